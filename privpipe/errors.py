@@ -1,0 +1,163 @@
+"""The errors of privpipe: one tree, one exit code a branch.
+
+::
+
+    PrivpipeError                     1  a bug of ours, when raised bare
+    ├── UsageError                    2  what can be known without the data
+    │   ├── PolicyError                  the policy document; carries every problem found
+    │   ├── RolesError                   roles that contradict each other
+    │   └── UnsupportedError             a combination an engine or method does not serve
+    ├── DataError                     3  what only the data shows
+    │   └── HierarchyError               an ill-formed or incomplete hierarchy
+    ├── EngineError                   4  an engine or the file system broke down
+    │   └── SinkError                    the target could not be written or is being written by another run
+    ├── Refused                       5  a guarantee does not hold; carries the assessment
+    ├── NoSolutionError               6  nothing within the limits meets the guarantees
+    └── SignOffMissing                7  a release that needs a signature has none
+
+No message ever holds a cell value of the data: a log is a release too.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+__all__ = [
+    "DataError",
+    "EngineError",
+    "HierarchyError",
+    "NoSolutionError",
+    "PolicyError",
+    "PrivpipeError",
+    "Problem",
+    "Refused",
+    "RolesError",
+    "SignOffMissing",
+    "SinkError",
+    "UnsupportedError",
+    "UsageError",
+    "did_you_mean",
+]
+
+
+class PrivpipeError(Exception):
+    """Root of the tree; `exit_code` is what the command line ends with."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class UsageError(PrivpipeError):
+    """Wrong without looking at the data: policy, arguments, parameters, combinations."""
+
+    exit_code: ClassVar[int] = 2
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong in a policy document.
+
+    Parameters
+    ----------
+    path : str
+        Place in the document, as in ``guarantees[0].k_anonymity.k``.
+    message : str
+        What is wrong and what to do.
+    file : str or None
+        The document's name, when it came from a file.
+    line : int or None
+        1-based line in that file.
+    """
+
+    path: str
+    message: str
+    file: str | None = None
+    line: int | None = None
+
+    def __str__(self) -> str:
+        place = f"{self.file or 'policy'}:{self.line}" if self.line is not None else self.file or "policy"
+        return f"{place}: {self.path or '(top level)'}: {self.message}"
+
+
+class PolicyError(UsageError):
+    """Every problem of a policy document at once, each with its path and line."""
+
+    def __init__(self, problems: Sequence[Problem] | str) -> None:
+        if isinstance(problems, str):
+            problems = [Problem(path="", message=problems)]
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class RolesError(UsageError):
+    """Roles that contradict each other or the columns they name."""
+
+
+class UnsupportedError(UsageError):
+    """A combination that this engine or method does not serve; the message says what does."""
+
+
+class DataError(PrivpipeError):
+    """Wrong as only the data shows: columns, nulls, types, an empty input."""
+
+    exit_code: ClassVar[int] = 3
+
+
+class HierarchyError(DataError):
+    """An ill-formed or incomplete hierarchy; `kind` names the rule it broke."""
+
+    def __init__(self, message: str, *, kind: str = "") -> None:
+        self.kind = kind
+        super().__init__(message)
+
+
+class EngineError(PrivpipeError):
+    """An engine or the file system broke down; there is no verdict."""
+
+    exit_code: ClassVar[int] = 4
+
+
+class SinkError(EngineError):
+    """The target cannot be written, or another run is writing it."""
+
+
+class Refused(PrivpipeError):
+    """A guarantee does not hold; nothing was published. `assessment` says which and by how much."""
+
+    exit_code: ClassVar[int] = 5
+
+    def __init__(self, message: str, assessment: Any = None) -> None:
+        self.assessment = assessment
+        super().__init__(message)
+
+
+class NoSolutionError(PrivpipeError):
+    """No transformation within the limits meets the guarantees; the message says what would be attainable."""
+
+    exit_code: ClassVar[int] = 6
+
+
+class SignOffMissing(PrivpipeError):
+    """The policy asks for a signature that was not given."""
+
+    exit_code: ClassVar[int] = 7
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The nearest known name as the end of a sentence, or nothing.
+
+    Examples
+    --------
+    >>> did_you_mean("k_anonimity", ["k_anonymity", "t_closeness"])
+    "; did you mean 'k_anonymity'?"
+    >>> did_you_mean("zzz", ["k_anonymity"])
+    ''
+    """
+    candidates = list(known)
+    folded = {candidate.casefold(): candidate for candidate in candidates}
+    if name.casefold() in folded:
+        return f"; did you mean {folded[name.casefold()]!r}?"
+    close = difflib.get_close_matches(name, candidates, n=1, cutoff=0.6)
+    return f"; did you mean {close[0]!r}?" if close else ""
