@@ -1,0 +1,42 @@
+"""privpipe: a disclosure-control gate for data pipelines.
+
+>>> import privpipe as pp
+>>> pp.models.KAnonymity(k=5)
+KAnonymity(k=5)
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_WIRES = {
+    "Assessment": "privpipe.assess",
+    "Hierarchy": "privpipe.hierarchies",
+    "Plan": "privpipe.release",
+    "Policy": "privpipe.release",
+    "Roles": "privpipe.roles",
+    "Seed": "privpipe.draws",
+    "Verdict": "privpipe.blocks",
+    "assess": "privpipe.release.facade",
+    "plan": "privpipe.release.facade",
+    "release": "privpipe.release.facade",
+    "transform": "privpipe.release.facade",
+}
+_ROOMS = ("errors", "measures", "models", "transforms")
+
+__all__ = sorted((*_WIRES, *_ROOMS, "__version__"))  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return importlib.import_module(f"privpipe.{name}")
+    if name in _WIRES:
+        return getattr(importlib.import_module(_WIRES[name]), name)
+    raise AttributeError(f"module 'privpipe' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

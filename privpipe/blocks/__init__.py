@@ -1,0 +1,37 @@
+"""What engines hand over and what everything above is written in terms of: blocks, facts, entries, verdicts."""
+
+from __future__ import annotations
+
+from privpipe.blocks.catalogue import Catalogue
+from privpipe.blocks.class_block import Cells, ClassBlock, ClassQuery
+from privpipe.blocks.entry import Entry
+from privpipe.blocks.facts import Facts, FactsRequest, Histogram, Moments
+from privpipe.blocks.guarantee import ClassModel, Guarantee, SizeModel, Tally
+from privpipe.blocks.pair_block import PairBlock
+from privpipe.blocks.primitives import Primitives, Reduction, Table
+from privpipe.blocks.row_block import ID_COLUMNS, RowBlock
+from privpipe.blocks.verdict import Outcome, Verdict
+
+__all__ = [
+    "ID_COLUMNS",
+    "Catalogue",
+    "Cells",
+    "ClassBlock",
+    "ClassModel",
+    "ClassQuery",
+    "Entry",
+    "Facts",
+    "FactsRequest",
+    "Guarantee",
+    "Histogram",
+    "Moments",
+    "Outcome",
+    "PairBlock",
+    "Primitives",
+    "Reduction",
+    "RowBlock",
+    "SizeModel",
+    "Table",
+    "Tally",
+    "Verdict",
+]

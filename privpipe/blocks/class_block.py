@@ -1,0 +1,156 @@
+"""Whole equivalence classes as three arrays: offsets, value codes, counts. No class key among them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks.facts import Histogram
+
+__all__ = ["Cells", "ClassBlock", "ClassQuery"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassQuery:
+    """What an engine is asked to count.
+
+    Parameters
+    ----------
+    keys : tuple of str
+        The quasi-identifiers; records equal on all of them (null equals null) form a class. Empty: one class.
+    columns : tuple of str
+        Sensitive columns whose values are counted within each class.
+    dictionaries : mapping of column to Histogram
+        Columns whose codes must be positions in that histogram. For the others a code only tells values of one
+        class apart.
+    mark : str or None
+        A record whose every key is this text counts as suppressed: its class comes with `marked` set.
+    person : str or None
+        Count distinct values of this column instead of records.
+    weight : str or None
+        Sum this column per class into `ClassBlock.weights`.
+    """
+
+    keys: tuple[str, ...]
+    columns: tuple[str, ...] = ()
+    dictionaries: Mapping[str, Histogram] = field(default_factory=dict, repr=False)
+    mark: str | None = None
+    person: str | None = None
+    weight: str | None = None
+
+
+class Cells:
+    """The cells (class, value, count) of one sensitive column, compressed by class.
+
+    Parameters
+    ----------
+    offsets : ndarray of int64, shape (n_classes + 1,)
+        Cells of class c are ``offsets[c]:offsets[c + 1]``; no class is empty.
+    codes : ndarray of int64, shape (n_cells,)
+        Ascending and distinct within a class.
+    counts : ndarray of int64, shape (n_cells,)
+        At least 1.
+    """
+
+    __slots__ = ("_memory", "codes", "counts", "offsets")
+
+    def __init__(
+        self, offsets: NDArray[np.int64], codes: NDArray[np.int64], counts: NDArray[np.int64]
+    ) -> None:
+        self.offsets = offsets
+        self.codes = codes
+        self.counts = counts
+        self._memory: dict[str, object] = {}
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def once(self, name: str, compute: Callable[[Cells], T]) -> T:
+        """Compute a figure per class at most once a block, however many models ask for it."""
+        if name not in self._memory:
+            self._memory[name] = compute(self)
+        return self._memory[name]  # type: ignore[return-value]
+
+    def __getstate__(self) -> tuple[NDArray[np.int64], ...]:
+        return self.offsets, self.codes, self.counts
+
+    def __setstate__(self, state: tuple[NDArray[np.int64], ...]) -> None:
+        self.offsets, self.codes, self.counts = state
+        self._memory = {}
+
+    def take(self, chosen: NDArray[np.bool_]) -> Cells:
+        """The cells of the chosen classes (a mask over classes)."""
+        lengths = np.diff(self.offsets)
+        kept = np.repeat(chosen, lengths)
+        offsets = np.concatenate([[0], np.cumsum(lengths[chosen])]).astype(np.int64)
+        return Cells(offsets, self.codes[kept], self.counts[kept])
+
+
+@dataclass(frozen=True)
+class ClassBlock:
+    """Some whole classes of a class table.
+
+    Parameters
+    ----------
+    sizes : ndarray of int64, shape (n_classes,)
+        n_c, records (or persons) of each class, at least 1.
+    cells : mapping of column to Cells
+    marked : ndarray of bool, shape (n_classes,), or None
+        Classes whose every key is the suppression mark.
+    population : ndarray of int64, shape (n_classes,), or None
+        F_c, size of the class in the population table; 0 where the population lacks it.
+    weights : ndarray of float64, shape (n_classes,), or None
+        Sum of the sampling weights of the class.
+
+    Examples
+    --------
+    >>> block = ClassBlock(np.array([3, 2]))
+    >>> len(block), block.records
+    (2, 5)
+    """
+
+    sizes: NDArray[np.int64]
+    cells: Mapping[str, Cells] = field(default_factory=dict)
+    marked: NDArray[np.bool_] | None = None
+    population: NDArray[np.int64] | None = None
+    weights: NDArray[np.float64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def records(self) -> int:
+        """Records in these classes."""
+        return int(self.sizes.sum())
+
+    def take(self, chosen: NDArray[np.bool_]) -> ClassBlock:
+        """The chosen classes (a mask over classes)."""
+        return ClassBlock(
+            self.sizes[chosen],
+            {name: cells.take(chosen) for name, cells in self.cells.items()},
+            None if self.marked is None else self.marked[chosen],
+            None if self.population is None else self.population[chosen],
+            None if self.weights is None else self.weights[chosen],
+        )
+
+    def released(self) -> ClassBlock:
+        """Without the class of suppressed records, if it is here."""
+        if self.marked is None or not self.marked.any():
+            return self
+        return self.take(~self.marked)
+
+    def split(self, classes: int) -> Iterator[ClassBlock]:
+        """Blocks of at most so many classes each."""
+        if len(self) <= classes:
+            yield self
+            return
+        for start in range(0, len(self), classes):
+            chosen = np.zeros(len(self), dtype=np.bool_)
+            chosen[start : start + classes] = True
+            yield self.take(chosen)

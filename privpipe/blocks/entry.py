@@ -1,0 +1,184 @@
+"""A catalogue entry: a frozen dataclass whose fields are its parameters everywhere: policy, Python, CLI, GX."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import math
+import re
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+from privpipe.errors import UsageError, did_you_mean
+
+__all__ = ["Entry", "require_integer", "require_number", "snake_case"]
+
+
+def snake_case(name: str) -> str:
+    """The catalogue's spelling of a class name.
+
+    Examples
+    --------
+    >>> [snake_case(name) for name in ("KAnonymity", "RecursiveCLDiversity", "TCloseness", "EstimatedKMap")]
+    ['k_anonymity', 'recursive_cl_diversity', 't_closeness', 'estimated_k_map']
+    """
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+class Entry:
+    """Base of models, transformers and measures; subclasses are frozen, keyword-only dataclasses.
+
+    `private` names fields that are not parameters of the public face. `about` describes each parameter in a
+    line, for `explain`, the JSON schema and the README tables.
+    """
+
+    about: ClassVar[Mapping[str, str]] = {}
+    source: ClassVar[str] = ""
+
+    @classmethod
+    def name(cls) -> str:
+        """The snake_case name by which a policy calls the entry."""
+        return snake_case(cls.__name__)
+
+    @classmethod
+    def summary(cls) -> str:
+        """First line of the docstring."""
+        return (cls.__doc__ or "").strip().splitlines()[0]
+
+    def parameters(self) -> dict[str, Any]:
+        """Parameters by name, defaults included, None left out."""
+        values = ((field.name, getattr(self, field.name)) for field in dataclasses.fields(self))  # type: ignore[arg-type]
+        return {name: value for name, value in values if value is not None and value != ()}
+
+    @classmethod
+    def build(cls, parameters: Mapping[str, Any]) -> Self:
+        """The entry from a policy's mapping.
+
+        Raises
+        ------
+        UsageError
+            An unknown, missing or ill-typed parameter, or a value out of range.
+        """
+        problems = cls.problems(parameters)
+        if problems:
+            raise UsageError(f"{cls.name()}: " + "; ".join(f"{key}: {text}" for key, text in problems.items()))
+        return _adapter(cls).validate_json(_as_json(parameters), strict=True)  # type: ignore[no-any-return]
+
+    @classmethod
+    def problems(cls, parameters: Mapping[str, Any]) -> dict[str, str]:
+        """What is wrong with these parameters, by parameter; empty when `build` will take them."""
+        from pydantic import ValidationError
+
+        known = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+        found = {
+            key: f"unknown parameter of {cls.name()}{did_you_mean(key, known)}"
+            for key in parameters
+            if key not in known
+        }
+        if found:
+            return found
+        try:
+            _adapter(cls).validate_json(_as_json(parameters), strict=True)
+        except ValidationError as error:
+            for detail in error.errors(include_url=False, include_input=False):
+                place = [part for part in detail["loc"] if not _is_union_branch(part)]
+                found.setdefault(".".join(map(str, place)), _message(detail))
+        except UsageError as error:
+            found[""] = str(error)
+        return found
+
+    @classmethod
+    def json_schema(cls) -> dict[str, Any]:
+        """JSON schema of the parameters."""
+        schema: dict[str, Any] = _adapter(cls).json_schema()
+        for name, text in cls.about.items():
+            if name in schema.get("properties", {}):
+                schema["properties"][name].setdefault("description", text)
+        schema["additionalProperties"] = False
+        return schema
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        """Instances for the tests common to all entries: passing, failing and edge parameters."""
+        raise LookupError(f"{cls.__name__} declares no examples")
+
+    def __repr__(self) -> str:
+        shown = []
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if field.repr and value != field.default and not (field.default is None and value is None):
+                shown.append(f"{field.name}={value!r}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def require_integer(owner: str, name: str, value: Any, *, least: int, most: int | None = None) -> None:
+    """Refuse what is not an integer in [least, most]; True is not 1.
+
+    Raises
+    ------
+    UsageError
+    """
+    integral = isinstance(value, int) and not isinstance(value, bool)
+    if not integral or value < least or (most is not None and value > most):
+        bounds = f">= {least}" if most is None else f"in [{least}, {most}]"
+        raise UsageError(f"{owner}: {name} must be an integer {bounds}, got {value!r}")
+
+
+def require_number(
+    owner: str,
+    name: str,
+    value: Any,
+    *,
+    least: float = -math.inf,
+    most: float = math.inf,
+    above: float = -math.inf,
+    below: float = math.inf,
+) -> None:
+    """Refuse what is not a finite number with least <= value <= most and above < value < below.
+
+    Raises
+    ------
+    UsageError
+    """
+    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not number or not (least <= value <= most and above < value < below):
+        lower = f"> {above}" if above > -math.inf else f">= {least}" if least > -math.inf else ""
+        upper = f"< {below}" if below < math.inf else f"<= {most}" if most < math.inf else ""
+        bounds = " and ".join(part for part in (lower, upper) if part) or "finite"
+        raise UsageError(f"{owner}: {name} must be a number {bounds}, got {value!r}")
+
+
+@functools.cache
+def _adapter(cls: type[Entry]) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(cls)
+
+
+def _as_json(parameters: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(parameters)
+    except TypeError as error:
+        raise UsageError(f"parameters must be plain text, numbers, lists and mappings: {error}") from None
+
+
+def _is_union_branch(part: object) -> bool:
+    return isinstance(part, str) and not part.isidentifier()
+
+
+def _message(detail: Mapping[str, Any]) -> str:
+    if detail["type"] == "missing":
+        return "is required"
+    if detail["type"] == "unexpected_keyword_argument":
+        return "unknown parameter"
+    return str(detail["msg"])
+
+
+def is_optional(annotation: Any) -> bool:
+    """Whether a type admits None."""
+    return typing.get_origin(annotation) in (types.UnionType, typing.Union) and type(None) in typing.get_args(
+        annotation
+    )

@@ -1,0 +1,29 @@
+"""Privacy models: small pure functions over blocks of whole classes. No model knows an engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from privpipe.blocks.catalogue import Catalogue
+
+CATALOGUE = Catalogue(
+    "privpipe.models",
+    "privacy model",
+    {
+        "KAnonymity": "identity.k_anonymity",
+        "AverageRisk": "identity.average_risk",
+        "SampleUniqueness": "identity.sample_uniqueness",
+        "DistinctLDiversity": "attribute.distinct_l_diversity",
+        "EntropyLDiversity": "attribute.entropy_l_diversity",
+        "RecursiveCLDiversity": "attribute.recursive_cl_diversity",
+        "TCloseness": "attribute.t_closeness",
+    },
+)
+
+__all__ = sorted(("CATALOGUE", *CATALOGUE.class_names))  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    if name in CATALOGUE.class_names:
+        return CATALOGUE.of_class(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,1 @@
+"""Models against learning a sensitive value of somebody."""

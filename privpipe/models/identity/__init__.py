@@ -1,0 +1,1 @@
+"""Models against learning who a record is."""

@@ -1,0 +1,62 @@
+"""k-anonymity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from numpy.typing import NDArray
+
+from privpipe.blocks import ClassBlock, ClassModel, Facts
+from privpipe.blocks.entry import require_integer
+
+__all__ = ["KAnonymity"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class KAnonymity(ClassModel):
+    """Each record is equal on the quasi-identifiers to at least k - 1 others; observed = least class size.
+
+    Parameters
+    ----------
+    k : int, optional
+        At least 1. Left out (under `measures:`), the least class size is reported.
+    quasi_identifiers : tuple of str, optional
+        Default: all of the policy.
+
+    Notes
+    -----
+    Source: Samarati, IEEE TKDE 13(6), 2001; Sweeney, IJUFKS 10(5), 2002. A bound on identity alone: a class of
+    one sensitive value tells that value of everybody in it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from privpipe.blocks import ClassBlock, Facts
+    >>> model = KAnonymity(k=3)
+    >>> verdict = model.judge(model.measure(ClassBlock(np.array([3, 2])), Facts()), Facts())
+    >>> verdict.outcome, verdict.observed, verdict.failing_records
+    ('fail', 2, 2)
+    """
+
+    threshold_field: ClassVar[str | None] = "k"
+    hereditary: ClassVar[bool] = True
+    convex: ClassVar[bool] = True
+    about: ClassVar[Mapping[str, str]] = {
+        "k": "least number of records that share every quasi-identifier combination"
+    }
+    source: ClassVar[str] = "Samarati, IEEE TKDE 13(6), 2001; Sweeney, IJUFKS 10(5), 2002"
+
+    k: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.k is not None:
+            require_integer("KAnonymity", "k", self.k, least=1)
+
+    def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
+        return block.sizes
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(k=1), cls(k=2), cls(k=5)]

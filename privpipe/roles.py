@@ -1,0 +1,83 @@
+"""What each column is for: who may be recognised by it, what must not be learnt, what is never released."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from privpipe.errors import RolesError, did_you_mean
+
+__all__ = ["ColumnType", "NullRule", "Role", "Roles", "case_collisions"]
+
+Role = Literal["identifier", "quasi_identifier", "sensitive", "insensitive"]
+ColumnType = Literal["text", "integer", "number", "decimal", "date", "timestamp", "boolean"]
+NullRule = Literal["own_value", "wildcard", "refuse"]
+
+
+def case_collisions(names: Iterable[str]) -> list[tuple[str, ...]]:
+    """Groups of names that are equal or differ by case alone: DuckDB and Spark take them for one column.
+
+    Examples
+    --------
+    >>> case_collisions(["age", "Age", "zip"])
+    [('age', 'Age')]
+    """
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(name.casefold(), []).append(name)
+    return [tuple(group) for group in groups.values() if len(group) > 1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roles:
+    """The role of every column of a table.
+
+    Parameters
+    ----------
+    quasi_identifiers, sensitive, identifiers, insensitive : sequence of str
+        Column names, exactly as the table spells them; no name twice.
+
+    Raises
+    ------
+    RolesError
+        A column with two roles, or two names that differ by case alone.
+
+    Examples
+    --------
+    >>> roles = Roles(quasi_identifiers=["age", "zip"], sensitive=["illness"])
+    >>> roles.of("zip"), roles.columns
+    ('quasi_identifier', ('age', 'zip', 'illness'))
+    """
+
+    quasi_identifiers: Sequence[str] = ()
+    sensitive: Sequence[str] = ()
+    identifiers: Sequence[str] = ()
+    insensitive: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        for field in ("quasi_identifiers", "sensitive", "identifiers", "insensitive"):
+            names = getattr(self, field)
+            if isinstance(names, str):
+                raise RolesError(f"{field} must be a list of column names, got the text {names!r}")
+            object.__setattr__(self, field, tuple(names))
+        twice = [name for name, times in Counter(self.columns).items() if times > 1]
+        if twice:
+            raise RolesError(f"a column has one role; {', '.join(map(repr, twice))} has several")
+        for group in case_collisions(self.columns):
+            raise RolesError(f"column names differ by case alone: {', '.join(map(repr, group))}")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Every column that has a role."""
+        return (*self.quasi_identifiers, *self.sensitive, *self.identifiers, *self.insensitive)
+
+    def of(self, name: str) -> Role:
+        """The role of one column."""
+        for role, field in zip(
+            get_args(Role), ("identifiers", "quasi_identifiers", "sensitive", "insensitive"), strict=True
+        ):
+            if name in getattr(self, field):
+                return role  # type: ignore[no-any-return]
+        raise RolesError(f"column {name!r} has no role{did_you_mean(name, self.columns)}")

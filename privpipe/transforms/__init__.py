@@ -1,0 +1,29 @@
+"""Transformers: facts in, a small plan out, then a function of one block."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from privpipe.blocks.catalogue import Catalogue
+
+CATALOGUE = Catalogue(
+    "privpipe.transforms",
+    "transformer",
+    {
+        "Generalize": "generalize",
+        "SuppressRecords": "suppress_records",
+        "Microaggregate": "microaggregate",
+        "RankSwap": "rank_swap",
+        "AddNoise": "add_noise",
+        "DropIdentifiers": "drop_identifiers",
+        "Pseudonymise": "pseudonymise",
+    },
+)
+
+__all__ = sorted(("CATALOGUE", *CATALOGUE.class_names))  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    if name in CATALOGUE.class_names:
+        return CATALOGUE.of_class(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,157 @@
+"""The shape of a transformer: what it asks, what it plans, how it runs on any engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from privpipe.blocks import Entry, Facts, FactsRequest, Guarantee, Primitives, RowBlock
+from privpipe.errors import UsageError
+from privpipe.roles import NullRule, Roles
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from privpipe.draws import Draws
+    from privpipe.hierarchies import HierarchySpec
+
+__all__ = ["RowTransformer", "StageContext", "StagePlan", "Transformer"]
+
+Kind = Literal["perturbative", "non-perturbative", "synthetic", "identifiers"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageContext:
+    """What a stage may know of its policy.
+
+    Parameters
+    ----------
+    roles : Roles
+        Of the columns that enter the stage.
+    schema : pyarrow.Schema
+        Visible columns that enter the stage.
+    types : mapping of column to declared type
+    hierarchies : mapping of column to HierarchySpec
+    guarantees : tuple of Guarantee
+        What the release must meet in the end; those a search works for.
+    base : Facts
+        Base distributions of the sensitive columns, filled in by the runner before a stage that suppresses.
+    nulls, mark : the policy's rule for missing quasi-identifiers, and its suppression mark.
+    place : str
+        Where the stage stands in the policy, for errors: ``transform[1].generalize``.
+    released_identifiers : tuple of str
+        Identifier columns that a `pseudonymise` stage of the policy releases.
+    held_columns : tuple of str
+        Identifier columns the run itself still needs (record_id, person_id, ...).
+    """
+
+    roles: Roles
+    schema: pa.Schema
+    types: Mapping[str, str] = field(default_factory=dict)
+    hierarchies: Mapping[str, HierarchySpec] = field(default_factory=dict)
+    guarantees: tuple[Guarantee, ...] = ()
+    base: Facts = field(default_factory=Facts)
+    nulls: NullRule = "own_value"
+    mark: str = "*"
+    place: str = ""
+    released_identifiers: tuple[str, ...] = ()
+    held_columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class StagePlan:
+    """What a stage decided; `detail` is plain JSON and holds no data value.
+
+    Parameters
+    ----------
+    name : str
+        The transformer's catalogue name.
+    parameters : mapping
+        As given in the policy, defaults included.
+    detail : mapping
+        The stage's own plan: levels, cut trees, windows, deviations.
+    """
+
+    name: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Transformer(Entry):
+    """Something that changes a table.
+
+    `columns_rule` says how a policy names the columns: ``required``; ``optional`` (left out: the stage's own
+    default); ``none`` (the stage takes no columns).
+    """
+
+    kind: ClassVar[Kind] = "perturbative"
+    columns_rule: ClassVar[Literal["required", "optional", "none"]] = "required"
+    searches: ClassVar[bool] = False
+    suppresses: ClassVar[bool] = False
+    needs_draws: ClassVar[bool] = False
+    preserves: ClassVar[str] = ""
+    reveals: ClassVar[str] = ""
+
+    def request(self, context: StageContext) -> FactsRequest:
+        """Facts the plan needs; checked against the schema first (DataError for a column of the wrong type)."""
+        return FactsRequest()
+
+    def plan(self, facts: Facts, context: StageContext) -> StagePlan:
+        """Decide everything that depends on the data as a whole."""
+        return StagePlan(name=self.name(), parameters=self.parameters())
+
+    def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
+        """Schema after the stage."""
+        return schema
+
+    def run(
+        self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext
+    ) -> Any:
+        """The table after the stage."""
+        raise TypeError(f"{type(self).__name__} does not run")
+
+    def masked_columns(self) -> tuple[str, ...]:
+        """Columns whose values the stage perturbs (for warnings, alignment and the report)."""
+        return tuple(getattr(self, "columns", None) or ())
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RowTransformer(Transformer):
+    """A transformer that is a function of one record, its draws and the plan."""
+
+    def apply(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:
+        """One block; a function of each record alone."""
+        raise TypeError(f"{type(self).__name__} applies to no rows")
+
+    def run(
+        self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext
+    ) -> Any:
+        schema = self.released_schema(table.schema, plan)
+        return engine.map_rows(table, _Applied(self, plan, draws), schema)
+
+
+@dataclass(frozen=True)
+class _Applied:
+    """A stage bound to its plan and draws: a picklable function of one block."""
+
+    stage: RowTransformer
+    plan: StagePlan
+    draws: Draws = field(repr=False)
+
+    def __call__(self, rows: RowBlock) -> RowBlock:
+        return self.stage.apply(rows, self.plan, self.draws)
+
+
+def require_columns(owner: str, columns: object) -> None:
+    """Refuse an empty list of columns, or one that names a column twice.
+
+    Raises
+    ------
+    UsageError
+    """
+    if not isinstance(columns, tuple) or not columns:
+        raise UsageError(f"{owner}: columns must be a list of at least one column name")
+    if len(set(columns)) != len(columns):
+        raise UsageError(f"{owner}: columns names a column twice")
