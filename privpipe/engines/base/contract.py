@@ -1,0 +1,211 @@
+"""The contract of an engine: some eight primitives, and what the runner needs around them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import (
+    ClassBlock,
+    ClassQuery,
+    Facts,
+    FactsRequest,
+    PairBlock,
+    Reduction,
+    RowBlock,
+    Table,
+)
+from privpipe.engines.base.source import Format, Source
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from privpipe.draws import Seed, Stream
+
+__all__ = ["Engine", "Written"]
+
+R = TypeVar("R")
+Where = Literal["auto", "driver", "engine"]
+
+
+@dataclass(frozen=True)
+class Written:
+    """What `write` left behind.
+
+    Parameters
+    ----------
+    records : int
+    files : tuple of str
+        Names inside the folder.
+    """
+
+    records: int
+    files: tuple[str, ...] = field(default=())
+
+
+class Engine(ABC):
+    """Counts, maps and writes tables; knows no model and no transformer.
+
+    Everything handed to an engine (reductions, functions, streams) pickles. Every primitive gives the same
+    answer under any partitioning and row order. Errors of the machinery become `EngineError`; what is wrong
+    with the data, `DataError`; neither holds a data value. Use as a context manager: leaving it frees what it
+    opened (not what it was given).
+
+    A *table* has a logical Arrow schema of its visible columns and, once attached, two hidden id columns.
+    Keys are normalised when they are counted: NaN is null, -0.0 is 0.0, dictionary types are their values,
+    null equals null and nothing else.
+    """
+
+    name: ClassVar[str]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free what the engine itself opened."""
+
+    @classmethod
+    @abstractmethod
+    def accepts(cls, data: Any) -> bool:
+        """Whether a frame is native to this engine (no import of a library that is not loaded yet)."""
+
+    @abstractmethod
+    def versions(self) -> dict[str, str]:
+        """Versions of the libraries at work, by name."""
+
+    @abstractmethod
+    def scan(self, source: Source) -> Table:
+        """A handle on the source, typed as declared.
+
+        Raises
+        ------
+        DataError
+            Columns that differ by case alone, a declared column that is missing, a cell that does not convert
+            (column and count), mixed types, an unreadable or truncated file.
+        """
+
+    @abstractmethod
+    def count(self, table: Any) -> int:
+        """Number of records."""
+
+    @abstractmethod
+    def facts(self, table: Any, request: FactsRequest) -> Facts:
+        """Histograms, exact moments and null counts, with the number of records."""
+
+    @abstractmethod
+    def classes(self, table: Any, query: ClassQuery) -> Iterator[ClassBlock]:
+        """The class table, collected as blocks of whole classes."""
+
+    @abstractmethod
+    def reduce_classes(
+        self,
+        table: Any,
+        query: ClassQuery,
+        reduction: Reduction[ClassBlock, R],
+        facts: Facts,
+        *,
+        where: Where = "auto",
+    ) -> R | None:
+        """Measure every class once and merge; `where` forces collecting or measuring in place."""
+
+    @abstractmethod
+    def reduce_rows(
+        self, table: Any, columns: Sequence[str], reduction: Reduction[RowBlock, R], facts: Facts
+    ) -> R | None:
+        """Measure every record once, in place, and merge (ids come along when attached)."""
+
+    @abstractmethod
+    def reduce_pairs(
+        self,
+        original: Any,
+        released: Any,
+        columns: Sequence[str],
+        reduction: Reduction[PairBlock, R],
+        facts: Facts,
+    ) -> R | None:
+        """Measure records present in both tables, aligned by their ids, and merge."""
+
+    @abstractmethod
+    def distinct(self, table: Any, columns: Sequence[str]) -> pa.Table:
+        """Distinct combinations, sorted by the columns in order (nulls last), count in `__count` (int64)."""
+
+    @abstractmethod
+    def keep_classes(
+        self, table: Any, query: ClassQuery, passing: Callable[[ClassBlock], NDArray[np.bool_]]
+    ) -> Table:
+        """The records whose class passes; keys meet null-safely."""
+
+    @abstractmethod
+    def recode(self, table: Any, codebooks: Mapping[str, tuple[pa.Array, pa.Array]]) -> Table:
+        """Replace values by labels: a column's (distinct raw values, null where nulls occur; labels, null for null).
+
+        Raises
+        ------
+        DataError
+            A value the codebook lacks (column and number of records).
+        """
+
+    @abstractmethod
+    def map_rows(self, table: Any, function: Callable[[RowBlock], RowBlock], schema: pa.Schema) -> Table:
+        """Every block through `function`; rows may go, ids travel along; `schema` is of the visible result."""
+
+    @abstractmethod
+    def map_groups(
+        self,
+        table: Any,
+        key: Callable[[RowBlock], NDArray[np.int64]],
+        function: Callable[[RowBlock, int], RowBlock],
+        schema: pa.Schema,
+    ) -> Table:
+        """All records of one key at once, in an order the function must not rely on."""
+
+    @abstractmethod
+    def map_ranked(
+        self,
+        table: Any,
+        column: str,
+        stream: Stream,
+        function: Callable[[RowBlock, NDArray[np.int64]], RowBlock],
+        schema: pa.Schema,
+    ) -> Table:
+        """Blocks with each record's 0-based global rank by (value, `stream.order`); null cells rank -1."""
+
+    @abstractmethod
+    def select(self, table: Any, columns: Sequence[str]) -> Table:
+        """These columns, in this order; ids stay."""
+
+    @abstractmethod
+    def with_record_ids(self, table: Any, column: str | None, seed: Seed) -> Table:
+        """Attach ids: from a declared unique column, else from the content of all columns and an ordinal.
+
+        Raises
+        ------
+        DataError
+            The declared column has nulls or duplicates (counts).
+        """
+
+    @abstractmethod
+    def write(self, table: Any, folder: str, format: Format, stream: Stream) -> Written:
+        """Write the visible columns as part files into an existing, empty folder, in keyed order of the ids.
+
+        A table without ids is written in the order of all its values. Files are named ``part-00000.<format>``
+        and on; original order never shows.
+        """
+
+    @abstractmethod
+    def collect(self, table: Any, *, like: Any = None) -> Any:
+        """The visible columns as a frame of the kind of `like` (default: a pyarrow Table), in keyed or sorted order."""

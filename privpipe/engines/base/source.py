@@ -1,0 +1,94 @@
+"""Where a table comes from: a path with its format, or a frame somebody already has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any, Literal, get_args
+
+from privpipe.errors import UsageError, did_you_mean
+
+__all__ = ["Format", "Source", "format_of"]
+
+Format = Literal["parquet", "csv", "json", "delta"]
+SUFFIXES: Mapping[str, Format] = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
+    ".data": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A table to be scanned.
+
+    Parameters
+    ----------
+    data : str, path or frame
+        A file, a folder of files, a glob, or a pandas, polars, pyarrow, DuckDB, Dask or Spark frame.
+    format : {"parquet", "csv", "json", "delta"}, optional
+        Default: by the file name's ending.
+    delimiter : str
+        Of CSV fields.
+    header : bool
+        Whether the first line of each CSV file names the columns. Without one, `columns` names them in order.
+    columns : tuple of str
+        Names of the columns of a CSV file without a header.
+    null_values : tuple of str
+        CSV fields that mean "no value", after unquoting.
+    types : mapping of column to ColumnType
+        Declared types. CSV and JSON columns without one are text; the others keep the source's type.
+    """
+
+    data: Any = field(repr=False)
+    format: Format | None = None
+    delimiter: str = ","
+    header: bool = True
+    columns: tuple[str, ...] = ()
+    null_values: tuple[str, ...] = ("",)
+    types: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_path(self) -> bool:
+        """Whether the data lies in files."""
+        return isinstance(self.data, str | PurePath)
+
+    @property
+    def resolved_format(self) -> Format:
+        """The format asked for, else that of the name.
+
+        Raises
+        ------
+        UsageError
+            When neither tells.
+        """
+        return self.format or format_of(str(self.data))
+
+
+def format_of(path: str) -> Format:
+    """The format a path's ending stands for; a folder without an ending is taken for Parquet.
+
+    Examples
+    --------
+    >>> format_of("raw/2024/*.csv.gz"), format_of("lake/adult")
+    ('csv', 'parquet')
+    """
+    name = path.rstrip("/").rsplit("/", 1)[-1].casefold()
+    for suffix in (".gz", ".zst", ".bz2"):
+        name = name.removesuffix(suffix)
+    if "." not in name:
+        return "parquet"
+    suffix = name[name.rindex(".") :]
+    if suffix not in SUFFIXES:
+        raise UsageError(
+            f"cannot tell the format of a file that ends in {suffix!r}{did_you_mean(suffix, SUFFIXES)}; "
+            f"say `format:`, one of {', '.join(get_args(Format))}"
+        )
+    return SUFFIXES[suffix]
