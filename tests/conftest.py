@@ -1,0 +1,89 @@
+"""Fixtures of all tests: the engines, the shared data, a quiet and private environment."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from privpipe.engines import Engine, open_engine
+
+PROJECT = Path(__file__).resolve().parent.parent
+SHARED = PROJECT.parent / "shared"
+
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One worker runs all Spark tests, so that one session serves them."""
+    for item in items:
+        needs_spark = "spark" in item.keywords or "spark" in getattr(getattr(item, "callspec", None), "id", "")
+        if needs_spark:
+            item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def project() -> Path:
+    """The project's root folder."""
+    return PROJECT
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of reference figures and data beside the project; absent in an ordinary clone."""
+    if not (SHARED / "reference").is_dir():
+        pytest.skip("reference data (../shared) is not beside the project")
+    return SHARED
+
+
+def java_is_missing() -> str:
+    """Why Spark cannot run here, or nothing."""
+    if importlib.util.find_spec("pyspark") is None:
+        return "pyspark is not installed"
+    home = os.environ.get("JAVA_HOME")
+    if not (shutil.which("java") or (home and Path(home, "bin", "java").exists())):
+        return "no Java 17 on this machine"
+    return ""
+
+
+@pytest.fixture(scope="session")
+def embedded() -> Iterator[Engine]:
+    """The embedded engine."""
+    with open_engine("embedded") as engine:
+        yield engine
+
+
+@pytest.fixture(scope="session")
+def dask_engine() -> Iterator[Engine]:
+    """The Dask engine on threads."""
+    if importlib.util.find_spec("dask") is None:
+        pytest.skip("dask is not installed")
+    with open_engine("dask") as engine:
+        yield engine
+
+
+@pytest.fixture(scope="session")
+def spark_engine() -> Iterator[Engine]:
+    """The Spark engine, local[2], one session for all tests of a worker."""
+    reason = java_is_missing()
+    if reason:
+        pytest.skip(f"Spark: {reason}")
+    with open_engine("spark", {"master": "local[2]", "shuffle_partitions": 4}) as engine:
+        yield engine
+
+
+@pytest.fixture(params=["embedded", "dask", "spark"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    """Each engine in turn."""
+    name = {"embedded": "embedded", "dask": "dask_engine", "spark": "spark_engine"}[request.param]
+    found: Engine = request.getfixturevalue(name)
+    return found
