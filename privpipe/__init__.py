@@ -29,7 +29,7 @@ _WIRES = {
 }
 _ROOMS = ("errors", "measures", "models", "transforms")
 
-__all__ = sorted((*_WIRES, *_ROOMS, "__version__"))  # noqa: PLE0605
+__all__ = sorted((*_WIRES, *_ROOMS, "__version__"))
 
 
 def __getattr__(name: str) -> Any:

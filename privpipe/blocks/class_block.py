@@ -60,9 +60,7 @@ class Cells:
 
     __slots__ = ("_memory", "codes", "counts", "offsets")
 
-    def __init__(
-        self, offsets: NDArray[np.int64], codes: NDArray[np.int64], counts: NDArray[np.int64]
-    ) -> None:
+    def __init__(self, offsets: NDArray[np.int64], codes: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
         self.offsets = offsets
         self.codes = codes
         self.counts = counts

@@ -152,7 +152,7 @@ def require_number(
 
 
 @functools.cache
-def _adapter(cls: type[Entry]) -> Any:
+def _adapter(cls: Any) -> Any:
     from pydantic import TypeAdapter
 
     return TypeAdapter(cls)

@@ -41,7 +41,7 @@ class Histogram:
     @property
     def shares(self) -> NDArray[np.float64]:
         """p_s: share of each value, shape (m,), summing to 1."""
-        return self.counts / self.counts.sum()
+        return np.asarray(self.counts / self.counts.sum(), dtype=np.float64)
 
     @property
     def nulls(self) -> int:

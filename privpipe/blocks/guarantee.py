@@ -92,7 +92,8 @@ class ClassModel(Guarantee):
 
     def bound(self) -> float:
         """The number a class's score is compared with."""
-        return float(self.threshold()) if not isinstance(self.threshold(), int) else self.threshold()  # type: ignore[no-any-return]
+        threshold = self.threshold()
+        return threshold if isinstance(threshold, int) else float(threshold)
 
     def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
         """One figure a class, shape (n_classes,); integers stay integers."""

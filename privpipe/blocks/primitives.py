@@ -67,17 +67,13 @@ class Primitives(Protocol):
     def distinct(self, table: Any, columns: Sequence[str]) -> pa.Table:
         """The distinct combinations of these columns, sorted by them, with their count in `__count`."""
 
-    def keep_classes(
-        self, table: Any, query: ClassQuery, passing: Callable[[ClassBlock], NDArray[np.bool_]]
-    ) -> Any:
+    def keep_classes(self, table: Any, query: ClassQuery, passing: Callable[[ClassBlock], NDArray[np.bool_]]) -> Any:
         """The records whose class passes."""
 
     def recode(self, table: Any, codebooks: Mapping[str, tuple[pa.Array, pa.Array]]) -> Any:
         """Replace values by labels, column by column: (distinct raw values, null included; their labels)."""
 
-    def map_rows(
-        self, table: Any, function: Callable[[RowBlock], RowBlock], schema: pa.Schema
-    ) -> Any:
+    def map_rows(self, table: Any, function: Callable[[RowBlock], RowBlock], schema: pa.Schema) -> Any:
         """Every block through `function`, one record in, at most one out; ids travel with the rows."""
 
     def map_groups(

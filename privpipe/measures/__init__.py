@@ -8,7 +8,7 @@ from privpipe.blocks.catalogue import Catalogue
 
 CATALOGUE = Catalogue("privpipe.measures", "measure", {})
 
-__all__ = sorted(("CATALOGUE", *CATALOGUE.class_names))  # noqa: PLE0605
+__all__ = sorted(("CATALOGUE", *CATALOGUE.class_names))
 
 
 def __getattr__(name: str) -> Any:

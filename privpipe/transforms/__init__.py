@@ -20,7 +20,7 @@ CATALOGUE = Catalogue(
     },
 )
 
-__all__ = sorted(("CATALOGUE", *CATALOGUE.class_names))  # noqa: PLE0605
+__all__ = sorted(("CATALOGUE", *CATALOGUE.class_names))
 
 
 def __getattr__(name: str) -> Any:

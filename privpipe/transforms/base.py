@@ -95,7 +95,7 @@ class Transformer(Entry):
     reveals: ClassVar[str] = ""
 
     def request(self, context: StageContext) -> FactsRequest:
-        """Facts the plan needs; checked against the schema first (DataError for a column of the wrong type)."""
+        """Facts the plan needs; a column that is missing or of the wrong type is a DataError."""
         return FactsRequest()
 
     def plan(self, facts: Facts, context: StageContext) -> StagePlan:
@@ -106,9 +106,7 @@ class Transformer(Entry):
         """Schema after the stage."""
         return schema
 
-    def run(
-        self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext
-    ) -> Any:
+    def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
         """The table after the stage."""
         raise TypeError(f"{type(self).__name__} does not run")
 
@@ -125,9 +123,7 @@ class RowTransformer(Transformer):
         """One block; a function of each record alone."""
         raise TypeError(f"{type(self).__name__} applies to no rows")
 
-    def run(
-        self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext
-    ) -> Any:
+    def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
         schema = self.released_schema(table.schema, plan)
         return engine.map_rows(table, _Applied(self, plan, draws), schema)
 

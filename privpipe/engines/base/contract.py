@@ -80,6 +80,11 @@ class Engine(ABC):
 
     @classmethod
     @abstractmethod
+    def open(cls, options: Mapping[str, Any]) -> Self:
+        """An engine with these options (its own keys of ``engines:`` in a policy); UsageError for an unknown one."""
+
+    @classmethod
+    @abstractmethod
     def accepts(cls, data: Any) -> bool:
         """Whether a frame is native to this engine (no import of a library that is not loaded yet)."""
 
@@ -144,9 +149,7 @@ class Engine(ABC):
         """Distinct combinations, sorted by the columns in order (nulls last), count in `__count` (int64)."""
 
     @abstractmethod
-    def keep_classes(
-        self, table: Any, query: ClassQuery, passing: Callable[[ClassBlock], NDArray[np.bool_]]
-    ) -> Table:
+    def keep_classes(self, table: Any, query: ClassQuery, passing: Callable[[ClassBlock], NDArray[np.bool_]]) -> Table:
         """The records whose class passes; keys meet null-safely."""
 
     @abstractmethod

@@ -1,0 +1,9 @@
+"""Judge a table by guarantees and measures on any engine."""
+
+from __future__ import annotations
+
+from privpipe.assess.assessment import SCHEMA_VERSION, Assessment
+from privpipe.assess.composite import Composite, Judged
+from privpipe.assess.judging import JudgingRules, assess
+
+__all__ = ["SCHEMA_VERSION", "Assessment", "Composite", "Judged", "JudgingRules", "assess"]

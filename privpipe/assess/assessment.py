@@ -1,0 +1,92 @@
+"""The outcome of judging one table: every verdict, and what was judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from privpipe.blocks.verdict import Verdict, plain
+from privpipe.errors import Refused
+
+__all__ = ["SCHEMA_VERSION", "Assessment"]
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assessment:
+    """All verdicts over one table.
+
+    Parameters
+    ----------
+    verdicts : tuple of Verdict
+        One a guarantee, in policy order.
+    measures : tuple of Verdict
+        One a measure; reported, never judged.
+    records : int
+        Records judged: released and not suppressed.
+    suppressed_records : int
+        Records of the judged table that bear the suppression mark in every quasi-identifier, and those that a
+        release left out.
+    classes : int or None
+        Equivalence classes over the policy's quasi-identifiers (over the first guarantee's, where it has its own).
+    notes : tuple of str
+        What a reader must know: the base distribution used, what was not judged.
+    run : mapping
+        Run id, hashes, engine and versions, when the assessment is part of a run.
+
+    Examples
+    --------
+    >>> Assessment(verdicts=(), records=0).passed
+    False
+    """
+
+    verdicts: tuple[Verdict, ...]
+    measures: tuple[Verdict, ...] = ()
+    records: int
+    suppressed_records: int = 0
+    classes: int | None = None
+    notes: tuple[str, ...] = ()
+    run: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        """Whether there is a verdict and every verdict is a pass; an error blocks as a fail does."""
+        return bool(self.verdicts) and all(verdict.passed for verdict in self.verdicts)
+
+    @property
+    def failed(self) -> tuple[Verdict, ...]:
+        """The verdicts that block."""
+        return tuple(verdict for verdict in self.verdicts if not verdict.passed)
+
+    def raise_if_failed(self) -> Assessment:
+        """The assessment itself when it passed.
+
+        Raises
+        ------
+        Refused
+            Otherwise; it carries the assessment.
+        """
+        if self.passed:
+            return self
+        lines = [str(verdict) for verdict in self.failed] or ["no guarantee was judged"]
+        raise Refused("refused: " + "\n         ".join(lines) + "\nNothing was published.", self)
+
+    def within(self, **run: Any) -> Assessment:
+        """The same assessment as part of a run."""
+        return replace(self, run={**self.run, **run})
+
+    def to_dict(self) -> dict[str, Any]:
+        """The verdict document (`verdict.json`), as plain JSON values."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            **plain(self.run),
+            "passed": self.passed,
+            "records": self.records,
+            "suppressed_records": self.suppressed_records,
+            "classes": self.classes,
+            "guarantees": [verdict.to_dict() for verdict in self.verdicts],
+            "measures": [verdict.to_measure() for verdict in self.measures],
+            "notes": list(self.notes),
+        }

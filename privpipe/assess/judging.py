@@ -1,0 +1,220 @@
+"""Judge a table: one pass for facts where a guarantee needs them, one count for each set of quasi-identifiers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from privpipe.assess.assessment import Assessment
+from privpipe.assess.composite import Composite, Judged
+from privpipe.blocks import ClassQuery, Facts, FactsRequest, Guarantee, Histogram, Verdict
+from privpipe.engines import Engine
+from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
+from privpipe.roles import NullRule, Roles
+
+__all__ = ["JudgingRules", "assess"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgingRules:
+    """How values are read, whatever the guarantee.
+
+    Parameters
+    ----------
+    nulls : {"own_value", "wildcard", "refuse"}
+        How a missing quasi-identifier matches.
+    refuse_nulls : tuple of str
+        Sensitive columns in which a missing value is an error.
+    mark : str
+        A record with this text in every quasi-identifier counts as suppressed.
+    base : mapping of column to Histogram
+        Base distributions handed over by a run: S over the records that entered the suppressing stage.
+    allow_empty : bool
+        Let a table of suppressed records alone pass vacuously; never set by a release.
+    """
+
+    nulls: NullRule = "own_value"
+    refuse_nulls: tuple[str, ...] = ()
+    mark: str = "*"
+    base: Mapping[str, Histogram] = field(default_factory=dict)
+    allow_empty: bool = False
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Entries counted together: the same keys, the same base of each column."""
+
+    keys: tuple[str, ...]
+    released_base: bool
+    entries: list[tuple[int, Guarantee]] = field(default_factory=list)
+
+
+def assess(
+    engine: Engine,
+    table: Any,
+    *,
+    guarantees: Sequence[Guarantee],
+    measures: Sequence[Guarantee] = (),
+    roles: Roles,
+    rules: JudgingRules | None = None,
+    original: Any = None,
+) -> Assessment:
+    """Judge every guarantee and compute every measure over one table.
+
+    Parameters
+    ----------
+    engine : Engine
+    table : Table
+        Of that engine.
+    guarantees, measures : sequence of Guarantee
+        At least one guarantee or measure.
+    roles : Roles
+        Of the table's columns.
+    rules : JudgingRules, optional
+    original : Table, optional
+        The original with record ids, for entries that read pairs; without it these are errors, never passes.
+
+    Returns
+    -------
+    Assessment
+
+    Raises
+    ------
+    UsageError
+        No entry; quasi-identifiers left out everywhere.
+    DataError
+        A column is missing, the table has no records, a null under `refuse`, a base that does not cover.
+    """
+    rules = rules or JudgingRules()
+    entries = [*guarantees, *measures]
+    if not entries:
+        raise UsageError("nothing to judge by: give at least one guarantee or measure")
+    if rules.nulls == "wildcard":
+        raise UnsupportedError("nulls: wildcard is not served yet; use own_value or refuse")
+    _require_columns(table, entries, roles)
+    facts, notes = _facts(engine, table, entries, roles, rules)
+    verdicts: dict[int, Verdict] = {}
+    seen: list[Judged] = []
+    for group in _groups(entries, roles, rules):
+        judged = engine.reduce_classes(
+            table,
+            _query(group, table, facts[group.released_base], rules),
+            Composite(tuple(entry for _, entry in group.entries)),
+            facts[group.released_base],
+        )
+        if judged is None:
+            raise DataError("the table has no records: there is nothing to judge")
+        seen.append(judged)
+        for (at, entry), tally in zip(group.entries, judged.tallies, strict=True):
+            verdicts[at] = _verdict(entry, tally, judged, facts[group.released_base], rules)
+    for at, entry in enumerate(entries):
+        if entry.reads == "pairs":
+            verdicts[at] = _pair_verdict(engine, table, original, entry, roles)
+    first = seen[0] if seen else None
+    return Assessment(
+        verdicts=tuple(verdicts[at] for at in range(len(guarantees))),
+        measures=tuple(verdicts[at] for at in range(len(guarantees), len(entries))),
+        records=first.released if first else engine.count(table),
+        suppressed_records=first.marked if first else 0,
+        classes=first.classes if first else None,
+        notes=tuple(notes),
+    )
+
+
+def _keys(entry: Guarantee, roles: Roles) -> tuple[str, ...]:
+    if entry.quasi_identifiers is not None:
+        return entry.quasi_identifiers
+    if not roles.quasi_identifiers:
+        raise UsageError(
+            f"{entry.name()}: no quasi-identifier is declared, so every table would be one class; declare "
+            "`role: quasi_identifier`, or write `quasi_identifiers: []` on the guarantee to mean that"
+        )
+    return tuple(roles.quasi_identifiers)
+
+
+def _require_columns(table: Any, entries: Sequence[Guarantee], roles: Roles) -> None:
+    names = list(table.schema.names)
+    needed = {column for entry in entries for column in (*(entry.quasi_identifiers or ()), *entry.sensitive_columns())}
+    if any(entry.quasi_identifiers is None for entry in entries):
+        needed |= set(roles.quasi_identifiers)
+    for column in sorted(needed):
+        if column not in names:
+            raise DataError(f"column {column!r} is not in the table{did_you_mean(column, names)}")
+
+
+def _facts(
+    engine: Engine, table: Any, entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules
+) -> tuple[dict[bool, Facts], list[str]]:
+    """Facts under each choice of base (False: the original's where known, True: the released table's)."""
+    based = {column for entry in entries if entry.needs_base for column in entry.sensitive_columns()}
+    from_table = {
+        column
+        for entry in entries
+        if entry.needs_base
+        for column in entry.sensitive_columns()
+        if column not in rules.base or _wants_released(entry)
+    }
+    refused = tuple(roles.quasi_identifiers) if rules.nulls == "refuse" else ()
+    request = FactsRequest(histograms=tuple(sorted(from_table)), nulls=(*refused, *rules.refuse_nulls))
+    learnt = engine.facts(table, request) if request else Facts()
+    for column, count in learnt.nulls.items():
+        if count:
+            raise DataError(f"column {column!r} has {count:,} missing values and the policy says `nulls: refuse`")
+    notes = [
+        f"base distribution of {column!r}: " + ("the original" if column in rules.base else "the judged table")
+        for column in sorted(based)
+    ]
+    original = replace(learnt, histograms={**learnt.histograms, **rules.base})
+    return {False: original, True: learnt}, notes
+
+
+def _wants_released(entry: Guarantee) -> bool:
+    return getattr(entry, "base", "original") == "released"
+
+
+def _groups(entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules) -> list[_Group]:
+    groups: dict[tuple[tuple[str, ...], bool], _Group] = {}
+    for at, entry in enumerate(entries):
+        if entry.reads != "classes":
+            continue
+        keys = _keys(entry, roles)
+        released = entry.needs_base and _wants_released(entry) and bool(rules.base)
+        group = groups.setdefault((keys, released), _Group(keys, released))
+        group.entries.append((at, entry))
+    # The policy's own quasi-identifiers first: their class count stands in the verdict document.
+    return sorted(groups.values(), key=lambda group: group.keys != tuple(roles.quasi_identifiers))
+
+
+def _query(group: _Group, table: Any, facts: Facts, rules: JudgingRules) -> ClassQuery:
+    entries = [entry for _, entry in group.entries]
+    columns = dict.fromkeys(column for entry in entries for column in entry.sensitive_columns())
+    coded = {column for entry in entries if entry.needs_base for column in entry.sensitive_columns()}
+    return ClassQuery(
+        keys=group.keys,
+        columns=tuple(columns),
+        dictionaries={column: facts.histograms[column] for column in columns if column in coded},
+        mark=rules.mark,
+    )
+
+
+def _verdict(entry: Guarantee, tally: Any, judged: Judged, facts: Facts, rules: JudgingRules) -> Verdict:
+    if not judged.released:
+        outcome = "pass" if rules.allow_empty else "fail"
+        return Verdict(entry, None, outcome, entry.threshold(), reason="every record is suppressed.")  # type: ignore[arg-type]
+    verdict = entry.judge(tally, facts)
+    if isinstance(verdict.observed, float) and math.isnan(verdict.observed):
+        return replace(verdict, outcome="error", observed=None, reason="the figure is undefined (not a number).")
+    return verdict
+
+
+def _pair_verdict(engine: Engine, table: Any, original: Any, entry: Guarantee, roles: Roles) -> Verdict:
+    if original is None:
+        reason = "needs the original table beside the released one, aligned by record id; it was not given."
+        return Verdict(entry, None, "error", entry.threshold(), reason=reason)
+    columns = tuple(getattr(entry, "columns", None) or roles.quasi_identifiers)
+    tally = engine.reduce_pairs(original, table, columns, entry, Facts())  # type: ignore[arg-type]
+    if tally is None:
+        return Verdict(entry, None, "error", entry.threshold(), reason="no record is in both tables.")
+    return entry.judge(tally, Facts())
