@@ -65,7 +65,7 @@ class Entry:
         problems = cls.problems(parameters)
         if problems:
             raise UsageError(f"{cls.name()}: " + "; ".join(f"{key}: {text}" for key, text in problems.items()))
-        return _adapter(cls).validate_json(_as_json(parameters), strict=True)  # type: ignore[no-any-return]
+        return _adapter(cls).validate_json(_as_json(parameters), strict=True)  # type: ignore[no-any-return, arg-type]
 
     @classmethod
     def problems(cls, parameters: Mapping[str, Any]) -> dict[str, str]:
@@ -81,7 +81,7 @@ class Entry:
         if found:
             return found
         try:
-            _adapter(cls).validate_json(_as_json(parameters), strict=True)
+            _adapter(cls).validate_json(_as_json(parameters), strict=True)  # type: ignore[arg-type]
         except ValidationError as error:
             for detail in error.errors(include_url=False, include_input=False):
                 place = [part for part in detail["loc"] if not _is_union_branch(part)]
@@ -93,7 +93,7 @@ class Entry:
     @classmethod
     def json_schema(cls) -> dict[str, Any]:
         """JSON schema of the parameters."""
-        schema: dict[str, Any] = _adapter(cls).json_schema()
+        schema: dict[str, Any] = _adapter(cls).json_schema()  # type: ignore[arg-type]
         for name, text in cls.about.items():
             if name in schema.get("properties", {}):
                 schema["properties"][name].setdefault("description", text)

@@ -32,9 +32,10 @@ def open_engine(name: str, options: Mapping[str, Any] | None = None) -> Engine:
         module = importlib.import_module(f"privpipe.engines.{name}")
     except ImportError as error:
         raise UsageError(
-            f"the {name} engine needs {error.name or 'a package'} which is not installed: pip install 'privpipe[{name}]'"
+            f"the {name} engine needs {error.name or 'a package'}, which is not installed: "
+            f"pip install 'privpipe[{name}]'"
         ) from error
-    return getattr(module, ENGINES[name]).open(dict(options or {}))  # type: ignore[no-any-return]
+    return getattr(module, ENGINES[name]).open(dict(options or {}))
 
 
 def engine_for(data: Any) -> str:
