@@ -1,0 +1,13 @@
+"""Keyed draws that belong to the record, never to its partition.
+
+A `Seed` gives every stage its `Draws`, and these one `Stream` for each column. A stream is a keyed function
+of the record's id (or of a rank or step number), so the same seed gives the same draws on every engine and
+under any partitioning, and nobody without the seed can take the noise away again.
+"""
+
+from __future__ import annotations
+
+from privpipe.draws.seed import Seed
+from privpipe.draws.stream import Draws, Stream
+
+__all__ = ["Draws", "Seed", "Stream"]

@@ -1,0 +1,148 @@
+"""SipHash-2-4 of 64 and of 128 bits over 8-byte words, compiled.
+
+Source: Aumasson, Bernstein, SipHash: a fast short-input PRF, Indocrypt 2012, and its reference code for the
+128-bit variant. Messages here are whole little-endian words, which is all that ids and draws need. Every
+constant is wrapped in np.uint64: an unsigned and a signed integer would meet in a float.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+__all__ = ["absorb", "close_64", "close_128", "key_words", "start", "start_128", "word_of_2", "word_of_3"]
+
+U = np.uint64
+State = tuple[np.uint64, np.uint64, np.uint64, np.uint64]
+
+C0, C1 = U(0x736F6D6570736575), U(0x646F72616E646F6D)
+C2, C3 = U(0x6C7967656E657261), U(0x7465646279746573)
+
+
+def key_words(key: bytes) -> tuple[np.uint64, np.uint64]:
+    """The two little-endian words of a key of 16 bytes."""
+    first, second = np.frombuffer(key, dtype="<u8", count=2)
+    return U(first), U(second)
+
+
+@njit(nogil=True, cache=True)
+def sip_round(v0: U, v1: U, v2: U, v3: U) -> State:
+    v0 = v0 + v1
+    v2 = v2 + v3
+    v1 = (v1 << U(13)) | (v1 >> U(51))
+    v3 = (v3 << U(16)) | (v3 >> U(48))
+    v1 = v1 ^ v0
+    v3 = v3 ^ v2
+    v0 = (v0 << U(32)) | (v0 >> U(32))
+    v2 = v2 + v1
+    v0 = v0 + v3
+    v1 = (v1 << U(17)) | (v1 >> U(47))
+    v3 = (v3 << U(21)) | (v3 >> U(43))
+    v1 = v1 ^ v2
+    v3 = v3 ^ v0
+    v2 = (v2 << U(32)) | (v2 >> U(32))
+    return v0, v1, v2, v3
+
+
+@njit(nogil=True, cache=True)
+def start(k0: U, k1: U) -> State:
+    """State of the 64-bit hash before the first word."""
+    return C0 ^ k0, C1 ^ k1, C2 ^ k0, C3 ^ k1
+
+
+@njit(nogil=True, cache=True)
+def start_128(k0: U, k1: U) -> State:
+    """State of the 128-bit hash before the first word."""
+    return C0 ^ k0, C1 ^ k1 ^ U(0xEE), C2 ^ k0, C3 ^ k1
+
+
+@njit(nogil=True, cache=True)
+def absorb(v0: U, v1: U, v2: U, v3: U, word: U) -> State:
+    """State after one more word."""
+    v3 = v3 ^ word
+    v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
+    v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
+    return v0 ^ word, v1, v2, v3
+
+
+@njit(nogil=True, cache=True)
+def four_rounds(v0: U, v1: U, v2: U, v3: U) -> State:
+    v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
+    v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
+    v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
+    v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
+    return v0, v1, v2, v3
+
+
+@njit(nogil=True, cache=True)
+def close_64(v0: U, v1: U, v2: U, v3: U, words: U) -> U:
+    """The hash of 64 bits of a message of so many words."""
+    v0, v1, v2, v3 = absorb(v0, v1, v2, v3, words << U(59))  # byte length modulo 256 in the top byte
+    v0, v1, v2, v3 = four_rounds(v0, v1, v2 ^ U(0xFF), v3)
+    return v0 ^ v1 ^ v2 ^ v3
+
+
+@njit(nogil=True, cache=True)
+def close_128(v0: U, v1: U, v2: U, v3: U, words: U) -> tuple[U, U]:
+    """The two words of the hash of 128 bits of a message of so many words."""
+    v0, v1, v2, v3 = absorb(v0, v1, v2, v3, words << U(59))
+    v0, v1, v2, v3 = four_rounds(v0, v1, v2 ^ U(0xEE), v3)
+    first = v0 ^ v1 ^ v2 ^ v3
+    v0, v1, v2, v3 = four_rounds(v0, v1 ^ U(0xDD), v2, v3)
+    return first, v0 ^ v1 ^ v2 ^ v3
+
+
+@njit(nogil=True, cache=True)
+def word_of_2(k0: U, k1: U, a: U, b: U) -> U:
+    """The 64-bit hash of two words."""
+    v0, v1, v2, v3 = start(k0, k1)
+    v0, v1, v2, v3 = absorb(v0, v1, v2, v3, a)
+    v0, v1, v2, v3 = absorb(v0, v1, v2, v3, b)
+    word: U = close_64(v0, v1, v2, v3, U(2))
+    return word
+
+
+@njit(nogil=True, cache=True)
+def word_of_3(k0: U, k1: U, a: U, b: U, c: U) -> U:
+    """The 64-bit hash of three words."""
+    v0, v1, v2, v3 = start(k0, k1)
+    v0, v1, v2, v3 = absorb(v0, v1, v2, v3, a)
+    v0, v1, v2, v3 = absorb(v0, v1, v2, v3, b)
+    v0, v1, v2, v3 = absorb(v0, v1, v2, v3, c)
+    word: U = close_64(v0, v1, v2, v3, U(3))
+    return word
+
+
+@njit(nogil=True, cache=True)
+def high_product(a: U, b: U) -> U:
+    """The upper 64 bits of the 128-bit product."""
+    low = U(0xFFFFFFFF)
+    a0, a1, b0, b1 = a & low, a >> U(32), b & low, b >> U(32)
+    middle = a1 * b0 + ((a0 * b0) >> U(32))
+    other = a0 * b1 + (middle & low)
+    return a1 * b1 + (middle >> U(32)) + (other >> U(32))
+
+
+@njit(nogil=True, cache=True)
+def record_words(k0: U, k1: U, ids: NDArray[np.int64], word: U) -> NDArray[np.uint64]:
+    out = np.empty(len(ids), np.uint64)
+    for i in range(len(ids)):
+        out[i] = word_of_3(k0, k1, U(ids[i, 0]), U(ids[i, 1]), word)
+    return out
+
+
+@njit(nogil=True, cache=True)
+def counter_words(k0: U, k1: U, first: U, count: int, word: U) -> NDArray[np.uint64]:
+    out = np.empty(count, np.uint64)
+    for i in range(count):
+        out[i] = word_of_2(k0, k1, first + U(i), word)
+    return out
+
+
+@njit(nogil=True, cache=True)
+def below_bound(words: NDArray[np.uint64], bound: U) -> NDArray[np.int64]:
+    out = np.empty(len(words), np.int64)
+    for i in range(len(words)):
+        out[i] = np.int64(high_product(words[i], bound))
+    return out
