@@ -1,0 +1,79 @@
+# make demo | setup | test | test-embedded | lint | bench. An active virtual environment is used as it is, else .venv is made.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := $(or $(VIRTUAL_ENV),$(CURDIR)/.venv)
+BIN := $(VENV)/bin
+WORKERS ?= 2
+PYTEST_ARGS ?=
+# Names of interpreters to try, in order; `make setup PYTHON=/path/to/python` takes that one.
+PYTHON ?= python3 python3.13 python3.12 python3.11
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+export GX_ANALYTICS_ENABLED := false
+
+.PHONY: help demo setup java lint test test-embedded bench clean
+
+help:
+	@echo "make demo           publish one release of UCI Adult and see another refused (no Java needed)"
+	@echo "make setup          everything for development and tests, in $(VENV)"
+	@echo "make test           all checks and all tests on all engines"
+	@echo "make test-embedded  the tests that need neither Dask nor Spark nor Great Expectations"
+	@echo "make lint           format, lint, types, import contracts"
+	@echo "make bench          judging against counting, per engine (long)"
+	@echo "make clean          remove caches and what the demo published"
+
+$(BIN)/python:
+	@for python in $(PYTHON); do \
+	    if command -v "$$python" >/dev/null && "$$python" -c '$(NEW_ENOUGH)' 2>/dev/null; then \
+	        "$$python" -m venv "$(VENV)" && exit 0; \
+	        echo "$$python could not make a virtual environment; on Debian: apt-get install python3-venv" >&2; exit 1; \
+	    fi; \
+	done; \
+	echo "privpipe needs Python 3.11 or newer; none of '$(PYTHON)' is. Name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11" >&2; exit 1
+
+# One stamp an installation: pip runs again when the requirements change, not at every call.
+$(VENV)/.privpipe-all: pyproject.toml constraints.txt | $(BIN)/python
+	@"$(BIN)/python" -c '$(NEW_ENOUGH)' || { echo "privpipe needs Python 3.11 or newer; $(VENV) has an older one" >&2; exit 1; }
+	"$(BIN)/python" -m pip install --quiet -e '.[all,test]' -c constraints.txt
+	@touch "$(VENV)/.privpipe-base" "$@"
+
+$(VENV)/.privpipe-base: pyproject.toml constraints.txt | $(BIN)/python
+	@"$(BIN)/python" -c '$(NEW_ENOUGH)' || { echo "privpipe needs Python 3.11 or newer; $(VENV) has an older one" >&2; exit 1; }
+	"$(BIN)/python" -m pip install --quiet -e . -c constraints.txt
+	@touch "$@"
+
+demo: $(VENV)/.privpipe-base
+	@"$(BIN)/privpipe" demo
+
+setup: $(VENV)/.privpipe-all
+
+# Without Java the Spark tests are skipped by name; everything else runs.
+java:
+	@bash docker/steps.sh java || echo "No Java 17 or newer: the Spark tests will be skipped."
+
+# All checks run, whatever the first of them says.
+CHECKS = "$(BIN)/ruff" format --check . || status=1; \
+	"$(BIN)/ruff" check . || status=1; \
+	"$(BIN)/mypy" --strict privpipe || status=1; \
+	"$(BIN)/lint-imports" || status=1
+
+lint: setup
+	@status=0; $(CHECKS); exit $$status
+
+# The tests run even where a check fails, so that one run shows everything; either fails the target.
+test: setup java
+	@status=0; $(CHECKS); \
+	[ $$status -eq 0 ] || echo "A check failed, see above; the tests run all the same." >&2; \
+	"$(BIN)/python" -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS) || status=1; \
+	exit $$status
+
+test-embedded: setup
+	"$(BIN)/python" -m pytest -n $(WORKERS) --dist loadgroup -m "not spark and not dask and not gx" $(PYTEST_ARGS)
+
+bench: setup java
+	"$(BIN)/python" -m pytest tests/benchmarks -o addopts=--import-mode=importlib -o timeout=0 -s $(PYTEST_ARGS)
+
+clean:
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist pipelines/*/published
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
