@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from privpipe.errors import RolesError, did_you_mean
 
-__all__ = ["ColumnType", "NullRule", "Role", "Roles", "case_collisions"]
+__all__ = ["ColumnType", "NullRule", "Role", "Roles", "case_collisions", "column_type_of"]
 
 Role = Literal["identifier", "quasi_identifier", "sensitive", "insensitive"]
 ColumnType = Literal["text", "integer", "number", "decimal", "date", "timestamp", "boolean"]
@@ -81,3 +81,25 @@ class Roles:
             if name in getattr(self, field):
                 return role  # type: ignore[no-any-return]
         raise RolesError(f"column {name!r} has no role{did_you_mean(name, self.columns)}")
+
+
+def column_type_of(arrow_type: object) -> ColumnType:
+    """The policy's name of an Arrow type, from the type's own text.
+
+    Examples
+    --------
+    >>> column_type_of("int64"), column_type_of("timestamp[us, tz=UTC]"), column_type_of("string")
+    ('integer', 'timestamp', 'text')
+    """
+    name = str(arrow_type)
+    prefixes: tuple[tuple[str, ColumnType], ...] = (
+        ("int", "integer"),
+        ("uint", "integer"),
+        ("double", "number"),
+        ("float", "number"),
+        ("decimal", "decimal"),
+        ("date", "date"),
+        ("timestamp", "timestamp"),
+        ("bool", "boolean"),
+    )
+    return next((kind for prefix, kind in prefixes if name.startswith(prefix)), "text")

@@ -1,0 +1,241 @@
+"""The four verbs of the Python face: assess, plan, transform, release."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import PurePath
+from typing import Any, Literal
+
+import privpipe
+from privpipe.assess import Assessment
+from privpipe.assess import assess as judge
+from privpipe.blocks import FactsRequest, Histogram
+from privpipe.draws import Seed
+from privpipe.engines import Engine, Source, engine_for, open_engine
+from privpipe.errors import UsageError
+from privpipe.release.plan import Plan
+from privpipe.release.policy import Policy
+from privpipe.release.run import ReleaseResult, release_with, source_of
+from privpipe.release.staging import attach, judging_rules, run_stages
+
+__all__ = ["assess", "plan", "release", "transform"]
+
+Align = Literal["record_id", "position"]
+Progress = Callable[[str], None]
+
+
+def assess(
+    data: Any,
+    policy: Policy | str | PurePath | Mapping[str, Any],
+    *,
+    original: Any = None,
+    align: Align = "record_id",
+    engine: str | Engine | None = None,
+    allow_empty: bool = False,
+) -> Assessment:
+    """Judge a table by a policy's guarantees and measures.
+
+    Parameters
+    ----------
+    data : path or frame
+        Parquet, CSV, JSON, or a pandas, polars, pyarrow, DuckDB, Dask or Spark frame. None: the policy's source.
+    policy : Policy, path or mapping
+    original : path or frame, optional
+        The table the data was made from: gives base distributions and the other half of pair measures.
+    align : {"record_id", "position"}
+        How pairs are formed; `position` when the caller vouches for equal order.
+    engine : str or Engine, optional
+        Default: the engine the frame is native to; for a path, the policy's.
+    allow_empty : bool
+        Let a table of suppressed records alone pass.
+
+    Returns
+    -------
+    Assessment
+        Also when it fails; `raise_if_failed()` raises.
+
+    Raises
+    ------
+    UsageError, DataError, EngineError
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import privpipe as pp
+    >>> policy = {
+    ...     "version": 1,
+    ...     "columns": {"zip": {"role": "quasi_identifier"}},
+    ...     "guarantees": [{"k_anonymity": {"k": 2}}],
+    ... }
+    >>> pp.assess(pd.DataFrame({"zip": ["081", "081", "082"]}), policy).verdicts[0].observed
+    1
+    """
+    policy = _policy(policy)
+    with _Opened(engine, data if data is not None else policy, policy) as running:
+        table = running.scan(_source(data, policy) if data is not None else source_of(policy))
+        base: dict[str, Histogram] = {}
+        first = None
+        if original is not None:
+            first = running.scan(_source(original, policy))
+            base = _base(running, first, policy)
+        del align, first  # pair measures join here once the catalogue holds one
+        rules = replace(judging_rules(policy, base), allow_empty=allow_empty)
+        judged = judge(
+            running,
+            table,
+            guarantees=policy.guarantees,
+            measures=policy.measures,
+            roles=policy.roles,
+            rules=rules,
+        )
+        return judged.within(
+            name=policy.name,
+            policy_hash=policy.digest(),
+            engine=running.name,
+            versions={"privpipe": privpipe.__version__, "python": platform.python_version(), **running.versions()},
+            nulls=policy.nulls,
+            suppression_mark=policy.suppression_mark,
+        )
+
+
+def plan(
+    data: Any,
+    policy: Policy | str | PurePath | Mapping[str, Any],
+    *,
+    engine: str | Engine | None = None,
+    progress: Progress | None = None,
+) -> Plan:
+    """Decide every stage of a policy over a table.
+
+    Parameters
+    ----------
+    data : path, frame or None
+        None: the policy's source.
+    policy : Policy, path or mapping
+    engine : str or Engine, optional
+    progress : callable, optional
+        Told the name of each step.
+
+    Raises
+    ------
+    NoSolutionError
+        Nothing within the limits meets the guarantees.
+    """
+    policy = _policy(policy)
+    seed = policy.seed.resolve() if policy.seed else Seed.from_os()
+    with _Opened(engine, data if data is not None else policy, policy) as running:
+        original = attach(running, _source(data, policy) if data is not None else source_of(policy), policy, seed)
+        return run_stages(running, original, policy, seed, progress=progress).plan
+
+
+def transform(
+    data: Any,
+    plan: Plan,
+    *,
+    policy: Policy | None = None,
+    engine: str | Engine | None = None,
+    progress: Progress | None = None,
+) -> Any:
+    """Apply a plan to a table; what goes in comes out. The result is *not* judged.
+
+    Parameters
+    ----------
+    data : path or frame
+    plan : Plan
+        From `plan`, or read with `Plan.from_json`.
+    policy : Policy, optional
+        When the plan was read from JSON without one.
+
+    Returns
+    -------
+    frame
+        Of the kind of `data`; a pyarrow Table for a path.
+    """
+    policy = policy or plan.policy
+    if policy is None:
+        raise UsageError("the plan carries no policy: read it with Plan.from_json(text, policy)")
+    seed = policy.seed.resolve() if policy.seed else Seed.from_os()
+    with _Opened(engine, data if data is not None else policy, policy) as running:
+        original = attach(running, _source(data, policy) if data is not None else source_of(policy), policy, seed)
+        staged = run_stages(running, original, policy, seed, plan=plan, progress=progress)
+        return running.collect(staged.table, like=None if _is_path(data) else data)
+
+
+def release(
+    policy: Policy | str | PurePath | Mapping[str, Any],
+    *,
+    engine: str | Engine | None = None,
+    target: str | None = None,
+    progress: Progress | None = None,
+) -> ReleaseResult:
+    """Stage, judge and publish the policy's source.
+
+    Parameters
+    ----------
+    policy : Policy, path or mapping
+    engine : str or Engine, optional
+        Default: the policy's.
+    target : str, optional
+        Publish here instead of the policy's sink.
+    progress : callable, optional
+        Told each of `privpipe.release.run.STEPS` before it begins.
+
+    Raises
+    ------
+    Refused
+        A guarantee does not hold; it carries the assessment. Nothing was published.
+    """
+    policy = _policy(policy)
+    with _Opened(engine, policy, policy) as running:
+        return release_with(running, policy, target=target, progress=progress)
+
+
+def _policy(policy: Policy | str | PurePath | Mapping[str, Any]) -> Policy:
+    if isinstance(policy, Policy):
+        return policy
+    return Policy.from_dict(policy) if isinstance(policy, Mapping) else Policy.load(policy)
+
+
+def _is_path(data: Any) -> bool:
+    return data is None or isinstance(data, str | PurePath)
+
+
+def _source(data: Any, policy: Policy) -> Source:
+    """A path is read as the policy's source is (format, delimiter), a frame as it is."""
+    if isinstance(data, Source):
+        return data
+    if not _is_path(data):
+        return Source(data=data, types=policy.types)
+    described = policy.source.to_source(policy.types, policy.base_dir) if policy.source else None
+    if described is None or Source(data=str(data)).resolved_format != described.resolved_format:
+        return Source(data=str(data), types=policy.types)
+    return replace(described, data=str(data))
+
+
+def _base(engine: Engine, original: Any, policy: Policy) -> dict[str, Histogram]:
+    entries = (*policy.guarantees, *policy.measures)
+    columns = {column for entry in entries if entry.needs_base for column in entry.sensitive_columns()}
+    if not columns:
+        return {}
+    return dict(engine.facts(original, FactsRequest(histograms=tuple(sorted(columns)))).histograms)
+
+
+class _Opened:
+    """The engine asked for: one given stays open, one named is opened and closed."""
+
+    def __init__(self, engine: str | Engine | None, data: Any, policy: Policy) -> None:
+        self._given = engine if isinstance(engine, Engine) else None
+        name = engine if isinstance(engine, str) else None
+        if name is None:
+            name = policy.engine if _is_path(data) or data is policy else engine_for(data)
+        self._name, self._options = name, policy.engines.get(name, {})
+
+    def __enter__(self) -> Engine:
+        self._engine = self._given or open_engine(self._name, self._options)
+        return self._engine
+
+    def __exit__(self, *details: object) -> None:
+        if self._given is None:
+            self._engine.close()

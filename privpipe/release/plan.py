@@ -1,0 +1,143 @@
+"""What a run decided: small, serialisable, auditable, and the same on every engine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from privpipe.blocks.verdict import plain
+from privpipe.errors import UsageError
+from privpipe.transforms.base import StagePlan
+
+if TYPE_CHECKING:
+    from privpipe.release.policy import Policy
+
+__all__ = ["PLAN_VERSION", "Plan", "canonical_json"]
+
+PLAN_VERSION = 1
+
+
+def canonical_json(document: Any) -> str:
+    """JSON with sorted keys and no blanks, so that equal documents have equal bytes.
+
+    Examples
+    --------
+    >>> canonical_json({"b": 1, "a": [1.5, None]})
+    '{"a":[1.5,null],"b":1}'
+    """
+    return json.dumps(plain(document), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The plans of all stages of a policy over one table.
+
+    Parameters
+    ----------
+    policy_digest : str
+        SHA-256 of the policy the plan was made for.
+    records : int
+        Records that entered the first stage.
+    stages : tuple of StagePlan
+        In policy order, implicit stages left out.
+    seed_commitment : str
+        Hash that commits to the seed without telling it.
+    policy : Policy or None
+        The policy itself; not part of the JSON.
+    """
+
+    policy_digest: str
+    records: int
+    stages: tuple[StagePlan, ...]
+    seed_commitment: str = ""
+    policy: Policy | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def levels(self) -> dict[str, int]:
+        """Generalization level of each column, over all stages that set one."""
+        levels: dict[str, int] = {}
+        for stage in self.stages:
+            levels.update(stage.detail.get("levels", {}))
+        return levels
+
+    @property
+    def loss(self) -> float | list[float] | None:
+        """Loss of the last stage that searched, by the quality model of its parameters."""
+        return self._last("loss")  # type: ignore[no-any-return]
+
+    @property
+    def suppressed_records(self) -> int:
+        """Records left out, over all stages."""
+        return sum(int(stage.detail.get("suppressed_records", 0)) for stage in self.stages)
+
+    @property
+    def optimal(self) -> bool | None:
+        """Whether the last search proved its optimum; None when nothing was searched."""
+        return self._last("optimal")  # type: ignore[no-any-return]
+
+    @property
+    def nodes_checked(self) -> int | None:
+        """Lattice nodes the last search looked at."""
+        return self._last("nodes_checked")  # type: ignore[no-any-return]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the canonical JSON."""
+        return hashlib.sha256(canonical_json(self.to_dict()).encode()).hexdigest()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values; no data value among them."""
+        return {
+            "plan_version": PLAN_VERSION,
+            "policy_digest": self.policy_digest,
+            "records": self.records,
+            "seed_commitment": self.seed_commitment,
+            "stages": [
+                {"name": stage.name, "parameters": plain(stage.parameters), "detail": plain(stage.detail)}
+                for stage in self.stages
+            ],
+        }
+
+    def to_json(self) -> str:
+        """The plan as indented JSON text."""
+        return json.dumps(self.to_dict(), sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, policy: Policy | None = None) -> Plan:
+        """Read a plan back.
+
+        Raises
+        ------
+        UsageError
+            Not a plan, another version, or made for another policy.
+        """
+        try:
+            document: Mapping[str, Any] = json.loads(text)
+            version = document["plan_version"]
+            stages = tuple(
+                StagePlan(name=stage["name"], parameters=stage["parameters"], detail=stage["detail"])
+                for stage in document["stages"]
+            )
+            digest, records = str(document["policy_digest"]), int(document["records"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise UsageError(f"this is not a privpipe plan: {type(error).__name__}") from None
+        if version != PLAN_VERSION:
+            raise UsageError(f"the plan has version {version}, this privpipe reads version {PLAN_VERSION}")
+        if policy is not None and policy.digest() != digest:
+            raise UsageError("the plan was made for another policy: make a new one with `privpipe plan`")
+        return cls(
+            policy_digest=digest,
+            records=records,
+            stages=stages,
+            seed_commitment=str(document.get("seed_commitment", "")),
+            policy=policy,
+        )
+
+    def _last(self, name: str) -> Any:
+        for stage in reversed(self.stages):
+            if name in stage.detail:
+                return stage.detail[name]
+        return None

@@ -1,0 +1,251 @@
+"""Run the stages of a policy over a table: each learns from the output of the one before."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from privpipe.assess import JudgingRules
+from privpipe.blocks import Facts, FactsRequest, Histogram
+from privpipe.draws import Draws, Seed
+from privpipe.engines import Engine
+from privpipe.errors import DataError, UsageError, did_you_mean
+from privpipe.release.plan import Plan
+from privpipe.roles import Roles
+from privpipe.search import planner_of
+from privpipe.transforms.base import StageContext, StagePlan, Transformer
+
+if TYPE_CHECKING:
+    from privpipe.release.policy import Policy
+
+__all__ = ["Staged", "attach", "run_stages"]
+
+Progress = Callable[[str], None]
+log = logging.getLogger("privpipe.release")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Staged:
+    """A table after all stages.
+
+    Parameters
+    ----------
+    table : Table
+        Released columns with record ids.
+    original : Table
+        The source with record ids.
+    roles : Roles
+        Of the released columns.
+    plan : Plan
+    rules : JudgingRules
+        With the base distributions the guarantees compare with.
+    suppressed_records : int
+        Records of the source that are not in the table.
+    """
+
+    table: Any
+    original: Any
+    roles: Roles
+    plan: Plan
+    rules: JudgingRules
+    suppressed_records: int
+
+
+@dataclass
+class _State:
+    table: Any
+    roles: Roles
+    records: int
+    base: dict[str, Histogram] = field(default_factory=dict)
+    based: bool = False
+    plans: list[StagePlan] = field(default_factory=list)
+
+
+def attach(engine: Engine, source: Any, policy: Policy, seed: Seed) -> Any:
+    """The source as a table of the engine, checked against the policy's columns, with record ids.
+
+    Raises
+    ------
+    DataError
+        A column that the policy does not declare, or declares and the data lacks; an empty table.
+    """
+    table = engine.scan(source)
+    require_declared(table, policy)
+    if engine.count(table) == 0:
+        raise DataError("the source has no records: there is nothing to judge")
+    return engine.with_record_ids(table, policy.record_id, seed)
+
+
+def require_declared(table: Any, policy: Policy) -> None:
+    """Nothing is released by accident: every column has a role and every role has its column."""
+    present, declared = list(table.schema.names), list(policy.columns)
+    missing = [name for name in declared if name not in present]
+    if missing:
+        shown = ", ".join(f"{name!r}{did_you_mean(name, present)}" for name in missing)
+        hint = "; is the delimiter right?" if len(present) == 1 and len(declared) > 1 else ""
+        raise DataError(f"{len(missing)} declared column(s) are not in the data: {shown}{hint}")
+    extra = [name for name in present if name not in declared]
+    if extra:
+        shown = ", ".join(f"{name!r}{did_you_mean(name, [])}" for name in extra)
+        raise DataError(
+            f"{len(extra)} column(s) of the data have no role in the policy: {shown}; "
+            "give each a role under `columns:` (nothing is released by accident)"
+        )
+
+
+def run_stages(
+    engine: Engine,
+    original: Any,
+    policy: Policy,
+    seed: Seed,
+    *,
+    plan: Plan | None = None,
+    progress: Progress | None = None,
+) -> Staged:
+    """Plan (unless a plan is given) and apply every stage.
+
+    Raises
+    ------
+    NoSolutionError
+        A search found nothing within the limits.
+    """
+    records = engine.count(original)
+    if plan is not None and len(plan.stages) != len(policy.transform):
+        raise UsageError(f"the plan has {len(plan.stages)} stages, the policy {len(policy.transform)}")
+    state = _State(table=original, roles=policy.roles, records=records)
+    _drop_identifiers(engine, policy, state)
+    for at, stage in enumerate(policy.transform):
+        if progress:
+            progress(f"stage {at + 1} of {len(policy.transform)}: {stage.name()}")
+        given = plan.stages[at] if plan else None
+        _run_stage(engine, policy, state, at, stage, seed, given)
+    table = _released_columns(engine, policy, state)
+    made = Plan(
+        policy_digest=policy.digest(),
+        records=records,
+        stages=tuple(state.plans),
+        seed_commitment=seed.commitment(),
+        policy=policy,
+    )
+    return Staged(
+        table=table,
+        original=original,
+        roles=state.roles,
+        plan=made,
+        rules=judging_rules(policy, state.base),
+        suppressed_records=made.suppressed_records,
+    )
+
+
+def judging_rules(policy: Policy, base: dict[str, Histogram] | None = None) -> JudgingRules:
+    """The policy's rules for reading values."""
+    refused = [name for name, column in policy.columns.items() if column.nulls == "refuse"]
+    return JudgingRules(
+        nulls=policy.nulls,
+        refuse_nulls=tuple(refused),
+        mark=policy.suppression_mark,
+        base=base or {},
+    )
+
+
+def _run_stage(
+    engine: Engine,
+    policy: Policy,
+    state: _State,
+    at: int,
+    stage: Transformer,
+    seed: Seed,
+    given: StagePlan | None,
+) -> None:
+    if stage.suppresses and not state.based:
+        state.base.update(_base(engine, policy, state))
+        state.based = True
+    context = _context(policy, state, at)
+    if given is not None:
+        made = given
+    elif stage.searches:
+        made = planner_of(stage.name())(engine, state.table, stage, context)
+    else:
+        request = stage.request(context)
+        made = stage.plan(engine.facts(state.table, request) if request else Facts(), context)
+    before = state.table
+    state.table = stage.run(engine, before, made, Draws(seed, at, stage.name()), context)
+    if stage.suppresses:
+        made = _with_suppressed(engine, before, state.table, made)
+    state.roles = _roles_after(stage, state.roles)
+    state.plans.append(made)
+    log.info("stage %s (%s) done", at, stage.name())
+
+
+def _with_suppressed(engine: Engine, before: Any, after: Any, made: StagePlan) -> StagePlan:
+    gone = engine.count(before) - engine.count(after)
+    return replace(made, detail={**made.detail, "suppressed_records": gone})
+
+
+def _base(engine: Engine, policy: Policy, state: _State) -> dict[str, Histogram]:
+    """S over the records that enter the first stage which suppresses."""
+    columns = {
+        column
+        for entry in (*policy.guarantees, *policy.measures)
+        if entry.needs_base
+        for column in entry.sensitive_columns()
+    }
+    if not columns:
+        return {}
+    return dict(engine.facts(state.table, FactsRequest(histograms=tuple(sorted(columns)))).histograms)
+
+
+def _context(policy: Policy, state: _State, at: int) -> StageContext:
+    return StageContext(
+        roles=state.roles,
+        schema=state.table.schema,
+        types=policy.types,
+        hierarchies=policy.hierarchies,
+        guarantees=policy.guarantees,
+        base=Facts(records=state.records, histograms=state.base),
+        nulls=policy.nulls,
+        mark=policy.suppression_mark,
+        place=policy.place_of(at),
+        released_identifiers=_pseudonyms(policy),
+        held_columns=_held(policy),
+    )
+
+
+def _pseudonyms(policy: Policy) -> tuple[str, ...]:
+    return tuple(
+        column for stage in policy.transform if stage.name() == "pseudonymise" for column in stage.masked_columns()
+    )
+
+
+def _held(policy: Policy) -> tuple[str, ...]:
+    return (policy.person_id,) if policy.person_id else ()
+
+
+def _drop_identifiers(engine: Engine, policy: Policy, state: _State) -> None:
+    """Identifiers go first, but for those to be pseudonymised and those the run itself needs."""
+    kept = {*_pseudonyms(policy), *_held(policy)}
+    gone = [name for name in state.roles.identifiers if name not in kept]
+    if gone:
+        left = [name for name in state.table.schema.names if name not in gone]
+        state.table = engine.select(state.table, left)
+        state.roles = replace(state.roles, identifiers=[n for n in state.roles.identifiers if n not in gone])
+
+
+def _roles_after(stage: Transformer, roles: Roles) -> Roles:
+    if stage.name() != "pseudonymise":
+        return roles
+    released = set(stage.masked_columns())
+    return replace(
+        roles,
+        identifiers=[name for name in roles.identifiers if name not in released],
+        insensitive=[*roles.insensitive, *(name for name in roles.identifiers if name in released)],
+    )
+
+
+def _released_columns(engine: Engine, policy: Policy, state: _State) -> Any:
+    """The last look: no column with the role identifier leaves."""
+    kept = [name for name in state.table.schema.names if name not in state.roles.identifiers]
+    state.roles = replace(state.roles, identifiers=())
+    return engine.select(state.table, kept)
