@@ -48,6 +48,9 @@ class Table(Protocol):
 class Primitives(Protocol):
     """The part of the engine contract that stages are written in. Functions must pickle."""
 
+    def count(self, table: Any) -> int:
+        """Number of records."""
+
     def facts(self, table: Any, request: FactsRequest) -> Facts:
         """Count what is asked, exactly and in one pass where the engine can."""
 
