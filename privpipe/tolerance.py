@@ -6,6 +6,7 @@ three values' worth of entropy all the same. Integers are compared exactly, neve
 
 from __future__ import annotations
 
+import math
 from decimal import ROUND_FLOOR, Decimal
 from typing import Any
 
@@ -14,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from privpipe.errors import UsageError
 
-__all__ = ["at_least", "at_most", "below", "floor_share", "slack"]
+__all__ = ["at_least", "at_most", "below", "floor_share", "integer_at_least", "slack"]
 
 ABSOLUTE = 1e-12
 RELATIVE = 1e-9
@@ -64,6 +65,17 @@ def below(value: ArrayLike, bound: ArrayLike) -> Any:
     if _integral(value) and _integral(bound):
         return np.asarray(value) < np.asarray(bound)
     return np.asarray(value, dtype=np.float64) < np.asarray(bound, dtype=np.float64) - slack(bound)
+
+
+def integer_at_least(bound: float) -> int:
+    """The least integer that reaches `bound` within 1e-9: the number of values a real l asks for.
+
+    Examples
+    --------
+    >>> integer_at_least(2.5), integer_at_least(3.0000000000000004), integer_at_least(3)
+    (3, 3, 3)
+    """
+    return math.ceil(bound - RELATIVE)
 
 
 def floor_share(share: float, count: int) -> int:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 
 from privpipe.errors import UsageError, did_you_mean
 
-__all__ = ["Entry", "require_integer", "require_number", "snake_case"]
+__all__ = ["Entry", "require_choice", "require_integer", "require_number", "snake_case"]
 
 
 def snake_case(name: str) -> str:
@@ -32,11 +32,15 @@ class Entry:
     """Base of models, transformers and measures; subclasses are frozen, keyword-only dataclasses.
 
     `private` names fields that are not parameters of the public face. `about` describes each parameter in a
-    line, for `explain`, the JSON schema and the README tables.
+    line, for `explain`, the JSON schema and the README tables. `threat` says against what the entry guards,
+    `formula` what it computes and `choose` how to pick its parameters: the text of ``privpipe explain``.
     """
 
     about: ClassVar[Mapping[str, str]] = {}
     source: ClassVar[str] = ""
+    threat: ClassVar[str] = ""
+    formula: ClassVar[str] = ""
+    choose: ClassVar[str] = ""
 
     @classmethod
     def name(cls) -> str:
@@ -48,10 +52,22 @@ class Entry:
         """First line of the docstring."""
         return (cls.__doc__ or "").strip().splitlines()[0]
 
+    @classmethod
+    def descriptions(cls) -> dict[str, str]:
+        """A line on every parameter: the entry's own `about` over those of its base classes."""
+        lines: dict[str, str] = {}
+        for base in reversed(cls.__mro__):
+            lines |= base.__dict__.get("about", {})
+        return lines
+
     def parameters(self) -> dict[str, Any]:
-        """Parameters by name, defaults included, None left out."""
-        values = ((field.name, getattr(self, field.name)) for field in dataclasses.fields(self))  # type: ignore[arg-type]
-        return {name: value for name, value in values if value is not None and value != ()}
+        """Parameters by name, defaults included, None left out (an empty list only where it is the default)."""
+        values = ((field, getattr(self, field.name)) for field in dataclasses.fields(self))  # type: ignore[arg-type]
+        return {
+            field.name: value
+            for field, value in values
+            if value is not None and not (value == () and field.default == ())
+        }
 
     @classmethod
     def build(cls, parameters: Mapping[str, Any]) -> Self:
@@ -94,7 +110,7 @@ class Entry:
     def json_schema(cls) -> dict[str, Any]:
         """JSON schema of the parameters."""
         schema: dict[str, Any] = _adapter(cls).json_schema()  # type: ignore[arg-type]
-        for name, text in cls.about.items():
+        for name, text in cls.descriptions().items():
             if name in schema.get("properties", {}):
                 schema["properties"][name].setdefault("description", text)
         schema["additionalProperties"] = False
@@ -149,6 +165,18 @@ def require_number(
         upper = f"< {below}" if below < math.inf else f"<= {most}" if most < math.inf else ""
         bounds = " and ".join(part for part in (lower, upper) if part) or "finite"
         raise UsageError(f"{owner}: {name} must be a number {bounds}, got {value!r}")
+
+
+def require_choice(owner: str, name: str, value: Any, choices: tuple[str, ...]) -> None:
+    """Refuse what is none of these words.
+
+    Raises
+    ------
+    UsageError
+    """
+    if value not in choices:
+        hint = did_you_mean(value, choices) if isinstance(value, str) else ""
+        raise UsageError(f"{owner}: {name} must be one of {', '.join(choices)}, got {value!r}{hint}")
 
 
 @functools.cache

@@ -9,10 +9,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks.class_block import ClassBlock
+from privpipe.blocks.class_block import Cells, ClassBlock
 from privpipe.blocks.entry import Entry
 from privpipe.blocks.facts import Facts
 from privpipe.blocks.verdict import Verdict
+from privpipe.errors import UsageError
 from privpipe.tolerance import at_least, at_most, below
 
 __all__ = ["ClassModel", "Guarantee", "SizeModel", "Tally"]
@@ -44,12 +45,40 @@ class Guarantee(Entry):
     (`threshold_field`; None when they have no form without one), and implement measure, merge and judge.
     """
 
+    about: ClassVar[Mapping[str, str]] = {
+        "quasi_identifiers": "columns that form the classes; left out: all of the policy, empty: one class"
+    }
     reads: ClassVar[Literal["classes", "pairs", "process"]] = "classes"
     threshold_field: ClassVar[str | None] = None
+    direction: ClassVar[Direction] = "at_most"
     needs_base: ClassVar[bool] = False
     needs_population: ClassVar[bool] = False
 
     quasi_identifiers: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Check what all guarantees share; a subclass with checks of its own calls this first.
+
+        Raises
+        ------
+        UsageError
+            Quasi-identifiers that are no list of distinct names, or that hold the guarantee's own column.
+        """
+        names = self.quasi_identifiers
+        if names is not None:
+            if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+                raise UsageError(f"{self.name()}: quasi_identifiers must be a list of column names")
+            if len(set(names)) < len(names):
+                raise UsageError(f"{self.name()}: quasi_identifiers name a column twice")
+            object.__setattr__(self, "quasi_identifiers", tuple(names))
+        for column in self.sensitive_columns():
+            if not isinstance(column, str) or not column:
+                raise UsageError(f"{self.name()}: column must be a column name")
+            if column in (self.quasi_identifiers or ()):
+                raise UsageError(
+                    f"{self.name()}: {column!r} cannot be judged within classes that it forms itself; "
+                    "take it out of quasi_identifiers"
+                )
 
     def sensitive_columns(self) -> tuple[str, ...]:
         """Sensitive columns whose values the guarantee counts."""
@@ -63,6 +92,14 @@ class Guarantee(Entry):
     def threshold(self) -> Any:
         """What `observed` is compared with."""
         return None if self.threshold_field is None else getattr(self, self.threshold_field)
+
+    def unattainable(self, records: int, facts: Facts) -> str:
+        """Why no generalization or suppression of a table of so many records can meet it, or nothing.
+
+        Column values that exist are counted from `facts.histograms` where they are known; a figure nobody
+        counted says nothing.
+        """
+        return ""
 
     def measure(self, block: ClassBlock, facts: Facts) -> Tally:
         """The figure of some whole classes."""
@@ -92,15 +129,23 @@ class ClassModel(Guarantee):
 
     def bound(self) -> float:
         """The number a class's score is compared with."""
-        threshold = self.threshold()
-        return threshold if isinstance(threshold, int) else float(threshold)
+        bound: float = self.threshold()
+        return bound
+
+    def least_size(self) -> int:
+        """Records of the smallest class that can pass: a cheap first test for a search."""
+        return self.least_values()
+
+    def least_values(self) -> int:
+        """Distinct values of the sensitive column that each class must hold at the least."""
+        return 1
 
     def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
-        """One figure a class, shape (n_classes,); integers stay integers."""
+        """One figure a class, shape (n_classes,); integers stay integers, infinite is "no number"."""
         raise TypeError(f"{type(self).__name__} scores no classes")
 
     def passing(self, block: ClassBlock, facts: Facts) -> NDArray[np.bool_]:
-        """Which classes meet the rule, shape (n_classes,)."""
+        """Which classes meet the rule, shape (n_classes,); all of them where no threshold is given."""
         if not self.is_gate():
             return np.ones(len(block), dtype=np.bool_)
         meets = MEETS[self.direction](self.scores(block, facts), self.bound())
@@ -129,13 +174,14 @@ class ClassModel(Guarantee):
             failing_records=left.failing_records + right.failing_records,
             classes=left.classes + right.classes,
             records=left.records + right.records,
+            sums=added(left.sums, right.sums),
         )
 
     def judge(self, observed: Tally, facts: Facts) -> Verdict:
-        finite = observed.observed is None or np.isfinite(observed.observed)
+        infinite = isinstance(observed.observed, float) and np.isinf(observed.observed)
         return Verdict(
             self,
-            observed.observed if finite else None,
+            None if infinite else observed.observed,
             outcome="pass" if observed.failing_classes == 0 else "fail",
             threshold=self.threshold(),
             failing_classes=observed.failing_classes,
@@ -144,42 +190,124 @@ class ClassModel(Guarantee):
             reason=self.reason(observed, facts),
         )
 
+    def unattainable(self, records: int, facts: Facts) -> str:
+        if not self.is_gate():
+            return ""
+        for column in self.sensitive_columns():
+            values = len(facts.histograms[column]) if column in facts.histograms else None
+            if values is not None and values < self.least_values():
+                return f"cannot be met by this table: {column!r} has {values:,} distinct values"
+        if records < self.least_size():
+            return f"cannot be met by this table: it has {records:,} records"
+        return ""
+
+    def needs_suppression(self, records: int, facts: Facts) -> str:
+        """Why no generalization alone can meet it, or nothing: not even all records as one class would pass.
+
+        Sound where passing parts merge to a passing whole, so silent for other models, and where the value
+        counts of the sensitive column are not in `facts`.
+        """
+        known = all(column in facts.histograms for column in self.sensitive_columns())
+        if not (self.is_gate() and known and records and (self.hereditary or self.convex)):
+            return ""
+        whole = one_class(records, facts, self.sensitive_columns())
+        if self.passing(whole, facts).all():
+            return ""
+        figure = self.scores(whole, facts).max().item()
+        return f"cannot be met without suppression: all records as one class would have {short(figure)}"
+
     def reason(self, observed: Tally, facts: Facts) -> str:
-        """One sentence on the figure, for a person."""
-        figure = observed.observed
-        seen = "no class to judge" if figure is None else f"observed {_short(figure)}"
-        asked = "" if not self.is_gate() else f", asked {self.direction.replace('_', ' ')} {_short(self.bound())}"
+        """One sentence on the figure, and a note where no table of these records could pass."""
+        seen = self.seen(observed)
+        asked = "" if not self.is_gate() else f", asked {self.direction.replace('_', ' ')} {short(self.bound())}"
         if not observed.failing_classes:
             return f"{seen}{asked}; all {observed.classes:,} classes meet it."
-        return (
-            f"{seen}{asked}; {observed.failing_classes:,} of {observed.classes:,} classes, "
-            f"{observed.failing_records:,} of {observed.records:,} records fail."
+        fails = (
+            f"{observed.failing_classes:,} of {observed.classes:,} classes, "
+            f"{observed.failing_records:,} of {observed.records:,} records fail"
         )
+        note = self.unattainable(observed.records, facts) or self.needs_suppression(observed.records, facts)
+        return "; ".join(part for part in (f"{seen}{asked}", fails, note) if part) + "."
+
+    def seen(self, observed: Tally) -> str:
+        """The observed figure in words."""
+        if observed.observed is None:
+            return "no class to judge"
+        return f"observed {short(observed.observed)}"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SizeModel(Guarantee):
-    """A rule over the sizes of all classes together; one figure of the histogram {size: number of classes}."""
+    """A rule over the sizes of all classes together; one figure of the histogram {size: number of classes}.
+
+    Subclasses give `figure`; with classes removed by ascending size it only falls (`prefix_monotone`), so
+    that the shortest prefix to suppress can be bisected.
+    """
+
+    direction: ClassVar[Direction] = "at_most"
+    prefix_monotone: ClassVar[bool] = True
 
     def measure(self, block: ClassBlock, facts: Facts) -> Tally:
-        sizes, counts = np.unique(block.sizes, return_counts=True)
-        histogram = {int(size): int(count) for size, count in zip(sizes, counts, strict=True)}
-        return Tally(classes=len(block), records=block.records, sums=histogram_sums(histogram))
+        return Tally(classes=len(block), records=block.records, sums=histogram_sums(block.sizes))
 
     def merge(self, left: Tally, right: Tally) -> Tally:
-        sums = dict(left.sums)
-        for size, count in right.sums.items():
-            sums[size] = sums.get(size, 0) + count
-        return Tally(classes=left.classes + right.classes, records=left.records + right.records, sums=sums)
+        return Tally(
+            classes=left.classes + right.classes,
+            records=left.records + right.records,
+            sums=added(left.sums, right.sums),
+        )
+
+    def figure(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+        """What is compared with the threshold, of so many (`counts`) classes of each of these `sizes`."""
+        raise TypeError(f"{type(self).__name__} judges no size histogram")
 
     def met_by(self, sizes: NDArray[np.int64], counts: NDArray[np.int64], facts: Facts) -> bool:
         """Whether a table with so many (`counts`) classes of each of these `sizes` meets the rule."""
-        raise TypeError(f"{type(self).__name__} judges no size histogram")
+        if not self.is_gate() or not counts.sum():
+            return True
+        return bool(MEETS[self.direction](self.figure(sizes, counts), self.threshold()))
+
+    def judge(self, observed: Tally, facts: Facts) -> Verdict:
+        sizes, counts = size_histogram(observed)
+        figure = self.figure(sizes, counts) if observed.records else None
+        passed = self.met_by(sizes, counts, facts)
+        asked = f", asked {self.direction.replace('_', ' ')} {short(self.threshold())}" if self.is_gate() else ""
+        seen = "no class to judge" if figure is None else f"observed {short(figure)}"
+        note = "" if passed else self.unattainable(observed.records, facts)
+        over = f"over {observed.classes:,} classes of {observed.records:,} records"
+        return Verdict(
+            self,
+            figure,
+            outcome="pass" if passed else "fail",
+            threshold=self.threshold(),
+            reason="; ".join(part for part in (f"{seen}{asked}", over, note) if part) + ".",
+        )
+
+    def unattainable(self, records: int, facts: Facts) -> str:
+        one_class_sizes = np.array([records], dtype=np.int64)
+        if not records or self.met_by(one_class_sizes, np.array([1], dtype=np.int64), facts):
+            return ""
+        return f"cannot be met by this table: it has {records:,} records"
 
 
-def histogram_sums(histogram: Mapping[int, int]) -> dict[str, int]:
-    """A size histogram with text keys, so that it survives JSON."""
-    return {str(size): count for size, count in sorted(histogram.items())}
+def added(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
+    """Counters of two tallies together."""
+    sums = dict(left)
+    for name, count in right.items():
+        sums[name] = sums.get(name, 0) + count
+    return sums
+
+
+def histogram_sums(sizes: NDArray[np.int64]) -> dict[str, int]:
+    """How many classes have each size, with text keys, so that it survives JSON.
+
+    Examples
+    --------
+    >>> histogram_sums(np.array([2, 1, 2]))
+    {'1': 1, '2': 2}
+    """
+    seen, counts = np.unique(sizes, return_counts=True)
+    return {str(size): count for size, count in zip(seen.tolist(), counts.tolist(), strict=True)}
 
 
 def size_histogram(tally: Tally) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -188,5 +316,23 @@ def size_histogram(tally: Tally) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return sizes, np.array([tally.sums[str(size)] for size in sizes], dtype=np.int64)
 
 
-def _short(figure: Any) -> str:
+def one_class(records: int, facts: Facts, columns: tuple[str, ...]) -> ClassBlock:
+    """All records as one class, with the value counts of `columns` that the facts know."""
+    cells = {}
+    for column in columns:
+        counts = facts.histograms[column].counts
+        cells[column] = Cells(np.array([0, len(counts)]), np.arange(len(counts)), counts)
+    return ClassBlock(np.array([records], dtype=np.int64), cells)
+
+
+def short(figure: Any) -> str:
+    """A figure as a sentence shows it.
+
+    Examples
+    --------
+    >>> short(32561), short(2 / 3), short(float("inf"))
+    ('32,561', '0.666667', 'no number')
+    """
+    if isinstance(figure, float) and np.isinf(figure):
+        return "no number"
     return f"{figure:,}" if isinstance(figure, int) else f"{figure:.6g}"

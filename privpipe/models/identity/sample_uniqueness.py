@@ -1,0 +1,70 @@
+"""Share of unique records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import SizeModel
+from privpipe.blocks.entry import require_number
+
+__all__ = ["SampleUniqueness"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SampleUniqueness(SizeModel):
+    """At most the share `at_most` of records is alone in its class; observed = classes of size 1 / records.
+
+    Parameters
+    ----------
+    at_most : float, optional
+        In [0, 1]; 0 is 2-anonymity. Left out (under `measures:`), the share is reported.
+    quasi_identifiers : tuple of str, optional
+        Default: all of the policy.
+
+    Notes
+    -----
+    Source: Dankar, El Emam, Neisa, Roffey, Estimating the re-identification risk of clinical data sets, BMC Med.
+    Inform. Decis. Mak. 12:66, 2012.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from privpipe.blocks import ClassBlock, Facts
+    >>> model = SampleUniqueness(at_most=0.1)
+    >>> verdict = model.judge(model.measure(ClassBlock(np.array([3, 1])), Facts()), Facts())
+    >>> verdict.outcome, verdict.observed
+    ('fail', 0.25)
+    """
+
+    threshold_field: ClassVar[str | None] = "at_most"
+    about: ClassVar[Mapping[str, str]] = {
+        "at_most": "highest share of records whose quasi-identifier combination no other record has"
+    }
+    source: ClassVar[str] = "Dankar, El Emam, Neisa, Roffey, BMC Med. Inform. Decis. Mak. 12:66, 2012"
+    threat: ClassVar[str] = (
+        "Somebody who knows that a person is in the table finds the record, because no other record is like it."
+    )
+    formula: ClassVar[str] = "c_1 / n <= at_most, c_1 the number of classes of one record"
+    choose: ClassVar[str] = (
+        "0 is 2-anonymity; a small share, such as 0.01, tolerates few uniques where a sample is small against its "
+        "population. It says nothing of classes of two."
+    )
+
+    at_most: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.at_most is not None:
+            require_number("SampleUniqueness", "at_most", self.at_most, least=0, most=1)
+
+    def figure(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+        return int(counts[sizes == 1].sum()) / int(sizes @ counts)
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(), cls(at_most=0.0), cls(at_most=0.25), cls(at_most=1.0)]
