@@ -1,0 +1,84 @@
+"""Hierarchy files: delimited text, one line a raw value, read with the line each record starts on."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from os import PathLike
+from pathlib import Path
+
+from privpipe.errors import HierarchyError, UsageError
+
+__all__ = ["check_delimiter", "read_records", "write_records"]
+
+
+def check_delimiter(delimiter: object) -> str:
+    """The delimiter, when it is a single character that cannot be part of a quote or line end.
+
+    Examples
+    --------
+    >>> check_delimiter(";")
+    ';'
+    """
+    if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n\ufeff':
+        raise UsageError(f"delimiter: must be one character other than a quote or line end, got {delimiter!r}")
+    return delimiter
+
+
+def read_records(path: str | PathLike[str], delimiter: str, name: str) -> tuple[list[list[str]], list[int]]:
+    """Records of a UTF-8 file (RFC 4180 quotes, LF or CRLF, BOM stripped, blank lines left out) and their lines.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        A local file.
+    delimiter : str
+        One character.
+    name : str
+        The start of error messages.
+
+    Raises
+    ------
+    HierarchyError
+        ``unreadable`` when the file is missing, not UTF-8 or wrongly quoted; with the line.
+    """
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise HierarchyError(
+            f"{name}: the file cannot be read ({error.strerror}); relative paths start at the policy file",
+            kind="unreadable",
+        ) from None
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise HierarchyError(f"{name}: line {line} is not UTF-8; save the file as UTF-8", kind="unreadable") from None
+    records, lines = [], []
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    start = 1
+    try:
+        for record in reader:
+            if record:
+                records.append(record)
+                lines.append(start)
+            start = reader.line_num + 1
+    except csv.Error as error:
+        message = f"{name}: the record at line {start} is not well quoted ({error})"
+        raise HierarchyError(message, kind="unreadable") from None
+    return _without_blank_lines(records, lines)
+
+
+def write_records(path: str | PathLike[str], records: Iterable[Sequence[str]], delimiter: str) -> None:
+    """Write records as UTF-8 with LF line ends, quoted where needed."""
+    with Path(path).open("w", encoding="utf-8", newline="") as stream:
+        csv.writer(stream, delimiter=delimiter, lineterminator="\n").writerows(records)
+
+
+def _without_blank_lines(records: list[list[str]], lines: list[int]) -> tuple[list[list[str]], list[int]]:
+    # A line of blanks is a blank line, unless the whole file has a single field a line.
+    if max(map(len, records), default=1) == 1:
+        return records, lines
+    kept = [(record, line) for record, line in zip(records, lines, strict=True) if len(record) > 1 or record[0].strip()]
+    return [record for record, _ in kept], [line for _, line in kept]

@@ -1,0 +1,120 @@
+"""`dates`: calendar units of dates and timestamps, finest first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from itertools import pairwise
+from typing import Final, Self
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from privpipe.errors import UsageError
+from privpipe.hierarchies.draft import Draft
+from privpipe.hierarchies.levels import Levels
+from privpipe.hierarchies.literals import canonical_literal
+from privpipe.hierarchies.options import ROOT
+from privpipe.hierarchies.parameters import check_type_of_column, choice, known_keys, listed
+
+__all__ = ["Dates"]
+
+EXAMPLE = "{levels: [day, month, year], timezone: UTC}"
+
+# From YYYY-MM-DDTHH:MM:SS. A century is its first two digits, so that decades nest in it.
+LABELS: Final[dict[str, Callable[[str], str]]] = {
+    "second": lambda text: text[:19],
+    "minute": lambda text: text[:16],
+    "hour": lambda text: text[:13],
+    "day": lambda text: text[:10],
+    "week": lambda text: "{:04d}-W{:02d}".format(*date.fromisoformat(text[:10]).isocalendar()),
+    "month": lambda text: text[:7],
+    "quarter": lambda text: f"{text[:4]}-Q{(int(text[5:7]) + 2) // 3}",
+    "year": lambda text: text[:4],
+    "decade": lambda text: f"{text[:3]}x",
+    "century": lambda text: f"{text[:2]}xx",
+}
+UNITS: Final = tuple(LABELS)
+OF_A_DAY: Final = ("second", "minute", "hour")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dates:
+    """Calendar units, one a level, and a ``*`` level above.
+
+    Parameters
+    ----------
+    levels : tuple of str
+        Of ``second | minute | hour | day | week | month | quarter | year | decade | century``, finest first.
+        Weeks are those of ISO 8601, labelled year-week; they refine into nothing but the root.
+    timezone : str
+        Where the calendar is read; timestamps only.
+
+    Examples
+    --------
+    >>> Dates(levels=("month", "year")).draft(["2024-05-17"], None, "date", "born").levels.labels
+    (('2024-05-17',), ('2024-05',), ('2024',), ('*',))
+    """
+
+    levels: tuple[str, ...]
+    timezone: str = "UTC"
+
+    @classmethod
+    def from_parameters(cls, given: object) -> Self:
+        """From the mapping under `dates:`."""
+        mapping = known_keys(given, cls, EXAMPLE)
+        levels = listed(mapping.get("levels"), "levels")
+        return cls(levels=tuple(levels), timezone=mapping.get("timezone", "UTC"))
+
+    def __post_init__(self) -> None:
+        if not self.levels:
+            raise UsageError(f"levels: name at least one unit, as in {EXAMPLE}")
+        for level in self.levels:
+            choice(level, "levels", UNITS)
+        if "week" in self.levels and self.levels[-1] != "week":
+            after = self.levels[self.levels.index("week") + 1]
+            raise UsageError(
+                f"levels: not functional: a week does not refine into a {after}, since it may lie in two; "
+                "leave one of them out"
+            )
+        for below, above in pairwise(self.levels):
+            if UNITS.index(below) >= UNITS.index(above):
+                raise UsageError(f"levels: {above!r} after {below!r}; list each unit once, finest first")
+        try:
+            ZoneInfo(self.timezone)
+        except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
+            raise UsageError(
+                f"timezone: {self.timezone!r} is no IANA time zone known here, as in Europe/Rome"
+            ) from None
+
+    def draft(self, values: Sequence[str], counts: Sequence[int] | None, kind: str | None, column: str) -> Draft:
+        """Levels of the distinct values, in order of time."""
+        check_type_of_column(kind, ("date", "timestamp"), "dates", column)
+        finer = [level for level in self.levels if level in OF_A_DAY]
+        if kind == "date" and (finer or self.timezone != "UTC"):
+            what = f"levels: {finer[0]}" if finer else "timezone"
+            raise UsageError(f"dates: {what} is for timestamps, and column {column!r} holds dates")
+        moments = [_moment(value) for value in values]
+        inside = sorted((place for place, moment in enumerate(moments) if moment), key=lambda place: moments[place])
+        local = [self._local(moments[place]) for place in inside]
+        columns = [[LABELS[level](text) for text in local] for level in self.levels]
+        return Draft(
+            levels=Levels.from_columns([[values[place] for place in inside], *columns, [ROOT] * len(inside)]),
+            source="dates",
+            level_names=("raw", *self.levels, ROOT),
+            outside=tuple(place for place, moment in enumerate(moments) if not moment),
+            outside_why="they are no ISO 8601 dates or timestamps of the years 1 to 9999",
+        )
+
+    def _local(self, moment: str) -> str:
+        if self.timezone == "UTC":
+            return moment
+        instant = datetime.fromisoformat(moment[:19]).replace(tzinfo=UTC)
+        return instant.astimezone(ZoneInfo(self.timezone)).replace(tzinfo=None).isoformat(timespec="seconds")
+
+
+def _moment(text: str) -> str:
+    """Canonical UTC text down to the second, or an empty text."""
+    try:
+        return canonical_literal(text, "timestamp") or ""
+    except ValueError:
+        return ""

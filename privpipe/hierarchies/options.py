@@ -1,0 +1,96 @@
+"""What may be said of any hierarchy, whatever builder makes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypedDict
+
+from privpipe.errors import UsageError, did_you_mean
+
+__all__ = ["ROOT", "OptionArgs", "Options", "whose"]
+
+ROOT: Final = "*"
+UNKNOWN_RULES: Final = ("refuse", "root", "suppress")
+ROOT_RULES: Final = ("required", "optional")
+
+
+class OptionArgs(TypedDict, total=False):
+    """The keyword arguments that `Hierarchy.read_csv`, `from_rows` and `from_tree` share; see `Options`."""
+
+    column: str
+    unknown: str
+    root: str
+    add_root: bool
+    min_level: int
+    max_level: int | None
+    level_names: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Settings of one hierarchy.
+
+    Parameters
+    ----------
+    column : str
+        Named in errors and reports.
+    unknown : {"refuse", "root", "suppress"}
+        What a data value outside the hierarchy becomes: an error, the root at every level, or a record
+        suppressed before all others.
+    root : {"required", "optional"}
+        ``optional`` accepts several labels at the last level; a search may then end without a solution.
+    add_root : bool
+        Append a ``*`` level. Changes the height, hence Precision.
+    min_level, max_level : int
+        The levels a search may use, both included; None is the height. Equal: fixed.
+    level_names : tuple of str
+        One a level, for reports; empty: ``level 0``, ``level 1``, ...
+
+    Examples
+    --------
+    >>> Options(column="age", min_level=1).unknown
+    'refuse'
+    """
+
+    column: str = ""
+    unknown: str = "refuse"
+    root: str = "required"
+    add_root: bool = False
+    min_level: int = 0
+    max_level: int | None = None
+    level_names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, rules in (("unknown", UNKNOWN_RULES), ("root", ROOT_RULES)):
+            given = getattr(self, name)
+            if given not in rules:
+                wanted = " | ".join(rules)
+                raise UsageError(f"{name}: must be {wanted}, got {given!r}{did_you_mean(str(given), rules)}")
+        if not isinstance(self.add_root, bool):
+            raise UsageError(f"add_root: must be true or false, got {self.add_root!r}")
+        for name in ("min_level", "max_level"):
+            given = getattr(self, name)
+            if not (given is None and name == "max_level") and (type(given) is not int or given < 0):
+                raise UsageError(f"{name}: must be an integer >= 0, got {given!r}")
+        if self.max_level is not None and self.max_level < self.min_level:
+            raise UsageError(f"max_level: {self.max_level} is below min_level {self.min_level}")
+        object.__setattr__(self, "level_names", self._names(self.level_names))
+
+    @staticmethod
+    def _names(names: object) -> tuple[str, ...]:
+        if not isinstance(names, list | tuple) or any(not isinstance(name, str) for name in names):
+            raise UsageError("level_names: must be a list of texts, one a level")
+        if len(set(names)) != len(names):
+            raise UsageError("level_names: two levels have the same name")
+        return tuple(names)
+
+
+def whose(column: str, source: str) -> str:
+    """The start of an error message: which hierarchy it is about.
+
+    Examples
+    --------
+    >>> whose("age", "age.csv"), whose("", "rows")
+    ("hierarchy of column 'age' (age.csv)", 'hierarchy (rows)')
+    """
+    return f"hierarchy of column {column!r} ({source})" if column else f"hierarchy ({source})"

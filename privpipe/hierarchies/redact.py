@@ -1,0 +1,102 @@
+"""`redact`: one character a level replaced by `*`, from the right or the left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.errors import HierarchyError
+from privpipe.hierarchies.draft import Draft
+from privpipe.hierarchies.levels import Levels
+from privpipe.hierarchies.options import ROOT, whose
+from privpipe.hierarchies.parameters import choice, known_keys, whole_number
+
+__all__ = ["Redact"]
+
+MASK = "*"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Redact:
+    """Texts of at most w characters into w + 1 levels: raw, then one more ``*`` a level, last the single ``*``.
+
+    Shorter texts are padded on the redacted side, and the padding reads ``*`` from level 1 on.
+
+    Parameters
+    ----------
+    keep : {"left", "right"}
+        The side that stays visible longest.
+    alphabet : int or None
+        Number of characters in use: the domain is then all texts of length w, and a label of level l stands for
+        alphabet^l of them. None: the values seen.
+    length : int or None
+        w; None: that of the longest value, which makes labels of shorter ones depend on the data.
+
+    Examples
+    --------
+    >>> Redact().draft(["4711", "47"], None, "text", "zip").levels.labels[1:]
+    (('47**', '471*'), ('47**',), ('4***',), ('*',))
+    """
+
+    keep: str = "left"
+    alphabet: int | None = None
+    length: int | None = None
+
+    @classmethod
+    def from_parameters(cls, given: object) -> Self:
+        """From the mapping under `redact:`."""
+        return cls(**known_keys(given, cls, "{keep: left, alphabet: 10}"))
+
+    def __post_init__(self) -> None:
+        choice(self.keep, "keep", ("left", "right"))
+        if self.alphabet is not None:
+            whole_number(self.alphabet, "alphabet", least=2)
+        if self.length is not None:
+            whole_number(self.length, "length", least=1)
+
+    def draft(self, values: Sequence[str], counts: Sequence[int] | None, kind: str | None, column: str) -> Draft:
+        """Levels of the distinct values, in order of their text."""
+        longest = max(map(len, values), default=0)
+        width = self.length or max(longest, 1)
+        inside = sorted(value for value in values if len(value) <= width)
+        columns = [[self._label(value, width, level) for value in inside] for level in range(1, width)]
+        return Draft(
+            levels=Levels.from_columns([inside, *columns, [ROOT] * len(inside)]),
+            source="redact",
+            shares=self._shares(inside, width, column),
+            domain_size=_power(self.alphabet, width) if self.alphabet is not None else None,
+            level_names=("raw", *(f"{level} redacted" for level in range(1, width)), ROOT),
+            data_dependent=self.length is None and any(len(value) < longest for value in values),
+            outside=tuple(place for place, value in enumerate(values) if len(value) > width),
+            outside_why=f"they are longer than `length: {width}`",
+        )
+
+    def _label(self, value: str, width: int, level: int) -> str:
+        shown = width - level
+        if self.keep == "left":
+            return value[:shown].ljust(width, MASK)
+        return value[max(0, len(value) - shown) :].rjust(width, MASK)
+
+    def _shares(self, values: Sequence[str], width: int, column: str) -> NDArray[np.float64] | None:
+        if self.alphabet is None:
+            return None
+        in_use = len({character for value in values for character in value})
+        if in_use > self.alphabet:
+            raise HierarchyError(
+                f"{whose(column, 'redact')}: alphabet: the values use {in_use:,} different characters, more than "
+                f"`alphabet: {self.alphabet}`",
+                kind="alphabet",
+            )
+        shares = np.array([1 / _power(self.alphabet, width - level) for level in range(width + 1)])
+        return np.repeat(shares[:, None], len(values), axis=1)
+
+
+def _power(base: int, exponent: int) -> float:
+    try:
+        return float(base**exponent)
+    except OverflowError:
+        return float("inf")

@@ -1,0 +1,235 @@
+"""`HierarchySpec`: what a policy says under `hierarchy:`, before any data is seen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final, Protocol, Self
+
+from privpipe.errors import HierarchyError, PolicyError, Problem, UsageError, did_you_mean
+from privpipe.hierarchies.canonical import checked_type
+from privpipe.hierarchies.dates import Dates
+from privpipe.hierarchies.draft import Draft
+from privpipe.hierarchies.groups import Groups
+from privpipe.hierarchies.hierarchy import Hierarchy
+from privpipe.hierarchies.intervals import Intervals
+from privpipe.hierarchies.options import Options, whose
+from privpipe.hierarchies.priority import Priority
+from privpipe.hierarchies.redact import Redact
+from privpipe.hierarchies.sources import File, Prepared, Tree
+
+__all__ = ["BUILDERS", "OPTION_KEYS", "Builder", "HierarchySpec"]
+
+BUILDERS: Final = ("file", "intervals", "groups", "dates", "redact", "priority", "tree")
+
+
+class Builder(Protocol):
+    """Proposes levels for a column."""
+
+    def draft(self, values: Sequence[str], counts: Sequence[int] | None, kind: str | None, column: str) -> Draft:
+        """Levels over the builder's own domain, or over the distinct values seen (nulls left out)."""
+        ...
+
+
+FROM_PARAMETERS: Final[dict[str, Callable[[object], Builder]]] = {
+    "intervals": Intervals.from_parameters,
+    "groups": Groups.from_parameters,
+    "dates": Dates.from_parameters,
+    "redact": Redact.from_parameters,
+    "priority": Priority.from_parameters,
+}
+# Keys beside the builder, and the builders they make sense for.
+OPTION_KEYS: Final = {
+    "min_level": BUILDERS,
+    "max_level": BUILDERS,
+    "unknown": BUILDERS,
+    "level_names": BUILDERS,
+    "root": ("file", "tree"),
+    "add_root": ("file", "tree"),
+    "delimiter": ("file",),
+    "header": ("file",),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class HierarchySpec:
+    """A declared hierarchy: one builder and the options beside it.
+
+    Parameters
+    ----------
+    builder : Builder
+        Checked at birth.
+    options : Options
+        Column, rules and level limits.
+    text : str
+        The mapping it came from, as JSON in its own order; empty for a hierarchy made in Python.
+
+    Examples
+    --------
+    >>> spec = HierarchySpec.from_mapping({"intervals": {"widths": [10, 50]}}, ".", column="age")
+    >>> hierarchy = spec.build(["17", "20", None], [3, 2, 1], "integer")
+    >>> hierarchy.texts(1), hierarchy.domain_size, hierarchy.height
+    (['[10, 20[', '[20, 30[', 'null'], 3.0, 3)
+    """
+
+    builder: Builder
+    options: Options
+    text: str = field(default="", repr=False)
+
+    @classmethod
+    def from_mapping(cls, mapping: object, base_dir: str | PathLike[str] = ".", *, column: str = "") -> Self:
+        """From the mapping under `hierarchy:`.
+
+        Parameters
+        ----------
+        mapping : mapping
+            One builder (``file | intervals | groups | dates | redact | priority | tree``) and optionally
+            `min_level`, `max_level`, `unknown`, `level_names`; with file and tree `root`, `add_root`; with file
+            `delimiter`, `header`.
+        base_dir : str or PathLike
+            Where relative paths start.
+        column : str
+            Named in errors.
+
+        Raises
+        ------
+        PolicyError
+            A `UsageError` that carries every problem with its path below `hierarchy:`.
+        """
+        if not isinstance(mapping, Mapping):
+            raise PolicyError([Problem(path="", message=f"must be a mapping with one of {', '.join(BUILDERS)}")])
+        chosen = [key for key in mapping if key in BUILDERS]
+        problems = _key_problems(mapping, chosen)
+        given = {key: mapping[key] for key in mapping if key in {each.name for each in fields(Options)}}
+        options, builder = Options(column=column), None
+        try:
+            options = Options(**{**given, "column": column})
+        except UsageError as error:
+            problems.append(_problem(str(error)))
+        if len(chosen) == 1:
+            try:
+                builder = _builder(chosen[0], mapping, Path(base_dir))
+            except UsageError as error:
+                problems.append(Problem(path=chosen[0], message=str(error)))
+        if problems or builder is None:
+            raise PolicyError(problems)
+        return cls(builder=builder, options=options, text=json.dumps(_plain(mapping)))
+
+    @classmethod
+    def from_hierarchy(cls, hierarchy: Hierarchy, *, column: str = "") -> Self:
+        """From a hierarchy made in Python; its options stay, the column is the policy's."""
+        table = Prepared(
+            table=hierarchy,
+            shown=hierarchy.source,
+            level_names=hierarchy.level_names,
+            data_dependent=hierarchy.data_dependent,
+        )
+        # A root that was added on reading is in the levels already.
+        options = replace(hierarchy.options, column=column or hierarchy.column, add_root=False)
+        return cls(builder=table, options=options)
+
+    @property
+    def column(self) -> str:
+        """The column it belongs to."""
+        return self.options.column
+
+    def to_dict(self) -> dict[str, Any]:
+        """The mapping it came from; empty for a hierarchy made in Python."""
+        given: dict[str, Any] = json.loads(self.text) if self.text else {}
+        return given
+
+    def check_type(self, type: str | None) -> None:
+        """Raise what is wrong between the builder's parameters and the column's type, before any data is seen.
+
+        Raises
+        ------
+        UsageError
+            As `build` would.
+        """
+        if not isinstance(self.builder, File | Tree | Prepared):
+            self.builder.draft((), (), checked_type(type), self.column)
+
+    def build(
+        self,
+        values: Sequence[str | None],
+        counts: Sequence[int] | None = None,
+        type: str | None = None,
+    ) -> Hierarchy:
+        """The hierarchy of a column, made to hold the values seen in it.
+
+        Parameters
+        ----------
+        values : sequence of str or None
+            Distinct values of the column as canonical text of its type (`canonical_text`); None is null.
+        counts : sequence of int or None
+            Records of each. Needed by builders that go by frequency; None elsewhere: one each.
+        type : str or None
+            The column's type; None: not declared.
+
+        Raises
+        ------
+        UsageError
+            When the builder cannot serve a column of this type.
+        HierarchyError
+            When the hierarchy is ill-formed, or values lie outside of it under ``unknown: refuse``.
+        """
+        kind = checked_type(type)
+        places = [place for place, value in enumerate(values) if value is not None]
+        seen = [value for value in values if value is not None]
+        weights = None if counts is None else [int(counts[place]) for place in places]
+        draft = self.builder.draft(seen, weights, kind, self.column)
+        if draft.outside and self.options.unknown == "refuse":
+            records = len(draft.outside) if weights is None else sum(weights[place] for place in draft.outside)
+            raise HierarchyError(
+                f"{whose(self.column, draft.source)}: outside range: {len(draft.outside):,} distinct values "
+                f"({records:,} records): {draft.outside_why}; or say `unknown: root` or `unknown: suppress`",
+                kind="outside_range",
+            )
+        return Hierarchy.from_draft(draft, self.options).cover(values, counts)
+
+
+def _builder(name: str, mapping: Mapping[str, Any], base_dir: Path) -> Builder:
+    if name == "file":
+        beside = {key: mapping[key] for key in ("delimiter", "header") if key in mapping}
+        return File.from_parameters(mapping[name], base_dir, **beside)
+    if name == "tree":
+        return Tree.from_parameters(mapping[name], base_dir)
+    return FROM_PARAMETERS[name](mapping[name])
+
+
+def _key_problems(mapping: Mapping[str, Any], chosen: Sequence[str]) -> list[Problem]:
+    known = (*BUILDERS, *OPTION_KEYS)
+    problems = [
+        Problem(path=str(key), message=f"unknown key {key!r}{did_you_mean(str(key), known)}")
+        for key in mapping
+        if key not in known
+    ]
+    if len(chosen) > 1:
+        problems.append(Problem(path="", message=f"give one builder, not {' and '.join(chosen)}"))
+    if not chosen:
+        problems.append(Problem(path="", message=f"a builder is missing: one of {', '.join(BUILDERS)}"))
+    if len(chosen) == 1:
+        problems += [
+            Problem(path=key, message=f"{key!r} belongs to {' and '.join(owners)}, not to {chosen[0]}")
+            for key, owners in OPTION_KEYS.items()
+            if key in mapping and chosen[0] not in owners
+        ]
+    return problems
+
+
+def _problem(message: str) -> Problem:
+    """Options name their key before the first colon."""
+    key, _, rest = message.partition(": ")
+    return Problem(path=key, message=rest) if key in OPTION_KEYS else Problem(path="", message=message)
+
+
+def _plain(node: Any) -> Any:
+    """A document in types that JSON knows."""
+    if isinstance(node, Mapping):
+        return {str(key): _plain(child) for key, child in node.items()}
+    if isinstance(node, list | tuple):
+        return [_plain(item) for item in node]
+    return node if node is None or isinstance(node, bool | int | float | str) else str(node)

@@ -1,0 +1,167 @@
+"""`LabelTable`: raw values in leaf order with their labels, codes and shares at every level."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from privpipe.hierarchies.cover import NULL_PLACE, UNKNOWN_PLACE
+from privpipe.hierarchies.levels import Levels, content_digest
+
+__all__ = ["LabelTable"]
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class LabelTable:
+    """What a hierarchy says of each raw value; immutable and picklable.
+
+    Values are in leaf order (sorted by their path from the root, siblings as the source first names them), so
+    every label covers a contiguous range of values and no level's codes ever fall along them.
+
+    Parameters
+    ----------
+    levels : Levels
+        In leaf order.
+    leaf_order : ndarray of int32, shape (n_values,)
+        Place of each value in its source; -1 is the leaf of nulls, -2 that of unknown values (see `cover`).
+    domain_size : float
+        D_j: the number of values, unless the builder declares a domain; the leaf of unknown values not counted.
+    declared_shares : ndarray of float64, shape (levels, n_values), or None
+        Shares of a declared domain.
+
+    Examples
+    --------
+    >>> levels, order = Levels.from_columns([["7", "30", "8"], ["child", "adult", "child"]]).in_leaf_order()
+    >>> table = LabelTable(levels=levels, leaf_order=order, domain_size=3.0)
+    >>> table.values, table.labels(1), table.codes(1).tolist()
+    (('7', '8', '30'), ('child', 'adult'), [0, 0, 1])
+    """
+
+    levels: Levels
+    leaf_order: NDArray[np.int32]
+    domain_size: float
+    declared_shares: NDArray[np.float64] | None = None
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """Raw values as canonical text, in leaf order, with the leaves of nulls and unknown values if any."""
+        return self.levels.labels[0]
+
+    @property
+    def height(self) -> int:
+        """Number of levels above the raw one."""
+        return self.levels.height
+
+    @cached_property
+    def null_code(self) -> int | None:
+        """The leaf of nulls, when the data has any."""
+        return self._leaf(NULL_PLACE)
+
+    @cached_property
+    def unknown_code(self) -> int | None:
+        """The leaf that stands for every value outside the hierarchy, under ``unknown: root``."""
+        return self._leaf(UNKNOWN_PLACE)
+
+    @property
+    def root(self) -> str | None:
+        """The label of the last level; None when it has several or there is no value."""
+        return self.levels.labels[-1][0] if len(self.levels.labels[-1]) == 1 else None
+
+    def labels(self, level: int) -> tuple[str, ...]:
+        """Distinct labels of a level, by their first value in leaf order."""
+        return self.levels.labels[level]
+
+    def codes(self, level: int) -> NDArray[np.int32]:
+        """Index into `labels(level)` of each value; read-only, never falling, shape (n_values,)."""
+        row: NDArray[np.int32] = self.levels.codes[level].view()
+        row.flags.writeable = False
+        return row
+
+    def texts(self, level: int) -> list[str]:
+        """The label of each value at a level."""
+        return self.levels.texts(level)
+
+    def mapping(self, level: int) -> dict[str, str]:
+        """Canonical raw text to label, without the leaves of nulls and unknown values.
+
+        Examples
+        --------
+        >>> levels, order = Levels.from_columns([["a", "b"], ["*", "*"]]).in_leaf_order()
+        >>> LabelTable(levels=levels, leaf_order=order, domain_size=2.0).mapping(1)
+        {'a': '*', 'b': '*'}
+        """
+        texts = self.texts(level)
+        return {value: texts[code] for value, code in self._index.items()}
+
+    def shares(self, level: int) -> NDArray[np.float64]:
+        """share_j of each value's label at a level, shape (n_values,), in [0, 1].
+
+        Values that carry the label / D_j, or the builder's declared share. A value outside the hierarchy stands
+        for any: 1 at every level.
+        """
+        if self.declared_shares is not None:
+            declared: NDArray[np.float64] = self.declared_shares[level].copy()
+            return declared
+        codes = self.levels.codes[level]
+        counted = np.ones(len(codes), dtype=np.float64)
+        if self.unknown_code is not None:
+            counted[self.unknown_code] = 0.0
+        rows = np.bincount(codes, weights=counted, minlength=len(self.labels(level)))
+        share: NDArray[np.float64] = rows[codes] / max(self.domain_size, 1.0)
+        if self.unknown_code is not None:
+            share[self.unknown_code] = 1.0
+        return share
+
+    def span(self, level: int, code: int) -> tuple[int, int]:
+        """First value and one past the last value that carry label `code` of a level."""
+        row = self.levels.codes[level]
+        return int(np.searchsorted(row, code, side="left")), int(np.searchsorted(row, code, side="right"))
+
+    def common_level(self, low: ArrayLike, high: ArrayLike) -> NDArray[np.int32]:
+        """Level of the lowest common ancestor of the values `low` to `high`, elementwise.
+
+        Parameters
+        ----------
+        low, high : array_like of int
+            Codes of the ends of ranges in leaf order, in any order of the two; shapes broadcast.
+
+        Returns
+        -------
+        ndarray of int32
+            `height + 1` where there is none (``root: optional``).
+        """
+        first, last = np.broadcast_arrays(np.asarray(low), np.asarray(high))
+        found = np.full(first.shape, self.height + 1, dtype=np.int32)
+        for level in range(self.height, -1, -1):
+            row = self.levels.codes[level]
+            found[row[first] == row[last]] = level
+        return found
+
+    def label(self, level: int, code: int) -> str:
+        """The label of value `code` at a level."""
+        return self.levels.labels[level][int(self.levels.codes[level, code])]
+
+    def digest(self) -> str:
+        """SHA-256 over values, labels, codes and shares, in hexadecimal: equal content, equal digest.
+
+        Names, rules and limits are not part of it.
+        """
+        return content_digest(self.levels, self.leaf_order, self.declared_shares, self.domain_size)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The look-up table is rebuilt where it is needed: a broadcast hierarchy stays small.
+        return {
+            key: value for key, value in self.__dict__.items() if key not in {"_index", "null_code", "unknown_code"}
+        }
+
+    def _leaf(self, place: int) -> int | None:
+        found = np.flatnonzero(self.leaf_order == place)
+        return int(found[0]) if found.size else None
+
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        return {value: code for code, value in enumerate(self.values) if self.leaf_order[code] >= 0}
