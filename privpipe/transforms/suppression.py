@@ -55,6 +55,8 @@ def suppress_failing(
     table: Any,
     context: StageContext,
     limit: float,
+    *,
+    entering: int | None = None,
     own_loss: OwnLoss | None = None,
 ) -> Any:
     """Remove the classes that fail, in rounds until none does, then what sample-based models ask for.
@@ -62,7 +64,9 @@ def suppress_failing(
     Parameters
     ----------
     limit : float
-        Budget as a share of the records of `table`, over the whole table.
+        Budget as a share of the records that enter the stage, over the whole table.
+    entering : int, optional
+        That number, when some have been removed already; default: the records of `table`.
     own_loss : callable, optional
         Ties among classes of one size go by it, then by class key; without it by class key.
 
@@ -71,11 +75,11 @@ def suppress_failing(
     NoSolutionError
         More records would have to go than the budget allows; the message says how many.
     """
-    before = engine.count(table)
+    before = engine.count(table) if entering is None else entering
     budget = floor_share(limit, before)
     sets = judged_sets(context)
     several = len(sets) > 1
-    left = before
+    left = -1
     while True:
         for keys, (models, _) in sets.items():
             if models:
@@ -86,8 +90,8 @@ def suppress_failing(
         if now == left or not several:
             break
         left = now
-    for keys, (_, models) in sets.items():
-        for model in models:
+    for keys, (_, sample_models) in sets.items():
+        for model in sample_models:
             table = _shorten(engine, table, keys, model, context, own_loss)
     gone = before - engine.count(table)
     _require_within(gone, budget, before, context)
@@ -142,15 +146,21 @@ def _shorten(
 
 
 def shortest_prefix(sizes: NDArray[np.int64], model: SizeModel, facts: Facts) -> int | None:
-    """How many of the classes, taken in order, must go; None when even all but one do not suffice.
+    """How many of the classes, in ascending size, must go; None when even all but one do not suffice.
 
-    The predicate is tried prefix by prefix over the distinct outcomes, so no monotonicity is assumed.
+    By bisection, then verified: a prefix that does not hold is walked upward until one does, so a model that is
+    not monotone in it is still met.
     """
-    for prefix in range(len(sizes)):
+
+    def met(prefix: int) -> bool:
         kept, counts = np.unique(sizes[prefix:], return_counts=True)
-        if model.met_by(kept, counts, facts):
-            return prefix
-    return None
+        return model.met_by(kept, counts, facts)
+
+    low, high = 0, len(sizes) - 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if met(middle) else (middle + 1, high)
+    return next((prefix for prefix in range(low, len(sizes)) if met(prefix)), None)
 
 
 @dataclass(frozen=True)
