@@ -1,0 +1,57 @@
+"""Every policy under `pipelines/` is run; a new one says here how it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PIPELINES = Path(__file__).resolve().parents[2] / "pipelines"
+POLICIES = {str(file.relative_to(PIPELINES)) for file in PIPELINES.glob("*/*.yaml")}
+ENDS = {"adult/release.yaml": 0, "refused/release.yaml": 5}
+
+
+def test_every_policy_has_its_end_written_down() -> None:
+    assert set(ENDS) == POLICIES
+
+
+@pytest.mark.parametrize(("policy", "code"), sorted(ENDS.items()))
+def test_a_policy_ends_as_it_should_and_leaves_its_folder_alone(
+    tmp_path: Path, run: Any, policy: str, code: int
+) -> None:
+    """As the README says it, with no variable set: without a seed one is drawn."""
+    ended = run("privpipe", "release", PIPELINES / policy, "--target", tmp_path / "target", "--json")
+    assert ended.returncode == code, ended.stderr
+    verdict = json.loads(ended.stdout)
+    assert {entry["outcome"] for entry in verdict["guarantees"]} == ({"pass"} if code == 0 else {"fail"})
+    assert (tmp_path / "target").exists() == (code == 0)
+
+
+def test_a_refusal_says_what_failed_by_how_much_and_that_nothing_was_published(tmp_path: Path, run: Any) -> None:
+    ended = run("privpipe", "release", PIPELINES / "refused" / "release.yaml", "--target", tmp_path / "target")
+    assert ended.returncode == 5
+    told = ended.stdout + ended.stderr
+    for part in ("k_anonymity", "distinct_l_diversity", "othing was published"):
+        assert part in told
+
+
+def test_a_refusal_leaves_the_earlier_release_in_place(tmp_path: Path, run: Any) -> None:
+    target = tmp_path / "target"
+    assert run("privpipe", "release", PIPELINES / "adult" / "release.yaml", "--target", target).returncode == 0
+    before = {file: file.stat().st_mtime_ns for file in target.rglob("*")}
+    assert run("privpipe", "release", PIPELINES / "refused" / "release.yaml", "--target", target).returncode == 5
+    assert {file: file.stat().st_mtime_ns for file in target.rglob("*")} == before
+
+
+def test_a_refusal_counts_what_fails(tmp_path: Path, run: Any) -> None:
+    """Against a count of the table at these levels that uses none of this package's code."""
+    policy, target = PIPELINES / "refused" / "release.yaml", tmp_path / "target"
+    verdict = json.loads(run("privpipe", "release", policy, "--target", target, "--json").stdout)
+    assert (verdict["records"], verdict["classes"]) == (32_561, 5_343)
+    found = {
+        entry["name"]: (entry["observed"], entry["failing_classes"], entry["failing_records"])
+        for entry in verdict["guarantees"]
+    }
+    assert found == {"k_anonymity": (1, 4_415, 6_520), "distinct_l_diversity": (1, 4_280, 7_021)}
