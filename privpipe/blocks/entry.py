@@ -12,6 +12,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
+from privpipe.blocks.nested_keys import closed, unknown_keys
 from privpipe.errors import UsageError, did_you_mean
 
 __all__ = ["Entry", "require_choice", "require_integer", "require_number", "snake_case"]
@@ -104,17 +105,18 @@ class Entry:
                 found.setdefault(".".join(map(str, place)), _message(detail))
         except UsageError as error:
             found[""] = str(error)
+        if any(isinstance(value, Mapping | list) for value in parameters.values()):
+            found = unknown_keys(cls.json_schema(), parameters) | found
         return found
 
     @classmethod
     def json_schema(cls) -> dict[str, Any]:
         """JSON schema of the parameters."""
-        schema: dict[str, Any] = _adapter(cls).json_schema()  # type: ignore[arg-type]
+        schema: dict[str, Any] = {"properties": {}, **_adapter(cls).json_schema()}  # type: ignore[arg-type]
         for name, text in cls.descriptions().items():
             if name in schema.get("properties", {}):
                 schema["properties"][name].setdefault("description", text)
-        schema["additionalProperties"] = False
-        return schema
+        return closed(schema)
 
     @classmethod
     def examples(cls) -> list[Self]:
