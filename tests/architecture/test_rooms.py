@@ -1,0 +1,97 @@
+"""The house as it was designed: who may import whom, what loads when, and how large a file may grow."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import privpipe
+
+HEAVY = ("pandas", "numba", "pyspark", "dask", "distributed", "great_expectations", "scipy", "duckdb", "pulp")
+PACKAGE = Path(privpipe.__file__).parent
+MODULES = sorted(
+    module.name for module in pkgutil.walk_packages([str(PACKAGE)], "privpipe.") if not module.name.endswith("__main__")
+)
+
+
+def test_imports_point_down_and_never_sideways(project: Path) -> None:
+    run = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from importlinter.cli import lint_imports_command; lint_imports_command()",
+            "--no-cache",
+        ],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+@pytest.mark.parametrize(
+    "statement", ["import privpipe", "import privpipe.cli", "import privpipe; privpipe.models.KAnonymity"]
+)
+def test_a_fresh_import_loads_no_heavy_library(statement: str) -> None:
+    code = f"{statement}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    loaded = {name.partition(".")[0] for name in json.loads(run.stdout)}
+    assert loaded.isdisjoint(HEAVY)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_what_a_module_lists_as_public_is_there_and_sorted(name: str) -> None:
+    module = importlib.import_module(name)
+    public = getattr(module, "__all__", None)
+    if public is None:
+        return
+    assert sorted(public) == sorted(set(public)), "a name is listed twice"
+    missing = [entry for entry in public if not hasattr(module, entry)]
+    assert not missing
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_file_stays_readable(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text.count("\n") <= 400
+    assert ast.get_docstring(ast.parse(text)), "a module says in its docstring what it defines"
+
+
+def test_half_the_files_are_short() -> None:
+    lines = sorted(path.read_text(encoding="utf-8").count("\n") for path in PACKAGE.rglob("*.py"))
+    assert lines[len(lines) // 2] < 150
+
+
+def test_nearly_all_functions_are_short() -> None:
+    lengths = [
+        (node.end_lineno or node.lineno) - node.lineno + 1 - _docstring_lines(node)
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef)
+    ]
+    assert sum(length <= 40 for length in lengths) >= 0.95 * len(lengths)
+
+
+def _docstring_lines(node: ast.FunctionDef) -> int:
+    first = node.body[0]
+    is_text = (
+        isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
+    )
+    return (first.end_lineno or first.lineno) - first.lineno + 1 if is_text else 0
+
+
+def test_rooms_and_functions_of_one_name_are_told_apart() -> None:
+    import privpipe.assess
+    import privpipe.release  # noqa: F401  # binding the rooms must not shadow the functions
+
+    assert callable(privpipe.assess)
+    assert callable(privpipe.release)
