@@ -1,0 +1,7 @@
+"""What people read: tables made from the catalogues and from assessments."""
+
+from __future__ import annotations
+
+from privpipe.report.catalogue_tables import catalogue_tables
+
+__all__ = ["catalogue_tables"]
