@@ -1,0 +1,233 @@
+"""Class blocks from joint cells: the counted combinations of keys and sensitive columns that an engine hands over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+from numpy.typing import NDArray
+
+from privpipe.blocks import Cells, ClassBlock, ClassQuery
+from privpipe.engines.base.histograms import codes_of, group_key
+from privpipe.errors import DataError
+
+__all__ = ["COUNT", "block_of_cells", "combined_ids", "grouping_columns", "may_be_marked", "require_query_columns"]
+
+COUNT: Final = "__privpipe_count"
+"""Name of the column that holds the number of records of a joint cell."""
+
+
+def grouping_columns(query: ClassQuery) -> tuple[str, ...]:
+    """What one group-by must group on to answer the query: keys, sensitive columns, weight and person.
+
+    Examples
+    --------
+    >>> grouping_columns(ClassQuery(keys=("zip",), columns=("ill",), person="who"))
+    ('zip', 'ill', 'who')
+    """
+    extra = [name for name in (query.weight, query.person) if name is not None]
+    return tuple(dict.fromkeys([*query.keys, *query.columns, *extra]))
+
+
+def require_query_columns(schema: pa.Schema, query: ClassQuery) -> None:
+    """Refuse a query on columns the table lacks, or on a weight that is no number.
+
+    Raises
+    ------
+    DataError
+    """
+    for name in grouping_columns(query):
+        if name not in schema.names:
+            raise DataError(f"column {name!r} is not in the table")
+    if query.weight is not None and query.person is not None:
+        raise DataError("weights are summed over records and cannot be asked for together with a person column")
+    if query.weight is not None:
+        kind = schema.field(query.weight).type
+        if not (pt.is_integer(kind) or pt.is_floating(kind) or pt.is_decimal(kind)):
+            raise DataError(f"weight column {query.weight!r} is {kind}; weights must be numbers")
+
+
+def may_be_marked(schema: pa.Schema, query: ClassQuery) -> bool:
+    """Whether a record can bear the suppression mark in every key: all of them hold text."""
+    return bool(query.mark is not None and query.keys) and all(
+        pt.is_string(schema.field(name).type) for name in query.keys
+    )
+
+
+def block_of_cells(cells: pa.Table, query: ClassQuery) -> ClassBlock:
+    """The class block of joint cells.
+
+    Parameters
+    ----------
+    cells : pyarrow.Table
+        The columns `grouping_columns(query)` in logical types, and `COUNT` (int64, records); one row a
+        combination, in any order. All cells of a class are here.
+    query : ClassQuery
+
+    Returns
+    -------
+    ClassBlock
+        Classes in no promised order; codes ascend within each class.
+
+    Raises
+    ------
+    DataError
+        A dictionary lacks a value; a record without a person or a weight.
+
+    Examples
+    --------
+    >>> cells = pa.table({"zip": ["1", "2", "1"], "ill": ["flu", "flu", "hiv"], COUNT: [3, 1, 2]})
+    >>> block = block_of_cells(cells, ClassQuery(keys=("zip",), columns=("ill",)))
+    >>> block.sizes.tolist(), block.cells["ill"].counts.tolist()
+    ([5, 1], [3, 2, 1])
+    """
+    keys = [_column(cells, name) for name in query.keys]
+    ids = combined_ids(keys, len(cells))
+    order = np.argsort(ids, kind="stable")
+    sorted_ids = ids[order]
+    offsets = _boundaries(sorted_ids)
+    counts = np.asarray(_column(cells, COUNT).cast(pa.int64()).to_numpy(zero_copy_only=False))[order]
+    if query.person is not None:
+        return _in_persons(cells, query, order, offsets, _marks(keys, cells, query, order[offsets[:-1]]))
+    return ClassBlock(
+        sizes=_sums(offsets, counts),
+        cells={
+            name: _marginal(offsets, _codes(cells, name, query)[order], counts) for name in dict.fromkeys(query.columns)
+        },
+        marked=_marks(keys, cells, query, order[offsets[:-1]]),
+        weights=_weights(cells, query, order, offsets, counts),
+    )
+
+
+def combined_ids(columns: Sequence[pa.Array], length: int) -> NDArray[np.int64]:
+    """One integer a row, equal exactly where all columns are (null equals null, NaN is null, -0.0 is 0.0).
+
+    Parameters
+    ----------
+    columns : sequence of pyarrow.Array
+        May be empty: then all rows are equal.
+    length : int
+        Rows.
+
+    Returns
+    -------
+    ndarray of int64, shape (length,)
+        No hash: dictionary codes in mixed radix, made dense again before they could overflow.
+
+    Examples
+    --------
+    >>> combined_ids([pa.array(["a", None, "a"]), pa.array([1, 1, 2])], 3).tolist()
+    [0, 2, 1]
+    """
+    ids = np.zeros(length, np.int64)
+    bound = 1
+    for column in columns:
+        encoded = group_key(column).dictionary_encode(null_encoding="encode")
+        radix = max(1, len(encoded.dictionary))
+        if bound * radix >= 2**62:
+            distinct, ids = np.unique(ids, return_inverse=True)
+            ids, bound = ids.astype(np.int64, copy=False), max(1, len(distinct))
+        ids = ids * radix + encoded.indices.to_numpy(zero_copy_only=False)
+        bound *= radix
+    return ids
+
+
+def _column(cells: pa.Table, name: str) -> pa.Array:
+    array = cells.column(name)
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    return array
+
+
+def _boundaries(ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    from privpipe.kernels.class_cells import boundaries
+
+    changes = np.ones(len(ids), np.bool_)
+    changes[1:] = ids[1:] != ids[:-1]
+    return boundaries(changes)
+
+
+def _sums(offsets: NDArray[np.int64], counts: NDArray[Any]) -> NDArray[Any]:
+    from privpipe.kernels.arrays import read_only
+    from privpipe.kernels.class_cells import sum_by_class
+
+    return np.asarray(sum_by_class(read_only(offsets, np.int64), read_only(counts, counts.dtype)))
+
+
+def _marginal(offsets: NDArray[np.int64], codes: NDArray[np.int64], counts: NDArray[np.int64]) -> Cells:
+    from privpipe.kernels.arrays import read_only
+    from privpipe.kernels.class_cells import marginal_cells
+
+    return Cells(*marginal_cells(*(read_only(part, np.int64) for part in (offsets, codes, counts))))
+
+
+def _codes(cells: pa.Table, name: str, query: ClassQuery) -> NDArray[np.int64]:
+    values = _column(cells, name)
+    if name in query.dictionaries:
+        return codes_of(values, query.dictionaries[name], name)
+    return combined_ids([values], len(values))
+
+
+def _marks(
+    keys: Sequence[pa.Array], cells: pa.Table, query: ClassQuery, first: NDArray[np.int64]
+) -> NDArray[np.bool_] | None:
+    if not may_be_marked(cells.schema, query):
+        return None
+    marked = np.ones(len(first), np.bool_)
+    for key in keys:
+        equal = pc.fill_null(pc.equal(key.take(pa.array(first)), query.mark), False)
+        marked &= equal.to_numpy(zero_copy_only=False)
+    return marked
+
+
+def _weights(
+    cells: pa.Table,
+    query: ClassQuery,
+    order: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    counts: NDArray[np.int64],
+) -> NDArray[np.float64] | None:
+    """Weight of each class, added up by ascending weight so that every engine rounds alike."""
+    if query.weight is None:
+        return None
+    values = group_key(_column(cells, query.weight).cast(pa.float64()))
+    if values.null_count:
+        missing = int(counts[np.asarray(pc.is_null(values).to_numpy(zero_copy_only=False))[order]].sum())
+        raise DataError(f"weight column {query.weight!r} has {missing:,} missing values; a record needs a weight")
+    weights = values.to_numpy(zero_copy_only=False)[order]
+    distinct, codes = np.unique(weights, return_inverse=True)
+    marginal = _marginal(offsets, codes.astype(np.int64), counts)
+    return _sums(marginal.offsets, distinct[marginal.codes] * marginal.counts)
+
+
+def _in_persons(
+    cells: pa.Table,
+    query: ClassQuery,
+    order: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    marked: NDArray[np.bool_] | None,
+) -> ClassBlock:
+    """Sizes and counts in distinct persons: the person's code is the value counted, then each value's persons."""
+    persons = group_key(_column(cells, str(query.person)))
+    if persons.null_count:
+        raise DataError(f"person column {query.person!r} has missing values; a record needs a person to be counted by")
+    who = combined_ids([persons], len(persons))[order]
+    ones = np.ones(len(order), np.int64)
+    distinct = _marginal(offsets, who, ones)
+    classes = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    found = {}
+    for name in dict.fromkeys(query.columns):
+        codes = _codes(cells, name, query)[order]
+        by_cell = np.lexsort((who, codes, classes))
+        triples = np.column_stack([classes[by_cell], codes[by_cell], who[by_cell]])
+        fresh = np.ones(len(triples), np.bool_)
+        fresh[1:] = (triples[1:] != triples[:-1]).any(axis=1)
+        kept = triples[fresh]
+        starts = _boundaries(kept[:, 0]) if len(kept) else np.zeros(1, np.int64)
+        found[name] = _marginal(starts, kept[:, 1], np.ones(len(kept), np.int64))
+    return ClassBlock(np.diff(distinct.offsets), found, marked)

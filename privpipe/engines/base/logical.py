@@ -1,0 +1,102 @@
+"""Logical types: the seven types a column may have, and the Arrow type each stands for on every engine."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from privpipe.errors import DataError
+
+__all__ = ["DECIMAL_DIGITS", "arrow_type", "kind_of", "logical_schema", "logical_type"]
+
+DECIMAL_DIGITS: Final = 38
+"""Precision of every decimal column; the scale is the source's."""
+
+_ARROW: Final = {
+    "text": pa.string(),
+    "integer": pa.int64(),
+    "number": pa.float64(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+    "boolean": pa.bool_(),
+}
+
+
+def arrow_type(kind: str, *, scale: int = 0) -> pa.DataType:
+    """The Arrow type of a declared type; `scale` is that of a decimal.
+
+    Examples
+    --------
+    >>> arrow_type("integer"), arrow_type("decimal", scale=2)
+    (DataType(int64), Decimal128Type(decimal128(38, 2)))
+    """
+    return pa.decimal128(DECIMAL_DIGITS, scale) if kind == "decimal" else _ARROW[kind]
+
+
+def kind_of(found: pa.DataType) -> str:
+    """The declared type a logical Arrow type stands for; ``binary`` for bytes, which nobody can declare.
+
+    Examples
+    --------
+    >>> kind_of(pa.timestamp("us", "UTC")), kind_of(pa.decimal128(38, 2))
+    ('timestamp', 'decimal')
+    """
+    if pt.is_timestamp(found):
+        return "timestamp"
+    if pt.is_decimal(found):
+        return "decimal"
+    if pt.is_binary(found):
+        return "binary"
+    return next(kind for kind, known in _ARROW.items() if known == found)
+
+
+def logical_type(found: pa.DataType, column: str) -> pa.DataType:
+    """The logical type of a source type.
+
+    Parameters
+    ----------
+    column : str
+        For the error.
+
+    Raises
+    ------
+    DataError
+        Nested types, times of day, durations, decimals of more than 38 digits.
+
+    Examples
+    --------
+    >>> logical_type(pa.dictionary(pa.int8(), pa.large_string()), "zip")
+    DataType(string)
+    >>> logical_type(pa.uint8(), "age"), logical_type(pa.timestamp("ns", "Europe/Paris"), "at")
+    (DataType(int64), TimestampType(timestamp[us, tz=UTC]))
+    """
+    if pt.is_dictionary(found):
+        return logical_type(found.value_type, column)
+    if pt.is_run_end_encoded(found):
+        return logical_type(found.value_type, column)
+    if pt.is_string(found) or pt.is_large_string(found) or pt.is_string_view(found) or pt.is_null(found):
+        return pa.string()
+    if pt.is_integer(found):
+        return pa.int64()
+    if pt.is_floating(found):
+        return pa.float64()
+    if pt.is_boolean(found):
+        return pa.bool_()
+    if pt.is_decimal(found):
+        if found.precision - found.scale > DECIMAL_DIGITS or found.precision > DECIMAL_DIGITS or found.scale < 0:
+            raise DataError(f"column {column!r}: decimals have at most {DECIMAL_DIGITS} digits, this is {found}")
+        return pa.decimal128(DECIMAL_DIGITS, found.scale)
+    if pt.is_date(found):
+        return pa.date32()
+    if pt.is_timestamp(found):
+        return pa.timestamp("us", "UTC" if found.tz else None)
+    if pt.is_binary(found) or pt.is_large_binary(found) or pt.is_binary_view(found) or pt.is_fixed_size_binary(found):
+        return pa.binary()
+    raise DataError(f"column {column!r} has the type {found}, which no release can carry; flatten it or cast it to text")
+
+
+def logical_schema(schema: pa.Schema) -> pa.Schema:
+    """The logical schema of a source's, field by field; metadata (a pandas index, say) is dropped."""
+    return pa.schema([pa.field(field.name, logical_type(field.type, field.name)) for field in schema])

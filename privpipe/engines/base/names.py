@@ -1,0 +1,66 @@
+"""What a table's column names must be, on every engine alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from privpipe.errors import DataError, did_you_mean
+
+__all__ = ["RESERVED", "check_declared", "check_names"]
+
+RESERVED = "__privpipe"
+"""Prefix of the hidden columns."""
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Refuse names that some engine could not tell apart, or that are ours.
+
+    Raises
+    ------
+    DataError
+        A name occurs twice, differs from another by case alone (DuckDB and Spark fold case), is empty, or
+        starts with the reserved prefix; no column at all.
+
+    Examples
+    --------
+    >>> check_names(["age", "zip"])
+    >>> check_names(["age", "Age"])
+    Traceback (most recent call last):
+    privpipe.errors.DataError: columns 'age' and 'Age' differ by case alone, ...
+    """
+    if not names:
+        raise DataError("the table has no columns")
+    seen: dict[str, str] = {}
+    for name in names:
+        if not isinstance(name, str):
+            raise DataError(f"column names must be text; one is {type(name).__name__} (rename the columns)")
+        if not name:
+            raise DataError("a column has an empty name; give it one")
+        if name.casefold().startswith(RESERVED):
+            raise DataError(f"column {name!r}: names that start with {RESERVED!r} are reserved; rename it")
+        known = seen.setdefault(name.casefold(), name)
+        if known is not name and known != name:
+            raise DataError(
+                f"columns {known!r} and {name!r} differ by case alone, which not every engine can tell apart; rename one"
+            )
+        if names.count(name) > 1:
+            raise DataError(f"column {name!r} occurs {names.count(name)} times; names must be unique")
+
+
+def check_declared(names: Sequence[str], types: Mapping[str, str] | Iterable[str], *, hint: str = "") -> None:
+    """Refuse a declared column that the data lacks.
+
+    Parameters
+    ----------
+    hint : str
+        A sentence on the likely cause (a wrong delimiter, say), put at the end.
+
+    Raises
+    ------
+    DataError
+    """
+    missing = [name for name in types if name not in set(names)]
+    if missing:
+        near = did_you_mean(missing[0], names) if len(missing) == 1 else ""
+        listed = ", ".join(repr(name) for name in missing)
+        raise DataError(f"declared column{'s' if len(missing) > 1 else ''} {listed} not in the data{near}{hint}")
