@@ -20,13 +20,15 @@ from privpipe.errors import EngineError, PrivpipeError
 
 
 def connect(scheduler: str | None, workers: int) -> Client:
-    """A client of the scheduler, else of worker processes of its own on the loopback address."""
+    """A client of the scheduler with that many workers, else of worker processes of its own on the loopback address."""
     if scheduler is None:
         return Client(n_workers=workers, threads_per_worker=1, host="127.0.0.1", dashboard_address=None)
     try:
-        return Client(scheduler, timeout="30s")
+        client = Client(scheduler, timeout="30s")
+        client.wait_for_workers(workers, timeout="60s")
     except OSError as error:
-        raise EngineError(f"no Dask scheduler answers at {scheduler} ({type(error).__name__})") from error
+        raise EngineError(f"no Dask scheduler with {workers} workers at {scheduler}: {type(error).__name__}") from error
+    return client
 
 
 def main() -> int:
@@ -34,7 +36,9 @@ def main() -> int:
     parser.add_argument("--policy", default=str(Path(__file__).resolve().parent / "release.yaml"))
     parser.add_argument("--target", help="publish here instead of the policy's sink")
     parser.add_argument("--scheduler", help="address of a running scheduler, as in tcp://host:8786")
-    parser.add_argument("--workers", type=int, default=2, help="worker processes to start when no scheduler is given")
+    parser.add_argument(
+        "--workers", type=int, default=2, help="worker processes to wait for, or to start when no scheduler is given"
+    )
     options = parser.parse_args()
     try:
         policy = pp.Policy.load(options.policy)
