@@ -35,7 +35,7 @@ def _table(catalogue: Catalogue) -> Iterable[str]:
     for name in catalogue:
         entry = catalogue[name]
         row = f"| `{name}` | {_cell(entry.summary())} | {_cell(', '.join(_parameters(entry)))} |"
-        yield row + (f" {entry.kind} |" if issubclass(entry, Transformer) else "")
+        yield row + (f" {entry.taxon} |" if issubclass(entry, Transformer) else "")
 
 
 def _parameters(entry: type[Entry]) -> Iterable[str]:

@@ -82,11 +82,11 @@ class StagePlan:
 class Transformer(Entry):
     """Something that changes a table.
 
-    `columns_rule` says how a policy names the columns: ``required``; ``optional`` (left out: the stage's own
+    `taxon` is the kind of method, for catalogue and report. `columns_rule` says how a policy names the columns: ``required``; ``optional`` (left out: the stage's own
     default); ``none`` (the stage takes no columns).
     """
 
-    kind: ClassVar[Kind] = "perturbative"
+    taxon: ClassVar[Kind] = "perturbative"
     columns_rule: ClassVar[Literal["required", "optional", "none"]] = "required"
     searches: ClassVar[bool] = False
     suppresses: ClassVar[bool] = False

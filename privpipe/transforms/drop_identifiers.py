@@ -27,7 +27,7 @@ class DropIdentifiers(Transformer):
     ('drop_identifiers', {})
     """
 
-    kind: ClassVar[Kind] = "non-perturbative"
+    taxon: ClassVar[Kind] = "non-perturbative"
     columns_rule: ClassVar[Any] = "none"
     preserves: ClassVar[str] = "every other column"
     reveals: ClassVar[str] = "nothing"

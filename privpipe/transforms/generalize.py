@@ -94,7 +94,7 @@ class Generalize(Transformer):
     (False, True)
     """
 
-    kind: ClassVar[Kind] = "non-perturbative"
+    taxon: ClassVar[Kind] = "non-perturbative"
     columns_rule: ClassVar[Any] = "optional"
     searches: ClassVar[bool] = True
     suppresses: ClassVar[bool] = True

@@ -66,7 +66,7 @@ class Pseudonymise(Transformer):
     26
     """
 
-    kind: ClassVar[Kind] = "identifiers"
+    taxon: ClassVar[Kind] = "identifiers"
     preserves: ClassVar[str] = "equality of values; the number of distinct values and of nulls"
     reveals: ClassVar[str] = "which records, also of other releases with this key and domain, are of one person"
     about: ClassVar[Mapping[str, str]] = {

@@ -39,7 +39,7 @@ class SuppressRecords(Transformer):
     SuppressRecords(suppress_at_most=0.05)
     """
 
-    kind: ClassVar[Kind] = "non-perturbative"
+    taxon: ClassVar[Kind] = "non-perturbative"
     columns_rule: ClassVar[Any] = "none"
     suppresses: ClassVar[bool] = True
     preserves: ClassVar[str] = "the values of every record that stays"
