@@ -1,0 +1,126 @@
+"""A policy: what a table is, what may happen to it, what it must meet and where it goes."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from privpipe.blocks import Guarantee
+from privpipe.hierarchies import HierarchySpec
+from privpipe.release.policy.reader import read_file, read_mapping
+from privpipe.release.policy.secret import SecretSpec
+from privpipe.release.policy.specs import ColumnSpec, SinkSpec, SourceSpec
+from privpipe.roles import ColumnType, NullRule, Roles
+from privpipe.transforms.base import Transformer
+
+__all__ = ["Policy"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """A checked policy document.
+
+    Read one with `Policy.load` or `Policy.from_dict`; the constructor itself checks nothing. Relative paths start
+    at `base_dir`. Hierarchy files, data and secrets are not touched before they are needed.
+
+    Examples
+    --------
+    >>> policy = Policy.from_dict({
+    ...     "columns": {"age": {"role": "quasi_identifier"}},
+    ...     "guarantees": [{"k_anonymity": {"k": 5}}],
+    ... })
+    >>> policy.guarantees, policy.roles.quasi_identifiers
+    ((KAnonymity(k=5),), ('age',))
+    """
+
+    version: int = 1
+    name: str
+    columns: Mapping[str, ColumnSpec]
+    guarantees: tuple[Guarantee, ...]
+    transform: tuple[Transformer, ...] = ()
+    measures: tuple[Guarantee, ...] = ()
+    source: SourceSpec | None = None
+    population: SourceSpec | None = None
+    original: SourceSpec | None = None
+    sink: SinkSpec | None = None
+    engine: str = "embedded"
+    engines: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    record_id: str | None = None
+    person_id: str | None = None
+    nulls: NullRule = "own_value"
+    wildcard: str | None = None
+    suppression_mark: str = "*"
+    seed: SecretSpec | None = None
+    warnings: tuple[str, ...] = field(default=(), repr=False)
+    file: str | None = field(default=None, compare=False)
+    base_dir: Path = field(default=Path(), repr=False, compare=False)
+    lines: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
+    document: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """The policy of a YAML file.
+
+        Raises
+        ------
+        PolicyError
+            Everything wrong with it at once, each with its path and line.
+        UnsupportedError
+            It asks for nothing wrong, but for something that is not served yet.
+        """
+        return cls(**read_file(path))
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any], base_dir: str | os.PathLike[str] | None = None) -> Self:
+        """The policy of a Python mapping with the keys of the YAML file; raises what `load` raises."""
+        return cls(**read_mapping(copy.deepcopy(document), base_dir))
+
+    @property
+    def roles(self) -> Roles:
+        """The role of every column."""
+        names: dict[str, list[str]] = {}
+        for name, column in self.columns.items():
+            names.setdefault(column.role, []).append(name)
+        return Roles(
+            quasi_identifiers=names.get("quasi_identifier", ()),
+            sensitive=names.get("sensitive", ()),
+            identifiers=names.get("identifier", ()),
+            insensitive=names.get("insensitive", ()),
+        )
+
+    @property
+    def types(self) -> dict[str, ColumnType]:
+        """Declared types, by column."""
+        return {name: column.type for name, column in self.columns.items() if column.type is not None}
+
+    @property
+    def hierarchies(self) -> dict[str, HierarchySpec]:
+        """Declared hierarchies, by column."""
+        return {name: column.hierarchy for name, column in self.columns.items() if column.hierarchy is not None}
+
+    def public_document(self) -> dict[str, Any]:
+        """The document with a literal seed replaced by its commitment."""
+        public = dict(copy.deepcopy(dict(self.document)))
+        if self.seed is not None and self.seed.literal is not None:
+            public["seed"] = {"commitment": self.seed.resolve().commitment()}
+        return public
+
+    def digest(self) -> str:
+        """SHA-256 of the document as canonical JSON, in hex: comments, layout and the order of keys do not count."""
+        canonical = json.dumps(self.public_document(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def place_of(self, stage: int) -> str:
+        """Where a stage stands in the document, as in ``transform[1].generalize``."""
+        return f"transform[{stage}].{self.transform[stage].name()}"
+
+    def located(self, place: str) -> str:
+        """A place with the file and line it is written in, for errors: ``release.yaml:14: transform[1].generalize``."""
+        line = self.lines.get(place)
+        return place if self.file is None or line is None else f"{self.file}:{line}: {place}"

@@ -1,0 +1,257 @@
+"""What must hold between the sections of a policy, once each is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from privpipe.blocks import Guarantee
+from privpipe.errors import did_you_mean
+from privpipe.release.policy.entries import ReadEntry
+from privpipe.release.policy.places import Place, Report
+from privpipe.release.policy.specs import ColumnSpec, SinkSpec, SourceSpec, located
+from privpipe.transforms.base import Transformer
+
+__all__ = ["Draft", "check"]
+
+
+@dataclass
+class Draft:
+    """A policy being read.
+
+    `doubtful` names columns whose role could not be read: nothing more is said of these.
+    """
+
+    base_dir: Path
+    columns: Mapping[str, ColumnSpec] = field(default_factory=dict)
+    doubtful: frozenset[str] = frozenset()
+    transform: Sequence[ReadEntry] = ()
+    guarantees: Sequence[ReadEntry] = ()
+    measures: Sequence[ReadEntry] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def with_role(self, *roles: str) -> tuple[str, ...]:
+        """Columns of these roles, in policy order."""
+        return tuple(name for name, column in self.columns.items() if column.role in roles)
+
+    def judging(self) -> Iterable[tuple[ReadEntry, Guarantee]]:
+        """Sound guarantees and measures."""
+        for read in (*self.guarantees, *self.measures):
+            if isinstance(read.entry, Guarantee):
+                yield read, read.entry
+
+    def stages(self) -> Iterable[tuple[ReadEntry, Transformer]]:
+        """Sound stages."""
+        for read in self.transform:
+            if isinstance(read.entry, Transformer):
+                yield read, read.entry
+
+
+def check(draft: Draft, report: Report) -> None:
+    """Note every rule the draft breaks."""
+    rules: tuple[Callable[[Draft, Report], None], ...] = (
+        check_quasi_identifiers,
+        check_judged_columns,
+        check_every_sensitive_column_is_judged,
+        check_every_quasi_identifier_is_looked_at,
+        check_population,
+        check_repeated_guarantees,
+        check_stages,
+        check_base,
+        check_keys,
+        check_nulls,
+        check_sink,
+    )
+    for rule in rules:
+        rule(draft, report)
+
+
+def check_quasi_identifiers(draft: Draft, report: Report) -> None:
+    """Without a quasi-identifier every table is one class, and passes."""
+    for read, entry in draft.judging():
+        if entry.quasi_identifiers == ():
+            place = (*read.place, "quasi_identifiers")
+            report.warn(place, "the list is empty: all records are one class, whatever they hold")
+    if draft.doubtful or draft.with_role("quasi_identifier"):
+        return
+    if any(entry.quasi_identifiers is None for _, entry in draft.judging()) or not draft.guarantees:
+        report.wrong(
+            ("columns",),
+            "no column has `role: quasi_identifier`, so every table would pass; name the columns by which somebody "
+            "could be recognised, or write `quasi_identifiers: []` on each guarantee to mean one class",
+        )
+
+
+def check_judged_columns(draft: Draft, report: Report) -> None:
+    """A guarantee counts sensitive columns, in classes over quasi-identifiers."""
+    for read, entry in draft.judging():
+        for column in entry.sensitive_columns():
+            _require_role(draft, report, (*read.place, "column"), column, "sensitive")
+        for at, column in enumerate(entry.quasi_identifiers or ()):
+            _require_role(draft, report, (*read.place, "quasi_identifiers", at), column, "quasi_identifier")
+        for place, column in _named(read):
+            _require_column(draft, report, place, column)
+
+
+def check_every_sensitive_column_is_judged(draft: Draft, report: Report) -> None:
+    """Nothing sensitive is released unlooked at."""
+    judged = {str(read.parameters.get("column")) for read in draft.guarantees}  # of unsound entries too
+    for read in draft.guarantees:
+        if isinstance(read.entry, Guarantee):
+            judged.update(read.entry.sensitive_columns())
+    for name in draft.with_role("sensitive"):
+        if name not in judged and name not in draft.doubtful:
+            report.wrong(
+                ("columns", name),
+                f"is sensitive and no guarantee judges it; add a model with `column: {name}`, or declare the column "
+                "insensitive to release it all the same",
+            )
+
+
+def check_every_quasi_identifier_is_looked_at(draft: Draft, report: Report) -> None:
+    """A quasi-identifier in no guarantee's classes or attack deserves a word."""
+    if any(read.entry is None for read in draft.guarantees):
+        return
+    looked_at: set[str] = set()
+    for read in draft.guarantees:
+        entry = read.entry
+        if isinstance(entry, Guarantee) and entry.reads != "process":
+            own = entry.quasi_identifiers if entry.reads == "classes" else getattr(entry, "columns", None)
+            looked_at.update(draft.with_role("quasi_identifier") if own is None else own)
+    for name in draft.with_role("quasi_identifier"):
+        if draft.guarantees and name not in looked_at:
+            report.warn(("columns", name), "no guarantee looks at this quasi-identifier")
+
+
+def check_population(draft: Draft, report: Report) -> None:
+    """Models with a population need one."""
+    if "population" in draft.values:
+        return
+    for read, entry in draft.judging():
+        if entry.needs_population:
+            report.wrong(read.place, f"{read.name} needs `population:`, the table of all persons it could be about")
+
+
+def check_repeated_guarantees(draft: Draft, report: Report) -> None:
+    """The same model twice over the same columns: the stricter one wins."""
+    seen: dict[tuple[Any, ...], ReadEntry] = {}
+    for read in draft.guarantees:
+        entry = read.entry
+        if not isinstance(entry, Guarantee):
+            continue
+        columns = getattr(entry, "columns", None)
+        key = (read.name, entry.sensitive_columns(), entry.quasi_identifiers, columns)
+        if key in seen:
+            first = seen[key]
+            same = first.entry == entry
+            what = "is there already" if same else "is there already with other parameters; both are judged"
+            report.warn(read.place, f"{read.name} {what} (guarantees[{first.at}])")
+        seen.setdefault(key, read)
+
+
+def check_stages(draft: Draft, report: Report) -> None:
+    """Stages work on declared columns, and not on those that are gone."""
+    kept: set[str] = set()
+    for _, stage in draft.stages():
+        if stage.kind == "identifiers":
+            kept.update(stage.masked_columns())
+    for read, stage in draft.stages():
+        for place, column in _named(read):
+            if not _require_column(draft, report, place, column):
+                continue
+            gone = draft.columns[column].role == "identifier" and column not in kept
+            if gone and stage.kind != "identifiers" and "columns" in place:
+                report.wrong(
+                    place, f"{column!r} is an identifier and gone before this stage; pseudonymise it to keep it"
+                )
+
+
+def check_base(draft: Draft, report: Report) -> None:
+    """Distances compare with S as it enters the suppressing stage, so no later stage may change S."""
+    suppressing: ReadEntry | None = None
+    compared = {
+        column
+        for _, entry in draft.judging()
+        if entry.needs_base and getattr(entry, "base", None) != "released"
+        for column in entry.sensitive_columns()
+    }
+    for read, stage in draft.stages():
+        changed = sorted(compared.intersection(_flat(getattr(stage, "columns", None)))) if suppressing else []
+        if suppressing and changed:
+            report.wrong(
+                read.place,
+                f"changes {', '.join(map(repr, changed))} after transform[{suppressing.at}].{suppressing.name}, which "
+                "fixed the base distribution that a guarantee compares with; mask before suppressing, or write "
+                "`base: released` on that guarantee",
+            )
+        if stage.suppresses:
+            suppressing = suppressing or read
+
+
+def check_keys(draft: Draft, report: Report) -> None:
+    """Keys of records and persons are declared columns, of any role."""
+    for key in ("record_id", "person_id"):
+        if key in draft.values:
+            _require_column(draft, report, (key,), draft.values[key])
+
+
+def check_nulls(draft: Draft, report: Report) -> None:
+    """Wildcard matching is not served yet; without it a wildcard text means nothing."""
+    if draft.values.get("nulls") == "wildcard":
+        report.unsupported(
+            ("nulls",), "wildcard matching is not served yet; write `own_value` (a null equals null) or `refuse`"
+        )
+    elif "wildcard" in draft.values:
+        report.wrong(("wildcard",), "has a meaning only with `nulls: wildcard`")
+
+
+def check_sink(draft: Draft, report: Report) -> None:
+    """A release never lands on a table it was made from."""
+    sink = draft.values.get("sink")
+    if not isinstance(sink, SinkSpec):
+        return
+    target = Path(sink.target(draft.base_dir))
+    for name in ("source", "original", "population"):
+        spec = draft.values.get(name)
+        if isinstance(spec, SourceSpec):
+            path = Path(located(spec.path, draft.base_dir))
+            if path == target or path in target.parents or target in path.parents:
+                report.wrong(("sink", "path"), f"overlaps with the path of `{name}:`; publish into a folder of its own")
+
+
+def _named(read: ReadEntry) -> Iterable[tuple[Place, str]]:
+    """Every column an entry names in a list, with its place."""
+    for parameter in ("columns", "by"):
+        yield from _leaves(read.parameters.get(parameter), (*read.place, parameter))
+    levels = read.parameters.get("levels")
+    for column in levels if isinstance(levels, Mapping) else ():
+        yield (*read.place, "levels", column), column
+
+
+def _leaves(value: Any, place: Place) -> Iterable[tuple[Place, str]]:
+    if isinstance(value, str):
+        yield place, value
+    elif isinstance(value, list | tuple):
+        for at, item in enumerate(value):
+            yield from _leaves(item, (*place, at))
+
+
+def _flat(value: Any) -> set[str]:
+    return {column for _, column in _leaves(value, ())}
+
+
+def _require_column(draft: Draft, report: Report, place: Place, column: str) -> bool:
+    if column in draft.columns:
+        return True
+    near = did_you_mean(column, draft.columns) or "; give it a role there"
+    report.wrong(place, f"{column!r} is not among `columns:`{near}")
+    return False
+
+
+def _require_role(draft: Draft, report: Report, place: Place, column: str, role: str) -> None:
+    if not _require_column(draft, report, place, column) or column in draft.doubtful:
+        return
+    if draft.columns[column].role != role:
+        report.wrong(place, f"{column!r} is declared {draft.columns[column].role}; this needs `role: {role}`")

@@ -1,0 +1,89 @@
+"""The sections of a policy as frozen values."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from privpipe.engines.base import Format, Source, format_of
+from privpipe.hierarchies import HierarchySpec
+from privpipe.roles import ColumnType, Role
+
+__all__ = ["ColumnSpec", "SinkSpec", "SourceSpec", "located"]
+
+
+def located(path: str, base_dir: Path) -> str:
+    """A path of a policy, seen from where the program runs: relative ones start at the policy's folder.
+
+    Examples
+    --------
+    >>> located("data/adult.csv", Path("/policies")), located("s3://lake/adult", Path("/policies"))
+    ('/policies/data/adult.csv', 's3://lake/adult')
+    """
+    if "://" in path:
+        return path
+    return os.path.normpath(base_dir / path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceSpec:
+    """A table named in a policy; the keys are those of `privpipe.engines.Source`.
+
+    `generalized` (of a population) says that the release's generalization is applied already.
+    """
+
+    path: str
+    format: Format | None = None
+    delimiter: str = ","
+    header: bool = True
+    columns: tuple[str, ...] = ()
+    null_values: tuple[str, ...] = ("",)
+    generalized: bool = False
+
+    @property
+    def resolved_format(self) -> Format:
+        """The format asked for, else that of the path's ending; UsageError when neither tells."""
+        return self.format or format_of(self.path)
+
+    def to_source(self, types: Mapping[str, str], base_dir: Path) -> Source:
+        """What an engine scans.
+
+        Examples
+        --------
+        >>> SourceSpec(path="adult.csv").to_source({"age": "integer"}, Path("/policies")).types
+        {'age': 'integer'}
+        """
+        return Source(
+            data=located(self.path, base_dir),
+            format=self.format,
+            delimiter=self.delimiter,
+            header=self.header,
+            columns=self.columns,
+            null_values=self.null_values,
+            types=dict(types),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SinkSpec:
+    """Where a release is published: a folder of files of one format."""
+
+    path: str
+    format: Format = "parquet"
+
+    def target(self, base_dir: Path) -> str:
+        """The folder, seen from where the program runs."""
+        return located(self.path, base_dir)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnSpec:
+    """What a policy says of one column."""
+
+    role: Role
+    type: ColumnType | None = None
+    nulls: Literal["own_value", "refuse"] = "own_value"
+    hierarchy: HierarchySpec | None = None

@@ -1,0 +1,108 @@
+"""The schema for editors says what the reader says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from privpipe.errors import PolicyError
+from privpipe.release.policy import Policy, json_schema
+from privpipe.release.policy.entries import Catalogues
+from privpipe.release.policy.grammar import TOP
+
+jsonschema = pytest.importorskip("jsonschema")
+
+DOCUMENT: dict[str, Any] = {
+    "columns": {"a": {"role": "quasi_identifier"}},
+    "guarantees": [{"k_anonymity": {"k": 2}}],
+}
+
+
+def accepts(document: dict[str, Any]) -> bool:
+    """Whether the schema takes the document."""
+    return bool(jsonschema.Draft202012Validator(json_schema()).is_valid(document))
+
+
+def reads(document: dict[str, Any]) -> bool:
+    """Whether the reader takes the document."""
+    try:
+        Policy.from_dict(document)
+    except PolicyError:
+        return False
+    return True
+
+
+def test_it_is_a_schema_of_the_draft() -> None:
+    jsonschema.Draft202012Validator.check_schema(json_schema())
+    assert set(json_schema()["properties"]) == set(TOP)
+
+
+def test_every_catalogue_entry_is_in_it() -> None:
+    schema, catalogues = json_schema(), Catalogues.shipped()
+    for section in ("transform", "guarantees", "measures"):
+        named = schema["properties"][section]["items"]["properties"]
+        assert set(named) == {name for room in catalogues.of(section) for name in room}
+
+
+def test_every_example_of_the_catalogues_is_accepted() -> None:
+    validator = jsonschema.Draft202012Validator(json_schema())
+    for section, room in (("transform", Catalogues.shipped().transforms), ("guarantees", Catalogues.shipped().models)):
+        for name in room:
+            for example in room[name].examples():
+                sound = section == "transform" or example.is_gate()
+                document = {**DOCUMENT, section: [{name: _plain(example.parameters())}]}
+                assert not sound or validator.is_valid(document), (name, example)
+
+
+def _plain(value: Any) -> Any:
+    import dataclasses
+
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = dataclasses.asdict(value)
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"nam": "x"},
+        {"version": 2},
+        {"engine": "sprk"},
+        {"source": {}},
+        {"source": {"path": "a.csv", "generalized": True}},
+        {"columns": {"a": {"role": "qi"}}},
+        {"columns": {"a": {"role": "quasi_identifier", "hierarchy": {"file": "a.csv", "redact": {}}}}},
+        {"guarantees": []},
+        {"guarantees": [{"k_anonymity": {}}]},
+        {"guarantees": [{"k_anonimity": {"k": 2}}]},
+        {"guarantees": [{"k_anonymity": {"k": 2, "kk": 1}}]},
+        {"guarantees": [{"k_anonymity": {"k": "two"}}]},
+        {"measures": [{"k_anonymity": {"k": 2}}]},
+        {"transform": [{"generalize": {"loss": {"gs_facter": 1}}}]},
+        {"seed": {"from_env": "A", "from_file": "B"}},
+    ],
+    ids=str,
+)
+def test_both_refuse(change: dict[str, Any]) -> None:
+    assert not accepts({**DOCUMENT, **change})
+    assert not reads({**DOCUMENT, **change})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"name": "x", "version": 1, "engine": "spark", "engines": {"spark": {"master": "local"}}},
+        {"population": {"path": "a.csv", "generalized": True}},
+        {"measures": [{"k_anonymity": {}}]},
+        {"transform": [{"generalize": {"suppress_at_most": 0.1}}, {"drop_identifiers": None}]},
+        {"seed": 7},
+    ],
+    ids=str,
+)
+def test_both_accept(change: dict[str, Any]) -> None:
+    assert accepts({**DOCUMENT, **change})
+    assert reads({**DOCUMENT, **change})
