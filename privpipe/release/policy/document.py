@@ -105,14 +105,18 @@ class Policy:
         return {name: column.hierarchy for name, column in self.columns.items() if column.hierarchy is not None}
 
     def public_document(self) -> dict[str, Any]:
-        """The document with a literal seed replaced by its commitment."""
-        public = dict(copy.deepcopy(dict(self.document)))
+        """The document as a manifest may carry it.
+
+        A literal seed is replaced by its commitment. Options of engines are left out: they may name machines or
+        hold credentials, and no result depends on them.
+        """
+        public = copy.deepcopy({key: value for key, value in self.document.items() if key != "engines"})
         if self.seed is not None and self.seed.literal is not None:
             public["seed"] = {"commitment": self.seed.resolve().commitment()}
         return public
 
     def digest(self) -> str:
-        """SHA-256 of the document as canonical JSON, in hex: comments, layout and the order of keys do not count."""
+        """SHA-256, in hex, of the public document as canonical JSON: layout, comments, order of keys do not count."""
         canonical = json.dumps(self.public_document(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 

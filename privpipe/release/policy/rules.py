@@ -155,14 +155,14 @@ def check_stages(draft: Draft, report: Report) -> None:
     """Stages work on declared columns, and not on those that are gone."""
     kept: set[str] = set()
     for _, stage in draft.stages():
-        if stage.kind == "identifiers":
+        if stage.taxon == "identifiers":
             kept.update(stage.masked_columns())
     for read, stage in draft.stages():
         for place, column in _named(read):
             if not _require_column(draft, report, place, column):
                 continue
             gone = draft.columns[column].role == "identifier" and column not in kept
-            if gone and stage.kind != "identifiers" and "columns" in place:
+            if gone and stage.taxon != "identifiers" and "columns" in place:
                 report.wrong(
                     place, f"{column!r} is an identifier and gone before this stage; pseudonymise it to keep it"
                 )

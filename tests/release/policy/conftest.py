@@ -93,7 +93,7 @@ class Coarsen(Transformer):
 class Discard(Transformer):
     """Takes no columns."""
 
-    kind = "identifiers"
+    taxon = "identifiers"
     columns_rule = "none"
 
 
@@ -101,7 +101,7 @@ class Discard(Transformer):
 class Rename(Transformer):
     """Keeps an identifier."""
 
-    kind = "identifiers"
+    taxon = "identifiers"
     columns: tuple[str, ...]
 
 

@@ -161,6 +161,13 @@ def test_a_literal_seed_appears_in_no_repr_and_enters_the_digest_as_its_commitme
     assert len(policy.warnings) == 1
 
 
+def test_options_of_engines_stay_out_of_what_is_published() -> None:
+    policy = Policy.from_dict({**DOCUMENT, "engines": {"spark": {"conf": {"fs.s3a.secret.key": "hunter2"}}}})
+    assert "hunter2" not in str(policy.public_document()) + repr(policy)
+    assert policy.digest() == Policy.from_dict(DOCUMENT).digest()
+    assert policy.engines["spark"]["conf"] == {"fs.s3a.secret.key": "hunter2"}
+
+
 def test_secrets_come_from_the_environment_or_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_SEED", "42")
     (tmp_path / "seed").write_text("42\n")
