@@ -1,0 +1,142 @@
+"""Local frames in and out: pandas, polars, pyarrow, DuckDB relations, anything that exports an Arrow stream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from privpipe.errors import DataError, UsageError
+
+__all__ = ["arrow_of", "frame_like", "is_local_frame"]
+
+_KINDS_OF_ONE_TYPE = frozenset(
+    "string empty bytes floating integer mixed-integer-float decimal boolean datetime64 datetime date".split()
+)
+
+
+def _root(data: Any) -> str:
+    return type(data).__module__.partition(".")[0]
+
+
+def is_local_frame(data: Any) -> bool:
+    """Whether a frame lives in this process and can be read as Arrow; imports nothing.
+
+    Examples
+    --------
+    >>> is_local_frame(pa.table({"a": [1]})), is_local_frame("a.csv")
+    (True, False)
+    """
+    return hasattr(data, "__arrow_c_stream__") or _is_dataset(data)
+
+
+def _is_dataset(data: Any) -> bool:
+    return _root(data) == "pyarrow" and type(data).__name__.endswith("Dataset")
+
+
+def _is_relation(data: Any) -> bool:
+    return _root(data) in {"duckdb", "_duckdb"} and type(data).__name__ == "DuckDBPyRelation"
+
+
+def arrow_of(data: Any) -> pa.Table | pa.RecordBatchReader | Any:
+    """A local frame as Arrow, copying as little as its library allows; a pandas index is left behind.
+
+    Returns
+    -------
+    pyarrow.Table, or a reader or dataset for what need not fit into memory. A reader can be read once.
+
+    Raises
+    ------
+    DataError
+        A pandas object column that mixes types (column name), duplicate names.
+    UsageError
+        Not a frame that speaks Arrow; a lazy one.
+    """
+    if isinstance(data, pa.Table | pa.RecordBatchReader):
+        return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if _root(data) == "pandas":
+        return _arrow_of_pandas(data)
+    if _is_dataset(data):
+        return data
+    if _is_relation(data):
+        return data.to_arrow_reader(131072) if hasattr(data, "to_arrow_reader") else data.fetch_arrow_reader(131072)
+    if type(data).__name__ == "LazyFrame":
+        raise UsageError("a lazy frame holds no data yet; collect() it first")
+    if _root(data) == "polars":
+        return data.to_arrow()
+    if hasattr(data, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(data)
+    raise UsageError(
+        f"cannot read a {type(data).__module__}.{type(data).__name__}; give a path or a pandas, polars, pyarrow, "
+        "DuckDB, Dask or Spark frame"
+    )
+
+
+def _arrow_of_pandas(frame: Any) -> pa.Table:
+    import pandas as pd
+
+    from privpipe.engines.base.names import check_names
+
+    names = list(frame.columns)
+    check_names(names)
+    arrays = []
+    for at, name in enumerate(names):
+        column = frame.iloc[:, at]
+        if column.dtype == object:
+            found = pd.api.types.infer_dtype(column, skipna=True)
+            if found not in _KINDS_OF_ONE_TYPE:
+                raise DataError(f"column {name!r} mixes types ({found}); make it one type, text say")
+        try:
+            arrays.append(pa.array(column, from_pandas=True))
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            # The text of the library's error quotes cells.
+            raise DataError(f"column {name!r} ({column.dtype}) holds values of no one Arrow type") from None
+    return pa.table(arrays, names=names)
+
+
+def frame_like(table: pa.Table, like: Any) -> Any:
+    """An Arrow table as a frame of the kind of `like`; the table itself for None and unknown kinds.
+
+    pandas: integers with missing values become the nullable ``Int64``, text is ``str`` with None.
+
+    Examples
+    --------
+    >>> frame_like(pa.table({"a": [1, None]}), None).num_rows
+    2
+    """
+    if like is None or isinstance(like, pa.Table):
+        return table
+    if _root(like) == "pandas":
+        return _pandas_of(table)
+    if _root(like) == "polars":
+        import polars
+
+        return polars.from_arrow(table)
+    if isinstance(like, pa.RecordBatch):
+        return table.combine_chunks().to_batches()[0] if len(table) else pa.RecordBatch.from_pylist([], table.schema)
+    if isinstance(like, pa.RecordBatchReader):
+        return table.to_reader()
+    if _is_dataset(like):
+        import pyarrow.dataset
+
+        return pyarrow.dataset.dataset(table)
+    if _is_relation(like):
+        import duckdb
+
+        return duckdb.from_arrow(table)
+    return table
+
+
+def _pandas_of(table: pa.Table) -> Any:
+    import pandas as pd
+
+    nullable = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
+    return pd.DataFrame(
+        {
+            name: column.to_pandas(types_mapper=nullable.get) if column.null_count else column.to_pandas()
+            for name, column in zip(table.column_names, table.columns, strict=True)
+        },
+        columns=table.column_names,
+    )
