@@ -1,0 +1,44 @@
+"""The conformance kit: hostile tables, an oracle, and what an engine, model or plug-in must pass."""
+
+from __future__ import annotations
+
+from privpipe.testing.catalogue import catalogue_problems
+from privpipe.testing.conformance import (
+    Case,
+    Conformance,
+    Nonconforming,
+    Report,
+    cases,
+    conformance,
+    examples_of,
+)
+from privpipe.testing.gaps import GAPS, Gap
+from privpipe.testing.hostile import HostileTable
+from privpipe.testing.hostile_tables import HOSTILE_TABLES
+from privpipe.testing.oracle import ORACLES, Classes, Expected, oracle
+from privpipe.testing.plain_engine import PlainEngine, histogram_of
+from privpipe.testing.small import block_of, facts_of, judged
+
+__all__ = [
+    "GAPS",
+    "HOSTILE_TABLES",
+    "ORACLES",
+    "Case",
+    "Classes",
+    "Conformance",
+    "Expected",
+    "Gap",
+    "HostileTable",
+    "Nonconforming",
+    "PlainEngine",
+    "Report",
+    "block_of",
+    "cases",
+    "catalogue_problems",
+    "conformance",
+    "examples_of",
+    "facts_of",
+    "histogram_of",
+    "judged",
+    "oracle",
+]

@@ -1,0 +1,71 @@
+"""What a catalogue entry must bring along."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from privpipe.blocks import Catalogue, Entry
+
+__all__ = ["catalogue_problems"]
+
+EXPLAINED = ("source", "threat", "formula", "choose")
+
+
+def catalogue_problems(catalogue: Catalogue, tests: Path | None = None) -> list[str]:
+    """What the entries of a catalogue lack: empty when each is complete.
+
+    Parameters
+    ----------
+    catalogue : Catalogue
+    tests : Path, optional
+        Folder that mirrors the room; each entry's module must have a test file there.
+
+    Returns
+    -------
+    list of str
+        One line a fault.
+
+    Examples
+    --------
+    >>> from privpipe.models import CATALOGUE
+    >>> catalogue_problems(CATALOGUE)
+    []
+    """
+    problems = []
+    for name in catalogue:
+        entry = catalogue[name]
+        problems += [f"{name}: {fault}" for fault in _faults(entry, explained=catalogue.kind == "privacy model")]
+        module = Path(*catalogue.module_of(name).split("."))
+        test = module.with_name(f"test_{module.name}.py")
+        if tests is not None and not (tests / test).is_file():
+            problems.append(f"{name}: has no test file {test}")
+    return problems
+
+
+def _faults(entry: type[Entry], *, explained: bool) -> list[str]:
+    faults = []
+    if not (entry.__doc__ or "").strip() or "Examples\n" not in (entry.__doc__ or ""):
+        faults.append("its docstring is missing or has no example")
+    described = entry.descriptions()
+    names = [field.name for field in dataclasses.fields(entry) if not field.name.startswith("_")]  # type: ignore[arg-type]
+    faults += [f"parameter {name} is not described in `about`" for name in names if not described.get(name)]
+    faults += [f"`about` describes {name}, which is no parameter" for name in described if name not in names]
+    faults += [f"`{text}` is empty" for text in EXPLAINED if explained and not getattr(entry, text)]
+    if entry.summary().count("\n") or not entry.summary().endswith("."):
+        faults.append("the first line of its docstring is no sentence")
+    examples = entry.examples()
+    if not examples:
+        faults.append("it has no examples")
+    for example in examples:
+        if entry.build(_plain(example)) != example:
+            faults.append("an example does not survive the way through a policy")
+    return faults
+
+
+def _plain(entry: Entry) -> dict[str, object]:
+    """Parameters as a policy would write them."""
+    from privpipe.blocks.verdict import plain
+
+    parameters: dict[str, object] = plain(entry.parameters())
+    return parameters

@@ -1,0 +1,251 @@
+"""Run every model over every hostile table on an engine, and compare with the oracle."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from privpipe.assess import Assessment, JudgingRules, assess
+from privpipe.blocks import Catalogue, Guarantee, Verdict
+from privpipe.engines import Engine, Source, open_engine
+from privpipe.errors import PrivpipeError
+from privpipe.models import CATALOGUE
+from privpipe.testing.gaps import GAPS, Gap
+from privpipe.testing.hostile import HostileTable
+from privpipe.testing.hostile_tables import HOSTILE_TABLES
+from privpipe.testing.oracle import count_classes, expected_error, oracle
+from privpipe.testing.plain_engine import histogram_of
+
+__all__ = ["Case", "Conformance", "Nonconforming", "Report", "cases", "conformance", "examples_of"]
+
+CANARIES = ("4711", "gout", "grippe", "Grippe ")
+
+
+class Nonconforming(AssertionError):
+    """An engine's verdict that is not the oracle's."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One model over one hostile table."""
+
+    model: Guarantee
+    table: HostileTable
+
+    def __str__(self) -> str:
+        return f"{self.table.name}-{self.model!r}"
+
+    def gap(self, engine: str) -> Gap | None:
+        """Why this case may fail on that engine."""
+        name = self.model.name()
+        for owner in (engine, "*"):
+            for what in (self.table.name, name, f"{name} {self.table.name}"):
+                gap = GAPS.get((owner, what))
+                if gap is not None and not gap.parameters:
+                    return gap
+        return None
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `conformance` found."""
+
+    engine: str
+    passed: int
+    failures: Mapping[str, str]
+    gaps: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        lines = [f"{self.engine}: {self.passed:,} cases conform, {len(self.failures):,} do not"]
+        lines += [f"  {name}: {text}" for name, text in self.failures.items()]
+        lines += [f"  known gap {name}: {why}" for name, why in self.gaps.items()]
+        return "\n".join(lines)
+
+
+def examples_of(catalogue: Catalogue) -> list[Guarantee]:
+    """The examples of every entry that reads classes, in catalogue order.
+
+    Examples
+    --------
+    >>> from privpipe.models import CATALOGUE
+    >>> examples_of(CATALOGUE)[0]
+    KAnonymity(k=1)
+    """
+    examples = [example for name in catalogue for example in catalogue[name].examples()]
+    return [example for example in examples if isinstance(example, Guarantee) and example.reads == "classes"]
+
+
+def cases(models: Sequence[Guarantee] | None = None) -> Iterator[Case]:
+    """Every model with every hostile table."""
+    for table in HOSTILE_TABLES.values():
+        for model in examples_of(CATALOGUE) if models is None else models:
+            yield Case(model, table)
+
+
+class Conformance:
+    """Checks cases on one engine; all models of a table that give a verdict are judged in one go.
+
+    Parameters
+    ----------
+    engine : Engine
+    models : sequence of Guarantee, optional
+        Default: the examples of all models.
+    """
+
+    def __init__(self, engine: Engine, models: Sequence[Guarantee] | None = None) -> None:
+        self.engine = engine
+        self.models = tuple(examples_of(CATALOGUE) if models is None else models)
+        self._judged: dict[str, dict[str, tuple[Verdict, Assessment]] | Exception] = {}
+
+    def check(self, case: Case) -> None:
+        """Nothing when the engine agrees with the oracle.
+
+        Raises
+        ------
+        Nonconforming
+        """
+        error = expected_error(case.model, case.table)
+        if error is not None:
+            self._check_refusal(case, error)
+            return
+        if case.model not in self.models or case.gap(self.engine.name):
+            judged = self._assess(case.table, [case.model])
+        else:
+            judged = self._together(case.table)
+        compare(case, *judged[repr(case.model)])
+
+    def _check_refusal(self, case: Case, error: type[PrivpipeError]) -> None:
+        try:
+            self._assess(case.table, [case.model])
+        except error as raised:
+            _no_cell_in(case, str(raised))
+            return
+        raise Nonconforming(f"{case}: expected {error.__name__}, got a verdict")
+
+    def _together(self, table: HostileTable) -> dict[str, tuple[Verdict, Assessment]]:
+        if table.name not in self._judged:
+            able = [
+                model
+                for model in self.models
+                if expected_error(model, table) is None and not Case(model, table).gap(self.engine.name)
+            ]
+            try:
+                self._judged[table.name] = self._assess(table, able)
+            except Exception as error:  # noqa: BLE001 - kept, so that every case of the table reports it
+                self._judged[table.name] = error
+        found = self._judged[table.name]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def _assess(self, table: HostileTable, models: Sequence[Guarantee]) -> dict[str, tuple[Verdict, Assessment]]:
+        handle = self.engine.scan(Source(data=table.frame()))
+        gates = [model for model in models if model.is_gate()]
+        reported = [model for model in models if not model.is_gate()]
+        assessment = assess(
+            self.engine,
+            handle,
+            guarantees=gates,
+            measures=reported,
+            roles=table.roles,
+            rules=JudgingRules(base={name: histogram_of(values) for name, values in table.base.items()}),
+        )
+        verdicts = (*assessment.verdicts, *assessment.measures)
+        return {
+            repr(model): (verdict, assessment) for model, verdict in zip((*gates, *reported), verdicts, strict=True)
+        }
+
+
+def compare(case: Case, verdict: Verdict, assessment: Assessment) -> None:
+    """Nothing when the verdict is the oracle's.
+
+    Raises
+    ------
+    Nonconforming
+        Naming what differs.
+    """
+    expected = oracle(case.model, case.table)
+    classes = count_classes(case.model, case.table, "*")
+    records = sum(len(rows) for rows in classes.members)
+    share = None if expected.failing_records is None else expected.failing_records / records
+    pairs = {
+        "outcome": (verdict.outcome, expected.outcome),
+        "failing_classes": (verdict.failing_classes, expected.failing_classes),
+        "failing_records": (verdict.failing_records, expected.failing_records),
+        "records": (assessment.records, records),
+        "suppressed_records": (assessment.suppressed_records, classes.suppressed),
+        "classes": (assessment.classes, len(classes.members)),
+    }
+    wrong = [f"{name} is {got}, by definition {want}" for name, (got, want) in pairs.items() if got != want]
+    for name, got, want in (
+        ("observed", verdict.observed, expected.observed),
+        ("failing_share", verdict.failing_share, share),
+    ):
+        if not _same_figure(got, want):
+            wrong.append(f"{name} is {got!r}, by definition {want if want is None else float(want)!r}")
+    if not verdict.reason:
+        wrong.append("the verdict gives no reason")
+    if wrong:
+        raise Nonconforming(f"{case}: " + "; ".join(wrong))
+    _no_cell_in(case, verdict.reason)
+
+
+def conformance(
+    engine: Engine | str, options: Mapping[str, Any] | None = None, models: Sequence[Guarantee] | None = None
+) -> Report:
+    """Every model over every hostile table on one engine, against the oracle.
+
+    Parameters
+    ----------
+    engine : Engine or str
+        An engine, or the name of one with its `options`.
+    models : sequence of Guarantee, optional
+        Default: the examples of the catalogue. A plug-in passes its own, with its oracle in `ORACLES`.
+
+    Returns
+    -------
+    Report
+
+    Examples
+    --------
+    >>> from privpipe.testing import PlainEngine
+    >>> conformance(PlainEngine()).failures
+    {}
+    """
+    running = open_engine(engine, options) if isinstance(engine, str) else engine
+    checks = Conformance(running, models)
+    passed, failures, gaps = 0, {}, {}
+    for case in cases(checks.models):
+        gap = case.gap(running.name)
+        try:
+            checks.check(case)
+        except Exception as error:  # noqa: BLE001 - a report of failures must survive each of them
+            if gap is not None and isinstance(error, gap.raises):
+                gaps[str(case)] = gap.why
+            else:
+                failures[str(case)] = f"{type(error).__name__}: {error}"
+        else:
+            passed += 1
+            if gap is not None:
+                failures[str(case)] = "conforms, so its gap must go"
+    if isinstance(engine, str):
+        running.close()
+    return Report(running.name, passed, failures, gaps)
+
+
+def _same_figure(got: Any, want: Any) -> bool:
+    if got is None or want is None:
+        return got is want
+    if isinstance(want, int):
+        return isinstance(got, int) and got == want
+    return math.isclose(cast("float", got), want, rel_tol=1e-9, abs_tol=1e-12)
+
+
+def _no_cell_in(case: Case, text: str) -> None:
+    """No value of the table that cannot be a word of ours is in what is shown."""
+    cells = {value for values in case.table.rows.values() for value in values if value in CANARIES}
+    shown = [cell for cell in cells if str(cell) in text]
+    if shown:
+        raise Nonconforming(f"{case}: {len(shown)} cell values are in the message")

@@ -1,0 +1,40 @@
+"""What is known not to work yet, with the error it raises meanwhile: a gap that closes fails its test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from privpipe.errors import UnsupportedError
+
+__all__ = ["GAPS", "Gap"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gap:
+    """A combination that is not served.
+
+    Parameters
+    ----------
+    raises : type of error
+        What it raises.
+    why : str
+        Reason.
+    parameters : mapping, optional
+        Those of the catalogue entry that is refused, when it is refused at construction.
+    """
+
+    raises: type[Exception]
+    why: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+GAPS: Mapping[tuple[str, str], Gap] = {
+    ("*", "t_closeness"): Gap(
+        raises=UnsupportedError,
+        why="hierarchical distance needs the tree of the sensitive column beside the facts",
+        parameters={"column": "illness", "t": 0.2, "distance": "hierarchical"},
+    ),
+}
+"""By (engine, what): an engine's name or ``*``; a hostile table, a catalogue entry, or ``entry table``."""

@@ -1,0 +1,235 @@
+"""What every model must say of a table, written straight from the definitions in plain Python.
+
+No kernel is shared with the models: counting is a dictionary, shares are fractions, sums are exact. Slow on
+purpose, and only for small tables.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import accumulate
+from typing import Any
+
+from privpipe.blocks import Guarantee, Outcome
+from privpipe.errors import DataError, PrivpipeError, UsageError
+from privpipe.testing.hostile import HostileTable
+
+__all__ = ["ORACLES", "Classes", "Expected", "oracle"]
+
+EULER_GAMMA = 0.5772156649015329
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a verdict must say; `failing_*` are None for models that judge no single class."""
+
+    outcome: Outcome
+    observed: Any
+    failing_classes: int | None = None
+    failing_records: int | None = None
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The classes of a table over one set of quasi-identifiers, as an oracle sees them.
+
+    Parameters
+    ----------
+    members : list of list of int
+        Row numbers of each class, the suppressed one left out.
+    suppressed : int
+        Records of nothing but the suppression mark.
+    values : mapping of column to list
+        Cells, every missing one None.
+    base : mapping of column to Counter
+        Values of the distribution to compare with.
+    """
+
+    members: list[list[int]]
+    suppressed: int
+    values: Mapping[str, list[Any]]
+    base: Mapping[str, Counter[Any]]
+
+    def counts(self, column: str) -> list[Counter[Any]]:
+        """Values of a column in each class, with their number."""
+        return [Counter(self.values[column][row] for row in rows) for rows in self.members]
+
+
+Judge = Callable[[Any, Classes], Expected]
+
+
+def oracle(model: Guarantee, table: HostileTable, mark: str = "*") -> Expected:
+    """The verdict that `model` must give over `table`, or the error it must raise.
+
+    Raises
+    ------
+    PrivpipeError
+        The error that the model or the table calls for.
+    LookupError
+        For a model that has no oracle in `ORACLES`.
+
+    Examples
+    --------
+    >>> from privpipe.models import KAnonymity
+    >>> from privpipe.testing import HOSTILE_TABLES
+    >>> oracle(KAnonymity(k=2), HOSTILE_TABLES["unused_categories"])
+    Expected(outcome='fail', observed=1, failing_classes=1, failing_records=1)
+    """
+    if table.refused is not None:
+        raise table.refused(f"hostile table {table.name}")
+    if model.name() not in ORACLES:
+        raise LookupError(f"no oracle for {model.name()}: add one to privpipe.testing.oracle.ORACLES")
+    classes = count_classes(model, table, mark)
+    expected = ORACLES[model.name()](model, classes)
+    return Expected("fail", None) if not classes.members else expected
+
+
+def count_classes(model: Guarantee, table: HostileTable, mark: str) -> Classes:
+    """Group the rows by the model's quasi-identifiers."""
+    keys = table.roles.quasi_identifiers if model.quasi_identifiers is None else model.quasi_identifiers
+    values = {name: [_cell(value) for value in cells] for name, cells in table.rows.items()}
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for row in range(len(table)):
+        groups.setdefault(tuple(values[name][row] for name in keys), []).append(row)
+    suppressed = groups.pop((mark,) * len(keys), []) if keys else []
+    original = {} if getattr(model, "base", None) == "released" else table.base
+    base = {name: Counter(_cell(value) for value in original.get(name, values[name])) for name in values}
+    return Classes(list(groups.values()), len(suppressed), values, base)
+
+
+def _cell(value: Any) -> Any:
+    """One missing value for all of them; -0.0 equals 0.0 as it stands, and 1 equals 1.0."""
+    return None if value is None or value != value else value
+
+
+def _slack(bound: float) -> float:
+    return 1e-12 + 1e-9 * abs(bound)
+
+
+def _by_class(classes: Classes, figures: Sequence[Any], passes: Iterable[bool], worst: Any) -> Expected:
+    failing = [len(rows) for rows, fine in zip(classes.members, passes, strict=True) if not fine]
+    observed = worst(figures) if figures else None
+    return Expected("fail" if failing else "pass", observed, len(failing), sum(failing))
+
+
+def _k_anonymity(model: Any, classes: Classes) -> Expected:
+    sizes = [len(rows) for rows in classes.members]
+    return _by_class(classes, sizes, (model.k is None or size >= model.k for size in sizes), min)
+
+
+def _distinct_l(model: Any, classes: Classes) -> Expected:
+    numbers = [len(counts) for counts in classes.counts(model.column)]
+    return _by_class(classes, numbers, (model.l is None or number >= model.l for number in numbers), min)
+
+
+def _entropy_l(model: Any, classes: Classes) -> Expected:
+    estimate = _shannon if model.estimator == "shannon" else _grassberger
+    counted = classes.counts(model.column)
+    figures = [math.exp(estimate(list(counts.values()))) for counts in counted]
+    needed = 1 if model.l is None else math.ceil(model.l - 1e-9)
+    passes = [
+        len(counts) >= needed and (model.l is None or figure >= model.l - _slack(model.l))
+        for counts, figure in zip(counted, figures, strict=True)
+    ]
+    if model.estimator == "grassberger":
+        enough = [figure for figure, counts in zip(figures, counted, strict=True) if len(counts) >= needed]
+        figures = enough + [1.0 for counts in counted if len(counts) == 1]
+    return _by_class(classes, figures, passes, min)
+
+
+def _shannon(counts: list[int]) -> float:
+    return -math.fsum(count / sum(counts) * math.log(count / sum(counts)) for count in counts)
+
+
+def _grassberger(counts: list[int]) -> float:
+    def g(count: int) -> float:
+        odd = math.fsum(2 / (2 * i - 1) for i in range(1, count // 2 + 1))
+        return -EULER_GAMMA - math.log(2) + odd
+
+    return g(sum(counts)) - math.fsum(count * g(count) for count in counts) / sum(counts)
+
+
+def _recursive(model: Any, classes: Classes) -> Expected:
+    infima: list[Fraction | None] = []
+    passes = []
+    for counts in classes.counts(model.column):
+        descending = sorted(counts.values(), reverse=True)
+        tail = sum(descending[model.l - 1 :])
+        infima.append(Fraction(descending[0], tail) if tail else None)
+        limit = None if model.c is None else float(Fraction(model.c) * tail)
+        passes.append(limit is None or descending[0] < limit - _slack(limit))
+    return _by_class(classes, infima, passes, lambda figures: None if None in figures else max(figures))
+
+
+def _t_closeness(model: Any, classes: Classes) -> Expected:
+    base = classes.base[model.column]
+    ordered = model.distance == "ordered"
+    line = _line(model, base) if ordered else list(base)
+    total = sum(base.values())
+    distances = []
+    for counts in classes.counts(model.column):
+        if any(value not in base for value in counts):
+            raise DataError("base does not cover the released values")
+        size = sum(counts.values())
+        gains = [Fraction(counts[value], size) - Fraction(base[value], total) for value in line]
+        moved = list(accumulate(gains))[:-1] if ordered else gains
+        steps = max(len(line) - 1, 1) if ordered else 2
+        distances.append(sum(map(abs, moved), start=Fraction(0)) / steps)
+    passes = (model.t is None or float(distance) <= model.t + _slack(model.t) for distance in distances)
+    return _by_class(classes, distances, passes, max)
+
+
+def _line(model: Any, base: Counter[Any]) -> list[Any]:
+    """The values of the base in their order."""
+    if None in base:
+        raise DataError("a missing value has no place in an order")
+    text = any(isinstance(value, str) for value in base)
+    if model.order is None and text:
+        raise UsageError("text has no order of its own")
+    if model.order is None:
+        return sorted(base)
+    if model.order == "text":
+        return sorted(base, key=str)
+    if any(value not in model.order for value in base):
+        raise DataError("a value has no place in the order")
+    return [value for value in model.order if value in base]
+
+
+def _average_risk(model: Any, classes: Classes) -> Expected:
+    records = sum(len(rows) for rows in classes.members)
+    return _at_most(model, Fraction(len(classes.members), records) if records else None)
+
+
+def _sample_uniqueness(model: Any, classes: Classes) -> Expected:
+    sizes = [len(rows) for rows in classes.members]
+    return _at_most(model, Fraction(sizes.count(1), sum(sizes)) if sizes else None)
+
+
+def _at_most(model: Any, figure: Fraction | None) -> Expected:
+    met = figure is None or model.at_most is None or float(figure) <= model.at_most + _slack(model.at_most)
+    return Expected("pass" if met else "fail", figure)
+
+
+ORACLES: dict[str, Judge] = {
+    "k_anonymity": _k_anonymity,
+    "average_risk": _average_risk,
+    "sample_uniqueness": _sample_uniqueness,
+    "distinct_l_diversity": _distinct_l,
+    "entropy_l_diversity": _entropy_l,
+    "recursive_cl_diversity": _recursive,
+    "t_closeness": _t_closeness,
+}
+"""The oracle of each model by its catalogue name; a plug-in adds its own."""
+
+
+def expected_error(model: Guarantee, table: HostileTable) -> type[PrivpipeError] | None:
+    """The error that the oracle calls for, or None where it gives a verdict."""
+    try:
+        oracle(model, table)
+    except PrivpipeError as error:
+        return type(error)
+    return None
