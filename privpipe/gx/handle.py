@@ -1,0 +1,70 @@
+"""A handle on data of any engine, for Great Expectations' pandas data source."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from typing import Any
+
+import pandas as pd
+
+from privpipe.errors import DataError
+
+__all__ = ["COLUMN", "handle", "held"]
+
+COLUMN = "__privpipe_handle__"
+_numbers = itertools.count()
+_held: dict[str, Any] = {}
+
+
+def handle(data: Any) -> pd.DataFrame:
+    """A one-row frame that stands for a Dask frame, a path, a polars frame: anything an engine scans.
+
+    The data stays where it is and is counted by its own engine; it is held as long as the frame lives.
+
+    Examples
+    --------
+    >>> frame = handle("published/adult")
+    >>> held(frame)
+    'published/adult'
+    """
+    token = f"handle-{next(_numbers)}"
+    frame = pd.DataFrame({COLUMN: [token]})
+    _held[token] = data
+    weakref.finalize(frame, _held.pop, token, None)
+    # The batch keeps a frame of its own; the data must live as long as either.
+    frame.attrs["privpipe"] = _Keeper(token, data)
+    return frame
+
+
+def held(frame: pd.DataFrame) -> Any:
+    """The data a handle stands for; the frame itself when it is none.
+
+    Raises
+    ------
+    DataError
+        A handle of another process.
+    """
+    if list(frame.columns) != [COLUMN]:
+        return frame
+    token = str(frame[COLUMN].iloc[0])
+    if token in _held:
+        return _held[token]
+    keeper = frame.attrs.get("privpipe")
+    if isinstance(keeper, _Keeper):
+        return keeper.data
+    raise DataError("this handle was made in another process; make it again with privpipe.gx.handle(data)")
+
+
+class _Keeper:
+    """Keeps the data alive in the frame's attributes; copies of a frame share it."""
+
+    def __init__(self, token: str, data: Any) -> None:
+        self.token = token
+        self.data = data
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Keeper:
+        return self
+
+    def __repr__(self) -> str:
+        return f"_Keeper({self.token})"
