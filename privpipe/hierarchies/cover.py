@@ -119,7 +119,8 @@ def _with_leaf(base: Extras, path: Sequence[str], place: int, name: str) -> Extr
     """Append a value with the labels of `path`; shares already have its column."""
     labels, column = [], []
     for level, (names, text) in enumerate(zip(base.levels.labels, path, strict=True)):
-        taken = text in names
+        # A missing value and the text "null" are two leaves: at level 0 a release writes the former as missing.
+        taken = text in names and not (level == 0 and place == NULL_PLACE)
         if taken and (level == 0 or text == NULL):
             raise HierarchyError(
                 f"{name}: label_collision: level {level} already has a label {text!r}, which is how "

@@ -73,7 +73,11 @@ def read_records(path: str | PathLike[str], delimiter: str, name: str) -> tuple[
 def write_records(path: str | PathLike[str], records: Iterable[Sequence[str]], delimiter: str) -> None:
     """Write records as UTF-8 with LF line ends, quoted where needed."""
     with Path(path).open("w", encoding="utf-8", newline="") as stream:
-        csv.writer(stream, delimiter=delimiter, lineterminator="\n").writerows(records)
+        plain = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
+        # The csv module does not quote a carriage return when lines end in LF, and would read it as a line end.
+        quoted = csv.writer(stream, delimiter=delimiter, lineterminator="\n", quoting=csv.QUOTE_ALL)
+        for record in records:
+            (quoted if any("\r" in text for text in record) else plain).writerow(record)
 
 
 def _without_blank_lines(records: list[list[str]], lines: list[int]) -> tuple[list[list[str]], list[int]]:

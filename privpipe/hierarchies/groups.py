@@ -135,7 +135,7 @@ def _ends(sizes: Sequence[int], groups: int) -> list[int]:
 
 def _labels(order: Sequence[str], codes: NDArray[np.int64], column: str) -> tuple[str, ...]:
     starts = np.flatnonzero(np.diff(codes, prepend=-1)).tolist()
-    stops = [*starts[1:], len(order)]
+    stops = [*starts[1:], len(order)][: len(starts)]
     labels = tuple(
         order[a] if b - a == 1 else f"[{order[a]}, {order[b - 1]}]" for a, b in zip(starts, stops, strict=True)
     )

@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from privpipe.errors import UsageError
 from privpipe.hierarchies.draft import Draft
 from privpipe.hierarchies.levels import Levels
-from privpipe.hierarchies.literals import exact_number, plain_decimal
+from privpipe.hierarchies.literals import plain_decimal
+from privpipe.hierarchies.numberline import NumberLine
 from privpipe.hierarchies.options import ROOT
 from privpipe.hierarchies.parameters import check_type_of_column, known_keys, listed, number
 
 __all__ = ["Intervals"]
 
 EXAMPLE = "{start: 0, widths: [5, 10, 20], lowest: 15, highest: 90}"
-LARGEST = 2**62
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,33 +121,78 @@ class Intervals:
     def draft(self, values: Sequence[str], counts: Sequence[int] | None, kind: str | None, column: str) -> Draft:
         """Levels of the distinct values, in rising order."""
         check_type_of_column(kind, ("integer", "number", "decimal"), "intervals", column)
-        numbers = [_exact(value) for value in values]
-        inside = sorted(
-            (place for place, exact in enumerate(numbers) if exact is not None and self._holds(exact)),
-            key=lambda place: numbers[place] or Decimal(0),
-        )
-        axis = _Axis([numbers[place] or Decimal(0) for place in inside], self)
-        columns = [axis.level(index) for index in range(len(self.widths) or len(self.cuts))]
-        raw = tuple(values[place] for place in inside)
-        codes = [np.arange(len(raw)), *(codes for codes, _, _ in columns), np.zeros(len(raw))]
-        labels = [raw, *(names for _, names, _ in columns), (ROOT,) if raw else ()]
+        bounds = [*self.widths, *(cut for row in self.cuts for cut in row), *(self.domain or ())]
+        bounds += [bound for bound in (self.start, self.lowest, self.highest) if bound is not None]
+        line = NumberLine(values, bounds)
+        low = line.below(self.lowest) if self.lowest is not None else np.zeros(len(values), dtype=bool)
+        high = line.numeric & ~line.below(self.highest) if self.highest is not None else np.zeros_like(low)
+        held = self._held(line, low | high)
+        order = np.lexsort((line.values, line.infinite))
+        order = order[held[order]]
+        low, high, units = low[order], high[order], line.values[order]
+        tiers = [self._tier(index, line, units, low, high) for index in range(len(self.widths) or len(self.cuts))]
+        raw = tuple(values[place] for place in order.tolist())
+        codes = [np.arange(len(raw)), *(tier.codes for tier in tiers), np.zeros(len(raw), dtype=np.int64)]
+        labels = [raw, *(tier.labels for tier in tiers), (ROOT,) if raw else ()]
         return Draft(
             levels=Levels(tuple(labels), np.stack(codes).astype(np.int32)),
             source="intervals",
-            shares=axis.shares(columns) if self.domain is not None else None,
-            domain_size=float(axis.length) if self.domain is not None else None,
+            shares=self._shares(line, tiers, len(raw)) if self.domain is not None else None,
+            domain_size=float(_length(line, self.domain)) if self.domain is not None else None,
             level_names=("raw", *self._names(), ROOT),
-            outside=tuple(sorted(set(range(len(values))) - set(inside))),
+            outside=tuple(np.flatnonzero(~held).tolist()),
             outside_why="set `lowest` and `highest`, or widen the range",
         )
 
-    def _holds(self, exact: Decimal) -> bool:
-        if self.domain is not None and not self.domain[0] <= exact < self.domain[1]:
-            return False
-        if (self.lowest is not None and exact < self.lowest) or (self.highest is not None and exact >= self.highest):
-            return True
+    def _held(self, line: NumberLine, coded: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Which values have a label: coded ones, and finite ones of the range; all within the domain."""
         low, high = self._range()
-        return exact.is_finite() and (low is None or exact >= low) and (high is None or exact < high)
+        held: NDArray[np.bool_] = line.numeric & (line.infinite == 0)
+        if low is not None:
+            held &= ~line.below(low)
+        if high is not None:
+            held &= line.below(high)
+        held |= coded
+        if self.domain is not None:
+            held &= line.below(self.domain[1]) & ~line.below(self.domain[0])
+        return held
+
+    def _tier(
+        self, index: int, line: NumberLine, units: NDArray[Any], low: NDArray[np.bool_], high: NDArray[np.bool_]
+    ) -> _Tier:
+        plain = ~(low | high)
+        if self.widths:
+            width, start = line.units(self.widths[index]), line.units(self.start or Decimal(0))
+            bins, found = np.unique((units[plain] - start) // width, return_inverse=True)
+            ends = [(start + each * width, start + (each + 1) * width) for each in bins.tolist()]
+        else:
+            cuts = [line.units(cut) for cut in self.cuts[index]]
+            right = np.searchsorted(np.array(cuts, dtype=units.dtype), units[plain], side="right")
+            bins, found = np.unique(right - 1, return_inverse=True)
+            ends = [(cuts[each], cuts[each + 1]) for each in bins.tolist()]
+        bottom = (f"<{plain_decimal(self.lowest)}",) if self.lowest is not None and low.any() else ()
+        top = (f">={plain_decimal(self.highest)}",) if self.highest is not None and high.any() else ()
+        codes = np.zeros(len(units), dtype=np.int64)
+        codes[plain] = found + len(bottom)
+        codes[high] = len(bottom) + len(ends)
+        names = (f"[{line.text(start)}, {line.text(stop)}[" for start, stop in ends)
+        return _Tier(codes, (*bottom, *names, *top), ends)
+
+    def _shares(self, line: NumberLine, tiers: Sequence[_Tier], count: int) -> NDArray[np.float64]:
+        """Part of the domain that each value's label covers, shape (levels, n_values)."""
+        domain = self.domain or (Decimal(0), Decimal(1))
+        floor, ceiling, length = line.units(domain[0]), line.units(domain[1]), _length(line, domain)
+        bottom = floor if self.lowest is None else max(floor, line.units(self.lowest))
+        top = ceiling if self.highest is None else min(ceiling, line.units(self.highest))
+        rows = [np.full(count, 1 / length)]
+        for tier in tiers:
+            covered = [(min(stop, top) - max(start, bottom)) / length for start, stop in tier.ends]
+            if tier.labels[:1] and tier.labels[0].startswith("<"):
+                covered.insert(0, (bottom - floor) / length)
+            if len(tier.labels) > len(covered):
+                covered.append((ceiling - top) / length)
+            rows.append(np.array(covered, dtype=np.float64)[tier.codes])
+        return np.stack([*rows, np.ones(count)])
 
     def _names(self) -> list[str]:
         if self.widths:
@@ -155,74 +200,17 @@ class Intervals:
         return [f"cuts {index}" for index in range(1, len(self.cuts) + 1)]
 
 
-class _Axis:
-    """The number line in units of the last decimal place that any value or bound uses."""
+@dataclass(frozen=True)
+class _Tier:
+    """One level: code of each value, labels from below `lowest` to `highest` and above, ends of the intervals."""
 
-    def __init__(self, values: Sequence[Decimal], intervals: Intervals) -> None:
-        self.intervals = intervals
-        bounds = [*intervals.widths, *(cut for row in intervals.cuts for cut in row), *(intervals.domain or ())]
-        bounds += [bound for bound in (intervals.start, intervals.lowest, intervals.highest) if bound is not None]
-        self.scale = max((_decimals(each) for each in [*values, *bounds] if each.is_finite()), default=0)
-        self.low = np.array([_below(each, intervals.lowest) for each in values], dtype=bool)
-        self.high = np.array(
-            [intervals.highest is not None and each >= intervals.highest for each in values], dtype=bool
-        )
-        # Coded values may be infinite; what stands for them is never looked at.
-        whole = [self.units(each) if each.is_finite() else 0 for each in values]
-        small = all(abs(unit) < LARGEST for unit in (*whole, *(self.units(bound) for bound in bounds)))
-        self.units_of_values = np.array(whole, dtype=np.int64 if small else object)
-        self.length = self.units(intervals.domain[1]) - self.units(intervals.domain[0]) if intervals.domain else 0
+    codes: NDArray[np.int64]
+    labels: tuple[str, ...]
+    ends: list[tuple[int, int]]
 
-    def units(self, exact: Decimal) -> int:
-        """An exact number in units."""
-        sign, digits, exponent = exact.as_tuple()
-        size: int = int("".join(map(str, digits))) * 10 ** (int(exponent) + self.scale)
-        return -size if sign else size
 
-    def text(self, units: int) -> str:
-        """The canonical text of a number of units."""
-        digits = str(abs(units)).zfill(self.scale + 1)
-        whole, part = digits[: len(digits) - self.scale], digits[len(digits) - self.scale :].rstrip("0")
-        return ("-" if units < 0 else "") + whole + (f".{part}" if part else "")
-
-    def level(self, index: int) -> tuple[NDArray[np.int64], tuple[str, ...], list[tuple[int, int]]]:
-        """Code of each value at a level, labels, and the ends of each label's interval in units."""
-        plain = ~(self.low | self.high)
-        ends_of = self._ends_by_width if self.intervals.widths else self._ends_by_cuts
-        found, ends = ends_of(index, self.units_of_values[plain])
-        codes = np.zeros(len(plain), dtype=np.int64)
-        names = [f"[{self.text(start)}, {self.text(stop)}[" for start, stop in ends]
-        codes[plain] = found + int(self.low.any())
-        if self.low.any():
-            names.insert(0, f"<{plain_decimal(self.intervals.lowest or Decimal(0))}")
-        if self.high.any():
-            codes[self.high] = len(names)
-            names.append(f">={plain_decimal(self.intervals.highest or Decimal(0))}")
-        return codes, tuple(names), ends
-
-    def _ends_by_width(self, index: int, units: NDArray[Any]) -> tuple[NDArray[np.int64], list[tuple[int, int]]]:
-        width, start = self.units(self.intervals.widths[index]), self.units(self.intervals.start or Decimal(0))
-        bins, codes = np.unique((units - start) // width, return_inverse=True)
-        return codes, [(start + each * width, start + (each + 1) * width) for each in bins.tolist()]
-
-    def _ends_by_cuts(self, index: int, units: NDArray[Any]) -> tuple[NDArray[np.int64], list[tuple[int, int]]]:
-        cuts = [self.units(cut) for cut in self.intervals.cuts[index]]
-        bins, codes = np.unique(np.searchsorted(np.array(cuts, units.dtype), units, "right") - 1, return_inverse=True)
-        return codes, [(cuts[each], cuts[each + 1]) for each in bins.tolist()]
-
-    def shares(self, columns: Sequence[tuple[Any, Any, list[tuple[int, int]]]]) -> NDArray[np.float64]:
-        """Part of the domain that each value's label covers, shape (levels, n_values)."""
-        domain, count = self.intervals.domain or (Decimal(0), Decimal(1)), len(self.low)
-        floor, ceiling = self.units(domain[0]), self.units(domain[1])
-        bottom = floor if self.intervals.lowest is None else max(floor, self.units(self.intervals.lowest))
-        top = ceiling if self.intervals.highest is None else min(ceiling, self.units(self.intervals.highest))
-        rows = [np.full(count, 1 / self.length)]
-        for codes, _, ends in columns:
-            covered = [(min(stop, top) - max(start, bottom)) / self.length for start, stop in ends]
-            covered = [(bottom - floor) / self.length] * bool(self.low.any()) + covered
-            covered += [(ceiling - top) / self.length] * bool(self.high.any())
-            rows.append(np.array(covered, dtype=np.float64)[codes])
-        return np.stack([*rows, np.ones(count)])
+def _length(line: NumberLine, domain: tuple[Decimal, Decimal]) -> int:
+    return line.units(domain[1]) - line.units(domain[0])
 
 
 def _numbers(given: object, key: str) -> tuple[Decimal, ...]:
@@ -231,18 +219,3 @@ def _numbers(given: object, key: str) -> tuple[Decimal, ...]:
 
 def _optional(mapping: Mapping[str, Any], key: str) -> Decimal | None:
     return number(mapping[key], key) if mapping.get(key) is not None else None
-
-
-def _exact(text: str) -> Decimal | None:
-    try:
-        return exact_number(text)
-    except ValueError:
-        return None
-
-
-def _below(exact: Decimal, bound: Decimal | None) -> bool:
-    return bound is not None and exact < bound
-
-
-def _decimals(exact: Decimal) -> int:
-    return max(0, -int(exact.as_tuple().exponent))

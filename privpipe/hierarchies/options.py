@@ -70,7 +70,8 @@ class Options:
             raise UsageError(f"add_root: must be true or false, got {self.add_root!r}")
         for name in ("min_level", "max_level"):
             given = getattr(self, name)
-            if not (given is None and name == "max_level") and (type(given) is not int or given < 0):
+            whole = isinstance(given, int) and not isinstance(given, bool) and given >= 0
+            if not whole and not (given is None and name == "max_level"):
                 raise UsageError(f"{name}: must be an integer >= 0, got {given!r}")
         if self.max_level is not None and self.max_level < self.min_level:
             raise UsageError(f"max_level: {self.max_level} is below min_level {self.min_level}")

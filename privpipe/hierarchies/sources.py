@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
@@ -42,9 +43,9 @@ class File:
     @classmethod
     def from_parameters(cls, given: object, base_dir: Path, *, delimiter: Any = ";", header: Any = False) -> Self:
         """From the path under `file:` and the keys beside it."""
-        if not isinstance(given, str) or not given:
+        if not isinstance(given, str | PathLike) or not str(given):
             raise UsageError("must be the path of a hierarchy file")
-        return cls(path=base_dir / given, shown=given, delimiter=delimiter, header=header)
+        return cls(path=base_dir / given, shown=str(given), delimiter=delimiter, header=header)
 
     def __post_init__(self) -> None:
         check_delimiter(self.delimiter)
