@@ -82,8 +82,8 @@ class StagePlan:
 class Transformer(Entry):
     """Something that changes a table.
 
-    `taxon` is the kind of method, for catalogue and report. `columns_rule` says how a policy names the columns: ``required``; ``optional`` (left out: the stage's own
-    default); ``none`` (the stage takes no columns).
+    `taxon` is the kind of method, for catalogue and report. `columns_rule` says how a policy names the columns:
+    ``required``; ``optional`` (left out: the stage's own default); ``none`` (the stage takes no columns).
     """
 
     taxon: ClassVar[Kind] = "perturbative"
