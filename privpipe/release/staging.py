@@ -168,8 +168,7 @@ def _run_stage(
     elif stage.searches:
         made = planner_of(stage.name())(engine, state.table, stage, context)
     else:
-        request = stage.request(context)
-        made = stage.plan(engine.facts(state.table, request) if request else Facts(), context)
+        made = stage.learn(engine, state.table, context)
     before = state.table
     state.table = stage.run(engine, before, made, Draws(seed, at, stage.name()), context)
     if stage.suppresses:

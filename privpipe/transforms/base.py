@@ -102,6 +102,11 @@ class Transformer(Entry):
         """Decide everything that depends on the data as a whole."""
         return StagePlan(name=self.name(), parameters=self.parameters())
 
+    def learn(self, engine: Primitives, table: Any, context: StageContext) -> StagePlan:
+        """Ask the engine for the facts and plan; overridden by stages that must look again."""
+        request = self.request(context)
+        return self.plan(engine.facts(table, request) if request else Facts(), context)
+
     def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
         """Schema after the stage."""
         return schema
