@@ -1,0 +1,119 @@
+"""Entries: one frozen dataclass is the parameters of policy, Python, CLI and GX."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import pytest
+
+from privpipe.blocks import Entry
+from privpipe.blocks.entry import is_optional, require_choice, require_integer, require_number, snake_case
+from privpipe.errors import UsageError
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Sieve(Entry):
+    """Keep what is large."""
+
+    about: ClassVar[Mapping[str, str]] = {"mesh": "width of the holes"}
+
+    mesh: float
+    columns: tuple[str, ...] = ()
+    quasi_identifiers: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        require_number("Sieve", "mesh", self.mesh, above=0)
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(mesh=1.0)]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class FineSieve(Sieve):
+    """Keep what is small, too."""
+
+    about: ClassVar[Mapping[str, str]] = {"shake": "how often"}
+
+    shake: int = 1
+
+
+def test_an_entry_is_built_from_a_policy() -> None:
+    assert Sieve.build({"mesh": 2, "columns": ["a"]}) == Sieve(mesh=2.0, columns=("a",))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "place", "text"),
+    [
+        ({"mash": 1.0}, "mash", "did you mean 'mesh'"),
+        ({}, "mesh", "is required"),
+        ({"mesh": "1"}, "mesh", "valid number"),
+        ({"mesh": 1.0, "columns": "a"}, "columns", "valid"),
+        ({"mesh": -1.0}, "", "> 0"),
+        ({"mesh": float("nan")}, "", "> 0"),
+    ],
+)
+def test_what_is_wrong_is_named(parameters: dict[str, object], place: str, text: str) -> None:
+    assert text in Sieve.problems(parameters)[place]
+    with pytest.raises(UsageError, match="sieve|Sieve"):
+        Sieve.build(parameters)
+
+
+def test_parameters_leave_out_what_was_not_said() -> None:
+    assert Sieve(mesh=1.0).parameters() == {"mesh": 1.0}
+
+
+def test_an_empty_list_that_was_said_is_kept() -> None:
+    assert Sieve(mesh=1.0, quasi_identifiers=()).parameters() == {"mesh": 1.0, "quasi_identifiers": ()}
+
+
+def test_descriptions_are_inherited() -> None:
+    assert FineSieve.descriptions() == {"mesh": "width of the holes", "shake": "how often"}
+
+
+def test_the_schema_describes_parameters_and_refuses_others() -> None:
+    schema = FineSieve.json_schema()
+    assert schema["properties"]["mesh"]["description"] == "width of the holes"
+    assert schema["additionalProperties"] is False
+    json.dumps(schema)
+
+
+def test_repr_shows_what_was_said() -> None:
+    assert repr(FineSieve(mesh=0.5)) == "FineSieve(mesh=0.5)"
+
+
+def test_the_name_and_summary_are_the_class() -> None:
+    assert (FineSieve.name(), FineSieve.summary()) == ("fine_sieve", "Keep what is small, too.")
+    assert snake_case("KMAnonymity") == "km_anonymity"
+
+
+def test_an_entry_without_examples_says_so() -> None:
+    with pytest.raises(LookupError, match="Entry"):
+        Entry.examples()
+
+
+@pytest.mark.parametrize("value", [True, 1.0, "1", 0, None])
+def test_no_integer(value: object) -> None:
+    with pytest.raises(UsageError, match="Sieve: k must be"):
+        require_integer("Sieve", "k", value, least=1)
+
+
+@pytest.mark.parametrize("value", [True, "1", float("nan"), float("inf"), 0, 2])
+def test_no_number(value: object) -> None:
+    with pytest.raises(UsageError, match="Sieve: share must be"):
+        require_number("Sieve", "share", value, above=0, most=1)
+
+
+def test_no_choice() -> None:
+    with pytest.raises(UsageError, match="did you mean 'equal'"):
+        require_choice("Sieve", "distance", "equel", ("equal", "ordered"))
+    with pytest.raises(UsageError, match="one of equal"):
+        require_choice("Sieve", "distance", 3, ("equal", "ordered"))
+
+
+def test_optional_types_are_told() -> None:
+    assert is_optional(int | None)
+    assert not is_optional(int)
