@@ -6,8 +6,8 @@ import dataclasses
 from typing import Any, ClassVar
 
 from great_expectations.compatibility import pydantic
-from great_expectations.expectations.expectation import BatchExpectation
-from great_expectations.expectations.metrics.metric_provider import MetricConfiguration  # type: ignore[attr-defined]
+from great_expectations.expectations.expectation import BatchExpectation, MetaExpectation
+from great_expectations.expectations.metrics.metric_provider import MetricConfiguration
 from great_expectations.validator.validator import ValidationDependencies
 
 from privpipe.blocks import Catalogue, Guarantee, Verdict
@@ -119,7 +119,7 @@ def _expectation(entry: type[Guarantee]) -> type[PrivacyExpectation]:
         return values
 
     name = f"Expect{entry.__name__}"
-    made: type[PrivacyExpectation] = type(PrivacyExpectation)(
+    made: type[PrivacyExpectation] = MetaExpectation(
         name,
         (PrivacyExpectation,),
         {

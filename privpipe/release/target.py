@@ -35,7 +35,9 @@ class Target(Protocol):
     """A place a release can be published to."""
 
     def __enter__(self) -> Self: ...
-    def __exit__(self, *details: object) -> None: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
 
     def stage(self, run_id: str) -> Path:
         """An empty local folder for this run's files."""
