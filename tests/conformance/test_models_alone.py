@@ -1,0 +1,74 @@
+"""Every model over every hostile table on the engine of dictionaries."""
+
+from __future__ import annotations
+
+import pytest
+
+from privpipe.assess import JudgingRules, assess
+from privpipe.engines import Source
+from privpipe.models import CATALOGUE
+from privpipe.testing import (
+    HOSTILE_TABLES,
+    Case,
+    Conformance,
+    HostileTable,
+    PlainEngine,
+    cases,
+    examples_of,
+    histogram_of,
+    oracle,
+)
+from privpipe.testing.oracle import expected_error
+
+
+@pytest.mark.parametrize("case", list(cases()), ids=str)
+def test_every_model_gives_the_oracle_verdict(plain_checks: Conformance, case: Case) -> None:
+    plain_checks.check(case)
+
+
+@pytest.mark.parametrize("table", HOSTILE_TABLES.values(), ids=str)
+def test_judging_together_is_judging_alone(table: HostileTable) -> None:
+    """One count serves all models; none may see what another left behind."""
+    models = [model for model in examples_of(CATALOGUE) if expected_error(model, table) is None]
+    if not models:
+        return
+    engine = PlainEngine(classes_a_block=2)
+    handle = engine.scan(Source(data=table.frame()))
+    rules = JudgingRules(base={name: histogram_of(values) for name, values in table.base.items()})
+
+    def verdicts(some: list) -> list:  # type: ignore[type-arg]
+        judged = assess(engine, handle, guarantees=some, roles=table.roles, rules=rules)  # type: ignore[arg-type]
+        return [verdict.to_dict() | {"reason": ""} for verdict in judged.verdicts]
+
+    assert verdicts(models) == [verdict for model in models for verdict in verdicts([model])]
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 10_000])
+def test_the_size_of_blocks_changes_nothing(size: int) -> None:
+    models = [model for model in examples_of(CATALOGUE) if "income" not in model.sensitive_columns()]
+    table = HOSTILE_TABLES["interleaved_classes"]
+    engine, usual = PlainEngine(classes_a_block=size), PlainEngine()
+    found = [
+        assess(one, one.scan(Source(data=table.frame())), guarantees=models, roles=table.roles).to_dict()  # type: ignore[arg-type]
+        for one in (engine, usual)
+    ]
+    assert found[0] == found[1]
+
+
+def test_one_class_of_all_records() -> None:
+    """`quasi_identifiers: []` written out means one class; the suppression mark means nothing then."""
+    table = HOSTILE_TABLES["all_suppressed"]
+    engine = PlainEngine()
+    for model in (
+        type(example)(**example.parameters() | {"quasi_identifiers": ()}) for example in examples_of(CATALOGUE)
+    ):
+        if expected_error(model, table) is not None:
+            continue
+        judged = assess(
+            engine,  # type: ignore[arg-type]
+            engine.scan(Source(data=table.frame())),
+            guarantees=[model],
+            roles=table.roles,
+        )
+        assert (judged.records, judged.classes) == (3, 1)
+        assert judged.verdicts[0].outcome == oracle(model, table).outcome
