@@ -1,0 +1,122 @@
+"""Given transformations of Adult, judged as ARX 3.9.2 judged them.
+
+Source: reference/arx.json: suppressed records, number and sizes of the kept classes, and whether the node is within
+the suppression limit; by definition where the peer errs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from privpipe.blocks import ClassBlock, ClassModel, Facts, Guarantee, SizeModel
+from privpipe.models import (
+    AverageRisk,
+    DistinctLDiversity,
+    EntropyLDiversity,
+    KAnonymity,
+    RecursiveCLDiversity,
+    SampleUniqueness,
+    TCloseness,
+)
+from privpipe.testing import judged
+from privpipe.tolerance import floor_share
+
+
+def model_of(spec: dict[str, Any]) -> Guarantee:
+    """The model of a reference row."""
+    column = spec.get("attribute", "")
+    match spec["type"]:
+        case "k-anonymity":
+            return KAnonymity(k=spec["k"])
+        case "distinct-l-diversity":
+            return DistinctLDiversity(column=column, l=int(spec["l"]))
+        case "entropy-l-diversity":
+            return EntropyLDiversity(column=column, l=spec["l"], estimator=spec["estimator"])
+        case "recursive-cl-diversity":
+            return RecursiveCLDiversity(column=column, c=spec["c"], l=int(spec["l"]))
+        case "t-closeness-equal":
+            return TCloseness(column=column, t=spec["t"])
+        case "t-closeness-ordered":
+            return TCloseness(column=column, t=spec["t"], distance="ordered", order="text")
+        case "average-risk":
+            return AverageRisk(at_most=spec["average"])
+        case "sample-uniqueness":
+            return SampleUniqueness(at_most=spec["threshold"])
+    raise LookupError(spec["type"])
+
+
+def sensitive_of(models: list[Guarantee]) -> str | None:
+    columns = {column for model in models for column in model.sensitive_columns()}
+    return columns.pop() if columns else None
+
+
+def least_suppression(model: SizeModel, sizes: NDArray[np.int64]) -> int:
+    """Classes to leave out, smallest first, until the model holds."""
+    ascending = np.sort(sizes)
+    low, high = 0, len(ascending)
+    while low < high:
+        middle = (low + high) // 2
+        if model.met_by(*np.unique(ascending[middle:], return_counts=True), Facts()):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def kept_sizes(models: list[Guarantee], block: ClassBlock, facts: Facts) -> NDArray[np.int64]:
+    """Sizes of the classes that are left after suppression, ascending."""
+    keeps = np.ones(len(block), dtype=np.bool_)
+    for model in models:
+        if isinstance(model, ClassModel):
+            keeps &= model.passing(block, facts)
+    sizes = np.sort(block.sizes[keeps])
+    for model in models:
+        if isinstance(model, SizeModel):
+            sizes = sizes[least_suppression(model, sizes) :]
+    return sizes
+
+
+def test_a_given_transformation(arx_row: dict[str, Any], adult: Any) -> None:
+    models = [model_of(spec) for spec in arx_row["models"]]
+    node = arx_row["node"]
+    levels = dict(zip(arx_row["qis"], node["transformation"], strict=True))
+    block, facts = adult.block(levels, sensitive_of(models))
+    kept = kept_sizes(models, block, facts)
+    failing = len(adult) - int(kept.sum())
+    at_the_root = all(level == adult.levels_of(name) - 1 for name, level in levels.items())
+    if at_the_root and (failing or arx_row["suppression_limit"] > 0):
+        kept = kept[:0]  # the peer flags a class of nothing but roots as suppressed
+    assert len(adult) - int(kept.sum()) == node["suppressed_records"]
+    for name, figure in (
+        ("classes", len(kept)),
+        ("min_class_size", kept.min(initial=len(adult))),
+        ("max_class_size", kept.max(initial=0)),
+    ):
+        if name in node and len(kept):
+            assert figure == node[name], name
+    if "within_limit" in node:
+        assert (failing <= floor_share(arx_row["suppression_limit"], len(adult))) == node["within_limit"]
+    risk = node.get("risk_of_output")
+    if risk:
+        released = ClassBlock(kept)
+        assert judged(AverageRisk(), released).observed == pytest.approx(risk["average_risk"], rel=1e-12)
+        assert judged(SampleUniqueness(), released).observed == pytest.approx(
+            risk["sample_uniques_fraction"], abs=1e-15
+        )
+        assert judged(KAnonymity(), released).observed == round(1 / risk["highest_risk"])
+
+
+def test_raw_risk(arx_raw_risk: dict[str, Any], adult: Any) -> None:
+    """Class sizes, uniques and average risk of the raw table."""
+    block, facts = adult.block(dict.fromkeys(arx_raw_risk["qis"], 0), None)
+    model = AverageRisk()
+    tally = model.measure(block, facts)
+    pairs = [int(figure) for figure in arx_raw_risk["size_count_pairs"]]
+    assert tally.sums == {str(size): count for size, count in zip(pairs[::2], pairs[1::2], strict=True)}
+    assert model.judge(tally, facts).observed == pytest.approx(arx_raw_risk["average_risk"], rel=1e-12)
+    unique = judged(SampleUniqueness(), block).observed
+    assert unique == pytest.approx(arx_raw_risk["sample_unique_fraction"], rel=1e-12)
