@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
+from ruamel.yaml import YAML
 
 from privpipe.release import Policy
 from privpipe.report.__main__ import with_tables
@@ -50,7 +50,7 @@ def test_the_spark_of_the_readme_runs(project: Path, tmp_path: Path, spark_engin
 
 def test_the_policy_of_the_readme_loads(project: Path) -> None:
     (text,) = blocks(project, "yaml")
-    policy = Policy.from_dict(yaml.safe_load(text))
+    policy = Policy.from_dict(YAML(typ="safe").load(text))
     assert len(policy.guarantees) == 2
 
 
@@ -77,10 +77,8 @@ def test_the_commands_of_the_readme_exist(project: Path) -> None:
 def test_a_refusal_reads_as_the_readme_says(project: Path, tmp_path: Path) -> None:
     (shown,) = blocks(project, "text")
     first = blocks(project, "python")[0].split("assert not")[0]
-    code = (
-        first
-        + "try:\n    pp.assess(visits, policy).raise_if_failed()\nexcept pp.errors.Refused as refusal:\n    print(refusal)"
-    )
+    judging = "try:\n    pp.assess(visits, policy).raise_if_failed()\n"
+    code = first + judging + "except pp.errors.Refused as refusal:\n    print(refusal)"
     assert run(code, tmp_path).strip() == shown.strip()
 
 
