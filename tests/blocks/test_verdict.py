@@ -18,7 +18,7 @@ def test_only_a_pass_passes(outcome: str, passed: bool) -> None:
 
 
 def test_a_verdict_is_a_row_of_the_document() -> None:
-    model = TCloseness(column="illness", t=0.2, base={"file": "census.csv"})  # type: ignore[arg-type]
+    model = TCloseness(column="illness", t=0.2, base={"file": "census.csv"})
     verdict = Verdict(model, np.float64(0.25), "fail", 0.2, 1, 5, 0.5, "observed 0.25.")
     row = json.loads(json.dumps(verdict.to_dict()))
     assert row["name"] == "t_closeness"

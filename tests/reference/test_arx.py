@@ -26,7 +26,7 @@ from privpipe.testing import judged
 from privpipe.tolerance import floor_share
 
 
-def model_of(spec: dict[str, Any]) -> Guarantee:
+def model_of(spec: dict[str, Any]) -> Any:
     """The model of a reference row."""
     column = spec.get("attribute", "")
     match spec["type"]:
@@ -81,7 +81,7 @@ def kept_sizes(models: list[Guarantee], block: ClassBlock, facts: Facts) -> NDAr
 
 
 def test_a_given_transformation(arx_row: dict[str, Any], adult: Any) -> None:
-    models = [model_of(spec) for spec in arx_row["models"]]
+    models: list[Guarantee] = [model_of(spec) for spec in arx_row["models"]]
     node = arx_row["node"]
     levels = dict(zip(arx_row["qis"], node["transformation"], strict=True))
     block, facts = adult.block(levels, sensitive_of(models))

@@ -22,7 +22,9 @@ from privpipe.models import (
 )
 from privpipe.testing import judged
 
-EXACT = {"rel": 1e-12, "abs": 1e-15}
+
+def exactly(figure: float) -> Any:
+    return pytest.approx(figure, rel=1e-12, abs=1e-15)
 
 
 def table_of(row: dict[str, Any], adult: Any) -> tuple[Any, Any]:
@@ -40,9 +42,9 @@ def test_sizes(pycanon_row: dict[str, Any], adult: Any) -> None:
     assert (len(block), block.sizes.max()) == (expected["n_classes"], expected["max_class"])
     assert judged(KAnonymity(), block, facts).observed == expected["k"]
     risk = judged(AverageRisk(), block, facts).observed
-    assert risk == pytest.approx(expected["avg_record_risk(n_classes/n)"], **EXACT)
+    assert risk == exactly(expected["avg_record_risk(n_classes/n)"])
     unique = judged(SampleUniqueness(), block, facts).observed
-    assert unique == pytest.approx(expected["n_unique_records"] / pycanon_row["rows"], **EXACT)
+    assert unique == exactly(expected["n_unique_records"] / pycanon_row["rows"])
 
 
 def test_diversity(pycanon_row: dict[str, Any], adult: Any) -> None:
@@ -50,10 +52,10 @@ def test_diversity(pycanon_row: dict[str, Any], adult: Any) -> None:
     column, expected = pycanon_row["sensitive"], pycanon_row["reference"]
     assert judged(DistinctLDiversity(column=column), block, facts).observed == expected["l_distinct"]
     entropy = judged(EntropyLDiversity(column=column), block, facts).observed
-    assert entropy == pytest.approx(expected["l_entropy_real"], **EXACT)
+    assert entropy == exactly(expected["l_entropy_real"])
     for l, infimum in expected["recursive_c_infimum_by_l"].items():
         verdict = judged(RecursiveCLDiversity(column=column, l=int(l)), block, facts)
-        assert verdict.observed == (None if infimum is None else pytest.approx(infimum, **EXACT))
+        assert verdict.observed == (None if infimum is None else exactly(infimum))
 
 
 def test_closeness(pycanon_row: dict[str, Any], adult: Any) -> None:
@@ -61,6 +63,6 @@ def test_closeness(pycanon_row: dict[str, Any], adult: Any) -> None:
     column, expected = pycanon_row["sensitive"], pycanon_row["reference"]
     order = None if pycanon_row["sensitive_type"] == "numeric" else "text"
     equal = judged(TCloseness(column=column), block, facts).observed
-    ordered = judged(TCloseness(column=column, distance="ordered", order=order), block, facts).observed  # type: ignore[arg-type]
-    assert equal == pytest.approx(expected["t_equal"], **EXACT)
-    assert ordered == pytest.approx(expected["t_ordered"], **EXACT)
+    ordered = judged(TCloseness(column=column, distance="ordered", order=order), block, facts).observed
+    assert equal == exactly(expected["t_equal"])
+    assert ordered == exactly(expected["t_ordered"])

@@ -43,7 +43,7 @@ def test_more_than_the_records_is_noted_without_facts() -> None:
 @pytest.mark.parametrize("l", [0, 2.0, True, "2"])
 def test_l_is_a_positive_integer(l: object) -> None:
     with pytest.raises(UsageError, match="DistinctLDiversity: l"):
-        DistinctLDiversity(column="illness", l=l)  # type: ignore[arg-type]
+        DistinctLDiversity(column="illness", l=l)
 
 
 def test_a_column_does_not_form_its_own_classes() -> None:

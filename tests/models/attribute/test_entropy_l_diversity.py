@@ -37,7 +37,7 @@ def test_the_bound_of_the_whole_table_is_reported() -> None:
 
 def test_a_single_value_is_one() -> None:
     for estimator in ("shannon", "grassberger"):
-        model = EntropyLDiversity(column="illness", l=1.5, estimator=estimator)  # type: ignore[arg-type]
+        model = EntropyLDiversity(column="illness", l=1.5, estimator=estimator)
         verdict = judged(model, block_of(illness=[[7, 0], [3, 3]]))
         assert (verdict.observed, verdict.failing_records) == (1.0, 7)
 
@@ -75,7 +75,7 @@ def test_merging_can_fail_by_grassberger() -> None:
 def test_passing_agrees_with_the_verdict() -> None:
     block = block_of(illness=[[1, 1, 0], [2, 2, 2], [9, 0, 0], [5, 1, 1]])
     for estimator in ("shannon", "grassberger"):
-        model = EntropyLDiversity(column="illness", l=2.2, estimator=estimator)  # type: ignore[arg-type]
+        model = EntropyLDiversity(column="illness", l=2.2, estimator=estimator)
         failing = ~model.passing(block, Facts())
         assert judged(model, block).failing_records == block.sizes[failing].sum()
 
@@ -96,4 +96,4 @@ def test_l_is_a_number_from_one(l: float) -> None:
 
 def test_the_estimator_is_known() -> None:
     with pytest.raises(UsageError, match="did you mean 'shannon'"):
-        EntropyLDiversity(column="illness", l=2, estimator="shanon")  # type: ignore[arg-type]
+        EntropyLDiversity(column="illness", l=2, estimator="shanon")

@@ -69,4 +69,4 @@ def test_the_whole_table_is_noted() -> None:
 )
 def test_ranges(parameters: dict[str, float], text: str) -> None:
     with pytest.raises(UsageError, match=text):
-        RecursiveCLDiversity(column="illness", **parameters)  # type: ignore[arg-type]
+        RecursiveCLDiversity(column="illness", **parameters)

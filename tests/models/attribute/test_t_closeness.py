@@ -57,14 +57,14 @@ def test_values_absent_from_a_class_count() -> None:
 def test_two_values_have_one_distance() -> None:
     known = facts(pa.array([1, 2]), [3, 1])
     block = block_of(it=[[1, 1], [2, 0]])
-    equal, ordered = (judged(TCloseness(column="it", distance=d), block, known).observed for d in ("equal", "ordered"))  # type: ignore[arg-type]
+    equal, ordered = (judged(TCloseness(column="it", distance=d), block, known).observed for d in ("equal", "ordered"))
     assert equal == ordered == 0.25
 
 
 def test_one_class_is_at_no_distance() -> None:
     block = block_of(it=[[3, 1, 7]])
     for distance in ("equal", "ordered"):
-        model = TCloseness(column="it", t=0, distance=distance)  # type: ignore[arg-type]
+        model = TCloseness(column="it", t=0, distance=distance)
         verdict = judged(model, block, facts_of(block))
         assert verdict.passed
         assert verdict.observed == pytest.approx(0, abs=1e-12)
@@ -104,7 +104,7 @@ def test_a_listed_value_that_the_base_lacks_takes_no_rank() -> None:
     ],
 )
 def test_orders_of_typed_values(values: pa.Array, order: object) -> None:
-    model = TCloseness(column="it", distance="ordered", order=order)  # type: ignore[arg-type]
+    model = TCloseness(column="it", distance="ordered", order=order)
     assert judged(model, block_of(it=[[1, 0, 0]]), facts(values, [1, 1, 1])).observed == pytest.approx(0.5)
 
 
@@ -169,7 +169,7 @@ def test_hierarchical_is_not_served_yet() -> None:
 )
 def test_ranges(parameters: dict[str, object], text: str) -> None:
     with pytest.raises(UsageError, match=text):
-        TCloseness(column="it", **parameters)  # type: ignore[arg-type]
+        TCloseness(column="it", **parameters)
 
 
 def test_one_value_spelt_twice_in_an_order() -> None:

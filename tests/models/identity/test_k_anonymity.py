@@ -49,13 +49,13 @@ def test_sizes_stay_integers() -> None:
 @pytest.mark.parametrize("k", [0, -1, 2.5, True, "5"])
 def test_k_is_a_positive_integer(k: object) -> None:
     with pytest.raises(UsageError, match="KAnonymity: k must be an integer|KAnonymity: k must be"):
-        KAnonymity(k=k)  # type: ignore[arg-type]
+        KAnonymity(k=k)
 
 
 @pytest.mark.parametrize("names", ["age", ("age", "age"), (1,)])
 def test_quasi_identifiers_are_a_list_of_names(names: object) -> None:
     with pytest.raises(UsageError, match="quasi_identifiers"):
-        KAnonymity(k=2, quasi_identifiers=names)  # type: ignore[arg-type]
+        KAnonymity(k=2, quasi_identifiers=names)
 
 
 def test_a_search_may_conclude_both_ways() -> None:
