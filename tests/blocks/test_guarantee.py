@@ -59,7 +59,8 @@ def test_without_a_threshold_nothing_fails() -> None:
 def test_a_model_concludes_nothing_by_default() -> None:
     """A user's own model is judged at every step of a search, and never noted as out of reach."""
     model = AtMostSize(most=0.5)
-    assert not (model.hereditary or model.convex)
+    assert not model.hereditary
+    assert not model.convex
     assert model.unattainable(3, Facts()) == model.needs_suppression(3, Facts()) == ""
     assert Guarantee().unattainable(3, Facts()) == ""
 
