@@ -1,0 +1,89 @@
+"""All commands, and what holds for every one of them."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+import privpipe
+from privpipe.cli import (
+    demo,
+    doctor,
+    explain,
+    hierarchy,
+    initialise,
+    judging,
+    planning,
+    releasing,
+    schema,
+)
+from privpipe.cli.console import settle
+from privpipe.cli.endings import INTERRUPTED, guarded
+
+__all__ = ["app", "main"]
+
+HELP = """Release tables about people, and only those that are safe.
+
+A policy says what a table is, what may happen to it and what it must meet. See `privpipe explain` for every
+guarantee, transformer and measure, and `privpipe init` for a first policy.
+"""
+EPILOG = (
+    "Exit codes: 0 passed or published, 1 a crash (a bug of ours), 2 usage or policy, 3 data or hierarchy, "
+    "4 engine or I/O, 5 refused: a guarantee does not hold, 6 no solution within the limits, 7 a signature is missing."
+)
+
+app = typer.Typer(
+    help=HELP,
+    epilog=EPILOG,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"privpipe {privpipe.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say on stderr what is being done.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="After a crash, print the way there: files and lines, never values.")
+    ] = False,
+) -> None:
+    """Settings of every command."""
+    settle(verbose=verbose or debug, debug=debug)
+
+
+for name, command in (
+    ("demo", demo.demo),
+    ("doctor", doctor.doctor),
+    ("init", initialise.init),
+    ("assess", judging.assess),
+    ("plan", planning.plan),
+    ("transform", planning.transform),
+    ("release", releasing.release),
+    ("validate", judging.validate),
+    ("explain", explain.explain),
+    ("schema", schema.schema),
+):
+    app.command(name)(guarded(command))
+app.add_typer(hierarchy.commands, name="hierarchy")
+
+
+def main() -> None:
+    """Entry point of the ``privpipe`` script."""
+    try:
+        app(prog_name="privpipe")
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)

@@ -1,0 +1,31 @@
+"""Arguments and options that several commands share, and how a policy is loaded for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from privpipe.cli.console import warn_all
+
+if TYPE_CHECKING:
+    from privpipe.release import Policy
+
+__all__ = ["EngineOption", "JsonOption", "PolicyArgument", "loaded"]
+
+PolicyArgument = Annotated[Path, typer.Argument(metavar="POLICY", help="The policy file (YAML).", show_default=False)]
+EngineOption = Annotated[
+    str | None,
+    typer.Option("--engine", metavar="E", help="embedded, dask or spark, instead of the policy's.", show_default=False),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print a document for machines on stdout, and nothing else.")]
+
+
+def loaded(path: Path) -> Policy:
+    """The policy of a file; its warnings go to stderr."""
+    from privpipe.release import Policy
+
+    policy: Policy = Policy.load(path)
+    warn_all(policy.warnings)
+    return policy

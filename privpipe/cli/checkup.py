@@ -1,0 +1,218 @@
+"""What `doctor` looks at, one function a check."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal
+
+from privpipe.errors import PrivpipeError, UsageError, did_you_mean
+
+__all__ = ["Finding", "examine"]
+
+LEAST_PYTHON = (3, 11)
+LEAST_JAVA = 17
+EXTRAS = {"dask": "dask", "spark": "pyspark", "gx": "great_expectations"}
+PARQUET_ENDINGS = (".parquet", ".pq")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The outcome of one check.
+
+    Parameters
+    ----------
+    name : str
+    state : {"ok", "warning", "failed"}
+        A warning is about something that nobody asked for.
+    found : str
+        What was seen.
+    remedy : str
+        What to do.
+    """
+
+    name: str
+    state: Literal["ok", "warning", "failed"]
+    found: str
+    remedy: str = ""
+
+    def to_dict(self) -> dict[str, str]:
+        """Plain values."""
+        return asdict(self)
+
+
+def examine(*, files: Sequence[Path], engines: Sequence[str], target: Path | None) -> list[Finding]:
+    """Every check, in order.
+
+    Raises
+    ------
+    UsageError
+        An engine nobody knows.
+    """
+    from privpipe.engines import ENGINES
+
+    for name in engines:
+        if name not in ENGINES:
+            raise UsageError(f"unknown engine {name!r}{did_you_mean(name, ENGINES)}; one of {', '.join(ENGINES)}")
+    asked = set(engines) or {"embedded"}
+    findings = [check_python(), check_packages(), check_java("spark" in asked)]
+    findings += [check_engine(name, name in asked) for name in ENGINES if name in asked or _installed(name)]
+    findings.append(check_spark_python("spark" in asked))
+    findings.append(check_writable(target or Path.cwd(), target is not None))
+    for file in files:
+        findings += check_file(file, "spark" in asked)
+    return findings
+
+
+def check_python() -> Finding:
+    """The interpreter's version."""
+    version = platform.python_version()
+    if sys.version_info >= LEAST_PYTHON:
+        return Finding("python", "ok", version)
+    return Finding("python", "failed", version, f"privpipe needs {'.'.join(map(str, LEAST_PYTHON))} or newer")
+
+
+def check_packages() -> Finding:
+    """Every package the core needs, by its metadata alone: importing them all takes seconds."""
+    missing, found = [], []
+    for requirement in metadata.requires("privpipe") or []:
+        if "extra ==" in requirement:
+            continue
+        name = re.match(r"[\w.-]+", requirement)
+        if name is None:
+            continue
+        try:
+            found.append(f"{name[0]} {metadata.version(name[0])}")
+        except metadata.PackageNotFoundError:
+            missing.append(name[0])
+    if missing:
+        return Finding("packages", "failed", f"missing: {', '.join(missing)}", "pip install privpipe")
+    return Finding("packages", "ok", ", ".join(found) or "all")
+
+
+def check_java(required: bool) -> Finding:
+    """A Java that Spark can use."""
+    if not required and not _installed("spark"):
+        return Finding("java", "ok", "not needed: pyspark is not installed")
+    version = java_version()
+    state: Literal["warning", "failed"] = "failed" if required else "warning"
+    remedy = f"Spark needs Java {LEAST_JAVA} or newer: install it, or set JAVA_HOME"
+    if version is None:
+        return Finding("java", state, "none found", remedy)
+    if version < LEAST_JAVA:
+        return Finding("java", state, f"version {version}", remedy)
+    return Finding("java", "ok", f"version {version}")
+
+
+def java_version() -> int | None:
+    """Major version of the Java that Spark would start; None without one."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which(str(Path(home, "bin", "java"))) if home else shutil.which("java")
+    if java is None:
+        return None
+    try:
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
+    return int(found[1]) if found else None
+
+
+def check_engine(name: str, required: bool) -> Finding:
+    """Whether an engine opens; Spark is started only when it is asked for."""
+    state: Literal["warning", "failed"] = "failed" if required else "warning"
+    if not _installed(name):
+        return Finding(f"engine {name}", state, "not installed", f"pip install 'privpipe[{name}]'")
+    if name == "spark" and not required:
+        return Finding(f"engine {name}", "ok", f"pyspark {metadata.version('pyspark')}; `--engine spark` starts it")
+    from privpipe.engines import open_engine
+
+    try:
+        with open_engine(name) as engine:
+            versions = ", ".join(f"{package} {version}" for package, version in engine.versions().items())
+    except PrivpipeError as error:
+        return Finding(f"engine {name}", state, "does not open", str(error))
+    except Exception as error:  # noqa: BLE001 whatever breaks a foreign library is the finding
+        return Finding(f"engine {name}", state, f"does not open: {type(error).__name__}", "reinstall its packages")
+    return Finding(f"engine {name}", "ok", f"opens ({versions})")
+
+
+def check_spark_python(required: bool) -> Finding:
+    """Spark's workers take whatever `python3` is first on the path, unless told."""
+    told = os.environ.get("PYSPARK_PYTHON")
+    if not required and not _installed("spark"):
+        return Finding("PYSPARK_PYTHON", "ok", "not needed: pyspark is not installed")
+    remedy = "export PYSPARK_PYTHON to the interpreter privpipe is installed in, on every worker"
+    state: Literal["warning", "failed"] = "failed" if required else "warning"
+    if told is None:
+        usual = shutil.which("python3")
+        same = usual is not None and os.path.realpath(usual) == os.path.realpath(sys.executable)
+        return Finding("PYSPARK_PYTHON", "ok" if same else "warning", "not set", "" if same else remedy)
+    if shutil.which(told) is None:
+        return Finding("PYSPARK_PYTHON", state, "names no program here", remedy)
+    return Finding("PYSPARK_PYTHON", "ok", "set")
+
+
+def check_writable(folder: Path, asked: bool) -> Finding:
+    """Whether a release could be staged here, by trying."""
+    place = folder
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            return Finding("write access", "ok", str(folder))
+    except OSError as error:
+        state: Literal["warning", "failed"] = "failed" if asked else "warning"
+        return Finding("write access", state, f"{folder}: {error.strerror}", "choose another target")
+
+
+def check_file(file: Path, spark: bool) -> Iterator[Finding]:
+    """Whether data files can be read, and whether Spark will take their timestamps."""
+    name = f"file {file}"
+    if not file.exists():
+        yield Finding(name, "failed", "does not exist", "check the path")
+        return
+    parts = sorted(file.rglob("*")) if file.is_dir() else [file]
+    parquet = [part for part in parts if part.suffix in PARQUET_ENDINGS and not part.name.startswith((".", "_"))]
+    if not parquet:
+        readable = all(os.access(part, os.R_OK) for part in parts)
+        yield Finding(name, "ok" if readable else "failed", "readable" if readable else "cannot be read")
+        return
+    columns: set[str] = set()
+    for part in parquet:
+        try:
+            columns.update(_nanosecond_columns(part))
+        except Exception as error:  # noqa: BLE001 a torn file fails in many ways; its text may quote values
+            yield Finding(
+                name, "failed", f"{part.name} is no sound Parquet file ({type(error).__name__})", "rewrite it"
+            )
+            return
+    if columns:
+        shown = ", ".join(map(repr, sorted(columns)))
+        remedy = "Spark refuses such files: write the timestamps in microseconds"
+        yield Finding(name, "failed" if spark else "warning", f"nanosecond timestamps in {shown}", remedy)
+    else:
+        yield Finding(name, "ok", f"{len(parquet)} Parquet file(s)")
+
+
+def _nanosecond_columns(file: Path) -> list[str]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema: Any = pq.read_schema(file)
+    return [field.name for field in schema if pa.types.is_timestamp(field.type) and field.type.unit == "ns"]
+
+
+def _installed(engine: str) -> bool:
+    package = EXTRAS.get(engine)
+    return package is None or importlib.util.find_spec(package) is not None

@@ -1,0 +1,116 @@
+"""Where words go: results on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from privpipe.errors import SinkError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.table import Table
+
+__all__ = ["SETTINGS", "Settings", "print_json", "print_table", "progress", "say", "settle", "warn_all", "write_text"]
+
+
+@dataclass
+class Settings:
+    """What the user asked of every command."""
+
+    verbose: bool = False
+    debug: bool = False
+
+
+SETTINGS = Settings()
+
+
+def settle(*, verbose: bool, debug: bool) -> None:
+    """Take the user's settings; quieten libraries, whose messages may quote data values."""
+    SETTINGS.verbose, SETTINGS.debug = verbose, debug
+    warnings.simplefilter("ignore")
+    if not logging.getLogger().handlers:
+        logging.getLogger().addHandler(logging.NullHandler())  # else Python prints what libraries warn of
+    log = logging.getLogger("privpipe")
+    for handler in list(log.handlers):
+        log.removeHandler(handler)
+    log.propagate = False
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    log.addHandler(handler)
+    log.setLevel(logging.DEBUG if debug else logging.INFO if verbose else logging.WARNING)
+
+
+def say(text: str) -> None:
+    """A line for a person, on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def warn_all(messages: Iterable[str]) -> None:
+    """Warnings of a policy, a line each."""
+    for message in messages:
+        say(f"warning: {message}")
+
+
+def print_json(document: Any) -> None:
+    """A document for machines, on stdout."""
+    print(as_json(document), end="")
+
+
+def as_json(document: Any) -> str:
+    """Indented JSON with sorted keys and a line end."""
+    return json.dumps(document, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file the user asked for.
+
+    Raises
+    ------
+    SinkError
+        It cannot be written.
+    """
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise SinkError(f"cannot write {str(path)!r}: {error.strerror}") from None
+
+
+def print_table(table: Table) -> None:
+    """A table on stdout, as wide as the terminal, or as it needs to be where there is none."""
+    from rich.console import Console
+
+    console = Console(soft_wrap=not sys.stdout.isatty())
+    console.print(table)
+
+
+@contextmanager
+def progress(steps: int | None = None) -> Iterator[Callable[[str], None]]:
+    """A function to tell each step to: a bar on a terminal, log lines elsewhere.
+
+    Parameters
+    ----------
+    steps : int, optional
+        How many there will be.
+    """
+    if not sys.stderr.isatty():
+        yield lambda step: logging.getLogger("privpipe.cli").info("%s", step)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("starting", total=steps)
+
+        def tell(step: str) -> None:
+            bar.update(task, description=step, advance=0 if steps is None else 1)
+
+        yield tell

@@ -1,0 +1,129 @@
+"""Write the first policy of a table, with a comment on every guess."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privpipe.cli.guessing import Guess, Profile, guess_role, suggest_hierarchy
+
+if TYPE_CHECKING:
+    from privpipe.engines import Source
+
+__all__ = ["draft_policy"]
+
+MANY = 8
+LEAST_K = 5
+LEAST_L = 3
+
+
+def draft_policy(source: Source, profiles: Sequence[Profile], *, home: Path, suggest: bool) -> str:
+    """The text of a policy for these columns.
+
+    Parameters
+    ----------
+    source : Source
+        A path, as the policy shall read it.
+    profiles : sequence of Profile
+    home : Path
+        The folder the policy will stand in; its paths start there.
+    suggest : bool
+        Whether to suggest hierarchies and a generalization.
+    """
+    guesses = {profile.name: guess_role(profile) for profile in profiles}
+    hierarchies = {
+        profile.name: found
+        for profile in profiles
+        if suggest and guesses[profile.name].role == "quasi_identifier" and (found := suggest_hierarchy(profile))
+    }
+    stem = re.sub(r"\W+", "-", Path(str(source.data)).stem).strip("-") or "table"
+    lines = [
+        "# Written by `privpipe init`. Roles and types are guesses: read every line before you rely on it.",
+        "version: 1",
+        f"name: {_flow(stem)}",
+        f"source: {_flow(_source(source, profiles, home))}",
+        "columns:",
+        *_columns(profiles, guesses, hierarchies),
+        *_transform(guesses, hierarchies),
+        *_guarantees(profiles, guesses),
+        "measures:",
+        f"  - average_risk: {_flow(_classes(guesses))}",
+        f"sink: {_flow({'path': f'published/{stem}', 'format': 'parquet'})}",
+        "# seed: {from_env: PRIVPIPE_SEED}   # to repeat a run draw by draw; left out, each run draws its own",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _source(source: Source, profiles: Sequence[Profile], home: Path) -> dict[str, Any]:
+    path = str(source.data)
+    found: dict[str, Any] = {"path": path if "://" in path else os.path.relpath(path, home)}
+    found["format"] = source.resolved_format
+    if source.resolved_format == "csv":
+        found["delimiter"] = source.delimiter
+        if not source.header:
+            found |= {"header": False, "columns": list(source.columns)}
+        nulls = ["", *dict.fromkeys(text for profile in profiles for text in profile.null_values if text)]
+        if len(nulls) > 1:
+            found["null_values"] = nulls
+    return found
+
+
+def _columns(profiles: Sequence[Profile], guesses: dict[str, Guess], hierarchies: dict[str, Any]) -> list[str]:
+    many = sum(guess.role == "quasi_identifier" for guess in guesses.values())
+    lines = []
+    if many > MANY:
+        lines.append(f"  # {many} quasi-identifiers seldom leave a useful table: keep those that somebody can know.")
+    for profile in profiles:
+        guess = guesses[profile.name]
+        spec: dict[str, Any] = {"role": guess.role, "type": profile.type}
+        if profile.name in hierarchies:
+            spec["hierarchy"] = hierarchies[profile.name]
+        missing = f"; {profile.missing:,} missing" if profile.missing else ""
+        lines.append(f"  # {guess.reason}{missing}")
+        lines.append(f"  {_flow(profile.name)}: {_flow(spec)}")
+    return lines
+
+
+def _transform(guesses: dict[str, Guess], hierarchies: dict[str, Any]) -> list[str]:
+    if not any(guess.role == "quasi_identifier" for guess in guesses.values()):
+        return []
+    if hierarchies:
+        return ["transform:", "  - generalize: {search: optimal, suppress_at_most: 0.05}"]
+    return [
+        "transform:",
+        "  # Without hierarchies records can only be left out; `privpipe init --suggest` proposes some.",
+        "  - suppress_records: {suppress_at_most: 0.05}",
+    ]
+
+
+def _guarantees(profiles: Sequence[Profile], guesses: dict[str, Guess]) -> list[str]:
+    own = _classes(guesses)
+    lines = ["guarantees:", f"  - k_anonymity: {_flow({'k': LEAST_K, **own})}"]
+    for profile in profiles:
+        if guesses[profile.name].role == "sensitive":
+            least = min(LEAST_L, profile.distinct)
+            lines.append(f"  - distinct_l_diversity: {_flow({'column': profile.name, 'l': least, **own})}")
+    return lines
+
+
+def _classes(guesses: dict[str, Guess]) -> dict[str, Any]:
+    """One class of all records where nothing was taken for a quasi-identifier, which the reader asks to be said."""
+    named = any(guess.role == "quasi_identifier" for guess in guesses.values())
+    return {} if named else {"quasi_identifiers": []}
+
+
+def _flow(value: Any) -> str:
+    """A value as YAML on one line, quoted where it must be."""
+    from ruamel.yaml import YAML
+
+    yaml = YAML(typ="safe", pure=True)
+    yaml.default_flow_style = True
+    yaml.width = 10**6
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    stream = io.StringIO()
+    yaml.dump(value, stream)
+    return stream.getvalue().removesuffix("\n").removesuffix("...").strip()

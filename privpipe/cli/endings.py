@@ -1,0 +1,84 @@
+"""How a command ends: an exit code for each kind of error, and no data value in any message."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from typing import ParamSpec, TypeVar
+
+import typer
+
+from privpipe.cli.console import SETTINGS, say
+from privpipe.errors import EngineError, PrivpipeError
+
+__all__ = ["CRASH", "INTERRUPTED", "guarded"]
+
+CRASH = 1
+INTERRUPTED = 130
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def guarded(command: Callable[P, R]) -> Callable[P, R]:
+    """The command, with every error told in a few lines and turned into its exit code."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            try:
+                return command(*args, **kwargs)
+            finally:
+                sys.stdout.flush()  # here, so that a reader who left is met below and not at the interpreter's end
+        except (typer.Exit, typer.Abort):
+            raise
+        except KeyboardInterrupt:
+            say("interrupted; what was published before is untouched")
+            raise typer.Exit(INTERRUPTED) from None
+        except BrokenPipeError:
+            # The reader of stdout left; the interpreter must not fail again on flushing it.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(EngineError.exit_code) from None
+        except PrivpipeError as error:
+            _tell(error)
+            raise typer.Exit(error.exit_code) from None
+        except Exception as error:  # noqa: BLE001 the last stop: texts of foreign errors may quote data values
+            _crashed(error)
+            raise typer.Exit(CRASH) from None
+
+    return run
+
+
+def _tell(error: PrivpipeError) -> None:
+    say(f"error: {error}" if str(error) else f"error: {type(error).__name__}")
+    if SETTINGS.debug:
+        _way(error)
+
+
+def _crashed(error: BaseException) -> None:
+    """Type and place of an error that nobody foresaw; its message stays out of sight."""
+    frames = list(_frames(error))
+    ours = [frame for frame in frames if frame.startswith("privpipe.")]
+    place = (ours or frames or ["an unknown place"])[-1]
+    say(f"privpipe crashed: {type(error).__name__} at {place}. This is a bug; nothing was published by this run.")
+    if SETTINGS.debug:
+        _way(error)
+    else:
+        say("`privpipe --debug ...` prints the way there.")
+
+
+def _way(error: BaseException) -> None:
+    seen: BaseException | None = error
+    while seen is not None:
+        say(f"{type(seen).__name__}:")
+        for frame in _frames(seen):
+            say(f"  {frame}")
+        seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
+
+
+def _frames(error: BaseException) -> Iterator[str]:
+    """Module, line and function of each frame, outermost first."""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        yield f"{frame.f_globals.get('__name__', '?')}:{line} in {frame.f_code.co_name}"

@@ -1,0 +1,174 @@
+"""``privpipe explain``: what an entry of the catalogues guards against, and how to choose its parameters."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from privpipe.cli.arguments import JsonOption
+from privpipe.cli.console import print_json
+from privpipe.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from privpipe.blocks import Catalogue, Entry
+
+__all__ = ["described", "explain"]
+
+WIDTH = 100
+TITLES = {
+    "threat": "guards against",
+    "formula": "rule",
+    "preserves": "preserves",
+    "reveals": "reveals",
+    "choose": "how to choose",
+    "source": "source",
+}
+
+
+def explain(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="An entry; left out: all of them.", show_default=False)
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Explain a model, transformer or measure.
+
+    Says what it guards against, its rule and parameters, how to choose them, and the source.
+    """
+    if name is None:
+        _list(json)
+        return
+    document = described(name)
+    if json:
+        print_json(document)
+    else:
+        print("\n".join(_lines(document)))
+
+
+def described(name: str) -> dict[str, Any]:
+    """What the catalogue knows of an entry.
+
+    Raises
+    ------
+    UsageError
+        No catalogue has the name; the nearest one is offered.
+    """
+    rooms = _rooms()
+    for room in rooms:
+        if name in room:
+            return _document(room[name], room)
+    known = [entry for room in rooms for entry in room]
+    raise UsageError(f"nothing is called {name!r}{did_you_mean(name, known)}; `privpipe explain` lists every entry")
+
+
+def _rooms() -> tuple[Catalogue, ...]:
+    from privpipe.release.policy.entries import Catalogues
+
+    catalogues = Catalogues.shipped()
+    return (catalogues.models, catalogues.transforms, catalogues.measures)
+
+
+def _document(entry: type[Entry], room: Catalogue) -> dict[str, Any]:
+    said = {name: " ".join(str(getattr(entry, name, "") or "").split()) for name in TITLES}
+    kind = getattr(entry, "taxon", None) or room.module_of(entry.name()).partition(".")[0]
+    more = _beyond_the_first_line(entry)
+    return {
+        "name": entry.name(),
+        "class": f"{room.package}.{entry.__name__}",
+        "kind": f"{room.kind} ({kind})" if kind != entry.name() else room.kind,
+        "summary": entry.summary(),
+        "about": more,
+        "parameters": list(_parameters(entry)),
+        **{name: text for name, text in said.items() if text},
+    }
+
+
+def _beyond_the_first_line(entry: type[Entry]) -> str:
+    """Prose of the docstring between its first line and its first section."""
+    text = inspect.cleandoc(entry.__doc__ or "").partition("\n")[2]
+    prose = []
+    for block in text.split("\n\n"):
+        lines = block.strip().splitlines()
+        if len(lines) > 1 and set(lines[1]) == {"-"}:
+            break
+        prose.append(" ".join(line.strip() for line in lines))
+    return "\n".join(filter(None, prose))
+
+
+def _parameters(entry: type[Entry]) -> Iterator[dict[str, Any]]:
+    schema = entry.json_schema()
+    threshold = getattr(entry, "threshold_field", None)
+    for field in dataclasses.fields(entry):  # type: ignore[arg-type]
+        given = schema["properties"].get(field.name, {})
+        has_default = field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+        found: dict[str, Any] = {
+            "name": field.name,
+            "type": _type(given),
+            "about": entry.descriptions().get(field.name, ""),
+            "required": not has_default,
+        }
+        if given.get("default") is not None:
+            found["default"] = given["default"]
+        if field.name == threshold:
+            found["threshold"] = True
+        yield found
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    """A JSON schema's type in a few words.
+
+    Examples
+    --------
+    >>> _type({"anyOf": [{"type": "integer"}, {"type": "null"}]}), _type({"enum": ["a", "b"]})
+    ('integer', 'a | b')
+    """
+    if "anyOf" in schema:
+        return " or ".join(_type(part) for part in schema["anyOf"] if part.get("type") != "null")
+    if "enum" in schema or "const" in schema:
+        return " | ".join(map(str, schema.get("enum", [schema.get("const")])))
+    if schema.get("type") == "array":
+        return f"list of {_type(schema['items'])}" if "items" in schema else "list"
+    if "$ref" in schema or schema.get("type") == "object":
+        return "mapping"
+    return {"string": "text", "boolean": "flag"}.get(str(schema.get("type")), str(schema.get("type", "any")))
+
+
+def _lines(document: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{document['name']} - {document['kind']}"
+    yield from _paragraphs("", document["summary"])
+    for paragraph in document["about"].splitlines():
+        yield from _paragraphs("", paragraph)
+    yield ""
+    yield "parameters:"
+    for parameter in document["parameters"]:
+        role = "threshold" if "threshold" in parameter else "required" if parameter["required"] else "optional"
+        default = f", default {parameter['default']}" if "default" in parameter else ""
+        yield f"  {parameter['name']}: {parameter['type']} ({role}{default})"
+        if parameter["about"]:
+            yield textwrap.fill(parameter["about"], WIDTH, initial_indent="      ", subsequent_indent="      ")
+    for name, title in TITLES.items():
+        if document.get(name):
+            yield ""
+            yield from _paragraphs(f"{title}: ", document[name])
+
+
+def _paragraphs(title: str, text: str) -> Iterator[str]:
+    yield textwrap.fill(title + text, WIDTH, subsequent_indent="  " if title else "")
+
+
+def _list(json: bool) -> None:
+    rooms = _rooms()
+    if json:
+        print_json({room.kind: {name: room[name].summary() for name in room} for room in rooms})
+        return
+    for room in rooms:
+        if len(room):
+            print(f"{room.kind}s:")
+            for name in room:
+                summary = textwrap.shorten(room[name].summary(), WIDTH, placeholder=" ...")
+                print(f"  {name:24} {summary}")

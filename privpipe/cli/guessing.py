@@ -1,0 +1,172 @@
+"""Guess what a column is for and what type it has; every guess comes with its reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from privpipe.roles import ColumnType, Role
+
+__all__ = ["MISSING", "Guess", "Profile", "guess_role", "guess_type", "suggest_hierarchy"]
+
+MISSING = ("", "?", "NA", "N/A", "n/a", "NULL", "null", "None", "NaN", "nan", "-", ".")
+ALMOST_ALL = 0.95
+FEW_RECORDS = 20
+
+
+def _words(*lines: str) -> frozenset[str]:
+    return frozenset(" ".join(lines).split())
+
+
+# Whole words of a name split at anything but letters: 'DateOfBirth' has date, of, birth.
+WORDS: Mapping[Role, frozenset[str]] = {
+    "identifier": _words(
+        "id ids uuid guid ssn nin passport licence license iban account email mail phone telephone mobile fax name",
+        "firstname lastname surname forename address street ip url username login mrn nhs insurance plate",
+    ),
+    "sensitive": _words(
+        "diagnosis disease illness condition disorder symptom treatment medication drug therapy hiv icd pregnancy",
+        "disability religion belief union party orientation gene genome conviction crime offence income salary wage",
+        "earnings debt wealth credit balance grade score",
+    ),
+    "quasi_identifier": _words(
+        "age birth born birthday dob birthdate yob year sex gender zip zipcode postcode postal city town municipality",
+        "county district region state province country nationality citizenship nation native race ethnicity ethnic",
+        "language marital married status education degree school occupation profession job employer workclass work",
+        "industry sector relationship family household children height weight admission discharge date",
+    ),
+}
+TYPED: tuple[tuple[ColumnType, re.Pattern[str]], ...] = (
+    ("integer", re.compile(r"[+-]?(0|[1-9]\d{0,17})")),
+    ("number", re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")),
+    ("boolean", re.compile(r"true|false", re.IGNORECASE)),
+    ("date", re.compile(r"\d{4}-\d\d-\d\d")),
+    ("timestamp", re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)?")),
+)
+LEADING_ZERO = re.compile(r"[+-]?0\d+")
+CODE = re.compile(r"[0-9A-Za-z-]+")
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What was seen of a column; no value of it.
+
+    Parameters
+    ----------
+    name : str
+    type : ColumnType
+    records, missing, distinct : int
+        Records, those without a value, and distinct values.
+    null_values : tuple of str
+        Texts of a fixed list that stand for a missing value here.
+    spread : float
+        Largest less least value, of numbers; 0 elsewhere.
+    code_length : int
+        Length of the values when all are codes of one length, else 0.
+    """
+
+    name: str
+    type: ColumnType
+    records: int
+    missing: int
+    distinct: int
+    null_values: tuple[str, ...] = ()
+    spread: float = 0.0
+    code_length: int = 0
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A role and why."""
+
+    role: Role
+    reason: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+def guess_type(values: Sequence[str]) -> tuple[ColumnType, tuple[str, ...]]:
+    """The narrowest type all texts have, and the texts that seem to mean a missing value.
+
+    Texts with a leading zero are codes, not numbers.
+
+    Examples
+    --------
+    >>> guess_type(["39", "50", "?"]), guess_type(["01069", "80331"])
+    (('integer', ('?',)), ('text', ()))
+    """
+    missing = tuple(value for value in MISSING if value in set(values))
+    present = [value for value in values if value not in missing]
+    if not present:
+        return "text", missing
+    if not any(LEADING_ZERO.fullmatch(value) for value in present):
+        for name, pattern in TYPED:
+            if all(pattern.fullmatch(value) for value in present):
+                return name, missing
+    return "text", tuple(value for value in missing if value in ("", "?"))
+
+
+def guess_role(profile: Profile) -> Guess:
+    """What the column is for, by its name, then by how many values it has."""
+    words = words_of(profile.name)
+    share = profile.distinct / profile.records if profile.records else 0.0
+    unique = share >= ALMOST_ALL and profile.records >= FEW_RECORDS and profile.type in ("text", "integer")
+    seen = f"{profile.distinct:,} distinct values in {profile.records:,} records"
+    if profile.distinct <= 1:
+        return Guess("insensitive", "holds a single value")
+    if unique:
+        return Guess("identifier", f"nearly unique: {seen}")
+    for role, known in WORDS.items():
+        found = [word for word in words if word in known]
+        # 'country_name' names no person, and a handful of values identifies nobody.
+        weak = role == "identifier" and (
+            profile.distinct < FEW_RECORDS or WORDS["quasi_identifier"].intersection(words)
+        )
+        if found and not weak:
+            return Guess(role, f"by its name ({found[0]}); {seen}")
+    return Guess("quasi_identifier", f"not recognised, and somebody may know it; insensitive if nobody can; {seen}")
+
+
+def words_of(name: str) -> list[str]:
+    """The words of a column name, in lower case.
+
+    Examples
+    --------
+    >>> words_of("DateOfBirth"), words_of("native-country")
+    (['date', 'of', 'birth'], ['native', 'country'])
+    """
+    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
+
+
+def suggest_hierarchy(profile: Profile) -> dict[str, Any] | None:
+    """A builder that needs no list of values; None for texts that are words.
+
+    Examples
+    --------
+    >>> suggest_hierarchy(Profile("age", "integer", 1000, 0, 73, spread=73))
+    {'intervals': {'widths': [5, 10, 20, 40]}}
+    >>> suggest_hierarchy(Profile("zip", "text", 1000, 0, 90, code_length=5))
+    {'redact': {'keep': 'left'}}
+    """
+    if profile.type in ("date", "timestamp"):
+        return {"dates": {"levels": ["month", "year", "decade"]}}
+    if profile.type in ("integer", "number", "decimal") and profile.spread > 0:
+        return {"intervals": {"widths": _widths(profile.spread)}}
+    if profile.type == "text" and profile.code_length > 1:
+        return {"redact": {"keep": "left"}}
+    return None
+
+
+def _widths(spread: float) -> list[int | float]:
+    """A round width that makes some twenty intervals, doubled until a few are left."""
+    unit = 10.0
+    while unit > spread / 20:
+        unit /= 10
+    while unit * 10 <= spread / 20:
+        unit *= 10
+    first = next(unit * step for step in (1, 2, 5, 10) if unit * step >= spread / 20)
+    widths = [first]
+    while widths[-1] * 4 < spread and len(widths) < 4:
+        widths.append(widths[-1] * 2)
+    return [int(width) if float(width).is_integer() else float(f"{width:.12g}") for width in widths]

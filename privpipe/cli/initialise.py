@@ -1,0 +1,58 @@
+"""``privpipe init``: a first policy for a table, with the reason of every guess."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from privpipe.cli.console import say, write_text
+from privpipe.cli.drafting import draft_policy
+from privpipe.errors import UsageError
+
+__all__ = ["init"]
+
+
+def init(
+    data: Annotated[str, typer.Argument(metavar="DATA", help="A file or a folder of files.", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write here instead of stdout.", show_default=False)
+    ] = None,
+    suggest: Annotated[
+        bool, typer.Option("--suggest", help="Suggest hierarchies, and a generalization that uses them.")
+    ] = False,
+    delimiter: Annotated[
+        str | None, typer.Option("--delimiter", help="Between the fields of a CSV file; left out, seen.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file of --out.")] = False,
+) -> None:
+    """Draft a commented policy for a table.
+
+    Guesses the role and type of each column and says why. The guesses are a start, not a decision: read every
+    line. No value of the table is printed.
+    """
+    from privpipe.cli.profiling import profile_table
+
+    if out is not None and out.exists() and not force:
+        raise UsageError(f"{str(out)!r} exists already; --force overwrites it")
+    source, profiles = profile_table(data, delimiter)
+    home = Path(os.path.abspath(out)).parent if out is not None else Path.cwd()
+    text = draft_policy(source, profiles, home=home, suggest=suggest)
+    _require_sound(text, home)
+    if out is None:
+        print(text, end="")
+    else:
+        write_text(out, text)
+        say(f"WRITTEN: {out}. Read it line by line: the roles are guesses.")
+
+
+def _require_sound(text: str, home: Path) -> None:
+    """A draft that does not load would be our mistake, told at once."""
+    from privpipe.release.policy.plain_values import from_yaml
+    from privpipe.release.policy.reader import read_mapping
+
+    document, report = from_yaml(text, "draft")
+    report.raise_if_wrong()
+    read_mapping(document, home)

@@ -1,0 +1,138 @@
+"""``privpipe plan`` and ``privpipe transform``: decide, look, apply."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from privpipe.cli.arguments import EngineOption, JsonOption, PolicyArgument, loaded
+from privpipe.cli.console import print_json, progress, say, write_text
+from privpipe.cli.verdicts import figure
+from privpipe.errors import SinkError, UsageError
+
+if TYPE_CHECKING:
+    from privpipe.release import Plan, Policy
+
+__all__ = ["plan", "transform"]
+
+
+def plan(
+    policy: PolicyArgument,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write the plan here (JSON).", show_default=False)
+    ] = None,
+    engine: EngineOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Decide every stage, and write the plan down.
+
+    A plan holds levels, windows and counts, no record and no secret. Exit code 6 when nothing within the limits
+    meets the guarantees.
+    """
+    from privpipe.release.facade import plan as decide
+
+    if out is None and not json:
+        raise UsageError("nowhere to write the plan: give --out FILE, or --json for stdout")
+    rules = loaded(policy)
+    with progress(len(rules.transform)) as tell:
+        made = decide(None, rules, engine=engine, progress=tell)
+    if out is not None:
+        write_text(out, made.to_json())
+    if json:
+        print_json(made.to_dict())
+    else:
+        _summarise(made)
+    if out is not None:
+        say(f"PLANNED: {out}")
+
+
+def transform(
+    policy: PolicyArgument,
+    plan: Annotated[
+        Path, typer.Option("--plan", metavar="FILE", help="A plan made by `privpipe plan`.", show_default=False)
+    ],
+    target: Annotated[
+        str, typer.Option("--target", metavar="DIR", help="An empty or new folder to write into.", show_default=False)
+    ],
+    engine: EngineOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Apply a plan and write the result, UNJUDGED.
+
+    Never writes to the policy's sink: only `privpipe release` publishes.
+    """
+    rules = loaded(policy)
+    folder = _unjudged_target(target, rules)
+    records = _written(rules, _read(plan, rules), folder, engine)
+    if json:
+        print_json({"target": str(folder), "records": records, "judged": False})
+    say(f"WRITTEN, NOT JUDGED: {records:,} records in {folder}; `privpipe validate` judges them")
+
+
+def _summarise(plan: Plan) -> None:
+    print(f"{plan.records:,} records, {len(plan.stages)} stages: {', '.join(s.name for s in plan.stages) or 'none'}")
+    for column, level in plan.levels.items():
+        print(f"  {column}: level {level}")
+    found = {
+        "suppressed records": plan.suppressed_records,
+        "loss": plan.loss,
+        "optimal": plan.optimal,
+        "nodes checked": plan.nodes_checked,
+    }
+    for name, value in found.items():
+        if value is not None:
+            print(f"{name}: {figure(value)}")
+
+
+def _read(path: Path, policy: Policy) -> Plan:
+    from privpipe.release import Plan
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read the plan {str(path)!r}: {type(error).__name__}") from None
+    plan: Plan = Plan.from_json(text, policy)
+    if policy.seed is not None and plan.seed_commitment != policy.seed.resolve().commitment():
+        raise UsageError("the plan was made with another seed: set the one it was made with, or plan again")
+    return plan
+
+
+def _unjudged_target(target: str, policy: Policy) -> Path:
+    """The folder, once it is neither the sink nor anything else that holds files."""
+    if "://" in target:
+        raise UsageError("--target must be a local folder: unjudged data stays here")
+    folder = Path(os.path.abspath(target))
+    if policy.sink is not None:
+        sink = Path(os.path.realpath(policy.sink.target(policy.base_dir)))
+        real = Path(os.path.realpath(folder))
+        if real == sink or sink in real.parents or real in sink.parents:
+            raise UsageError(
+                "--target overlaps the policy's sink: unjudged data never goes there; use `privpipe release`"
+            )
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"--target {str(folder)!r} is not empty; name a new folder")
+    return folder
+
+
+def _written(policy: Policy, plan: Plan, folder: Path, engine: str | None) -> int:
+    from privpipe.draws import Draws, Seed
+    from privpipe.engines import open_engine
+    from privpipe.release.run import sink_format, source_of
+    from privpipe.release.staging import attach, run_stages
+
+    seed = policy.seed.resolve() if policy.seed else Seed.from_os()
+    name = engine or policy.engine
+    with open_engine(name, policy.engines.get(name, {})) as running, progress(len(plan.stages) + 1) as tell:
+        staged = run_stages(
+            running, attach(running, source_of(policy), policy, seed), policy, seed, plan=plan, progress=tell
+        )
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SinkError(f"--target {str(folder)!r} cannot be written: {error.strerror}") from None
+        tell("write")
+        order: Any = Draws(seed, -1, "publish").of("order")
+        return running.write(staged.table, str(folder), sink_format(policy), order).records

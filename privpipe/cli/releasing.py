@@ -1,0 +1,54 @@
+"""``privpipe release``: stage, judge, publish."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from privpipe.cli.arguments import EngineOption, JsonOption, PolicyArgument, loaded
+from privpipe.cli.console import progress, say
+from privpipe.cli.verdicts import show_assessment
+from privpipe.errors import Refused
+
+if TYPE_CHECKING:
+    from privpipe.release import Policy
+
+__all__ = ["release", "released"]
+
+
+def release(
+    policy: PolicyArgument,
+    engine: EngineOption = None,
+    target: Annotated[
+        str | None,
+        typer.Option("--target", metavar="DIR", help="Publish here instead of the policy's sink.", show_default=False),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Transform, judge, and publish what holds.
+
+    Publishes the policy's source when every guarantee holds over the written files. Exit code 5 when one does not:
+    nothing is published then, and what was published before is untouched.
+    """
+    code = released(loaded(policy), engine=engine, target=target, json=json)
+    raise typer.Exit(code)
+
+
+def released(policy: Policy, *, engine: str | None, target: str | None, json: bool) -> int:
+    """Run a release and show its verdict; the exit code."""
+    from privpipe.release.facade import release as run
+    from privpipe.release.run import STEPS
+
+    try:
+        with progress(len(STEPS)) as tell:
+            result = run(policy, engine=engine, target=target, progress=tell)
+    except Refused as refusal:
+        if refusal.assessment is None:
+            raise
+        show_assessment(refusal.assessment, json=json)
+        say("REFUSED: a guarantee does not hold. Nothing was published.")
+        return refusal.exit_code
+    show_assessment(result.assessment, json=json)
+    say(f"PUBLISHED: {result.path} (run {result.run_id})")
+    return 0

@@ -1,0 +1,31 @@
+"""``privpipe schema``: a JSON schema for editors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from privpipe.cli.console import as_json, print_json, say, write_text
+
+__all__ = ["schema"]
+
+
+def schema(
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write it here instead of stdout.", show_default=False)
+    ] = None,
+) -> None:
+    """Print the JSON schema of policies.
+
+    Draft 2020-12, with every entry of the catalogues. For the YAML language server, put
+    `# yaml-language-server: $schema=policy.schema.json` atop a policy.
+    """
+    from privpipe.release.policy import json_schema
+
+    if out is None:
+        print_json(json_schema())
+        return
+    write_text(out, as_json(json_schema()))
+    say(f"WRITTEN: {out}")

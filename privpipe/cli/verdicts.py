@@ -1,0 +1,107 @@
+"""Assessments for a person: a table on a terminal, a line a guarantee elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from privpipe.cli.console import print_json, print_table
+
+if TYPE_CHECKING:
+    from privpipe.assess import Assessment
+    from privpipe.blocks import Verdict
+
+__all__ = ["figure", "show_assessment"]
+
+SIGNS = {"at_least": ">=", "at_most": "<=", "below": "<"}
+COLOURS = {"pass": "green", "fail": "red", "error": "red"}
+
+
+def show_assessment(assessment: Assessment, *, json: bool) -> None:
+    """The verdict document on stdout, or the same for a person."""
+    if json:
+        print_json(assessment.to_dict())
+        return
+    print(_heading(assessment))
+    if sys.stdout.isatty():
+        _print_on_terminal(assessment)
+    else:
+        for verdict in assessment.verdicts:
+            print(verdict)
+        for verdict in assessment.measures:
+            print(f"{'':5} {verdict.entry!r}: {verdict.reason}")
+    for note in assessment.notes:
+        print(f"note: {note}")
+
+
+def _heading(assessment: Assessment) -> str:
+    parts = [f"{assessment.records:,} records judged"]
+    if assessment.classes is not None:
+        parts.append(f"{assessment.classes:,} classes")
+    parts.append(f"{assessment.suppressed_records:,} suppressed")
+    engine = assessment.run.get("engine")
+    return ", ".join(parts) + (f" (engine: {engine})" if engine else "")
+
+
+def _print_on_terminal(assessment: Assessment) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(show_edge=False, pad_edge=False)
+    for name in ("guarantee", "observed", "asked", "outcome", "failing records"):
+        table.add_column(name, justify="right" if name in ("observed", "asked", "failing records") else "left")
+    for verdict in assessment.verdicts:
+        outcome = Text(verdict.outcome.upper(), style=f"bold {COLOURS[verdict.outcome]}")
+        table.add_row(_title(verdict), figure(verdict.observed), _asked(verdict), outcome, _failing(verdict))
+    for verdict in assessment.measures:
+        table.add_row(_title(verdict), figure(verdict.observed), "", "measured", "")
+    print_table(table)
+    for verdict in assessment.failed:
+        print(f"{verdict.name}: {verdict.reason}")
+
+
+def _title(verdict: Verdict) -> Any:
+    """Name and parameters but the threshold; no markup, as column names may hold brackets."""
+    from rich.text import Text
+
+    threshold = getattr(verdict.entry, "threshold_field", None)
+    shown = [
+        f"{name}={', '.join(value) if isinstance(value, tuple) and all(isinstance(v, str) for v in value) else value}"
+        for name, value in verdict.parameters.items()
+        if name != threshold and value != getattr(type(verdict.entry), name, None)
+    ]
+    return Text(f"{verdict.name}{' ' + ', '.join(shown) if shown else ''}")
+
+
+def _asked(verdict: Verdict) -> str:
+    if verdict.threshold is None:
+        return ""
+    direction = getattr(verdict.entry, "direction", None) or getattr(verdict.entry, "threshold_field", None)
+    return f"{SIGNS.get(str(direction), '')} {figure(verdict.threshold)}".strip()
+
+
+def _failing(verdict: Verdict) -> str:
+    if verdict.failing_records is None:
+        return ""
+    share = f" ({verdict.failing_share:.2%})" if verdict.failing_share else ""
+    return f"{verdict.failing_records:,}{share}"
+
+
+def figure(value: Any) -> str:
+    """A figure in a few characters.
+
+    Examples
+    --------
+    >>> figure(30162), figure(0.123456789), figure(None), figure({"average": 0.5})
+    ('30,162', '0.123457', '-', 'average 0.5')
+    """
+    if value is None:
+        return "-"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {figure(item)}" for name, item in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(figure, value))
+    if isinstance(value, bool | str):
+        return str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"

@@ -1,0 +1,101 @@
+"""`privpipe --help` is quick: nothing heavy is loaded before a command needs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import privpipe
+
+HEAVY = {
+    "dask",
+    "duckdb",
+    "great_expectations",
+    "numba",
+    "numpy",
+    "pandas",
+    "pulp",
+    "pyarrow",
+    "pydantic",
+    "pyspark",
+    "rich",
+    "ruamel",
+    "scipy",
+}
+PROBE = """
+import json, sys
+import privpipe, privpipe.cli
+try:
+    privpipe.cli.app(sys.argv[1:], prog_name="privpipe")
+except SystemExit:
+    pass
+print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})), file=sys.stderr)
+"""
+COMMANDS = (
+    "assess",
+    "demo",
+    "doctor",
+    "explain",
+    "hierarchy",
+    "init",
+    "plan",
+    "release",
+    "schema",
+    "transform",
+    "validate",
+)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["release", "--help"], ["hierarchy", "--help"]])
+def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
+    # Typer itself loads pydantic for the parameters of a command.
+    heavy = HEAVY - {"pydantic"} if len(arguments) > 1 else HEAVY
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, *arguments], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert not heavy & set(json.loads(done.stderr))
+    assert done.stdout
+
+
+def test_it_runs_as_a_module() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "privpipe", "--version"], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() == f"privpipe {privpipe.__version__}"
+
+
+def test_help_lists_every_command_and_exit_code(run: Any) -> None:
+    done = run("--help")
+    assert done.exit_code == 0
+    listed = {line.split()[0] for line in done.stdout.partition("Commands:")[2].splitlines() if line.strip()}
+    assert set(COMMANDS) <= listed
+    assert all(f"{code} " in done.stdout for code in range(8))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself_in_one_line(run: Any, command: str) -> None:
+    assert run(command, "--help").exit_code == 0
+    [line] = [line for line in run("--help").stdout.splitlines() if line.strip().startswith(f"{command} ")]
+    assert not line.endswith("...")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense"],
+        ["release"],
+        ["release", "a", "b"],
+        ["release", "--nonsense"],
+        ["transform", "a"],
+        ["validate", "a"],
+    ],
+)
+def test_wrong_arguments_end_with_2(run: Any, arguments: list[str]) -> None:
+    done = run(*arguments)
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
