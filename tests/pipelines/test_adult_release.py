@@ -22,6 +22,8 @@ LEVELS = {"age": 3, "sex": 0, "race": 1, "marital_status": 0, "education": 1, "n
 SUPPRESSED = 1_345
 CLASSES = 462
 LOSS = 0.10300724929148797
+# The one record of a country, the largest weight, and what conftest puts into PRIVPIPE_SEED.
+CANARIES = ("Holand-Netherlands", "1484705", "a seed that no output may show")
 
 Published = Callable[[str], Path]
 
@@ -59,6 +61,7 @@ def published(tmp_path_factory: pytest.TempPathFactory, seeded: Path, run: Any) 
         }[job]
         ended = run(*command)
         assert ended.returncode == 0, ended.stderr
+        (home / f"{job}.said").write_text(ended.stdout + ended.stderr, encoding="utf-8")
         if job != "cli":
             assert f"published 31,216 records to {target}" in ended.stdout
         return target
@@ -113,7 +116,7 @@ def test_the_release_is_the_data_at_the_levels_of_the_plan(published: Published)
 
 
 def test_what_is_not_to_be_released_is_not_there(published: Published) -> None:
-    assert tuple(rows_of(published("cli"))[0]) == RELEASED
+    assert set(rows_of(published("cli"))[0]) == set(RELEASED)
 
 
 def test_the_plan_is_the_optimum(published: Published) -> None:
@@ -147,7 +150,7 @@ def test_the_records_are_not_in_the_order_of_the_source(published: Published) ->
     assert sum(row in remaining for row in released) < len(released) / 2
 
 
-@pytest.mark.parametrize(
+JOBS = pytest.mark.parametrize(
     "job",
     [
         "embedded",
@@ -155,6 +158,18 @@ def test_the_records_are_not_in_the_order_of_the_source(published: Published) ->
         pytest.param("spark", marks=pytest.mark.spark),
     ],
 )
+
+
+@JOBS
+def test_no_value_and_no_seed_is_told_outside_the_release(published: Published, job: str) -> None:
+    """Neither on the terminal (spark-submit logs at INFO) nor in what stands beside the data."""
+    release = published(job)
+    told = (release.parent / f"{job}.said").read_text(encoding="utf-8")
+    told += "".join(file.read_text(encoding="utf-8") for file in (release / "_privpipe").iterdir())
+    assert not [canary for canary in CANARIES if canary in told]
+
+
+@JOBS
 def test_each_job_publishes_the_same_release(published: Published, job: str) -> None:
     """The same plan, the same figures and, for the same seed, the same records as the command line's."""
     first, other = published("cli"), published(job)
