@@ -84,3 +84,14 @@ def policy_file(tmp_path: Path) -> Callable[[Mapping[str, Any]], Path]:
         return path
 
     return write
+
+
+@pytest.fixture
+def assert_silent() -> Callable[[str], None]:
+    """Fails when a text holds one of the values found nowhere but in the data."""
+
+    def check(text: str) -> None:
+        said = sum(canary.casefold() in text.casefold() for canary in CANARIES)
+        assert not said, f"{said} values of the data were said"
+
+    return check
