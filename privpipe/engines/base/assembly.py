@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -59,7 +58,7 @@ def may_be_marked(schema: pa.Schema, query: ClassQuery) -> bool:
     )
 
 
-def block_of_cells(cells: pa.Table, query: ClassQuery) -> ClassBlock:
+def block_of_cells(cells: pa.Table, query: ClassQuery, ids: NDArray[np.int64] | None = None) -> ClassBlock:
     """The class block of joint cells.
 
     Parameters
@@ -68,11 +67,13 @@ def block_of_cells(cells: pa.Table, query: ClassQuery) -> ClassBlock:
         The columns `grouping_columns(query)` in logical types, and `COUNT` (int64, records); one row a
         combination, in any order. All cells of a class are here.
     query : ClassQuery
+    ids : ndarray of int64, shape (n_rows,), optional
+        Class of each row, where the engine knows it; found from the keys when left out.
 
     Returns
     -------
     ClassBlock
-        Classes in no promised order; codes ascend within each class.
+        Classes by ascending id, in no promised order without `ids`; codes ascend within each class.
 
     Raises
     ------
@@ -87,7 +88,7 @@ def block_of_cells(cells: pa.Table, query: ClassQuery) -> ClassBlock:
     ([5, 1], [3, 2, 1])
     """
     keys = [_column(cells, name) for name in query.keys]
-    ids = combined_ids(keys, len(cells))
+    ids = combined_ids(keys, len(cells)) if ids is None else ids
     order = np.argsort(ids, kind="stable")
     sorted_ids = ids[order]
     offsets = _boundaries(sorted_ids)

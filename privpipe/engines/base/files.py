@@ -91,7 +91,9 @@ def parquet_schema(files: list[str]) -> pa.Schema:
         try:
             found = pq.read_schema(name)
         except (pa.ArrowException, OSError):
-            raise DataError(f"{Path(name).name}: not a readable Parquet file (truncated or of another format)") from None
+            raise DataError(
+                f"{Path(name).name}: not a readable Parquet file (truncated or of another format)"
+            ) from None
         if first is None:
             first = found
         elif found.names != first.names or logical_schema(found) != logical_schema(first):

@@ -10,8 +10,12 @@ from privpipe.errors import DataError, UsageError
 
 __all__ = ["arrow_of", "frame_like", "is_local_frame"]
 
+# What pandas calls object columns that hold one type.
 _KINDS_OF_ONE_TYPE = frozenset(
-    "string empty bytes floating integer mixed-integer-float decimal boolean datetime64 datetime date".split()
+    [
+        *("string", "bytes", "integer", "floating", "mixed-integer-float", "decimal", "boolean"),
+        *("date", "datetime", "datetime64", "empty"),
+    ]
 )
 
 

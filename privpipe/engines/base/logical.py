@@ -94,7 +94,9 @@ def logical_type(found: pa.DataType, column: str) -> pa.DataType:
         return pa.timestamp("us", "UTC" if found.tz else None)
     if pt.is_binary(found) or pt.is_large_binary(found) or pt.is_binary_view(found) or pt.is_fixed_size_binary(found):
         return pa.binary()
-    raise DataError(f"column {column!r} has the type {found}, which no release can carry; flatten it or cast it to text")
+    raise DataError(
+        f"column {column!r} has the type {found}, which no release can carry; flatten it or cast it to text"
+    )
 
 
 def logical_schema(schema: pa.Schema) -> pa.Schema:

@@ -58,9 +58,7 @@ class ExactMoments:
         """State by state."""
         return tuple(a.merge(b) for a, b in zip(left, right, strict=True))
 
-    def finish(
-        self, sums: tuple[ExactSums, ...] | None
-    ) -> tuple[Mapping[str, Moments], NDArray[np.float64] | None]:
+    def finish(self, sums: tuple[ExactSums, ...] | None) -> tuple[Mapping[str, Moments], NDArray[np.float64] | None]:
         """Moments by column, and the covariance matrix if it is wanted; `sums` is None for no records.
 
         Raises

@@ -26,7 +26,7 @@ def check_names(names: Sequence[str]) -> None:
     >>> check_names(["age", "zip"])
     >>> check_names(["age", "Age"])
     Traceback (most recent call last):
-    privpipe.errors.DataError: columns 'age' and 'Age' differ by case alone, ...
+    privpipe.errors.DataError: columns 'age' and 'Age' differ by case alone; ...
     """
     if not names:
         raise DataError("the table has no columns")
@@ -41,7 +41,7 @@ def check_names(names: Sequence[str]) -> None:
         known = seen.setdefault(name.casefold(), name)
         if known is not name and known != name:
             raise DataError(
-                f"columns {known!r} and {name!r} differ by case alone, which not every engine can tell apart; rename one"
+                f"columns {known!r} and {name!r} differ by case alone; not every engine tells them apart; rename one"
             )
         if names.count(name) > 1:
             raise DataError(f"column {name!r} occurs {names.count(name)} times; names must be unique")

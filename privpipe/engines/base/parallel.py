@@ -1,0 +1,58 @@
+"""Functions of blocks on a few threads: kernels release the interpreter lock, and results come in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from privpipe.blocks import Facts, Reduction
+
+__all__ = ["in_order", "reduce_blocks"]
+
+A = TypeVar("A")
+B = TypeVar("B")
+R = TypeVar("R")
+
+
+def in_order(function: Callable[[A], B], items: Iterable[A], threads: int) -> Iterator[B]:
+    """`function` of each item, in the order of the items, with at most ``2 * threads`` of them waiting.
+
+    Examples
+    --------
+    >>> list(in_order(lambda x: x * x, range(5), threads=2))
+    [0, 1, 4, 9, 16]
+    """
+    if threads <= 1:
+        yield from map(function, items)
+        return
+    waiting: deque[Future[B]] = deque()
+    with ThreadPoolExecutor(threads, thread_name_prefix="privpipe") as pool:
+        try:
+            for item in items:
+                waiting.append(pool.submit(function, item))
+                if len(waiting) >= 2 * threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def reduce_blocks(reduction: Reduction[Any, R], blocks: Iterable[Any], facts: Facts, threads: int) -> R | None:
+    """Measure each block and merge in the order of the blocks; None for no block.
+
+    Parameters
+    ----------
+    reduction : Reduction
+    blocks : iterable of blocks
+        Never empty ones.
+    """
+    whole: R | None = None
+    first = True
+    for part in in_order(lambda block: reduction.measure(block, facts), blocks, threads):
+        whole = part if first else reduction.merge(whole, part)  # type: ignore[arg-type]
+        first = False
+    return whole

@@ -1,0 +1,217 @@
+"""Part files of a release: the bytes of a row are the same on every engine."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from privpipe.engines.base.contract import Written
+from privpipe.engines.base.source import Format
+from privpipe.errors import SinkError, UnsupportedError
+from privpipe.hierarchies import canonical_text
+
+__all__ = ["ROWS_PER_FILE", "csv_bytes", "csv_header", "json_bytes", "part_name", "write_parts"]
+
+ROWS_PER_FILE = 5_000_000
+
+
+def part_name(number: int, format: Format) -> str:
+    """Name of a part file.
+
+    Examples
+    --------
+    >>> part_name(3, "parquet")
+    'part-00003.parquet'
+    """
+    return f"part-{number:05d}.{format}"
+
+
+def csv_header(names: Iterable[str]) -> bytes:
+    """The header line.
+
+    Examples
+    --------
+    >>> csv_header(["age", "zip,code"])
+    b'age,"zip,code"\\n'
+    """
+    return (",".join(_quoted(pa.array(list(names), pa.string())).to_pylist()) + "\n").encode()
+
+
+def csv_bytes(batch: pa.RecordBatch) -> bytes:
+    r"""Rows as CSV lines: canonical texts, quotes where needed, null an empty field, empty text a quoted one.
+
+    Examples
+    --------
+    >>> print(csv_bytes(pa.record_batch({"a": [1.5, None], "b": ["x,y", ""]})).decode(), end="")
+    1.5,"x,y"
+    ,""
+    """
+    if not batch.num_rows:
+        return b""
+    columns = [_field(column, name) for name, column in zip(batch.schema.names, batch.columns, strict=True)]
+    if len(columns) == 1:  # a line of one null would be no record to most readers
+        columns = [pc.fill_null(columns[0], '""')]
+    lines = pc.binary_join_element_wise(*columns, ",", null_handling="replace", null_replacement="")
+    return _joined(lines)
+
+
+def json_bytes(batch: pa.RecordBatch) -> bytes:
+    r"""Rows as one JSON object a line; numbers, integers and decimals as JSON numbers, the rest as text.
+
+    Examples
+    --------
+    >>> json_bytes(pa.record_batch({"a": [1.5, None], "b": ["x", 'say "hi"']}))
+    b'{"a":1.5,"b":"x"}\n{"a":null,"b":"say \\"hi\\""}\n'
+    """
+    import json
+
+    names = [json.dumps(name, ensure_ascii=False) for name in batch.schema.names]
+    columns = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        texts = canonical_text(column, None, column=name).to_pylist()
+        bare = pa.types.is_integer(column.type) or pa.types.is_decimal(column.type) or pa.types.is_boolean(column.type)
+        if pa.types.is_floating(column.type):
+            texts = [text if text is None or text[-1:].isdigit() else json.dumps(text) for text in texts]
+            bare = True
+        columns.append([_json(text, bare) for text in texts])
+    rows = zip(*columns, strict=True)
+    lines = ("{" + ",".join(f"{name}:{cell}" for name, cell in zip(names, row, strict=True)) + "}\n" for row in rows)
+    return "".join(lines).encode()
+
+
+def _json(text: str | None, bare: bool) -> str:
+    import json
+
+    if text is None:
+        return "null"
+    return text if bare else json.dumps(text, ensure_ascii=False)
+
+
+def _field(column: pa.Array, name: str) -> pa.Array:
+    text = canonical_text(column, None, column=name)
+    return _quoted(text) if pa.types.is_string(column.type) else text
+
+
+def _quoted(text: pa.Array) -> pa.Array:
+    special = pc.or_(pc.match_substring_regex(text, '[",\r\n]'), pc.equal(text, ""))
+    if not pc.any(special).as_py():
+        return text
+    marked = pc.binary_join_element_wise('"', pc.replace_substring(text, '"', '""'), '"', "")
+    return pc.if_else(special, marked, text)
+
+
+def _joined(lines: pa.Array) -> bytes:
+    ended = pc.binary_join_element_wise(lines, "\n", "").cast(pa.large_string())
+    _, offsets, data = ended.buffers()
+    starts = memoryview(offsets).cast("q")
+    first, last = starts[ended.offset], starts[ended.offset + len(ended)]
+    return bytes(memoryview(data)[first:last])
+
+
+class _Part(Protocol):
+    def add(self, batch: pa.RecordBatch) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _ParquetPart:
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self._writer = pq.ParquetWriter(path, schema, compression="zstd", store_schema=False)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._writer.write_batch(batch)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _TextPart:
+    def __init__(self, path: Path, schema: pa.Schema, format: Format) -> None:
+        self._file: IO[bytes] = path.open("wb")
+        self._bytes = csv_bytes if format == "csv" else json_bytes
+        if format == "csv":
+            self._file.write(csv_header(schema.names))
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._file.write(self._bytes(batch))
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _open(path: Path, schema: pa.Schema, format: Format) -> _Part:
+    if format == "parquet":
+        return _ParquetPart(path, schema)
+    if format in {"csv", "json"}:
+        return _TextPart(path, schema, format)
+    raise UnsupportedError(f"a release is written as parquet, csv or json, not {format}")
+
+
+def write_parts(
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    folder: str,
+    format: Format,
+    *,
+    rows_per_file: int = ROWS_PER_FILE,
+) -> Written:
+    """Write batches, in their order, as part files of an existing folder; at least one file, so that types survive.
+
+    Raises
+    ------
+    SinkError
+        The folder cannot be written.
+    """
+    records = 0
+    files: list[str] = []
+    with contextlib.ExitStack() as stack:
+        part: _Part | None = None
+        for batch in _cut(batches, rows_per_file):
+            if part is None or records % rows_per_file == 0:
+                with _refused():
+                    stack.close()
+                    part = _begin(stack, folder, schema, format, files)
+            with _refused():
+                part.add(batch)
+            records += batch.num_rows
+        if part is None:
+            with _refused():
+                _begin(stack, folder, schema, format, files)
+        with _refused():
+            stack.close()
+    return Written(records=records, files=tuple(files))
+
+
+def _begin(stack: contextlib.ExitStack, folder: str, schema: pa.Schema, format: Format, files: list[str]) -> _Part:
+    files.append(part_name(len(files), format))
+    part = _open(Path(folder) / files[-1], schema, format)
+    stack.callback(part.close)
+    return part
+
+
+def _cut(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """The batches, cut where a file is full."""
+    written = 0
+    for batch in batches:
+        start = 0
+        while start < batch.num_rows:
+            room = rows - written % rows
+            piece: Any = batch.slice(start, room)
+            yield piece
+            start += piece.num_rows
+            written += piece.num_rows
+
+
+@contextlib.contextmanager
+def _refused() -> Iterator[None]:
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise SinkError(f"the part files of the release cannot be written: {reason}") from None

@@ -1,0 +1,192 @@
+"""The embedded engine: DuckDB over files and frames of this process, out of core under a memory limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Self, TypeVar
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from privpipe.blocks import (
+    ClassBlock,
+    ClassQuery,
+    Facts,
+    FactsRequest,
+    Histogram,
+    PairBlock,
+    Reduction,
+    RowBlock,
+)
+from privpipe.draws import Seed, Stream
+from privpipe.engines.base import Engine, Format, Source, Where, Written
+from privpipe.engines.base.frames import frame_like, is_local_frame
+from privpipe.engines.base.histograms import group_key, histogram_of
+from privpipe.engines.base.moments import ExactMoments
+from privpipe.engines.base.parallel import reduce_blocks
+from privpipe.engines.embedded import keeping, mapping, pairs, record_ids, scanning, writing
+from privpipe.engines.embedded.class_table import ClassTable
+from privpipe.engines.embedded.session import Session
+from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted
+
+__all__ = ["EmbeddedEngine"]
+
+R = TypeVar("R")
+
+
+class EmbeddedEngine(Engine):
+    """DuckDB in this process.
+
+    Parameters
+    ----------
+    session : Session
+        Owned by the engine; use `EmbeddedEngine.open`.
+
+    Examples
+    --------
+    >>> with EmbeddedEngine.open({"threads": 2}) as engine:
+    ...     table = engine.scan(Source(data=pa.table({"zip": ["1", "1", "2"]})))
+    ...     sizes = [block.sizes.tolist() for block in engine.classes(table, ClassQuery(keys=("zip",)))]
+    >>> sorted(sum(sizes, []))
+    [1, 2]
+    """
+
+    name: ClassVar[str] = "embedded"
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    @classmethod
+    def open(cls, options: Mapping[str, Any]) -> Self:
+        return cls(Session(options))
+
+    @classmethod
+    def accepts(cls, data: Any) -> bool:
+        return is_local_frame(data)
+
+    def close(self) -> None:
+        self.session.close()
+
+    def versions(self) -> dict[str, str]:
+        return {"duckdb": duckdb.__version__, "pyarrow": pa.__version__}
+
+    def scan(self, source: Source) -> EmbeddedTable:
+        return scanning.scan(self.session, source)
+
+    def count(self, table: EmbeddedTable) -> int:
+        return int(self.session.value(f"SELECT count(*) FROM {table.source}", table.frames))
+
+    def facts(self, table: EmbeddedTable, request: FactsRequest) -> Facts:
+        table.require((*request.histograms, *request.moments, *request.nulls))
+        missing = "".join(f", count(*) - count({quoted(name)})" for name in request.nulls)
+        records, *nulls = self.session.row(f"SELECT count(*){missing} FROM {table.source}", table.frames)
+        learn = ExactMoments(request.moments, request.products)
+        sums = self.reduce_rows(table, request.moments, learn, Facts()) if request.moments else None
+        moments, covariance = learn.finish(sums) if request.moments else ({}, None)
+        return Facts(
+            records=int(records),
+            histograms={name: self._histogram(table, name) for name in request.histograms},
+            moments=moments,
+            covariance=covariance,
+            nulls={name: int(count) for name, count in zip(request.nulls, nulls, strict=True)},
+        )
+
+    def _histogram(self, table: EmbeddedTable, name: str) -> Histogram:
+        counted = self.session.table(
+            f"SELECT {quoted(name)} AS value, count(*) AS n FROM {table.source} GROUP BY 1", table.frames
+        )
+        return histogram_of(counted.column("value").cast(table.schema.field(name).type), counted.column("n"))
+
+    def classes(self, table: EmbeddedTable, query: ClassQuery) -> Iterator[ClassBlock]:
+        return ClassTable(self.session, table, query).blocks()
+
+    def reduce_classes(
+        self,
+        table: EmbeddedTable,
+        query: ClassQuery,
+        reduction: Reduction[ClassBlock, R],
+        facts: Facts,
+        *,
+        where: Where = "auto",
+    ) -> R | None:
+        # Driver and engine are one process here: `where` has nothing to choose.
+        return reduce_blocks(reduction, self.classes(table, query), facts, self.session.threads)
+
+    def reduce_rows(
+        self, table: EmbeddedTable, columns: Sequence[str], reduction: Reduction[RowBlock, R], facts: Facts
+    ) -> R | None:
+        table.require(columns)
+        sql = f"SELECT {column_list(table.with_ids(columns))} FROM {table.source}"
+        rows = (RowBlock(mapping.logical(batch, table.schema)) for batch in self.session.stream(sql, table.frames))
+        return reduce_blocks(reduction, rows, facts, self.session.threads)
+
+    def reduce_pairs(
+        self,
+        original: EmbeddedTable,
+        released: EmbeddedTable,
+        columns: Sequence[str],
+        reduction: Reduction[PairBlock, R],
+        facts: Facts,
+    ) -> R | None:
+        blocks = pairs.paired(self.session, original, released, columns)
+        return reduce_blocks(reduction, blocks, facts, self.session.threads)
+
+    def distinct(self, table: EmbeddedTable, columns: Sequence[str]) -> pa.Table:
+        table.require(columns)
+        if not columns:
+            return pa.table({"__count": pa.array([self.count(table)], pa.int64())})
+        names = column_list(columns)
+        order = ", ".join(f"{quoted(name)} NULLS LAST" for name in columns)
+        found = self.session.table(
+            f"SELECT {names}, count(*) AS __count FROM {table.source} GROUP BY {names} ORDER BY {order}", table.frames
+        )
+        found = mapping.logical_table(found, table.schema)
+        return pa.table([pa.chunked_array(map(group_key, c.chunks), c.type) for c in found.columns], found.schema)
+
+    def keep_classes(
+        self, table: EmbeddedTable, query: ClassQuery, passing: Callable[[ClassBlock], NDArray[np.bool_]]
+    ) -> EmbeddedTable:
+        return keeping.keep_classes(self.session, table, query, passing)
+
+    def recode(self, table: EmbeddedTable, codebooks: Mapping[str, tuple[pa.Array, pa.Array]]) -> EmbeddedTable:
+        return keeping.recode(self.session, table, codebooks)
+
+    def map_rows(
+        self, table: EmbeddedTable, function: Callable[[RowBlock], RowBlock], schema: pa.Schema
+    ) -> EmbeddedTable:
+        return mapping.map_rows(self.session, table, function, schema)
+
+    def map_groups(
+        self,
+        table: EmbeddedTable,
+        key: Callable[[RowBlock], NDArray[np.int64]],
+        function: Callable[[RowBlock, int], RowBlock],
+        schema: pa.Schema,
+    ) -> EmbeddedTable:
+        return mapping.map_groups(self.session, table, key, function, schema)
+
+    def map_ranked(
+        self,
+        table: EmbeddedTable,
+        column: str,
+        stream: Stream,
+        function: Callable[[RowBlock, NDArray[np.int64]], RowBlock],
+        schema: pa.Schema,
+    ) -> EmbeddedTable:
+        return mapping.map_ranked(self.session, table, column, stream, function, schema)
+
+    def select(self, table: EmbeddedTable, columns: Sequence[str]) -> EmbeddedTable:
+        table.require(columns)
+        schema = pa.schema([table.schema.field(name) for name in columns])
+        return table.derived(f"SELECT {column_list(table.with_ids(columns))} FROM {table.source}", schema)
+
+    def with_record_ids(self, table: EmbeddedTable, column: str | None, seed: Seed) -> EmbeddedTable:
+        return record_ids.with_record_ids(self.session, table, column, seed)
+
+    def write(self, table: EmbeddedTable, folder: str, format: Format, stream: Stream) -> Written:
+        return writing.write(self.session, table, folder, format, stream)
+
+    def collect(self, table: EmbeddedTable, *, like: Any = None) -> Any:
+        return frame_like(writing.sorted_rows(self.session, table), like)

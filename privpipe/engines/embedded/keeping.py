@@ -1,0 +1,87 @@
+"""Joins of the embedded engine: keep the records of passing classes, exchange values for labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from privpipe.blocks import ClassBlock, ClassQuery
+from privpipe.engines.base.assembly import require_query_columns
+from privpipe.engines.base.histograms import group_key
+from privpipe.engines.embedded.class_table import CLASS, ClassTable
+from privpipe.engines.embedded.session import Session
+from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted
+from privpipe.errors import DataError
+
+__all__ = ["keep_classes", "recode"]
+
+RAW, LABEL = "__privpipe_raw", "__privpipe_label"
+
+
+def keep_classes(
+    session: Session,
+    table: EmbeddedTable,
+    query: ClassQuery,
+    passing: Callable[[ClassBlock], NDArray[np.bool_]],
+) -> EmbeddedTable:
+    """See `Engine.keep_classes`."""
+    require_query_columns(table.schema, query)
+    counted = ClassTable(session, table, query)
+    if not query.keys:
+        kept = all(bool(passing(block).all()) for block in counted.blocks())
+        return table if kept else table.derived(f"SELECT * FROM {table.source} WHERE false")
+    classes = counted.numbered()
+    gone = [ids[~passing(block)] for block, ids in classes.blocks()]
+    lost = pa.table({CLASS: pa.array(np.concatenate([np.zeros(0, np.int64), *gone]))})
+    if not len(lost):
+        return table
+    view = session.name("lost")
+    keys = session.keep(
+        f"SELECT DISTINCT {column_list(query.keys)} FROM {classes.name} SEMI JOIN {view} USING ({CLASS})", {view: lost}
+    )
+    # Null keys are equal keys, which a plain join would drop.
+    on = " AND ".join(f"kept.{quoted(name)} IS NOT DISTINCT FROM {keys.name}.{quoted(name)}" for name in query.keys)
+    return table.derived(f"SELECT * FROM {table.source} AS kept ANTI JOIN {keys.name} ON {on}", holds=(keys,))
+
+
+def recode(session: Session, table: EmbeddedTable, codebooks: Mapping[str, tuple[pa.Array, pa.Array]]) -> EmbeddedTable:
+    """See `Engine.recode`."""
+    table.require(codebooks)
+    if not codebooks:
+        return table
+    views = {name: session.name("labels") for name in codebooks}
+    frames: dict[str, Any] = {}
+    for name, (raw, labels) in codebooks.items():
+        raw = group_key(raw).cast(table.schema.field(name).type)
+        frames[views[name]] = pa.table({RAW: raw, LABEL: labels})
+        _refuse_gaps(session, table, name, views[name], frames)
+    fields = [
+        pa.field(field.name, codebooks[field.name][1].type) if field.name in codebooks else field
+        for field in table.schema
+    ]
+    columns = [
+        f"{views[name]}.{LABEL} AS {quoted(name)}" if name in codebooks else f"raw.{quoted(name)}"
+        for name in table.all_columns
+    ]
+    joins = " ".join(
+        f"LEFT JOIN {view} ON raw.{quoted(name)} IS NOT DISTINCT FROM {view}.{RAW}" for name, view in views.items()
+    )
+    return table.derived(
+        f"SELECT {', '.join(columns)} FROM {table.source} AS raw {joins}", pa.schema(fields), frames=frames
+    )
+
+
+def _refuse_gaps(session: Session, table: EmbeddedTable, name: str, view: str, frames: Mapping[str, Any]) -> None:
+    missing = session.value(
+        f"SELECT count(*) FROM {table.source} AS raw ANTI JOIN {view} "
+        f"ON raw.{quoted(name)} IS NOT DISTINCT FROM {view}.{RAW}",
+        {**table.frames, **frames},
+    )
+    if missing:
+        raise DataError(
+            f"column {name!r}: {missing:,} records hold a value that the hierarchy has no label for; complete it"
+        )

@@ -1,0 +1,96 @@
+"""Record ids of the embedded engine: a keyed hash of each record, an ordinal only where records are equal."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from privpipe.blocks import ID_COLUMNS, RowBlock
+from privpipe.draws import Seed
+from privpipe.engines.embedded.mapping import logical, rows_of
+from privpipe.engines.embedded.session import Session
+from privpipe.engines.embedded.storing import store
+from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted
+from privpipe.errors import DataError
+
+__all__ = ["with_record_ids"]
+
+ORDINAL = "__privpipe_ordinal"
+
+
+def with_record_ids(session: Session, table: EmbeddedTable, column: str | None, seed: Seed) -> EmbeddedTable:
+    """See `Engine.with_record_ids`."""
+    visible = EmbeddedTable(
+        f"SELECT {column_list(table.schema.names)} FROM {table.source}", table.schema, False, table.frames, table.holds
+    )
+    if column is not None:
+        return _declared(session, visible, column, seed)
+    # Ids of first occurrences throughout; then the equal records, if any, get ids of their ordinals.
+    first = _hashed(session, visible, seed)
+    ids = column_list(ID_COLUMNS)
+    twice = session.keep(f"SELECT {ids} FROM {first.source} GROUP BY {ids} HAVING count(*) > 1", first.frames)
+    if not session.value(f"SELECT count(*) FROM {twice.name}"):
+        return first
+    again = _numbered(session, first, twice.name, seed)
+    names = column_list(first.all_columns)
+    return EmbeddedTable(
+        f"SELECT {names} FROM {first.source} ANTI JOIN {twice.name} USING ({ids}) "
+        f"UNION ALL SELECT {names} FROM {again.source}",
+        table.schema,
+        True,
+        {**first.frames, **again.frames},
+        (*first.holds, *again.holds, twice),
+    )
+
+
+def _declared(session: Session, table: EmbeddedTable, column: str, seed: Seed) -> EmbeddedTable:
+    from privpipe.kernels.record_ids import declared_id
+
+    table.require([column])
+    name = quoted(column)
+    records, present, distinct = session.row(
+        f"SELECT count(*), count({name}), count(DISTINCT {name}) FROM {table.source}", table.frames
+    )
+    if present < records or distinct < present:
+        raise DataError(
+            f"record id column {column!r} must be unique and complete: {records - present:,} of {records:,} records "
+            f"have no value, {present - distinct:,} repeat one; name another column, or leave `record_id` out"
+        )
+    return _with_ids(session, table, lambda batch: declared_id(batch.column(column), seed))
+
+
+def _hashed(session: Session, table: EmbeddedTable, seed: Seed) -> EmbeddedTable:
+    from privpipe.kernels.record_ids import content_hash, record_id
+
+    def ids(batch: pa.RecordBatch) -> np.ndarray:
+        return record_id(content_hash(batch, seed), np.zeros(batch.num_rows, np.int64), seed)
+
+    return _with_ids(session, table, ids)
+
+
+def _numbered(session: Session, first: EmbeddedTable, twice: str, seed: Seed) -> EmbeddedTable:
+    """Equal records with ids by ordinal; which of them is which does not matter, they are equal."""
+    from privpipe.kernels.record_ids import content_hash, record_id
+
+    ids = column_list(ID_COLUMNS)
+    sql = (
+        f"SELECT {column_list(first.schema.names)}, row_number() OVER (PARTITION BY {ids}) - 1 AS {ORDINAL} "
+        f"FROM {first.source} SEMI JOIN {twice} USING ({ids})"
+    )
+
+    def make(batch: pa.RecordBatch) -> pa.RecordBatch:
+        rows = logical(batch.select(first.schema.names), first.schema)
+        return _appended(rows, record_id(content_hash(rows, seed), batch.column(ORDINAL).to_numpy(), seed))
+
+    return store(session, session.stream(sql, first.frames), first.schema, make, ids=True)
+
+
+def _with_ids(session: Session, table: EmbeddedTable, ids: object) -> EmbeddedTable:
+    def make(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return _appended(batch, ids(batch))  # type: ignore[operator]
+
+    return store(session, rows_of(session, table), table.schema, make, ids=True)
+
+
+def _appended(batch: pa.RecordBatch, ids: np.ndarray) -> pa.RecordBatch:
+    return RowBlock(batch, ids).to_batch()

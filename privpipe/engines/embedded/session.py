@@ -1,0 +1,175 @@
+"""The DuckDB database behind an embedded engine: cursors, streams of batches, temporary names, wrapped errors."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from privpipe.errors import EngineError, PrivpipeError, UsageError, did_you_mean
+
+__all__ = ["BATCH_ROWS", "OutOfMemory", "Session"]
+
+log = logging.getLogger("privpipe.engines.embedded")
+BATCH_ROWS = 131072
+OPTIONS = ("memory_limit", "threads", "temp_directory")
+
+
+class OutOfMemory(EngineError):
+    """The memory limit was reached and the query could not be spilled to disk."""
+
+
+class Session:
+    """One in-memory database and one temporary folder; a cursor per query, so threads may share it.
+
+    Parameters
+    ----------
+    options : mapping
+        `memory_limit` ("4GB"), `threads` (int), `temp_directory` (an existing or new folder).
+
+    Raises
+    ------
+    UsageError
+        An unknown option, or a value DuckDB does not take.
+    """
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        for name in options:
+            if name not in OPTIONS:
+                raise UsageError(f"embedded engine: unknown option {name!r}{did_you_mean(name, OPTIONS)}")
+        threads = options.get("threads")
+        if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
+            raise UsageError(f"embedded engine: threads must be an integer of at least 1, got {threads!r}")
+        parent = options.get("temp_directory")
+        if parent is not None:
+            Path(parent).mkdir(parents=True, exist_ok=True)
+        self.folder = Path(tempfile.mkdtemp(prefix="privpipe-", dir=parent))
+        self._remove = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+        # Extensions are never fetched: a query must not reach for the network.
+        config: dict[str, Any] = {
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+            "temp_directory": str(self.folder / "spill"),
+            "preserve_insertion_order": False,
+        }
+        config |= {name: options[name] for name in ("memory_limit", "threads") if options.get(name) is not None}
+        try:
+            self._root = duckdb.connect(":memory:", config=config)
+            self._root.execute("SET TimeZone = 'UTC'")
+        except duckdb.Error as error:
+            raise UsageError(
+                f"embedded engine: DuckDB does not take the options {sorted(options)} ({type(error).__name__}); "
+                "memory_limit is a text such as '4GB'"
+            ) from None
+        self.threads = int(self.value("SELECT current_setting('threads')"))
+        self._numbers = itertools.count()
+
+    def close(self) -> None:
+        """Close the database and remove the temporary folder."""
+        self._root.close()
+        self._remove()
+
+    def name(self, purpose: str) -> str:
+        """A fresh name for a view, table or file."""
+        return f"{purpose}_{next(self._numbers)}"
+
+    def cursor(self, frames: Mapping[str, Any] | None = None) -> Any:
+        """A cursor that sees these frames."""
+        with guarded("open a cursor"):
+            cursor = self._root.cursor()
+            for name, frame in (frames or {}).items():
+                cursor.register(name, frame)
+        return cursor
+
+    def value(self, sql: str, frames: Mapping[str, Any] | None = None) -> Any:
+        """The single value of a query."""
+        return self.row(sql, frames)[0]
+
+    def row(self, sql: str, frames: Mapping[str, Any] | None = None) -> tuple[Any, ...]:
+        """The single row of a query."""
+        cursor = self.cursor(frames)
+        with guarded("query"), contextlib.closing(cursor):
+            found: tuple[Any, ...] = cursor.execute(sql).fetchall()[0]
+        return found
+
+    def run(self, sql: str, frames: Mapping[str, Any] | None = None) -> None:
+        """Run a statement for its effect."""
+        cursor = self.cursor(frames)
+        with guarded("statement"), contextlib.closing(cursor):
+            cursor.execute(sql).fetchall()
+
+    def table(self, sql: str, frames: Mapping[str, Any] | None = None) -> pa.Table:
+        """The result of a query that is known to be small."""
+        cursor = self.cursor(frames)
+        with guarded("query"), contextlib.closing(cursor):
+            return cursor.sql(sql).to_arrow_table()
+
+    def stream(
+        self, sql: str, frames: Mapping[str, Any] | None = None, rows: int = BATCH_ROWS
+    ) -> Iterator[pa.RecordBatch]:
+        """Non-empty batches of a query, as they are made."""
+        cursor = self.cursor(frames)
+        with contextlib.closing(cursor):
+            with guarded("query"):
+                reader = cursor.sql(sql).to_arrow_reader(rows)
+            while True:
+                with guarded("query"):
+                    batch = next(reader, None)
+                if batch is None:
+                    return
+                if batch.num_rows:
+                    yield batch
+
+    def keep(self, sql: str, frames: Mapping[str, Any] | None = None) -> Kept:
+        """Store a query's result as a table of the session, dropped with its last owner."""
+        name = self.name("kept")
+        self.run(f"CREATE TABLE {name} AS {sql}", frames)
+        return Kept(self, name)
+
+
+class Kept:
+    """A table of the session; gone when nobody holds it."""
+
+    def __init__(self, session: Session, name: str) -> None:
+        self.name = name
+        self._drop = weakref.finalize(self, _drop, weakref.ref(session), name)
+
+
+def _drop(session: weakref.ref[Session], name: str) -> None:
+    alive = session()
+    if alive is None:
+        return
+    # A closed session has dropped everything already.
+    with contextlib.suppress(duckdb.Error, EngineError):
+        alive.run(f"DROP TABLE IF EXISTS {name}")
+
+
+@contextlib.contextmanager
+def guarded(step: str) -> Iterator[None]:
+    """Turn what DuckDB raises into `EngineError`; its texts may quote cells, so only the class is told."""
+    try:
+        yield
+    except PrivpipeError:
+        raise
+    except (duckdb.OutOfMemoryException, MemoryError):
+        raise OutOfMemory(
+            f"embedded engine: a {step} needs more memory than the limit; raise `memory_limit`, or give a "
+            "`temp_directory` with room"
+        ) from None
+    except duckdb.InterruptException:
+        raise KeyboardInterrupt from None
+    except (duckdb.Error, pa.ArrowException, OSError) as error:
+        kind = type(error).__name__
+        if "Out of Memory" in str(error):  # Arrow readers hand DuckDB's errors on as their own
+            raise OutOfMemory(f"embedded engine: a {step} needs more memory than the limit; raise it") from None
+        log.debug("%s failed: %s", step, kind)
+        raise EngineError(f"embedded engine: {step} failed ({kind})") from None

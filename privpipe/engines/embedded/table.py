@@ -1,0 +1,96 @@
+"""A table of the embedded engine: a SELECT over files, stored rows and frames in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from privpipe.blocks import ID_COLUMNS
+from privpipe.errors import DataError, did_you_mean
+
+__all__ = ["EmbeddedTable", "column_list", "quoted"]
+
+
+def quoted(name: str) -> str:
+    """A name as an SQL identifier.
+
+    Examples
+    --------
+    >>> len(quoted('odd "name"')) - len('odd "name"')
+    4
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
+def column_list(names: Iterable[str], alias: str = "") -> str:
+    """Names as an SQL list, each behind a table's alias if there is one.
+
+    Examples
+    --------
+    >>> column_list(["age", "zip"], "t")
+    't."age", t."zip"'
+    """
+    prefix = f"{alias}." if alias else ""
+    return ", ".join(prefix + quoted(name) for name in names)
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddedTable:
+    """A lazy table; opaque but for its schema and whether ids are attached.
+
+    Parameters
+    ----------
+    sql : str
+        A SELECT of the visible columns in logical types, without NaN, and the id columns when attached.
+    schema : pyarrow.Schema
+        Of the visible columns.
+    has_record_ids : bool
+    frames : mapping of view name to Arrow object
+        What each query has to register first.
+    holds : tuple
+        Objects that own the rows (stored files, tables of the session); freed with the last handle.
+    """
+
+    sql: str = field(repr=False)
+    schema: pa.Schema
+    has_record_ids: bool = False
+    frames: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    holds: tuple[Any, ...] = field(default=(), repr=False)
+
+    @property
+    def source(self) -> str:
+        """The table as it stands in a FROM clause."""
+        return f"({self.sql})"
+
+    @property
+    def all_columns(self) -> tuple[str, ...]:
+        """Visible columns, then the id columns when attached."""
+        return (*self.schema.names, *(ID_COLUMNS if self.has_record_ids else ()))
+
+    def with_ids(self, columns: Iterable[str]) -> list[str]:
+        """These columns, then the id columns when attached."""
+        return [*columns, *(ID_COLUMNS if self.has_record_ids else ())]
+
+    def require(self, columns: Iterable[str]) -> None:
+        """Refuse a column that the table lacks.
+
+        Raises
+        ------
+        DataError
+        """
+        for name in columns:
+            if name not in self.schema.names:
+                raise DataError(f"column {name!r} is not in the table{did_you_mean(name, self.schema.names)}")
+
+    def derived(self, sql: str, schema: pa.Schema | None = None, **more: Any) -> EmbeddedTable:
+        """A table computed from this one; `frames` and `holds` add to its own."""
+        return EmbeddedTable(
+            sql,
+            self.schema if schema is None else schema,
+            more.get("has_record_ids", self.has_record_ids),
+            {**self.frames, **more.get("frames", {})},
+            (*self.holds, *more.get("holds", ())),
+        )
