@@ -33,7 +33,11 @@ def test_a_refusal_says_what_failed_by_how_much_and_that_nothing_was_published(t
     ended = run("privpipe", "release", PIPELINES / "refused" / "release.yaml", "--target", tmp_path / "target")
     assert ended.returncode == 5
     told = ended.stdout + ended.stderr
-    for part in ("k_anonymity", "distinct_l_diversity", "othing was published"):
+    for part in (
+        "KAnonymity(k=5): observed 1",
+        "DistinctLDiversity(column='occupation', l=3): observed 1",
+        "Nothing was published",
+    ):
         assert part in told
 
 
