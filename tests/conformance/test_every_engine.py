@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from privpipe.assess import assess
 from privpipe.engines import Engine, Source
 from privpipe.models import CATALOGUE
-from privpipe.testing import HOSTILE_TABLES, Case, Conformance, PlainEngine, cases, examples_of
+from privpipe.testing import HOSTILE_TABLES, Case, Conformance, HostileTable, PlainEngine, cases, examples_of
 from privpipe.testing.oracle import expected_error
 
 
@@ -20,6 +21,16 @@ def test_every_engine_gives_the_oracle_verdict(checks: Conformance, case: Case, 
     if gap is not None:
         request.applymarker(pytest.mark.xfail(raises=gap.raises, reason=gap.why, strict=True))
     checks.check(case)
+
+
+@pytest.mark.parametrize("table", [table for table in HOSTILE_TABLES.values() if table.make is None], ids=str)
+def test_files_in_parts_are_one_table(engine: Engine, table: HostileTable, tmp_path: Path) -> None:
+    """Each row lies in another file than the one before: classes must be put together again."""
+    checks = Conformance(engine, folder=tmp_path)
+    for model in checks.models:
+        case = Case(model, table)
+        if case.gap(engine.name) is None:
+            checks.check(case)
 
 
 SERVED = [model for model in examples_of(CATALOGUE) if expected_error(model, HOSTILE_TABLES["one_huge_class"]) is None]

@@ -12,11 +12,13 @@ from privpipe.blocks import Catalogue, ClassBlock, ClassQuery, Facts
 from privpipe.errors import DataError
 from privpipe.models import DistinctLDiversity, KAnonymity, TCloseness
 from privpipe.testing import (
+    GAPS,
     HOSTILE_TABLES,
     ORACLES,
     Case,
     Conformance,
     Expected,
+    Gap,
     HostileTable,
     Nonconforming,
     PlainEngine,
@@ -60,6 +62,19 @@ def test_a_wrong_model_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ORACLES, "off_by_one", ORACLES["k_anonymity"])
     report = conformance(PlainEngine(), models=[OffByOne(k=3)])  # type: ignore[arg-type]
     assert len(report.failures) > 20
+
+
+def test_a_gap_that_closed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(GAPS, ("plain", "k_anonymity ties"), Gap(raises=DataError, why="for a test"))  # type: ignore[arg-type]
+    report = conformance(PlainEngine(), models=[KAnonymity(k=2)])  # type: ignore[arg-type]
+    assert list(report.failures.values()) == ["conforms, so its gap must go"]
+
+
+def test_a_known_gap_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(GAPS, ("*", "k_anonymity"), Gap(raises=Nonconforming, why="for a test"))  # type: ignore[arg-type]
+    report = conformance(DropsNullKeys(), models=[KAnonymity(k=2)])  # type: ignore[arg-type]
+    assert "known gap" in str(report)
+    assert set(report.failures.values()) <= {"conforms, so its gap must go"}
 
 
 def test_a_model_without_an_oracle_is_told_where_to_put_it() -> None:
