@@ -35,7 +35,7 @@ def suite_of(
         A guarantee that reads pairs or a population, which a batch alone does not have.
     """
     shared = sorted({column for guarantee in guarantees for column in guarantee.sensitive_columns()})
-    suite = ExpectationSuite(name=name)
+    expectations = []
     for guarantee in guarantees:
         if guarantee.name() not in EXPECTATIONS:
             raise UnsupportedError(f"{guarantee.name()} needs more than one table and is no expectation")
@@ -43,8 +43,9 @@ def suite_of(
         keys = guarantee.quasi_identifiers
         given["quasi_identifiers"] = list(roles.quasi_identifiers if keys is None else keys)
         made = EXPECTATIONS[guarantee.name()](sensitive=shared, nulls=nulls, suppression_mark=suppression_mark, **given)
-        suite.add_expectation(made)
-    return suite
+        expectations.append(made)
+    # Handed over at birth: adding one later asks for a data context.
+    return ExpectationSuite(name=name, expectations=expectations)
 
 
 def save_suite(suite: ExpectationSuite, path: str | PathLike[str]) -> None:

@@ -1,0 +1,207 @@
+"""The Adult suite passes on the release and fails on the raw table, on every kind of data, and tells no value."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import privpipe as pp
+from privpipe.engines import Engine
+
+gx = pytest.importorskip("great_expectations")
+import privpipe.gx as ppgx  # noqa: E402  # after the check that great_expectations is there
+from privpipe.gx.class_table import listen  # noqa: E402
+
+pytestmark = [
+    pytest.mark.gx,
+    # Great Expectations' own progress bars and marshmallow models warn; what we raise is still an error.
+    pytest.mark.filterwarnings("default"),
+]
+POLICY = "pipelines/adult/release.yaml"
+
+
+@pytest.fixture(scope="module")
+def policy(project: Path) -> Any:
+    return pp.Policy.load(project / POLICY)
+
+
+@pytest.fixture(scope="module")
+def raw(project: Path) -> pd.DataFrame:
+    return pd.read_csv(project / "pipelines/adult/data/adult.csv", sep=";", dtype=object)
+
+
+@pytest.fixture(scope="module")
+def released(policy: Any, tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    result = pp.release(policy, target=str(tmp_path_factory.mktemp("gx") / "adult"))
+    return pd.read_parquet(result.path)
+
+
+@pytest.fixture
+def context() -> Iterator[Any]:
+    made = gx.get_context(mode="ephemeral")
+    made.variables.progress_bars = {"globally": False}
+    return made
+
+
+def validate(context: Any, suite: Any, frame: Any, *, spark: bool = False) -> Any:
+    add = context.data_sources.add_spark if spark else context.data_sources.add_pandas
+    batches = add("source").add_dataframe_asset("asset").add_batch_definition_whole_dataframe("all")
+    definition = gx.ValidationDefinition(name="gate", data=batches, suite=context.suites.add(suite))
+    return context.validation_definitions.add(definition).run(
+        batch_parameters={"dataframe": frame}, result_format="COMPLETE"
+    )
+
+
+def test_the_saved_suite_is_the_policy_s(project: Path, policy: Any, tmp_path: Path) -> None:
+    made = ppgx.suite_of(policy.guarantees, policy.roles, name=policy.name)
+    ppgx.save_suite(made, tmp_path / "adult.json")
+    fresh, saved = (
+        json.loads(path.read_text()) for path in (tmp_path / "adult.json", project / "expectations/adult.json")
+    )
+    for document in (fresh, saved):
+        document["meta"].pop("great_expectations_version", None)
+    assert fresh == saved
+
+
+def load(project: Path) -> Any:
+    """A fresh copy: a suite that was added to one context stays its own."""
+    return ppgx.load_suite(project / "expectations/adult.json")
+
+
+def test_pandas_data_release_passes_and_raw_fails(context: Any, project: Path, released: Any, raw: Any) -> None:
+    assert validate(context, load(project), released).success
+    result = validate(gx.get_context(mode="ephemeral"), load(project), raw)
+    assert [outcome.success for outcome in result.results] == [False, False]
+    by_type = {outcome.expectation_config.type: outcome.result for outcome in result.results}
+    assert by_type["expect_k_anonymity"]["observed_value"] == 1
+    assert by_type["expect_k_anonymity"]["details"]["failing_records"] > 0
+
+
+def test_dask_data_goes_through_a_handle(
+    context: Any, project: Path, released: Any, raw: Any, dask_engine: Engine
+) -> None:
+    import dask.dataframe as dd
+
+    assert validate(context, load(project), ppgx.handle(dd.from_pandas(released, npartitions=3))).success
+    other = gx.get_context(mode="ephemeral")
+    assert not validate(other, load(project), ppgx.handle(dd.from_pandas(raw, npartitions=3))).success
+
+
+@pytest.mark.spark
+def test_spark_data_release_passes_and_raw_fails(
+    context: Any, project: Path, released: Any, raw: Any, spark_engine: Engine
+) -> None:
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+    raw = raw.astype(object).where(raw.notna(), None)
+    assert validate(context, load(project), session.createDataFrame(released), spark=True).success
+    other = gx.get_context(mode="ephemeral")
+    assert not validate(other, load(project), session.createDataFrame(raw), spark=True).success
+
+
+def test_ten_expectations_over_the_same_columns_make_one_count(context: Any, policy: Any, released: Any) -> None:
+    guarantees = [
+        *(pp.models.KAnonymity(k=k) for k in (1, 2, 3, 4, 5)),
+        *(pp.models.DistinctLDiversity(column="occupation", l=l) for l in (1, 2, 3)),
+        pp.models.EntropyLDiversity(column="occupation", l=1.5),
+        pp.models.AverageRisk(at_most=0.5),
+    ]
+    counts: list[Any] = []
+    stop = listen(counts.append)
+    result = validate(context, ppgx.suite_of(guarantees, policy.roles, name="ten"), released)
+    stop()
+    assert len(result.results) == 10
+    assert len(counts) == 1
+
+
+def test_a_result_tells_no_value_of_the_table(context: Any, project: Path, raw: pd.DataFrame) -> None:
+    canary = "Zanzibarella"
+    marked = raw.copy()
+    marked.loc[3, ["occupation", "education"]] = canary
+    result = validate(context, load(project), marked)
+    assert canary not in json.dumps(result.to_json_dict())
+    assert canary not in str(result)
+
+
+def test_a_broken_batch_tells_no_value_either(context: Any, project: Path, raw: pd.DataFrame) -> None:
+    canary = "Zanzibarella"
+    mixed = raw.astype({"age": object})
+    mixed["age"] = [canary, *range(len(raw) - 1)]
+    result = validate(context, load(project), mixed)
+    assert not result.success
+    assert canary not in json.dumps(result.to_json_dict())
+
+
+def test_a_missing_column_fails_and_is_named(context: Any, project: Path, released: pd.DataFrame) -> None:
+    result = validate(context, load(project), released.drop(columns="race"))
+    assert not result.success
+    assert "'race'" in json.dumps(result.to_json_dict())
+
+
+def test_an_empty_table_does_not_pass(context: Any, project: Path, released: pd.DataFrame) -> None:
+    assert not validate(context, load(project), released.iloc[:0]).success
+
+
+def test_a_checkpoint_that_fails_raises(context: Any, project: Path, released: Any, raw: Any) -> None:
+    batches = context.data_sources.add_pandas("p").add_dataframe_asset("a").add_batch_definition_whole_dataframe("all")
+    suite = context.suites.add(load(project))
+    definition = context.validation_definitions.add(gx.ValidationDefinition(name="gate", data=batches, suite=suite))
+    checkpoint = context.checkpoints.add(
+        gx.Checkpoint(name="gate", validation_definitions=[definition], actions=[ppgx.RaiseOnFailure(name="gate")])
+    )
+    assert checkpoint.run(batch_parameters={"dataframe": released}).success
+    with pytest.raises(pp.errors.Refused, match="expect_distinct_l_diversity, expect_k_anonymity"):
+        checkpoint.run(batch_parameters={"dataframe": raw})
+
+
+def test_a_saved_suite_runs_in_a_fresh_process(project: Path, released: pd.DataFrame, tmp_path: Path) -> None:
+    released.to_parquet(tmp_path / "released.parquet")
+    code = (
+        "import sys, pandas as pd, privpipe.gx as ppgx, great_expectations as gx\n"
+        "suite = ppgx.load_suite(sys.argv[1])\n"
+        "context = gx.get_context(mode='ephemeral')\n"
+        "asset = context.data_sources.add_pandas('p').add_dataframe_asset('a')\n"
+        "frame = pd.read_parquet(sys.argv[2])\n"
+        "batch = asset.add_batch_definition_whole_dataframe('all').get_batch({'dataframe': frame})\n"
+        "print('success', batch.validate(suite).success)\n"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", code, str(project / "expectations/adult.json")]
+    finished = subprocess.run(
+        [*command, str(tmp_path / "released.parquet")], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert finished.returncode == 0, finished.stderr[-2000:]
+    assert "success True" in finished.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("k_anonymity", {"k": 0}),
+        ("k_anonymity", {}),
+        ("k_anonymity", {"k": True}),
+        ("t_closeness", {"column": "occupation", "t": -0.1}),
+        ("distinct_l_diversity", {"column": "occupation", "l": 2.5}),
+        ("k_anonymity", {"kk": 3, "k": 3}),
+    ],
+)
+def test_parameters_are_checked_when_an_expectation_is_made(name: str, parameters: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):
+        ppgx.EXPECTATIONS[name](quasi_identifiers=["age"], **parameters)
+
+
+def test_every_guarantee_over_classes_is_an_expectation() -> None:
+    for name in pp.models.CATALOGUE:
+        entry = pp.models.CATALOGUE[name]
+        assert (name in ppgx.EXPECTATIONS) == (entry.reads == "classes" and not entry.needs_population)
+        if name in ppgx.EXPECTATIONS:
+            made = ppgx.EXPECTATIONS[name]
+            assert made.expectation_type == f"expect_{name}"
+            assert getattr(ppgx, made.__name__) is made
