@@ -62,12 +62,12 @@ class Entry:
         return lines
 
     def parameters(self) -> dict[str, Any]:
-        """Parameters by name, defaults included, None left out (an empty list only where it is the default)."""
+        """Parameters by name, defaults included; None and the empty list only where they are not the default."""
         values = ((field, getattr(self, field.name)) for field in dataclasses.fields(self))  # type: ignore[arg-type]
         return {
             field.name: value
             for field, value in values
-            if value is not None and not (value == () and field.default == ())
+            if not ((value is None or value == ()) and value == field.default)
         }
 
     @classmethod

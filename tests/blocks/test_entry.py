@@ -38,7 +38,7 @@ class FineSieve(Sieve):
 
     about: ClassVar[Mapping[str, str]] = {"shake": "how often"}
 
-    shake: int = 1
+    shake: int | None = 1
 
 
 def test_an_entry_is_built_from_a_policy() -> None:
@@ -68,6 +68,11 @@ def test_parameters_leave_out_what_was_not_said() -> None:
 
 def test_an_empty_list_that_was_said_is_kept() -> None:
     assert Sieve(mesh=1.0, quasi_identifiers=()).parameters() == {"mesh": 1.0, "quasi_identifiers": ()}
+
+
+def test_a_none_that_was_said_is_kept() -> None:
+    assert FineSieve(mesh=1.0, shake=None).parameters() == {"mesh": 1.0, "shake": None}
+    assert FineSieve.build({"mesh": 1.0, "shake": None}).shake is None
 
 
 def test_descriptions_are_inherited() -> None:
