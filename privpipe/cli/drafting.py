@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["draft_policy"]
 
+PLAIN = re.compile(r"[A-Za-z_]([\w ./-]*[\w/-])?", re.ASCII)
+WORDS_OF_YAML = frozenset(("true", "false", "null", "yes", "no", "on", "off", "y", "n"))  # of 1.1 too
 MANY = 8
 LEAST_K = 5
 LEAST_L = 3
@@ -117,13 +118,29 @@ def _classes(guesses: dict[str, Guess]) -> dict[str, Any]:
 
 
 def _flow(value: Any) -> str:
-    """A value as YAML on one line, quoted where it must be."""
-    from ruamel.yaml import YAML
+    """A value as YAML on one line.
 
-    yaml = YAML(typ="safe", pure=True)
-    yaml.default_flow_style = True
-    yaml.width = 10**6
-    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-    stream = io.StringIO()
-    yaml.dump(value, stream)
-    return stream.getvalue().removesuffix("\n").removesuffix("...").strip()
+    Written here because a column may have any name, and emitters leave some unquoted that no parser takes back.
+
+    Examples
+    --------
+    >>> _flow({"role": "sensitive", "zip: 5": [1, 2.5, True], "no": "a\\nb"})
+    '{role: sensitive, "zip: 5": [1, 2.5, true], "no": "a\\\\U0000000ab"}'
+    """
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_flow(key)}: {_flow(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, str):
+        return repr(value)
+    if PLAIN.fullmatch(value) and value.lower() not in WORDS_OF_YAML:
+        return value
+    return '"' + "".join(map(_quoted, value)) + '"'
+
+
+def _quoted(character: str) -> str:
+    if character in '"\\':
+        return "\\" + character
+    return character if character.isprintable() else f"\\U{ord(character):08x}"

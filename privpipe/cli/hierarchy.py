@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["commands"]
 
 MOST_LABELS = 20
+PARTS_OF_VALUES = ("redact", "priority")  # builders whose labels are values, whole or in part
 commands = typer.Typer(help="Check, show and write out the hierarchies of a policy.", no_args_is_help=True)
 ColumnArgument = Annotated[str, typer.Argument(metavar="COLUMN", help="A column with a hierarchy.", show_default=False)]
 ShowValues = Annotated[
@@ -62,15 +63,17 @@ def show(
 
     Labels that are made from the data are values of the data: these, and the raw level, need --show-values.
     """
-    made = _one(loaded(policy), column, engine)
+    rules = loaded(policy)
+    made = _one(rules, column, engine)
+    declared = not made.data_dependent and not set(PARTS_OF_VALUES) & set(rules.hierarchies[column].to_dict())
+    shown = [level for level in range(made.height + 1) if show_values or (declared and level > 0)]
     if json:
-        levels = {str(at): list(made.labels(at)) for at in range(made.height + 1) if show_values or _public(made, at)}
-        print_json({**made.describe(), "labels": levels})
+        print_json({**made.describe(), "labels": {str(level): list(made.labels(level)) for level in shown}})
         return
     print(_line(made.describe()))
     for level, name in enumerate(made.level_names):
         labels = made.labels(level)
-        print(f"  level {level} ({name}): {len(labels):,} labels{_some(labels, show_values or _public(made, level))}")
+        print(f"  level {level} ({name}): {len(labels):,} labels{_some(labels) if level in shown else ''}")
 
 
 def build(
@@ -138,14 +141,7 @@ def _values(policy: Policy, columns: list[str], engine: str | None) -> Iterator[
             yield column, histogram.values, histogram.counts.tolist(), table.schema.field(column).type
 
 
-def _public(made: Hierarchy, level: int) -> bool:
-    """Whether the labels of a level come from a declaration and not from the data."""
-    return level > 0 and not made.data_dependent
-
-
-def _some(labels: tuple[str, ...], public: bool) -> str:
-    if not public:
-        return ""
+def _some(labels: tuple[str, ...]) -> str:
     more = f", and {len(labels) - MOST_LABELS:,} more" if len(labels) > MOST_LABELS else ""
     return ": " + ", ".join(labels[:MOST_LABELS]) + more
 

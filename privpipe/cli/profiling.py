@@ -51,9 +51,9 @@ def _csv_source(data: str, delimiter: str | None) -> Source:
     chosen = delimiter or seen_delimiter(first)
     header = next(csv.reader(first[:1], delimiter=chosen), [])
     if _is_header(header):
-        return Source(data=data, format="csv", delimiter=chosen, null_values=())
+        return Source(data=data, format="csv", delimiter=chosen)
     names = tuple(f"column_{at}" for at in range(1, len(header) + 1))
-    return Source(data=data, format="csv", delimiter=chosen, header=False, columns=names, null_values=())
+    return Source(data=data, format="csv", delimiter=chosen, header=False, columns=names)
 
 
 def _first_lines(data: str) -> list[str]:

@@ -69,13 +69,25 @@ def attach(engine: Engine, source: Any, policy: Policy, seed: Seed) -> Any:
     Raises
     ------
     DataError
-        A column that the policy does not declare, or declares and the data lacks; an empty table.
+        A column that the policy does not declare, or declares and the data lacks; an empty table; a missing value
+        where the policy refuses them.
     """
     table = engine.scan(source)
     require_declared(table, policy)
     if engine.count(table) == 0:
         raise DataError("the source has no records: there is nothing to judge")
+    _require_no_refused_null(engine, table, policy)
     return engine.with_record_ids(table, policy.record_id, seed)
+
+
+def _require_no_refused_null(engine: Engine, table: Any, policy: Policy) -> None:
+    """`nulls: refuse` speaks of the source: a stage may give a missing value a label that no judge can tell."""
+    whole = policy.roles.quasi_identifiers if policy.nulls == "refuse" else ()
+    refused = tuple(n for n, column in policy.columns.items() if n in whole or column.nulls == "refuse")
+    nulls = engine.facts(table, FactsRequest(nulls=refused)).nulls if refused else {}
+    for column, count in nulls.items():
+        if count:
+            raise DataError(f"column {column!r} has {count:,} missing values and the policy says `nulls: refuse`")
 
 
 def require_declared(table: Any, policy: Policy) -> None:
