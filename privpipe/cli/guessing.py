@@ -145,27 +145,28 @@ def suggest_hierarchy(profile: Profile) -> dict[str, Any] | None:
     Examples
     --------
     >>> suggest_hierarchy(Profile("age", "integer", 1000, 0, 73, spread=73))
-    {'intervals': {'widths': [5, 10, 20, 40]}}
+    {'intervals': {'widths': [5, 10, 20]}}
     >>> suggest_hierarchy(Profile("zip", "text", 1000, 0, 90, code_length=5))
     {'redact': {'keep': 'left'}}
     """
     if profile.type in ("date", "timestamp"):
         return {"dates": {"levels": ["month", "year", "decade"]}}
     if profile.type in ("integer", "number", "decimal") and profile.spread > 0:
-        return {"intervals": {"widths": _widths(profile.spread)}}
+        return {"intervals": {"widths": _widths(profile.spread, least=2 if profile.type == "integer" else 0)}}
     if profile.type == "text" and profile.code_length > 1:
         return {"redact": {"keep": "left"}}
     return None
 
 
-def _widths(spread: float) -> list[int | float]:
+def _widths(spread: float, *, least: float) -> list[int | float]:
     """A round width that makes some twenty intervals, doubled until a few are left."""
+    wanted = max(spread / 20, least)
     unit = 10.0
-    while unit > spread / 20:
+    while unit > wanted:
         unit /= 10
-    while unit * 10 <= spread / 20:
+    while unit * 10 <= wanted:
         unit *= 10
-    first = next(unit * step for step in (1, 2, 5, 10) if unit * step >= spread / 20)
+    first = next(unit * step for step in (1, 2, 5, 10) if unit * step >= wanted)
     widths = [first]
     while widths[-1] * 4 < spread and len(widths) < 4:
         widths.append(widths[-1] * 2)

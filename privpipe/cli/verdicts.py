@@ -33,6 +33,7 @@ def show_assessment(assessment: Assessment, *, json: bool) -> None:
             print(f"{'':5} {verdict.entry!r}: {verdict.reason}")
     for note in assessment.notes:
         print(f"note: {note}")
+    sys.stdout.flush()  # before what is said next on stderr
 
 
 def _heading(assessment: Assessment) -> str:

@@ -72,6 +72,11 @@ def test_suggested_intervals_are_well_formed(spread: float) -> None:
     assert HierarchySpec.from_mapping(found)
 
 
+def test_integers_get_no_interval_of_width_one() -> None:
+    found = suggest_hierarchy(Profile("years", "integer", 10, 0, 16, spread=15))
+    assert found == {"intervals": {"widths": [2, 4]}}
+
+
 def test_the_delimiter_is_the_one_that_fits_every_line() -> None:
     assert seen_delimiter(["a,b;c", "1,2;3"]) in (",", ";")
     assert seen_delimiter(["a\tb\tc", '1\t"2,5"\t3']) == "\t"
