@@ -61,7 +61,7 @@ def check(draft: Draft, report: Report) -> None:
         check_stages,
         check_base,
         check_keys,
-        check_nulls,
+        check_served,
         check_sink,
     )
     for rule in rules:
@@ -197,13 +197,18 @@ def check_keys(draft: Draft, report: Report) -> None:
             _require_column(draft, report, (key,), draft.values[key])
 
 
-def check_nulls(draft: Draft, report: Report) -> None:
-    """Wildcard matching is not served yet; without it a wildcard text means nothing."""
+def check_served(draft: Draft, report: Report) -> None:
+    """What is not served yet is refused: passed over in silence, it would make figures look safer than they are."""
+    if "person_id" in draft.values:
+        report.unsupported(
+            ("person_id",), "counting persons is not served yet: every model counts records; leave it out"
+        )
     if draft.values.get("nulls") == "wildcard":
         report.unsupported(
             ("nulls",), "wildcard matching is not served yet; write `own_value` (a null equals null) or `refuse`"
         )
     elif "wildcard" in draft.values:
+        # Without wildcard matching the text means nothing.
         report.wrong(("wildcard",), "has a meaning only with `nulls: wildcard`")
 
 

@@ -151,6 +151,11 @@ def test_wildcard_nulls_are_unsupported_and_say_what_is_served(read: Any) -> Non
     assert len(problems(read, "nulls: wildcard\n" + SOUND.replace("k: 5", "k: 0"))) == 2
 
 
+def test_counting_persons_is_refused_rather_than_passed_over(read: Any) -> None:
+    with pytest.raises(UnsupportedError, match="person_id: counting persons is not served yet"):
+        read("person_id: name\n" + SOUND)
+
+
 def test_a_broken_entry_causes_no_other_complaint(read: Any) -> None:
     broken = SOUND.replace("t: 0.2", "t: 9")
     assert len(problems(read, broken)) == 1  # its column is judged all the same
