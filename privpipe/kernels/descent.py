@@ -1,0 +1,194 @@
+"""The compiled part of descent: moves and swaps between groups, and the split of those that grew large.
+
+Groups are kept as linked lists of their members, with the sums of their points.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from privpipe.kernels.nearest import farthest, nearest
+
+__all__ = ["descend_groups", "split_large"]
+
+LEAST_GAIN = 1e-9
+PASSES = 100
+
+
+@njit(nogil=True, cache=True)
+def _link(i: int, g: int, heads: NDArray[np.int64], links: NDArray[np.int64]) -> None:
+    """Put record i in front of the list of group g; links hold the next (0) and the previous (1) member."""
+    links[i, 0] = heads[g]
+    links[i, 1] = -1
+    if heads[g] >= 0:
+        links[heads[g], 1] = i
+    heads[g] = i
+
+
+@njit(nogil=True, cache=True)
+def _unlink(i: int, g: int, heads: NDArray[np.int64], links: NDArray[np.int64]) -> None:
+    after, before = links[i, 0], links[i, 1]
+    if before >= 0:
+        links[before, 0] = after
+    else:
+        heads[g] = after
+    if after >= 0:
+        links[after, 1] = before
+
+
+@njit(nogil=True, cache=True)
+def _add_members(
+    g: int,
+    points: NDArray[np.float64],
+    heads: NDArray[np.int64],
+    links: NDArray[np.int64],
+    sums: NDArray[np.float64],
+) -> None:
+    """The sums of a group, from its members: running sums would drift."""
+    sums[g] = 0.0
+    i = heads[g]
+    while i >= 0:
+        for j in range(points.shape[1]):
+            sums[g, j] += points[i, j]
+        i = links[i, 0]
+
+
+@njit(nogil=True, cache=True)
+def _move_gain(
+    i: int, a: int, b: int, points: NDArray[np.float64], sums: NDArray[np.float64], sizes: NDArray[np.int64]
+) -> float:
+    """Change of the SSE when record i goes from group a to b."""
+    to_a, to_b = 0.0, 0.0
+    for j in range(points.shape[1]):
+        x = points[i, j]
+        to_a += (x - sums[a, j] / sizes[a]) ** 2
+        to_b += (x - sums[b, j] / sizes[b]) ** 2
+    change: float = sizes[b] / (sizes[b] + 1.0) * to_b - sizes[a] / (sizes[a] - 1.0) * to_a
+    return change
+
+
+@njit(nogil=True, cache=True)
+def _swap_gain(
+    i: int,
+    u: int,
+    a: int,
+    b: int,
+    points: NDArray[np.float64],
+    sums: NDArray[np.float64],
+    sizes: NDArray[np.int64],
+) -> float:
+    """Change of the SSE when record i of group a and record u of group b change places."""
+    in_a, in_b = 0.0, 0.0
+    for j in range(points.shape[1]):
+        v = points[u, j] - points[i, j]
+        in_a += (2.0 * sums[a, j] + v) * v
+        in_b += (2.0 * sums[b, j] - v) * v
+    change: float = in_b / sizes[b] - in_a / sizes[a]
+    return change
+
+
+@njit(nogil=True, cache=True)
+def descend_groups(
+    points: NDArray[np.float64], start: NDArray[np.int64], k: int, around: NDArray[np.int32]
+) -> NDArray[np.int64]:
+    """Take the best move or swap of each record in turn until a pass over all changes nothing.
+
+    Parameters
+    ----------
+    points : ndarray of float64, shape (n, s)
+    start : ndarray of int64, shape (n,)
+        Groups 0 .. groups - 1 of at least k records.
+    around : ndarray of int32, shape (n, m)
+        Records whose groups are the candidates of each record.
+    """
+    n, s = points.shape
+    labels = start.copy()
+    groups = labels.max() + 1
+    heads, links = np.full(groups, -1, np.int64), np.empty((n, 2), np.int64)
+    sizes, sums = np.zeros(groups, np.int64), np.empty((groups, s), np.float64)
+    for i in range(n - 1, -1, -1):
+        _link(i, labels[i], heads, links)
+        sizes[labels[i]] += 1
+    for g in range(groups):
+        _add_members(g, points, heads, links, sums)
+    changed, looked = np.zeros(groups, np.int64), np.full(n, -1, np.int64)
+    seen = np.full(groups, -1, np.int64)
+    clock = 0
+    for turn in range(PASSES):
+        before = clock
+        for i in range(n):
+            a = labels[i]
+            gain, best_group, best_record = -LEAST_GAIN, -1, -1
+            for other in around[i]:
+                b = labels[other]
+                visit = turn * n + i
+                if b == a or seen[b] == visit:
+                    continue
+                seen[b] = visit
+                if max(changed[a], changed[b]) <= looked[i]:
+                    continue  # looked at already, with nothing to gain
+                if sizes[a] > k:
+                    delta = _move_gain(i, a, b, points, sums, sizes)
+                    if delta < gain:
+                        gain, best_group, best_record = delta, b, -1
+                u = heads[b]
+                while u >= 0:
+                    delta = _swap_gain(i, u, a, b, points, sums, sizes)
+                    if delta < gain:
+                        gain, best_group, best_record = delta, b, u
+                    u = links[u, 0]
+            looked[i] = clock
+            if best_group < 0:
+                continue
+            b = best_group
+            clock += 1
+            _unlink(i, a, heads, links)
+            if best_record >= 0:
+                _unlink(best_record, b, heads, links)
+                _link(best_record, a, heads, links)
+                labels[best_record] = a
+            else:
+                sizes[a] -= 1
+                sizes[b] += 1
+            _link(i, b, heads, links)
+            labels[i] = b
+            _add_members(a, points, heads, links, sums)
+            _add_members(b, points, heads, links, sums)
+            changed[a] = changed[b] = clock
+        if clock == before:
+            break
+    return labels
+
+
+@njit(nogil=True, cache=True)
+def split_large(points: NDArray[np.float64], start: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+    """Split groups of 2k or more: the member farthest from the mean and its k - 1 nearest leave, again and again."""
+    labels = start.copy()
+    groups = labels.max() + 1
+    sizes = np.bincount(labels, minlength=groups)
+    order = np.argsort(labels, kind="mergesort")
+    heap = np.empty(k, np.int64)
+    first = 0
+    for g in range(len(sizes)):
+        members = order[first : first + sizes[g]].copy()
+        first += sizes[g]
+        while len(members) >= 2 * k:
+            inside = points[members]
+            distances = np.zeros(len(members), np.float64)
+            middle = np.sum(inside, axis=0) / len(members)
+            for j in range(points.shape[1]):
+                distances += (inside[:, j] - middle[j]) ** 2
+            far = farthest(distances, members, len(members))
+            distances[:] = 0.0
+            for j in range(points.shape[1]):
+                distances += (inside[:, j] - inside[far, j]) ** 2
+            heap[nearest(distances, members, len(members), k - 1, far, heap)] = far
+            stays = np.ones(len(members), np.bool_)
+            for place in heap:
+                labels[members[place]] = groups
+                stays[place] = False
+            members = members[stays]
+            groups += 1
+    return labels

@@ -1,0 +1,170 @@
+"""The nearest other records of each record, exactly.
+
+Records are laid out in cells of near ones, and a cell whose box is farther than the neighbours found so far is
+passed over. In few dimensions that leaves a small share of the distances; in many it costs little.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from privpipe.kernels.arrays import read_only
+from privpipe.kernels.nearest import offer
+
+__all__ = ["nearest_neighbours"]
+
+CELL = 64
+
+
+def nearest_neighbours(points: NDArray[np.float64], wanted: int) -> NDArray[np.int32]:
+    """The nearest other records of each record by Euclidean distance; ties go to the earlier row.
+
+    Parameters
+    ----------
+    points : ndarray of float64, shape (n, s)
+        Finite.
+    wanted : int
+        Neighbours of each record.
+
+    Returns
+    -------
+    ndarray of int32, shape (n, min(wanted, n - 1))
+        Ascending by row within a record.
+
+    Examples
+    --------
+    >>> nearest_neighbours(np.array([[0.0], [1.0], [3.0]]), 1).tolist()
+    [[1], [0], [1]]
+    """
+    array = read_only(points, np.float64)
+    wanted = max(0, min(wanted, len(array) - 1))
+    if wanted == 0:
+        return np.empty((len(array), 0), np.int32)
+    return np.asarray(_neighbours(array, wanted))
+
+
+@njit(nogil=True, cache=True)
+def _lay_out(points: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Records in an order that puts near ones together, and where each cell of at most CELL of them begins."""
+    n, s = points.shape
+    order = np.arange(n)
+    starts = np.empty(2 * (n // CELL + 1) + 2, np.int64)
+    cells = 0
+    stack = np.empty((64, 2), np.int64)
+    stack[0] = 0, n
+    depth = 1
+    while depth > 0:
+        depth -= 1
+        first, stop = stack[depth]
+        if stop - first <= CELL:
+            starts[cells] = first
+            cells += 1
+            continue
+        widest, width = 0, -1.0
+        for j in range(s):
+            low, high = np.inf, -np.inf
+            for i in order[first:stop]:
+                low, high = min(low, points[i, j]), max(high, points[i, j])
+            if high - low > width:
+                widest, width = j, high - low
+        inside = order[first:stop].copy()
+        order[first:stop] = inside[np.argsort(points[inside, widest])]
+        middle = (first + stop) // 2
+        stack[depth] = middle, stop
+        stack[depth + 1] = first, middle
+        depth += 2
+    starts[cells] = n
+    return order, starts[: cells + 1]
+
+
+@njit(nogil=True, cache=True)
+def _boxes(columns: NDArray[np.float64], starts: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    low = np.empty((len(columns), len(starts) - 1), np.float64)
+    high = np.empty((len(columns), len(starts) - 1), np.float64)
+    for j in range(len(columns)):
+        for c in range(len(starts) - 1):
+            low[j, c] = columns[j, starts[c] : starts[c + 1]].min()
+            high[j, c] = columns[j, starts[c] : starts[c + 1]].max()
+    return low, high
+
+
+@njit(nogil=True, cache=True)
+def _between_boxes(low: NDArray[np.float64], high: NDArray[np.float64], own: int) -> NDArray[np.float64]:
+    """Squared distance of each box to one of them, never above that between two of their points."""
+    out = np.zeros(low.shape[1], np.float64)
+    for j in range(len(low)):
+        for c in range(len(out)):
+            gap = max(low[j, c] - high[j, own], low[j, own] - high[j, c], 0.0)
+            out[c] += gap * gap
+    return out
+
+
+@njit(nogil=True, cache=True)
+def _to_box(low: NDArray[np.float64], high: NDArray[np.float64], cell: int, point: NDArray[np.float64]) -> float:
+    """Squared distance of a point to a box, never above that to a point in it."""
+    total = 0.0
+    for j in range(len(low)):
+        gap = max(low[j, cell] - point[j], point[j] - high[j, cell], 0.0)
+        total += gap * gap
+    return total
+
+
+@njit(nogil=True, cache=True)
+def _look(
+    first: int,
+    stop: int,
+    columns: NDArray[np.float64],
+    point: NDArray[np.float64],
+    distances: NDArray[np.float64],
+) -> float:
+    """Squared distances to the points at first .. stop - 1; returns the least."""
+    out = distances[first:stop]
+    for i in range(len(out)):
+        out[i] = 0.0
+    for j in range(len(columns)):
+        column, at = columns[j, first:stop], point[j]
+        for i in range(len(out)):
+            difference = column[i] - at
+            out[i] += difference * difference
+    bits = out.view(np.int64)  # numbers from 0 on are ordered as their bits, whose least is found in vectors
+    least = bits[0]
+    for i in range(len(bits)):
+        value = bits[i]
+        least = value if value < least else least
+    smallest: float = np.int64(least).view(np.float64)
+    return smallest
+
+
+@njit(nogil=True, cache=True)
+def _neighbours(points: NDArray[np.float64], wanted: int) -> NDArray[np.int32]:
+    n = len(points)
+    order, starts = _lay_out(points)
+    columns = points[order].T.copy()
+    low, high = _boxes(columns, starts)
+    distances = np.empty(n, np.float64)
+    heap = np.empty(wanted, np.int64)
+    out = np.empty((n, wanted), np.int32)
+    for own in range(len(starts) - 1):
+        apart = _between_boxes(low, high, own)
+        apart[own] = -1.0  # its own cell comes first
+        nearby = np.argsort(apart)
+        for place in range(starts[own], starts[own + 1]):
+            point = columns[:, place].copy()
+            found = 0
+            for cell in nearby:
+                if found == wanted:
+                    worst = distances[heap[0]]
+                    if apart[cell] > worst:
+                        break
+                    if _to_box(low, high, cell, point) > worst:
+                        continue
+                least = _look(starts[cell], starts[cell + 1], columns, point, distances)
+                if found == wanted and least > distances[heap[0]]:
+                    continue
+                found = offer(distances, order, starts[cell], starts[cell + 1], wanted, place, heap, found)
+            chosen = np.sort(order[heap])
+            for j in range(wanted):
+                out[order[place], j] = chosen[j]
+    return out
