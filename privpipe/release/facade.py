@@ -74,7 +74,7 @@ def assess(
     """
     policy = _policy(policy)
     with _Opened(engine, data if data is not None else policy, policy) as running:
-        table = running.scan(_source(data, policy) if data is not None else source_of(policy))
+        table = running.scan(_finished(data, policy) if data is not None else source_of(policy))
         base: dict[str, Histogram] = {}
         first = None
         if original is not None:
@@ -212,6 +212,15 @@ def _source(data: Any, policy: Policy) -> Source:
     if described is None or Source(data=str(data)).resolved_format != described.resolved_format:
         return Source(data=str(data), types=policy.types)
     return replace(described, data=str(data))
+
+
+def _finished(data: Any, policy: Policy) -> Source:
+    """A table to be judged as it is: quasi-identifiers may have become labels, so their types are the table's own."""
+    if isinstance(data, Source):
+        return data
+    source = _source(data, policy)
+    sensitive = set(policy.roles.sensitive)
+    return replace(source, types={name: kind for name, kind in source.types.items() if name in sensitive})
 
 
 def _base(engine: Engine, original: Any, policy: Policy) -> dict[str, Histogram]:
