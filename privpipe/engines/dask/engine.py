@@ -1,0 +1,295 @@
+"""The Dask engine: Arrow record batches in partitions, on threads or on the workers of a cluster."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Self, TypeVar
+
+import dask
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from privpipe.blocks import (
+    ID_COLUMNS,
+    ClassBlock,
+    ClassQuery,
+    Facts,
+    FactsRequest,
+    PairBlock,
+    Reduction,
+    RowBlock,
+)
+from privpipe.draws import Seed, Stream
+from privpipe.engines.base.contract import Engine, Where, Written
+from privpipe.engines.base.source import Format, Source
+from privpipe.engines.dask.classes import collected_blocks, kept_parts, measured_classes
+from privpipe.engines.dask.csv_parts import csv_table
+from privpipe.engines.dask.exchange import meet
+from privpipe.engines.dask.frame_parts import dask_table, is_dask_frame, json_table, local_table
+from privpipe.engines.dask.identities import declared_ids, numbered_ids, uniqueness
+from privpipe.engines.dask.learn import Learn, count_distinct, facts_of, merge_distinct, sorted_distinct
+from privpipe.engines.dask.parquet_parts import parquet_table
+from privpipe.engines.dask.ranges import ranked
+from privpipe.engines.dask.rows import (
+    CutById,
+    CutByKey,
+    MapGroups,
+    MapRanked,
+    MapRows,
+    MeasurePairs,
+    MeasureRows,
+    Recode,
+    taken,
+)
+from privpipe.engines.dask.session import Options, Session
+from privpipe.engines.dask.table import DaskTable
+from privpipe.engines.dask.typed import summed
+from privpipe.engines.dask.writing import collected, written
+from privpipe.errors import DataError, did_you_mean
+
+__all__ = ["DaskEngine"]
+
+R = TypeVar("R")
+MOST_CUTS = 4096
+
+
+class DaskEngine(Engine):
+    """Tables in partitions; see `Options` for the keys of ``engines.dask``.
+
+    Examples
+    --------
+    >>> from privpipe.engines import Source
+    >>> with DaskEngine.open({"scheduler": "threads", "npartitions": 2}) as engine:
+    ...     table = engine.scan(Source(data=pa.table({"zip": ["1", "1", "2"]})))
+    ...     sorted(size for block in engine.classes(table, ClassQuery(keys=("zip",))) for size in block.sizes.tolist())
+    [1, 2]
+    """
+
+    name: ClassVar[str] = "dask"
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self._session = Session(options)
+        self._runtime = self._session.runtime
+
+    @classmethod
+    def open(cls, options: Mapping[str, Any]) -> Self:
+        return cls(Options.of(options))
+
+    @classmethod
+    def accepts(cls, data: Any) -> bool:
+        return is_dask_frame(data)
+
+    def close(self) -> None:
+        self._session.close()
+
+    def versions(self) -> dict[str, str]:
+        found = {"dask": dask.__version__, "numpy": np.__version__, "pyarrow": pa.__version__}
+        if self._runtime.distributed:
+            import distributed
+
+            found["distributed"] = distributed.__version__
+        return found
+
+    def scan(self, source: Source) -> DaskTable:
+        size = self.options.partition_bytes
+        if not source.is_path:
+            if is_dask_frame(source.data):
+                return dask_table(self._runtime, source)
+            return local_table(self._runtime, source, size, self.options.npartitions)
+        if source.resolved_format == "parquet":
+            return parquet_table(self._runtime, source, size)
+        if source.resolved_format == "csv":
+            return csv_table(self._runtime, source, size)
+        if source.resolved_format == "json":
+            return json_table(self._runtime, source)
+        return local_table(self._runtime, source, size, self.options.npartitions)
+
+    def count(self, table: DaskTable) -> int:
+        parts = table.holding([] if table.has_record_ids else table.schema.names[:1])
+        return sum(self._runtime.compute("count records", [self._runtime.task("count", len, part) for part in parts]))
+
+    def facts(self, table: DaskTable, request: FactsRequest) -> Facts:
+        columns = [*request.histograms, *request.moments, *request.nulls]
+        _require(table, columns)
+        learn = Learn(request)
+        parts = [self._runtime.task("learn", learn.measure, part) for part in table.holding(columns)]
+        (learnt,) = self._runtime.compute("learn facts", [self._runtime.tree("merge facts", learn.merge, parts)])
+        return facts_of(learnt, request)
+
+    def classes(self, table: DaskTable, query: ClassQuery) -> Iterator[ClassBlock]:
+        yield from collected_blocks(self._runtime, table, query, self._places(table))
+
+    def reduce_classes(
+        self,
+        table: DaskTable,
+        query: ClassQuery,
+        reduction: Reduction[ClassBlock, R],
+        facts: Facts,
+        *,
+        where: Where = "auto",
+    ) -> R | None:
+        if where == "driver":
+            found = [reduction.measure(block, facts) for block in self.classes(table, query)]
+        else:  # nothing is gained by moving classes that several threads can measure where they are
+            found = measured_classes(self._runtime, table, query, reduction, facts, self._places(table))
+        return _merged(found, reduction)
+
+    def reduce_rows(
+        self, table: DaskTable, columns: Sequence[str], reduction: Reduction[RowBlock, R], facts: Facts
+    ) -> R | None:
+        _require(table, columns)
+        shared = self._runtime.place(facts)
+        measure = MeasureRows(tuple(dict.fromkeys(columns)), reduction)
+        parts = table.parts if table.has_record_ids else table.holding(columns)
+        tasks = [self._runtime.task("measure rows", measure, part, shared) for part in parts]
+        return _merged(self._runtime.compute("measure rows", tasks), reduction)
+
+    def reduce_pairs(
+        self,
+        original: DaskTable,
+        released: DaskTable,
+        columns: Sequence[str],
+        reduction: Reduction[PairBlock, R],
+        facts: Facts,
+    ) -> R | None:
+        for table in (original, released):
+            _require(table, columns)
+            _require_ids(table)
+        places = self._places(original, released)
+        cut = CutById(tuple(dict.fromkeys(columns)), places)
+        sent = [self._runtime.task("cut by id", cut, part) for part in (*original.parts, *released.parts)]
+        measure = MeasurePairs(len(original.parts), reduction)
+        tasks = meet(self._runtime, "measure pairs", sent, places, measure, self._runtime.place(facts))
+        return _merged(self._runtime.compute("measure pairs", tasks), reduction)
+
+    def distinct(self, table: DaskTable, columns: Sequence[str]) -> pa.Table:
+        _require(table, columns)
+        names = list(dict.fromkeys(columns))
+        parts = [
+            self._runtime.task("count distinct", count_distinct, part, columns=names) for part in table.holding(names)
+        ]
+        (found,) = self._runtime.compute(
+            "count distinct", [self._runtime.tree("merge distinct", merge_distinct, parts)]
+        )
+        return sorted_distinct(found, table.schema)
+
+    def keep_classes(
+        self, table: DaskTable, query: ClassQuery, passing: Callable[[ClassBlock], NDArray[np.bool_]]
+    ) -> DaskTable:
+        parts = kept_parts(self._runtime, table, query, passing, self._places(table))
+        return self._kept("keep records", table, table.schema, parts)
+
+    def recode(self, table: DaskTable, codebooks: Mapping[str, tuple[pa.Array, pa.Array]]) -> DaskTable:
+        _require(table, list(codebooks))
+        recode = Recode(codebooks)
+        checks = [self._runtime.task("look up codes", recode.unknown, part) for part in table.holding(list(codebooks))]
+        for name, count in summed(self._runtime.compute("look up codes", checks)).items():
+            if count:
+                raise DataError(
+                    f"column {name!r}: {count:,} record{'s hold values' if count != 1 else ' holds a value'} that "
+                    "the codebook lacks"
+                )
+        schema = pa.schema(
+            [
+                field.with_type(codebooks[field.name][1].type) if field.name in codebooks else field
+                for field in table.schema
+            ]
+        )
+        parts = [self._runtime.task("recode", recode, part) for part in table.parts]
+        return table.derived(parts, schema)
+
+    def map_rows(self, table: DaskTable, function: Callable[[RowBlock], RowBlock], schema: pa.Schema) -> DaskTable:
+        apply = MapRows(function, schema)
+        parts = [self._runtime.task("map rows", apply, part) for part in table.parts]
+        return table.derived(parts, schema)
+
+    def map_groups(
+        self,
+        table: DaskTable,
+        key: Callable[[RowBlock], NDArray[np.int64]],
+        function: Callable[[RowBlock, int], RowBlock],
+        schema: pa.Schema,
+    ) -> DaskTable:
+        places = self._places(table)
+        cut = CutByKey(key, places)
+        sent = [self._runtime.task("cut by group", cut, part) for part in table.parts]
+        parts = meet(self._runtime, "map groups", sent, places, MapGroups(function, schema))
+        return self._kept("map groups", table, schema, parts)
+
+    def map_ranked(
+        self,
+        table: DaskTable,
+        column: str,
+        stream: Stream,
+        function: Callable[[RowBlock, NDArray[np.int64]], RowBlock],
+        schema: pa.Schema,
+    ) -> DaskTable:
+        _require(table, [column])
+        _require_ids(table)
+        apply = MapRanked(function, schema)
+        parts = ranked(self._runtime, table.parts, self._places(table), column, stream, apply)
+        return self._kept("rank records", table, schema, parts)
+
+    def select(self, table: DaskTable, columns: Sequence[str]) -> DaskTable:
+        _require(table, columns)
+        names = list(columns)
+        schema = pa.schema([table.schema.field(name) for name in names])
+        if table.narrow is not None:
+            return DaskTable(schema, tuple(table.narrow(names)), False, table.narrow, table.at_most)
+        ids = list(ID_COLUMNS) if table.has_record_ids else []
+        parts = [self._runtime.task("select", taken, part, columns=[*names, *ids]) for part in table.parts]
+        return table.derived(parts, schema)
+
+    def with_record_ids(self, table: DaskTable, column: str | None, seed: Seed) -> DaskTable:
+        places = self._places(table)
+        if column is None:
+            parts = numbered_ids(self._runtime, table.parts, places, seed)
+        else:
+            _require(table, [column])
+            self._require_unique(table, column, places)
+            parts = declared_ids(self._runtime, table.parts, column, seed)
+        kept = self._runtime.keep("attach ids", parts)
+        return DaskTable(table.schema, tuple(kept), True, None, table.at_most)
+
+    def write(self, table: DaskTable, folder: str, format: Format, stream: Stream) -> Written:
+        return written(self._runtime, table, folder, format, stream)
+
+    def collect(self, table: DaskTable, *, like: Any = None) -> Any:
+        return collected(self._runtime, table, like)
+
+    def _require_unique(self, table: DaskTable, column: str, places: int) -> None:
+        found = uniqueness(self._runtime, table.holding([column]), places, column)
+        if found.missing or found.repeated:
+            raise DataError(
+                f"record id column {column!r} must be unique and complete: {found.missing:,} of {found.records:,} "
+                f"records have no value, {found.repeated:,} repeat one; name another column, or leave `record_id` out"
+            )
+
+    def _kept(self, step: str, table: DaskTable, schema: pa.Schema, parts: list[Any]) -> DaskTable:
+        return table.derived(self._runtime.keep(step, parts), schema)
+
+    def _places(self, *tables: DaskTable) -> int:
+        """Meeting places of an exchange: as many as partitions, as long as the pieces stay few."""
+        if self.options.npartitions is not None:
+            return self.options.npartitions
+        parts = sum(len(table.parts) for table in tables)
+        return max(1, min(parts, max(self._runtime.workers, MOST_CUTS // parts)))
+
+
+def _merged(found: Sequence[R | None], reduction: Reduction[Any, R]) -> R | None:
+    seen = [figure for figure in found if figure is not None]
+    return functools.reduce(reduction.merge, seen) if seen else None
+
+
+def _require(table: DaskTable, columns: Sequence[str]) -> None:
+    for name in columns:
+        if name not in table.schema.names:
+            raise DataError(f"column {name!r} is not in the table{did_you_mean(name, table.schema.names)}")
+
+
+def _require_ids(table: DaskTable) -> None:
+    if not table.has_record_ids:
+        raise DataError("records can be neither ranked nor aligned: the table carries no record ids")

@@ -1,0 +1,125 @@
+"""Moving parts of partitions to where they meet: every partition cuts its rows, every meeting place takes its cuts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from dask.delayed import Delayed
+from numpy.typing import NDArray
+
+from privpipe.engines.dask.runtime import Runtime
+from privpipe.kernels.word_groups import ordered_by_group
+
+__all__ = ["Pieces", "Sent", "answers", "cut_by", "meet"]
+
+
+@dataclass(frozen=True, repr=False)
+class Pieces:
+    """Rows of one partition in the order of the place they go to.
+
+    Parameters
+    ----------
+    rows : ndarray or pyarrow.RecordBatch
+        Sorted by destination.
+    offsets : ndarray of int64, shape (places + 1,)
+        Rows of place j are ``offsets[j]:offsets[j + 1]``.
+    """
+
+    rows: Any
+    offsets: NDArray[np.int64]
+
+    def __repr__(self) -> str:
+        return f"Pieces({self.offsets[-1]} rows for {len(self.offsets) - 1} places)"
+
+    def piece(self, place: int) -> Any:
+        """The rows that go to one place."""
+        start, end = int(self.offsets[place]), int(self.offsets[place + 1])
+        if isinstance(self.rows, np.ndarray):
+            return self.rows[start:end]
+        return self.rows.slice(start, end - start)
+
+
+@dataclass(frozen=True, repr=False)
+class Sent:
+    """What a partition sent, and the row of the partition that each sent entry came from."""
+
+    pieces: Pieces
+    rows: NDArray[np.int64]
+
+    def __repr__(self) -> str:
+        return f"Sent({self.pieces!r})"
+
+    def piece(self, place: int) -> Any:
+        """The entries that go to one place."""
+        return self.pieces.piece(place)
+
+
+def cut_by(rows: Any, targets: NDArray[np.int64], places: int) -> Sent:
+    """Rows (an array or a record batch) sorted by the place each goes to.
+
+    Examples
+    --------
+    >>> sent = cut_by(np.array([10, 11, 12]), np.array([1, 0, 1]), 2)
+    >>> sent.piece(0).tolist(), sent.piece(1).tolist(), sent.rows.tolist()
+    ([11], [10, 12], [1, 0, 2])
+    """
+    order, offsets = ordered_by_group(targets, places)
+    return Sent(Pieces(rows[order] if isinstance(rows, np.ndarray) else rows.take(order), offsets), order)
+
+
+def answers(values: Any, asked: Sequence[Any]) -> Pieces:
+    """One value for each entry that came, cut by the partition it came from.
+
+    Parameters
+    ----------
+    values : ndarray, shape (total entries,)
+        In the order of the entries, partition after partition.
+    asked : sequence
+        The pieces that came, one from every partition.
+    """
+    lengths = [len(piece) for piece in asked]
+    return Pieces(values, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
+
+
+def meet(
+    runtime: Runtime,
+    name: str,
+    pieces: Sequence[Delayed],
+    places: int,
+    function: Callable[..., Any],
+    *shared: Delayed,
+    each: Sequence[Sequence[Delayed]] | None = None,
+) -> list[Delayed]:
+    """One task a place: ``function(its pieces, one from every partition in order, *each[place], *shared)``.
+
+    In one process a meeting place looks at all partitions' pieces where they are. Between processes the pieces
+    are cut out first, so that only what is needed travels.
+    """
+    own = [[] if each is None else list(each[place]) for place in range(places)]
+    if not runtime.distributed:
+        return [
+            runtime.task(name, _MeetHere(function, place), list(pieces), *own[place], *shared)
+            for place in range(places)
+        ]
+    cuts = [[runtime.task("cut pieces", _Cut(place), source) for source in pieces] for place in range(places)]
+    return [runtime.task(name, function, cut, *own[place], *shared) for place, cut in enumerate(cuts)]
+
+
+@dataclass(frozen=True)
+class _Cut:
+    place: int
+
+    def __call__(self, pieces: Pieces | Sent) -> Any:
+        return pieces.piece(self.place)
+
+
+@dataclass(frozen=True)
+class _MeetHere:
+    function: Callable[..., Any]
+    place: int
+
+    def __call__(self, pieces: list[Pieces | Sent], *shared: Any) -> Any:
+        return self.function([source.piece(self.place) for source in pieces], *shared)

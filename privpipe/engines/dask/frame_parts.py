@@ -1,0 +1,157 @@
+"""Frames as partitions: Dask DataFrames as they are cut, frames of this process cut by rows; JSON files."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from privpipe.engines.base.files import list_files
+from privpipe.engines.base.frames import arrow_of
+from privpipe.engines.base.json_rows import json_batches, json_columns
+from privpipe.engines.base.logical import logical_type
+from privpipe.engines.base.names import check_declared, check_names
+from privpipe.engines.base.source import Source
+from privpipe.engines.dask.runtime import Runtime
+from privpipe.engines.dask.table import DaskTable
+from privpipe.engines.dask.typed import text_table, typed_table, whole_batch
+from privpipe.errors import DataError, UsageError
+
+__all__ = ["dask_table", "is_dask_frame", "json_table", "local_table"]
+
+LEAST_ROWS = 65536
+
+
+def is_dask_frame(data: Any) -> bool:
+    """Whether this is a Dask DataFrame; imports nothing."""
+    kind = type(data)
+    return kind.__module__.partition(".")[0] in {"dask", "dask_expr"} and kind.__name__ == "DataFrame"
+
+
+def dask_table(runtime: Runtime, source: Source) -> DaskTable:
+    """The table of a Dask DataFrame, partition for partition.
+
+    Raises
+    ------
+    DataError
+        Bad names, a column that mixes types, within a partition or between them.
+    """
+    frame = source.data
+    names = list(frame.columns)
+    check_names(names)
+    raw = [runtime.task("read frame", arrow_of, part) for part in frame.to_delayed()]
+    # What an object or category column holds, only its partitions can tell.
+    if any(str(kind) in {"object", "category"} for kind in frame.dtypes):
+        found = runtime.compute("learn types", [runtime.task("learn types", schema_of, part) for part in raw])
+        schema = one_schema(found)
+    else:
+        schema = arrow_of(frame._meta).schema
+    return typed_table(runtime, raw, schema, source.types)
+
+
+def schema_of(table: pa.Table) -> pa.Schema:
+    """The schema of a partition."""
+    return table.schema
+
+
+def one_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """The logical schema of partitions whose types were told by their values.
+
+    Examples
+    --------
+    >>> one_schema([pa.schema({"a": pa.null()}), pa.schema({"a": pa.int8()})]).field("a").type
+    DataType(int64)
+    """
+    fields = []
+    for name in schemas[0].names:
+        kinds = {
+            logical_type(schema.field(name).type, name) for schema in schemas if not _untold(schema.field(name).type)
+        }
+        if kinds == {pa.int64(), pa.float64()}:
+            kinds = {pa.float64()}
+        if len(kinds) > 1:
+            raise DataError(
+                f"column {name!r} mixes types ({', '.join(sorted(map(str, kinds)))}); make it one type, text say"
+            )
+        fields.append(pa.field(name, kinds.pop() if kinds else pa.string()))
+    return pa.schema(fields)
+
+
+def _untold(kind: pa.DataType) -> bool:
+    return pt.is_null(kind) or (pt.is_dictionary(kind) and pt.is_null(kind.value_type))
+
+
+def local_table(runtime: Runtime, source: Source, partition_bytes: int, npartitions: int | None) -> DaskTable:
+    """The table of a frame of this process, in slices.
+
+    Raises
+    ------
+    DataError, UsageError
+        As `arrow_of`.
+    """
+    found = delta_dataset(source) if source.is_path else arrow_of(source.data)
+    if isinstance(found, pa.Table):
+        table = found
+    else:
+        table = found.read_all() if isinstance(found, pa.RecordBatchReader) else found.to_table()
+    check_names(table.column_names)
+    rows = table.num_rows
+    wanted = npartitions or max(-(-table.nbytes // partition_bytes), min(runtime.workers, rows // LEAST_ROWS), 1)
+    slices = list(_slices(table, min(wanted, max(rows, 1))))
+    return typed_table(runtime, runtime.place_each(slices), table.schema, source.types, rows)
+
+
+def delta_dataset(source: Source) -> Any:
+    """The dataset of a Delta folder, read by the calling process.
+
+    Raises
+    ------
+    UsageError
+        deltalake is not installed.
+    DataError
+        Not a readable Delta table.
+    """
+    try:
+        deltalake = importlib.import_module("deltalake")
+    except ImportError:
+        raise UsageError("format delta needs deltalake: pip install 'privpipe[delta]'") from None
+    try:
+        return deltalake.DeltaTable(str(source.data)).to_pyarrow_dataset()
+    except (deltalake.exceptions.DeltaError, OSError) as error:
+        raise DataError(f"not a readable Delta table ({type(error).__name__}): {source.data!s}") from None
+
+
+def _slices(table: pa.Table, parts: int) -> Iterator[pa.RecordBatch]:
+    rows = table.num_rows
+    cuts = [rows * part // parts for part in range(parts + 1)]
+    for start, end in pairwise(cuts):
+        yield whole_batch(table.slice(start, end - start))
+
+
+def json_table(runtime: Runtime, source: Source) -> DaskTable:
+    """The table of JSON files, a partition a file.
+
+    Raises
+    ------
+    DataError
+        As `json_columns`; a declared column that is missing; cells that do not convert.
+    """
+    files = list_files(source)
+    found = runtime.compute(
+        "read JSON names", [runtime.task("read JSON names", json_columns, [name]) for name in files]
+    )
+    names = list(dict.fromkeys(name for one in found for name in one))
+    check_names(names)
+    check_declared(names, source.types)
+    raw = [runtime.task("read JSON", json_rows, path=name, names=names) for name in files]
+    return text_table(runtime, raw, names, source.types)
+
+
+def json_rows(path: str, names: list[str]) -> tuple[pa.RecordBatch, int]:
+    """The records of a file as text."""
+    schema = pa.schema([(name, pa.string()) for name in names])
+    return whole_batch(pa.Table.from_batches(json_batches([path], names), schema)), 0

@@ -1,0 +1,113 @@
+"""Parquet files as partitions: runs of row groups, of which only the columns in use are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from privpipe.engines.base.files import list_files, parquet_schema
+from privpipe.engines.base.source import Source
+from privpipe.engines.base.typing import Typing, typing_of
+from privpipe.engines.dask.runtime import Runtime
+from privpipe.engines.dask.table import DaskTable
+from privpipe.engines.dask.typed import may_fail, narrowed, scales_of, summed, text_decimals, whole_batch
+
+__all__ = ["parquet_table"]
+
+TEXT_BYTES = 16
+SMALLEST_RUN = 4 * 2**20
+
+
+@dataclass(frozen=True)
+class RowGroups:
+    """Some row groups of a file."""
+
+    path: str
+    groups: tuple[int, ...]
+
+
+def parquet_table(runtime: Runtime, source: Source, partition_bytes: int) -> DaskTable:
+    """The table of a Parquet source, read when it is used and only the columns that are.
+
+    Raises
+    ------
+    DataError
+        An unreadable file, files that do not agree, cells that do not convert.
+    """
+    files = list_files(source)
+    schema = parquet_schema(files)
+    heads = {name: pq.read_metadata(name) for name in files}
+    runs = list(_runs(heads, schema, partition_bytes, runtime.workers)) or [RowGroups(files[0], ())]
+    decimals = text_decimals(schema, source.types)
+    texts = [runtime.task("read Parquet", raw_columns, run=run, columns=decimals) for run in runs]
+    typing = typing_of(schema, source.types, scales_of(runtime, texts, decimals))
+    doubtful = [field.name for field in schema if may_fail(field.type, typing.schema.field(field.name).type)]
+    if doubtful:
+        narrow = narrowed(typing, doubtful)
+        checks = [runtime.task("check types", bad_cells_of, run=run, typing=narrow) for run in runs]
+        typing.refuse(summed(runtime.compute("check types", checks)))
+    reading = _Reading(runtime, tuple(runs), typing)
+    records = sum(head.num_rows for head in heads.values())
+    return DaskTable(typing.schema, tuple(reading(typing.schema.names)), narrow=reading, at_most=records)
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Tasks that read some columns of all partitions."""
+
+    runtime: Runtime
+    runs: tuple[RowGroups, ...]
+    typing: Typing
+
+    def __call__(self, columns: Sequence[str]) -> list[object]:
+        typing = narrowed(self.typing, columns)
+        return [self.runtime.task("read Parquet", read_run, run=run, typing=typing) for run in self.runs]
+
+
+def read_run(run: RowGroups, typing: Typing) -> pa.RecordBatch:
+    """Row groups in logical types."""
+    return typing.convert(raw_columns(run, typing.schema.names))
+
+
+def bad_cells_of(run: RowGroups, typing: Typing) -> dict[str, int]:
+    """Cells that do not convert."""
+    return typing.apply(raw_columns(run, typing.schema.names))[1]
+
+
+def raw_columns(run: RowGroups, columns: Sequence[str]) -> pa.RecordBatch:
+    """Some columns of row groups, in the file's types."""
+    # Parallel over partitions already: threads inside a read would only contend.
+    with pq.ParquetFile(run.path) as file:
+        return whole_batch(file.read_row_groups(list(run.groups), columns=list(columns), use_threads=False))
+
+
+def _runs(
+    heads: Mapping[str, pq.FileMetaData], schema: pa.Schema, partition_bytes: int, workers: int
+) -> Iterator[RowGroups]:
+    width = sum(_width(field.type) for field in schema)
+    total = sum(head.num_rows for head in heads.values()) * width
+    target = max(1, min(partition_bytes, max(SMALLEST_RUN, total // workers)) // width)
+    for name, head in heads.items():
+        groups: list[int] = []
+        rows = 0
+        for group in range(head.num_row_groups):
+            size = head.row_group(group).num_rows
+            if groups and rows + size > target:
+                yield RowGroups(name, tuple(groups))
+                groups, rows = [], 0
+            if size:
+                groups.append(group)
+                rows += size
+        if groups:
+            yield RowGroups(name, tuple(groups))
+
+
+def _width(kind: pa.DataType) -> int:
+    """Bytes of a cell in memory, text guessed."""
+    try:
+        return max(1, int(kind.bit_width) // 8)
+    except ValueError:  # what Arrow says of types without a fixed width
+        return TEXT_BYTES

@@ -1,0 +1,164 @@
+"""Options of the Dask engine, and the scheduler they ask for."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+from privpipe.engines.dask.runtime import Runtime, engine_error, processors
+from privpipe.errors import UsageError, did_you_mean
+
+__all__ = ["Options", "Session"]
+
+SCHEDULERS = ("threads", "synchronous", "distributed")
+DEFAULT_PARTITION = 64 * 2**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The keys of ``engines.dask`` in a policy.
+
+    Parameters
+    ----------
+    scheduler : {"threads", "synchronous", "distributed"}, optional
+        Default: the distributed client that is current in this process, else threads. "distributed" starts
+        worker processes on this machine unless an address is given.
+    address : str, optional
+        Of a running distributed scheduler, as in ``tcp://10.0.0.1:8786``. Its workers must have privpipe.
+    workers : int, optional
+        Threads for "threads"; worker processes to start otherwise.
+    threads_per_worker : int, optional
+        Threads in each worker process, for a cluster that is started here.
+    partition_size : int or str
+        Bytes in memory of a partition, as in "64MB".
+    npartitions : int, optional
+        Partitions of a frame in memory or of files, instead of a size; also of every exchange.
+    cache : bool
+        Keep what was read from text or exchanged between partitions, instead of doing it again for each use.
+    """
+
+    scheduler: str | None = None
+    address: str | None = None
+    workers: int | None = None
+    threads_per_worker: int | None = None
+    partition_size: int | str = DEFAULT_PARTITION
+    npartitions: int | None = None
+    cache: bool = True
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Self:
+        """Checked options.
+
+        Raises
+        ------
+        UsageError
+            An unknown key, a value out of range, keys that exclude each other.
+
+        Examples
+        --------
+        >>> Options.of({"workers": 2, "partition_size": "32MB"}).partition_bytes
+        32000000
+        """
+        known = [field.name for field in fields(cls)]
+        for name in given:
+            if name not in known:
+                raise UsageError(f"unknown option {name!r} of the dask engine{did_you_mean(name, known)}")
+        options = cls(**given)
+        options._check()
+        return options
+
+    def _check(self) -> None:
+        if self.scheduler is not None and self.scheduler not in SCHEDULERS:
+            raise UsageError(f"dask engine: scheduler must be one of {', '.join(SCHEDULERS)}")
+        for name in ("workers", "threads_per_worker", "npartitions"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+                raise UsageError(f"dask engine: {name} must be a whole number of at least 1")
+        if self.address is not None and not isinstance(self.address, str):
+            raise UsageError("dask engine: address must be a text such as tcp://host:8786")
+        if self.address is not None and (self.workers or self.threads_per_worker):
+            raise UsageError("dask engine: a scheduler at an address has its workers; leave workers out")
+        if self.scheduler in ("threads", "synchronous") and (self.address or self.threads_per_worker):
+            raise UsageError("dask engine: address and threads_per_worker need scheduler: distributed")
+        if not isinstance(self.cache, bool):
+            raise UsageError("dask engine: cache must be true or false")
+        if self.partition_bytes < 1:
+            raise UsageError("dask engine: partition_size must be positive, as in 64MB")
+
+    @property
+    def partition_bytes(self) -> int:
+        """`partition_size` in bytes."""
+        from dask.utils import parse_bytes
+
+        try:
+            return int(parse_bytes(self.partition_size))
+        except (ValueError, TypeError):
+            raise UsageError("dask engine: partition_size must be a number of bytes, as in 64MB") from None
+
+
+class Session:
+    """The scheduler of one engine: what it started it ends, what it was given it leaves."""
+
+    def __init__(self, options: Options) -> None:
+        self._own: list[Any] = []
+        client = self._client(options)
+        workers = options.workers or processors()
+        if client is not None:
+            workers = max(1, sum(client.nthreads().values()))
+        scheduler = "synchronous" if options.scheduler == "synchronous" else "threads"
+        self.runtime = Runtime(client, scheduler, workers, options.cache)
+
+    def _client(self, options: Options) -> Any:
+        if options.scheduler in ("threads", "synchronous"):
+            return None
+        asked = (options.address, options.workers, options.threads_per_worker, options.scheduler)
+        if all(each is None for each in asked):
+            return current_client()
+        try:
+            return self._connect(options)
+        except ImportError as error:
+            raise UsageError(
+                f"the dask engine needs {error.name or 'distributed'} for worker processes: "
+                "pip install 'privpipe[dask]'"
+            ) from error
+        except (OSError, ValueError) as error:
+            self.close()
+            problem = engine_error("reach the scheduler", error)
+        raise problem
+
+    def _connect(self, options: Options) -> Any:
+        from distributed import Client, LocalCluster
+
+        if options.address is None:
+            # The dashboard would show task names to whoever reaches its port.
+            cluster = LocalCluster(
+                n_workers=options.workers or max(1, processors() // (options.threads_per_worker or 1)),
+                threads_per_worker=options.threads_per_worker or 1,
+                processes=True,
+                host="127.0.0.1",
+                dashboard_address=None,
+                silence_logs=logging.CRITICAL,
+            )
+            self._own.append(cluster)
+        client = Client(options.address or cluster, set_as_default=False, timeout="30s")
+        self._own.append(client)
+        return client
+
+    def close(self) -> None:
+        """End what was started here."""
+        while self._own:
+            self._own.pop().close()
+
+
+def current_client() -> Any:
+    """The distributed client that is current in this process, if there is one."""
+    module = sys.modules.get("distributed")
+    if module is None:
+        return None
+    try:
+        return module.default_client()
+    except ValueError:  # what distributed says where there is none
+        return None

@@ -1,0 +1,147 @@
+"""Tables out: part files in keyed order, each written where its range is sorted; frames brought back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from dask.delayed import Delayed
+from numpy.typing import NDArray
+
+from privpipe.blocks import ID_COLUMNS, RowBlock
+from privpipe.draws import Stream
+from privpipe.engines.base.contract import Written
+from privpipe.engines.base.frames import frame_like
+from privpipe.engines.base.part_files import csv_bytes, csv_header, json_bytes, part_name
+from privpipe.engines.base.source import Format
+from privpipe.engines.dask.exchange import Pieces, Sent, meet
+from privpipe.engines.dask.frame_parts import is_dask_frame
+from privpipe.engines.dask.ranges import joined, sorted_parts
+from privpipe.engines.dask.runtime import Runtime
+from privpipe.engines.dask.table import DaskTable
+from privpipe.errors import SinkError, UnsupportedError
+from privpipe.kernels.word_groups import split_order
+
+__all__ = ["collected", "written"]
+
+Ints = NDArray[np.int64]
+LEAST_ROWS_A_FILE = 500_000
+TEXT_ROWS = 65536
+
+
+def written(runtime: Runtime, table: DaskTable, folder: str, format: Format, stream: Stream) -> Written:
+    """Write the visible columns, rows and files in keyed order (without ids: in the order of all values)."""
+    if format not in ("parquet", "csv", "json"):
+        raise UnsupportedError(f"a release is written as parquet, csv or json, not {format}")
+    files = len(table.parts) if table.at_most is None else -(-table.at_most // LEAST_ROWS_A_FILE)
+    parts = ordered(runtime, table, stream, max(1, min(files, len(table.parts))))
+    names = [part_name(number, format) for number in range(len(parts))]
+    write = _WriteFile(folder, format, table.schema)
+    tasks = [runtime.task("write file", write, part, file=name) for part, name in zip(parts, names, strict=True)]
+    records = runtime.compute("write files", tasks)
+    return Written(sum(records), tuple(names))
+
+
+def collected(runtime: Runtime, table: DaskTable, like: Any) -> Any:
+    """The visible columns as one frame, or as a Dask DataFrame."""
+    parts = ordered(runtime, table, None, len(table.parts))
+    if is_dask_frame(like):
+        return _dask_frame(runtime, parts, table.schema)
+    batches = runtime.compute("collect records", parts)
+    rows = pa.Table.from_batches([batch.select(table.schema.names) for batch in batches], table.schema)
+    return frame_like(rows, like)
+
+
+def ordered(runtime: Runtime, table: DaskTable, stream: Stream | None, places: int) -> list[Delayed]:
+    """Parts in keyed order of the ids (without a stream: of the ids themselves); without ids, of all values."""
+    if not table.has_record_ids:
+        return sorted_parts(runtime, table.parts, places, table.schema.names)
+    sent = [runtime.task("cut by order", _CutByOrder(stream, places), part) for part in table.parts]
+    return meet(runtime, "sort records", sent, places, _SortByOrder(stream))
+
+
+def _order(rows: RowBlock, stream: Stream | None) -> Ints:
+    return rows.record_ids[:, 0] if stream is None else stream.order(rows.record_ids)
+
+
+@dataclass(frozen=True, repr=False)
+class _CutByOrder:
+    stream: Stream | None
+    places: int
+
+    def __call__(self, batch: pa.RecordBatch) -> Sent:
+        # Order words and ids are evenly spread: equal ranges need no sample.
+        order, offsets = split_order(_order(RowBlock(batch), self.stream), self.places)
+        return Sent(Pieces(batch.take(pa.array(order)), offsets), order)
+
+
+@dataclass(frozen=True, repr=False)
+class _SortByOrder:
+    stream: Stream | None
+
+    def __call__(self, pieces: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+        batch = joined(pieces)
+        rows = RowBlock(batch)
+        ids = rows.record_ids
+        order = np.lexsort((ids[:, 1], ids[:, 0], _order(rows, self.stream)))
+        return batch.take(pa.array(order))
+
+
+@dataclass(frozen=True, repr=False)
+class _WriteFile:
+    folder: str
+    format: Format
+    schema: pa.Schema
+
+    def __call__(self, batch: pa.RecordBatch, file: str) -> int:
+        columns = [batch.column(field.name).cast(field.type) for field in self.schema]
+        rows = pa.record_batch(columns, schema=self.schema)
+        try:
+            write_file(rows, Path(self.folder, file), self.format)
+        except (OSError, pa.ArrowException) as error:
+            reason = getattr(error, "strerror", None) or type(error).__name__
+            problem = SinkError(f"the part files of the release cannot be written: {reason}")
+        else:
+            return rows.num_rows
+        raise problem
+
+
+def write_file(rows: pa.RecordBatch, path: Path, format: Format) -> None:
+    """One part file, its rows' bytes as on every engine."""
+    if format == "parquet":
+        with pq.ParquetWriter(path, rows.schema, compression="zstd", store_schema=False) as file:
+            file.write_batch(rows)
+        return
+    with path.open("wb") as text:
+        if format == "csv":
+            text.write(csv_header(rows.schema.names))
+        for start in range(0, rows.num_rows, TEXT_ROWS):
+            piece = rows.slice(start, TEXT_ROWS)
+            text.write(csv_bytes(piece) if format == "csv" else json_bytes(piece))
+
+
+def _dask_frame(runtime: Runtime, parts: Sequence[Delayed], schema: pa.Schema) -> Any:
+    import dask.dataframe as dd
+
+    to_pandas = _ToPandas(tuple(schema.names))
+    frames = [runtime.task("convert to pandas", to_pandas, part) for part in parts]
+    meta = to_pandas(pa.RecordBatch.from_pylist([], schema))
+    return dd.from_delayed(frames, meta=meta, verify_meta=False)
+
+
+@dataclass(frozen=True)
+class _ToPandas:
+    names: tuple[str, ...]
+
+    def __call__(self, batch: pa.RecordBatch) -> Any:
+        import pandas as pd
+
+        # Types backed by Arrow: integers with nulls stay integers.
+        return batch.select([name for name in self.names if name not in ID_COLUMNS]).to_pandas(
+            types_mapper=pd.ArrowDtype
+        )
