@@ -85,7 +85,11 @@ def check_python() -> Finding:
 def check_packages() -> Finding:
     """Every package the core needs, by its metadata alone: importing them all takes seconds."""
     missing, found = [], []
-    for requirement in metadata.requires("privpipe") or []:
+    try:
+        requirements = metadata.requires("privpipe") or []
+    except metadata.PackageNotFoundError:
+        return Finding("packages", "warning", "privpipe runs from a folder, not installed", "pip install privpipe")
+    for requirement in requirements:
         if "extra ==" in requirement:
             continue
         name = re.match(r"[\w.-]+", requirement)

@@ -79,7 +79,7 @@ class Policy:
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], base_dir: str | os.PathLike[str] | None = None) -> Self:
         """The policy of a Python mapping with the keys of the YAML file; raises what `load` raises."""
-        return cls(**read_mapping(copy.deepcopy(document), base_dir))
+        return cls(**read_mapping(document, base_dir))
 
     @property
     def roles(self) -> Roles:

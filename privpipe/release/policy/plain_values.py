@@ -42,6 +42,8 @@ def from_yaml(text: str, file: str | None) -> tuple[Any, Report]:
         node = yaml.compose(text)
     except YAMLError as error:
         raise PolicyError([_syntax(error, file)]) from None
+    except RecursionError:
+        raise PolicyError([Problem("", "not valid YAML: nested too deeply", file)]) from None
     tree = _Tree(yaml, Report({}, file))
     document = tree.value(node, ()) if node is not None else None
     return document, tree.report

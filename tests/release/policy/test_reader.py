@@ -172,6 +172,7 @@ def test_a_broken_entry_causes_no_other_complaint(read: Any) -> None:
         ("a: !secret hunter2\n", "1 a: "),
         ("a: &a [*a]\n", "1 : aliases that refer to themselves"),
         ("- a\n- b\n", "1 : must be a mapping"),
+        ("[" * 5000 + "]" * 5000, "None : not valid YAML: nested too deeply"),
         ("", "None : the policy file is empty"),
         ("# nothing\n", "None : the policy file is empty"),
     ],
@@ -180,6 +181,13 @@ def test_what_is_not_a_yaml_mapping_is_refused_without_an_excerpt(read: Any, tex
     found = problems(read, text)
     assert any(problem.startswith(said) for problem in found)
     assert "hunter2" not in str(found)
+
+
+def test_aliases_of_aliases_do_not_grow_without_bound(read: Any) -> None:
+    layers = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    layers += [f"a{at}: &a{at} [{', '.join([f'*a{at - 1}'] * 10)}]" for at in range(1, 9)]
+    [problem] = problems(read, "\n".join(layers))
+    assert "grow too large" in problem
 
 
 def test_a_file_that_is_not_there_or_not_text_is_a_usage_error(read: Any, tmp_path: Path) -> None:
