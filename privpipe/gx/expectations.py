@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from great_expectations.compatibility import pydantic
 from great_expectations.expectations.expectation import BatchExpectation, MetaExpectation
@@ -30,7 +30,7 @@ class PrivacyExpectation(BatchExpectation):
 
     quasi_identifiers: list[str]
     sensitive: list[str] = []
-    nulls: str = "own_value"
+    nulls: Literal["own_value", "refuse"] = "own_value"
     suppression_mark: str = "*"
 
     entry: ClassVar[type[Guarantee]]

@@ -190,6 +190,7 @@ def test_a_saved_suite_runs_in_a_fresh_process(project: Path, released: pd.DataF
         ("t_closeness", {"column": "occupation", "t": -0.1}),
         ("distinct_l_diversity", {"column": "occupation", "l": 2.5}),
         ("k_anonymity", {"kk": 3, "k": 3}),
+        ("k_anonymity", {"k": 3, "nulls": "wildcard"}),
     ],
 )
 def test_parameters_are_checked_when_an_expectation_is_made(name: str, parameters: dict[str, Any]) -> None:
