@@ -171,7 +171,10 @@ def _facts(
 
 
 def _wants_released(entry: Guarantee) -> bool:
-    return getattr(entry, "base", "original") == "released"
+    base = getattr(entry, "base", "original")
+    if base not in ("original", "released"):
+        raise UnsupportedError(f"{entry.name()}: a base from a file is not served yet; use original or released")
+    return bool(base == "released")
 
 
 def _groups(entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules) -> list[_Group]:
