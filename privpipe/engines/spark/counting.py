@@ -1,0 +1,169 @@
+"""The class table: cells counted by Spark, brought together by class, measured where they lie or collected."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from privpipe.blocks import ClassBlock, ClassQuery
+from privpipe.engines.base.assembly import COUNT, block_of_cells, grouping_columns, may_be_marked
+from privpipe.engines.spark.layout import as_type, physical
+from privpipe.engines.spark.table import SparkTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["WORDS", "CellReader", "cells_of", "class_words", "gathered", "new_salt", "value_columns"]
+
+WORDS = ("__privpipe_k0", "__privpipe_k1")
+"""Hidden columns with the 128 bits that stand for a class."""
+MARKED = (-0x1E3779B97F4A7C15, 0x7F4A7C15BF58476D)
+"""Words of the class of suppressed records, as unlikely as any other two for a class that is not."""
+CLASS = "__privpipe_class"
+BLOCK_CELLS = 1 << 18
+
+
+def class_words(table: SparkTable, query: ClassQuery, salt: int) -> tuple[Column, Column]:
+    """Two 64-bit words that tell classes apart, for any types and with nulls as values of their own.
+
+    Grouping on words instead of columns makes the shuffle and the sort some three times cheaper.
+    """
+    from pyspark.sql import functions as sf
+
+    if not query.keys:
+        return sf.lit(0).cast("long").alias(WORDS[0]), sf.lit(0).cast("long").alias(WORDS[1])
+    keys = [table.counted(name) for name in query.keys]
+    # The hash skips nulls, so ('a', null) and (null, 'a') differ by this mask alone.
+    masks = [
+        sum(
+            (sf.isnull(key).cast("long") * (1 << bit) for bit, key in enumerate(keys[start : start + 62])),
+            sf.lit(0).cast("long"),
+        )
+        for start in range(0, len(keys), 62)
+    ]
+    # The salt is no secret; whoever wrote the data before it was drawn cannot have aimed at a collision.
+    seed = sf.lit(salt)
+    words = [sf.xxhash64(seed, *masks, *keys), sf.xxhash64(*reversed(keys), *masks, seed)]
+    if may_be_marked(table.schema, query):
+        bears_mark = sf.lit(True)
+        for key in keys:
+            bears_mark &= sf.coalesce(key == sf.lit(query.mark), sf.lit(False))
+        words = [sf.when(bears_mark, sf.lit(mark)).otherwise(word) for mark, word in zip(MARKED, words, strict=True)]
+    return words[0].alias(WORDS[0]), words[1].alias(WORDS[1])
+
+
+def cells_of(table: SparkTable, query: ClassQuery, salt: int) -> DataFrame:
+    """Joint cells: class words, the query's other columns by position, the number of records."""
+    from pyspark.sql import functions as sf
+
+    names = value_columns(query)
+    columns = [table.counted(name).alias(physical(at)) for at, name in enumerate(names)]
+    rows = table.frame.select(*class_words(table, query, salt), *columns)
+    grouped = rows.groupBy(*WORDS, *(physical(at) for at in range(len(names))))
+    return grouped.agg(sf.count(sf.lit(1)).alias(COUNT))
+
+
+def gathered(cells: DataFrame) -> DataFrame:
+    """The cells with those of a class side by side in one partition."""
+    return cells.repartition(WORDS[0]).sortWithinPartitions(*WORDS)
+
+
+def new_salt() -> int:
+    """A salt for one query."""
+    return secrets.randbits(63)
+
+
+def value_columns(query: ClassQuery) -> list[str]:
+    """Columns of the query that are counted inside a class: sensitive values, weight, person."""
+    return list(grouping_columns(replace(query, keys=())))
+
+
+@dataclass(frozen=True)
+class CellReader:
+    """Class blocks from batches of sorted cells.
+
+    Parameters
+    ----------
+    query : ClassQuery
+    types : tuple of pyarrow.DataType
+        Of `value_columns(query)`.
+    markable : bool
+    """
+
+    query: ClassQuery = field(repr=False)
+    types: tuple[pa.DataType, ...]
+    markable: bool
+
+    @classmethod
+    def of(cls, table: SparkTable, query: ClassQuery) -> CellReader:
+        """The reader of a query on a table."""
+        types = tuple(table.schema.field(name).type for name in value_columns(query))
+        return cls(query, types, may_be_marked(table.schema, query))
+
+    def blocks(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[ClassBlock, NDArray[np.int64]]]:
+        """Blocks of whole classes, each with the words of its classes, shape (n_classes, 2)."""
+        waiting: list[pa.RecordBatch] = []
+        rows, enough = 0, BLOCK_CELLS
+        for batch in batches:
+            waiting.append(batch)
+            rows += batch.num_rows
+            if rows < enough:
+                continue
+            cells = pa.Table.from_batches(waiting)
+            border = _last_border(_words(cells))
+            if border:
+                yield self.block(cells.slice(0, border))
+                waiting = cells.slice(border).to_batches()
+                rows, enough = rows - border, BLOCK_CELLS
+            else:
+                enough = 2 * rows  # one huge class: look again when there is as much once more
+        if rows:
+            yield self.block(pa.Table.from_batches(waiting))
+
+    def block(self, cells: pa.Table) -> tuple[ClassBlock, NDArray[np.int64]]:
+        """The block of sorted cells, and its classes' words."""
+        words = _words(cells)
+        fresh = np.ones(len(words), np.bool_)
+        fresh[1:] = (words[1:] != words[:-1]).any(axis=1)
+        names = value_columns(self.query)
+        columns = {CLASS: pa.array(np.cumsum(fresh)), COUNT: cells.column(COUNT)}
+        for at, (name, kind) in enumerate(zip(names, self.types, strict=True)):
+            columns[name] = as_type(cells.column(physical(at)), kind)
+        # Numbered as they come, the classes keep their order.
+        block = block_of_cells(pa.table(columns), replace(self.query, keys=(CLASS,), mark=None))
+        classes = words[fresh]
+        if self.markable:
+            block = replace(block, marked=(classes == np.array(MARKED)).all(axis=1))
+        return block, classes
+
+    def sorted_blocks(self, cells: pa.Table) -> Iterator[ClassBlock]:
+        """Blocks of collected cells, which come in any order."""
+        words = _words(cells)
+        cells = cells.take(pa.array(np.lexsort((words[:, 1], words[:, 0]))))
+        for block, _ in self.blocks(iter(cells.combine_chunks().to_batches(max_chunksize=BLOCK_CELLS))):
+            yield block
+
+    def measured(self, measure: Callable[[ClassBlock], Any]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[Any]]:
+        """A function from the batches of a partition to the figures of its blocks."""
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
+            for block, _ in self.blocks(batches):
+                yield measure(block)
+
+        return run
+
+
+def _words(cells: pa.Table) -> NDArray[np.int64]:
+    return np.column_stack([cells.column(name).to_numpy() for name in WORDS])
+
+
+def _last_border(words: NDArray[np.int64]) -> int:
+    """Where the last class of sorted cells starts; more of it may follow."""
+    changes = np.flatnonzero((words[1:] != words[:-1]).any(axis=1))
+    return int(changes[-1]) + 1 if len(changes) else 0

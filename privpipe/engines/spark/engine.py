@@ -1,0 +1,206 @@
+"""The Spark engine: its primitives on one session."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from privpipe.blocks import (
+    ClassBlock,
+    ClassQuery,
+    Facts,
+    FactsRequest,
+    PairBlock,
+    Reduction,
+    RowBlock,
+)
+from privpipe.draws import Seed, Stream
+from privpipe.engines.base.contract import Engine, Where, Written
+from privpipe.engines.base.source import Format, Source
+from privpipe.engines.spark import class_table, mapping, ranking, records, writing
+from privpipe.engines.spark.learning import count_records, distinct, learn
+from privpipe.engines.spark.reading import is_spark_frame, scan
+from privpipe.engines.spark.session import Options, open_session
+from privpipe.engines.spark.table import SparkTable
+from privpipe.errors import DataError, did_you_mean
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["SparkEngine"]
+
+R = TypeVar("R")
+log = logging.getLogger("privpipe.engines.spark")
+
+
+class SparkEngine(Engine):
+    """Spark, classic or Connect, in a session somebody has or in one of its own.
+
+    Parameters
+    ----------
+    session : pyspark.sql.SparkSession, optional
+        Left running by `close`. Default: what `open` finds or starts.
+    cache : bool
+        Whether tables that cost a shuffle or a parse are persisted; serverless Spark forbids it.
+    """
+
+    name: ClassVar[str] = "spark"
+
+    def __init__(self, session: SparkSession | None = None, *, cache: bool = True) -> None:
+        self._started = False
+        if session is None:
+            session, self._started = open_session(Options())
+        self.session = session
+        self.cache = cache
+        self._persisted: list[Any] = []
+
+    @classmethod
+    def open(cls, options: Mapping[str, Any]) -> Self:
+        read = Options.read(options)
+        session, started = open_session(read)
+        engine = cls(session, cache=read.cache)
+        engine._started = started
+        return engine
+
+    @classmethod
+    def accepts(cls, data: Any) -> bool:
+        return is_spark_frame(data)
+
+    def close(self) -> None:
+        while self._persisted:
+            frame = self._persisted.pop()
+            try:
+                frame.unpersist()
+            except Exception as error:  # noqa: BLE001 - a session that is gone has dropped it already
+                log.debug("not unpersisted: %s", type(error).__name__)
+        if self._started:
+            self._started = False
+            self.session.stop()
+
+    def versions(self) -> dict[str, str]:
+        import pyspark
+
+        return {"pyspark": pyspark.__version__, "spark": self.session.version, "pyarrow": pa.__version__}
+
+    def scan(self, source: Source) -> SparkTable:
+        table, costly = scan(self.session, source)
+        return self._kept(table) if costly else table
+
+    def count(self, table: SparkTable) -> int:
+        return count_records(table)
+
+    def facts(self, table: SparkTable, request: FactsRequest) -> Facts:
+        _require(table, (*request.histograms, *request.moments, *request.nulls))
+        return learn(table, request)
+
+    def classes(self, table: SparkTable, query: ClassQuery) -> Iterator[ClassBlock]:
+        return class_table.collected_blocks(table, query)
+
+    def reduce_classes(
+        self,
+        table: SparkTable,
+        query: ClassQuery,
+        reduction: Reduction[ClassBlock, R],
+        facts: Facts,
+        *,
+        where: Where = "auto",
+    ) -> R | None:
+        here = where == "driver" or (where == "auto" and class_table.fits_here(table, facts))
+        reduce = class_table.reduced_here if here else class_table.reduced_in_place
+        return reduce(table, query, reduction, facts)
+
+    def reduce_rows(
+        self, table: SparkTable, columns: Sequence[str], reduction: Reduction[RowBlock, R], facts: Facts
+    ) -> R | None:
+        _require(table, columns)
+        return mapping.reduce_rows(table, columns, reduction, facts)
+
+    def reduce_pairs(
+        self,
+        original: SparkTable,
+        released: SparkTable,
+        columns: Sequence[str],
+        reduction: Reduction[PairBlock, R],
+        facts: Facts,
+    ) -> R | None:
+        for table in (original, released):
+            _require(table, columns)
+            _require_ids(table)
+        return mapping.reduce_pairs(original, released, columns, reduction, facts)
+
+    def distinct(self, table: SparkTable, columns: Sequence[str]) -> pa.Table:
+        _require(table, columns)
+        return distinct(table, columns)
+
+    def keep_classes(
+        self, table: SparkTable, query: ClassQuery, passing: Callable[[ClassBlock], NDArray[np.bool_]]
+    ) -> SparkTable:
+        return self._kept(class_table.keep_classes(table, query, passing))
+
+    def recode(self, table: SparkTable, codebooks: Mapping[str, tuple[pa.Array, pa.Array]]) -> SparkTable:
+        _require(table, list(codebooks))
+        return mapping.recode(table, codebooks)
+
+    def map_rows(self, table: SparkTable, function: Callable[[RowBlock], RowBlock], schema: pa.Schema) -> SparkTable:
+        return mapping.map_rows(table, function, schema)
+
+    def map_groups(
+        self,
+        table: SparkTable,
+        key: Callable[[RowBlock], NDArray[np.int64]],
+        function: Callable[[RowBlock, int], RowBlock],
+        schema: pa.Schema,
+    ) -> SparkTable:
+        return self._kept(mapping.map_groups(table, key, function, schema))
+
+    def map_ranked(
+        self,
+        table: SparkTable,
+        column: str,
+        stream: Stream,
+        function: Callable[[RowBlock, NDArray[np.int64]], RowBlock],
+        schema: pa.Schema,
+    ) -> SparkTable:
+        _require(table, [column])
+        _require_ids(table)
+        return self._kept(ranking.map_ranked(table, column, stream, function, schema))
+
+    def select(self, table: SparkTable, columns: Sequence[str]) -> SparkTable:
+        _require(table, columns)
+        return replace(table.select(columns), remembered=table.remembered)
+
+    def with_record_ids(self, table: SparkTable, column: str | None, seed: Seed) -> SparkTable:
+        if column is None:
+            return self._kept(records.numbered_ids(table, seed))
+        _require(table, [column])
+        return self._kept(records.declared_ids(table, column, seed))
+
+    def write(self, table: SparkTable, folder: str, format: Format, stream: Stream) -> Written:
+        return writing.write(table, folder, format, stream)
+
+    def collect(self, table: SparkTable, *, like: Any = None) -> Any:
+        return writing.collect(table, like)
+
+    def _kept(self, table: SparkTable) -> SparkTable:
+        if not self.cache:
+            return table
+        frame = table.frame.persist()
+        self._persisted.append(frame)
+        return replace(table, frame=frame)
+
+
+def _require(table: SparkTable, columns: Sequence[str]) -> None:
+    for name in columns:
+        if name not in table.schema.names:
+            raise DataError(f"column {name!r} is not in the table{did_you_mean(name, table.schema.names)}")
+
+
+def _require_ids(table: SparkTable) -> None:
+    if not table.has_record_ids:
+        raise LookupError("the table carries no record ids; with_record_ids attaches them")

@@ -1,0 +1,131 @@
+"""What goes wrong on a worker, brought back to the driver without a data value.
+
+Spark writes what a task raises into its logs, and its own messages quote cells. So a task raises nothing but a
+sealed text of ours, and of Spark's own errors only their names are told.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import privpipe.errors
+from privpipe.errors import DataError, EngineError, HierarchyError, PrivpipeError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    Batches = Iterator[pa.RecordBatch]
+
+__all__ = ["WorkerFailure", "guarded", "reported", "sealed", "told", "unsealed"]
+
+SEAL = re.compile(r"privpipe-sealed:([A-Za-z0-9+/=]+):")
+JAVA_NAME = re.compile(r"\b(?:[a-z]\w*\.)+([A-Z]\w*(?:Error|Exception))\b")
+UNREADABLE = ("FAILED_READ_FILE", "CANNOT_READ_FILE", "MALFORMED_CHARACTER_CODING")
+
+
+class WorkerFailure(Exception):
+    """All that a task of ours ever raises: a sealed error."""
+
+
+def told(error: BaseException) -> PrivpipeError:
+    """The error as it may be told: our own as they are, of others their kind and the place in our code.
+
+    Examples
+    --------
+    >>> told(ValueError("a cell value"))
+    EngineError('ValueError on a worker')
+    """
+    if isinstance(error, PrivpipeError):
+        return error
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if "privpipe" in frame.filename and frame.filename != __file__]
+    place = f" at {Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else ""
+    return EngineError(f"{type(error).__name__} on a worker{place}")
+
+
+def sealed(error: PrivpipeError) -> str:
+    """An error as one word of text.
+
+    Examples
+    --------
+    >>> unsealed("Traceback ... " + sealed(DataError("column 'age': 3 cells")) + " ...")
+    DataError("column 'age': 3 cells")
+    """
+    content = {"type": type(error).__name__, "message": str(error), "kind": getattr(error, "kind", "")}
+    return f"privpipe-sealed:{base64.b64encode(json.dumps(content).encode()).decode()}:"
+
+
+def unsealed(text: str) -> PrivpipeError | None:
+    """The error sealed somewhere in a text, if there is one."""
+    found = SEAL.search(text)
+    if found is None:
+        return None
+    content = json.loads(base64.b64decode(found[1]))
+    kind = getattr(privpipe.errors, content["type"], EngineError)
+    if kind is HierarchyError:
+        return HierarchyError(content["message"], kind=content["kind"])
+    return kind(content["message"])
+
+
+def guarded(function: Callable[[Batches], Batches]) -> Callable[[Batches], Batches]:
+    """A function of Arrow batches that raises nothing but a sealed error."""
+
+    def run(batches: Batches) -> Batches:
+        try:
+            yield from function(batches)
+            return
+        except WorkerFailure:
+            raise
+        except Exception as error:  # noqa: BLE001 - executors log what is raised, and any message may quote a cell
+            problem = sealed(told(error))
+        raise WorkerFailure(problem) from None
+
+    return run
+
+
+@contextmanager
+def reported(step: str) -> Iterator[None]:
+    """Run a step of Spark; its errors come out as ours.
+
+    Raises
+    ------
+    DataError
+        From a worker; or a file that cannot be read.
+    EngineError
+        Anything else, with the step and the kind of the error.
+    """
+    try:
+        yield
+        return
+    except PrivpipeError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the text of Spark's errors quotes cells and is not passed on
+        problem = _translated(error, step)
+    raise problem from None
+
+
+def _translated(error: Exception, step: str) -> PrivpipeError:
+    text = str(error)
+    ours = unsealed(text)
+    if isinstance(ours, EngineError):
+        return EngineError(f"spark engine: could not {step}: {ours}")
+    if ours is not None:
+        return ours
+    condition = _condition(error)
+    if any(mark in condition or f"[{mark}" in text for mark in UNREADABLE):
+        return DataError(f"spark engine: could not {step}: a file is not readable (truncated or of another format)")
+    kinds = list(dict.fromkeys([condition or type(error).__name__, *JAVA_NAME.findall(text)]))
+    return EngineError(f"spark engine: could not {step}: {', '.join(kinds[:3])}")
+
+
+def _condition(error: Any) -> str:
+    """Name of the error condition, such as PATH_NOT_FOUND."""
+    name = error.getCondition() if hasattr(error, "getCondition") else None
+    return name if isinstance(name, str) and re.fullmatch(r"[A-Z0-9_.]+", name) else ""

@@ -1,0 +1,138 @@
+"""Facts: all histograms and null counts by one query, all exact moments by another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from privpipe.blocks import Facts, FactsRequest, Histogram
+from privpipe.engines.base.histograms import histogram_of
+from privpipe.engines.base.moments import ExactMoments
+from privpipe.engines.spark.failures import reported
+from privpipe.engines.spark.layout import Layout, as_type, physical
+from privpipe.engines.spark.table import SparkTable
+from privpipe.engines.spark.workers import fold
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+__all__ = ["count_records", "distinct", "histograms_of", "learn", "value_order_of"]
+
+SET, RECORDS = "__privpipe_set", "__privpipe_records"
+SETS_AT_A_TIME = 60  # Spark numbers grouping sets by a mask of 64 bits
+
+
+def learn(table: SparkTable, request: FactsRequest) -> Facts:
+    """The facts asked for; as many Spark jobs for twenty columns as for one."""
+    moments, covariance = _moments(table, request) if request.moments else ({}, None)
+    if request.histograms or request.nulls or not moments:
+        records, histograms, nulls = _counted(table, request.histograms, request.nulls)
+    else:
+        first = next(iter(moments.values()))
+        records, histograms, nulls = first.records + first.nulls, {}, {}
+    table.remembered["records"] = records
+    return Facts(records=records, histograms=histograms, moments=moments, covariance=covariance, nulls=nulls)
+
+
+def count_records(table: SparkTable) -> int:
+    """Number of records, counted at most once a table."""
+    if "records" not in table.remembered:
+        with reported("count the records"):
+            table.remembered["records"] = table.frame.count()
+    return table.remembered["records"]
+
+
+def histograms_of(table: SparkTable, columns: Sequence[str]) -> dict[str, Histogram]:
+    """Histograms of some columns."""
+    return _counted(table, columns, [])[1]
+
+
+def distinct(table: SparkTable, columns: Sequence[str]) -> pa.Table:
+    """See `Engine.distinct`."""
+    names = list(dict.fromkeys(columns))
+    keys = [table.counted(name).alias(physical(at)) for at, name in enumerate(names)]
+    if not keys:
+        return pa.table({"__count": pa.array([count_records(table)], pa.int64())})
+    with reported("count distinct combinations"):
+        found = table.frame.select(*keys).groupBy(*(physical(at) for at in range(len(keys)))).count().toArrow()
+    fields = [table.schema.field(name) for name in names]
+    rows = [_whole(found.column(at), field.type) for at, field in enumerate(fields)]
+    result = pa.table([*rows, found.column("count")], names=[*names, "__count"])
+    return result.take(value_order_of(rows))
+
+
+def value_order_of(columns: Sequence[pa.Array]) -> pa.Array:
+    """Positions that put rows in the order of their columns, nulls last.
+
+    Examples
+    --------
+    >>> value_order_of([pa.array([2, None, 1]), pa.array(["a", "b", "c"])]).to_pylist()
+    [2, 0, 1]
+    """
+    keys = [column.cast(pa.int8()) if pt.is_boolean(column.type) else column for column in columns]
+    names = [str(at) for at in range(len(keys))]
+    return pc.sort_indices(pa.table(keys, names=names), [(name, "ascending") for name in names])
+
+
+def _counted(
+    table: SparkTable, histograms: Sequence[str], nulls: Sequence[str]
+) -> tuple[int, dict[str, Histogram], dict[str, int]]:
+    from pyspark.sql import functions as sf
+
+    found: dict[str, Histogram] = {}
+    missing: dict[str, int] = {}
+    records = 0
+    names = list(dict.fromkeys(histograms))
+    for start in range(0, max(1, len(names)), SETS_AT_A_TIME):
+        part = names[start : start + SETS_AT_A_TIME]
+        rest = list(dict.fromkeys(nulls)) if start == 0 else []
+        columns = [table.counted(name).alias(physical(at)) for at, name in enumerate(part)]
+        gaps = [sf.isnull(table.counted(name)).cast("long").alias(f"n{at}") for at, name in enumerate(rest)]
+        sums = [sf.sum(f"n{at}").alias(f"n{at}") for at in range(len(rest))]
+        frame = table.frame.select(*columns, *gaps)
+        figures: list[Column] = [sf.count(sf.lit(1)).alias(RECORDS), *sums]
+        if part:
+            keys = [sf.col(physical(at)) for at in range(len(part))]
+            grouped = frame.groupingSets([*([key] for key in keys), []], *keys)
+            frame = grouped.agg(sf.grouping_id().alias(SET), *figures)
+        else:
+            frame = frame.agg(sf.lit(0).alias(SET), *figures)
+        with reported("count values"):
+            answer = frame.toArrow()
+        whole = answer.filter(pc.equal(answer.column(SET), 2 ** len(part) - 1))
+        if len(whole):  # Spark makes no group at all of an empty table
+            records = whole.column(RECORDS)[0].as_py()
+        missing |= {name: _first(whole, f"n{at}") for at, name in enumerate(rest)}
+        for at, name in enumerate(part):
+            mask = 2 ** len(part) - 1 - 2 ** (len(part) - 1 - at)
+            rows = answer.filter(pc.equal(answer.column(SET), mask))
+            values = _whole(rows.column(physical(at)), table.schema.field(name).type)
+            found[name] = histogram_of(values, rows.column(RECORDS))
+    return records, found, missing
+
+
+def _first(whole: pa.Table, name: str) -> int:
+    return (whole.column(name)[0].as_py() or 0) if len(whole) else 0
+
+
+def _whole(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+    return as_type(pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type), kind)
+
+
+def _moments(table: SparkTable, request: FactsRequest) -> Any:
+    columns = tuple(dict.fromkeys(request.moments))
+    reduction = ExactMoments(columns, request.products)
+    chosen = table.select(columns)
+    layout = Layout(chosen.schema)
+
+    def measure(batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
+        for batch in batches:
+            if batch.num_rows:
+                yield reduction.measure(layout.block(batch), Facts())
+
+    frame = chosen.frame.select(*layout.arrow.names)
+    return reduction.finish(fold(frame, measure, reduction.merge, "learn moments"))

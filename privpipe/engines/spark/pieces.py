@@ -1,0 +1,133 @@
+"""Files read on the workers, a piece a task: CSV and JSON as text, and Parquet whose types Spark does not read."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from privpipe.engines.base.csv_blocks import CsvBlock, CsvDialect, csv_blocks, ragged_error, read_csv_block
+from privpipe.engines.base.files import csv_columns, wrong_delimiter_hint
+from privpipe.engines.base.json_rows import json_batches, json_columns
+from privpipe.engines.base.names import check_declared, check_names
+from privpipe.engines.base.parallel import in_order
+from privpipe.engines.base.source import Source
+from privpipe.engines.base.typing import Typing, typing_of
+from privpipe.engines.spark.layout import Layout
+from privpipe.engines.spark.table import SparkTable
+from privpipe.engines.spark.typed import Check, larger, scales_in
+from privpipe.engines.spark.workers import fold, map_batches
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["csv_frame", "json_frame", "parquet_frame"]
+
+P = TypeVar("P")
+Reader = Callable[[Any], Iterator[tuple[pa.RecordBatch, int]]]
+"""From a piece to its batches, each with the number of its ragged lines."""
+MOST_TASKS = 4096
+BLOCK_BYTES = 2**20, 2**25
+
+
+def csv_frame(session: SparkSession, source: Source, files: list[str]) -> SparkTable:
+    """The table of CSV files, cut into blocks."""
+    names = csv_columns(source, files)
+    check_names(names)
+    check_declared(names, source.types, hint=wrong_delimiter_hint(names, source.delimiter))
+    dialect = CsvDialect(tuple(names), source.delimiter, source.header, tuple(source.null_values))
+    size = min(max(sum(map(os.path.getsize, files)) // 16, BLOCK_BYTES[0]), BLOCK_BYTES[1])
+    cut = partial(csv_blocks, dialect=dialect, size=size)
+    blocks = [block for found in in_order(cut, files, os.cpu_count() or 1) for block in found]
+
+    def read(block: CsvBlock) -> Iterator[tuple[pa.RecordBatch, int]]:
+        yield read_csv_block(block, dialect)
+
+    return _text_table(session, blocks, read, names, source)
+
+
+def json_frame(session: SparkSession, source: Source, files: list[str]) -> SparkTable:
+    """The table of JSON files, a task a file."""
+
+    def learn(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[int, list[str]]]:
+        for at in _numbers(batches):
+            yield {at: json_columns([files[at]])}
+
+    merge: Callable[[dict[int, list[str]], dict[int, list[str]]], dict[int, list[str]]] = dict.__or__
+    found = fold(_numbered(session, len(files)), learn, merge, "read the JSON files") or {}
+    names = list(dict.fromkeys(name for at in sorted(found) for name in found[at]))
+    check_names(names)
+    check_declared(names, source.types)
+
+    def read(name: str) -> Iterator[tuple[pa.RecordBatch, int]]:
+        for batch in json_batches([name], names):
+            yield batch, 0
+
+    return _text_table(session, files, read, names, source)
+
+
+def parquet_frame(session: SparkSession, source: Source, files: list[str], schema: pa.Schema) -> SparkTable:
+    """The table of Parquet files, a task a row group."""
+    pieces = [(name, group) for name in files for group in range(pq.read_metadata(name).num_row_groups)]
+
+    def read(piece: tuple[str, int]) -> Iterator[tuple[pa.RecordBatch, int]]:
+        with pq.ParquetFile(piece[0]) as file:
+            for batch in file.read_row_group(piece[1]).to_batches():
+                yield batch, 0
+
+    typing = typing_of(schema, source.types)
+    return _table(session, pieces, read, typing)
+
+
+def _text_table(
+    session: SparkSession, pieces: Sequence[Any], read: Reader, names: Sequence[str], source: Source
+) -> SparkTable:
+    schema = pa.schema([(name, pa.string()) for name in names])
+    decimals = [name for name, kind in source.types.items() if kind == "decimal"]
+    scales: dict[str, int] = {}
+    if decimals:
+
+        def learn(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, int]]:
+            for at in _numbers(batches):
+                yield scales_in((batch for batch, _ in read(pieces[at])), decimals)
+
+        scales = fold(_numbered(session, len(pieces)), learn, larger, "learn the digits of decimals") or {}
+    return _table(session, pieces, read, typing_of(schema, source.types, scales))
+
+
+def _table(session: SparkSession, pieces: Sequence[Any], read: Reader, typing: Typing) -> SparkTable:
+    """The table of all pieces, once it is known that every line and cell of it converts."""
+
+    def measure(batches: Iterator[pa.RecordBatch]) -> Iterator[Check]:
+        for at in _numbers(batches):
+            for batch, ragged in read(pieces[at]):
+                yield Check(batch.num_rows, Counter(typing.apply(batch)[1]), ragged)
+
+    found = fold(_numbered(session, len(pieces)), measure, Check.merge, "read the files") or Check()
+    if found.ragged:
+        raise ragged_error(found.ragged, typing.schema.names)
+    typing.refuse({name: found.bad[name] for name in typing.schema.names})
+    layout = Layout(typing.schema)
+
+    def convert(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for at in _numbers(batches):
+            for batch, _ in read(pieces[at]):
+                yield pa.record_batch(typing.convert(batch).columns, schema=layout.arrow)
+
+    frame = map_batches(_numbered(session, len(pieces)), convert, layout)
+    return SparkTable(frame, layout, {"records": found.records})
+
+
+def _numbered(session: SparkSession, pieces: int) -> DataFrame:
+    """The numbers of the pieces, spread over tasks: a path never enters a plan."""
+    return session.range(0, pieces, 1, max(1, min(pieces, MOST_TASKS)))
+
+
+def _numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
+    for batch in batches:
+        yield from batch.column(0).to_pylist()

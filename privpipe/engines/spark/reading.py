@@ -1,0 +1,161 @@
+"""Sources: Spark frames and Parquet natively, all else on the workers by the readers that all engines share."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.types as pt
+
+from privpipe.engines.base.files import list_files, parquet_schema
+from privpipe.engines.base.frames import arrow_of
+from privpipe.engines.base.names import check_names
+from privpipe.engines.base.source import Source
+from privpipe.engines.base.text import decimal_scale
+from privpipe.engines.base.typing import typing_of
+from privpipe.engines.spark.failures import reported
+from privpipe.engines.spark.layout import Layout, physical
+from privpipe.engines.spark.pieces import csv_frame, json_frame, parquet_frame
+from privpipe.engines.spark.table import SparkTable
+from privpipe.engines.spark.typed import RawFrame, typed_table
+from privpipe.errors import DataError, UnsupportedError, UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["is_spark_frame", "scan"]
+
+
+def scan(session: SparkSession, source: Source) -> tuple[SparkTable, bool]:
+    """The table of a source, and whether it was made at some cost and had better be kept."""
+    if is_spark_frame(source.data):
+        return typed_table(_frame(source.data), source.types), False
+    if not source.is_path:
+        return _local(session, source), False
+    kind = source.resolved_format
+    if "://" in os.fspath(source.data) and not os.fspath(source.data).startswith("file://"):
+        return typed_table(_remote(session, source), source.types), kind == "csv"
+    if kind == "delta":
+        return typed_table(_delta(session, source), source.types), False
+    files = list_files(source)
+    if kind == "csv":
+        return csv_frame(session, source, files), True
+    if kind == "json":
+        return json_frame(session, source, files), True
+    found = parquet_schema(files)
+    check_names(found.names)  # before Spark folds their case and fails
+    if not all(_is_native(field.type) for field in found):
+        return parquet_frame(session, source, files, found), True
+    with reported("open the Parquet files"):
+        frame = session.read.parquet(*(_uri(name) for name in files))
+    return typed_table(_frame(frame), source.types), False
+
+
+def is_spark_frame(data: Any) -> bool:
+    """Whether this is a Spark DataFrame, classic, Connect or pandas-on-Spark; imports nothing.
+
+    Examples
+    --------
+    >>> is_spark_frame("data.csv")
+    False
+    """
+    return type(data).__module__.startswith("pyspark.") and hasattr(data, "columns")
+
+
+def _frame(data: Any) -> RawFrame:
+    """A Spark frame under our own column names, in the types nearest to the logical ones."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructField, StructType
+
+    frame = data.to_spark() if hasattr(data, "to_spark") and not hasattr(data, "mapInArrow") else data
+    names = list(frame.columns)
+    check_names(names)
+    fields = []
+    for field in frame.schema.fields:
+        try:
+            found = to_arrow_schema(StructType([StructField("c", field.dataType)])).field(0).type
+        except PySparkException:
+            kind = field.dataType.simpleString()
+            raise DataError(f"column {field.name!r} has the type {kind}, which no release can carry") from None
+        fields.append(pa.field(field.name, found))
+    return RawFrame(_renamed(frame, len(names)), pa.schema(fields))
+
+
+def _renamed(frame: DataFrame, columns: int) -> DataFrame:
+    return frame.toDF(*(physical(at) for at in range(columns)))
+
+
+def _local(session: SparkSession, source: Source) -> SparkTable:
+    """A frame of this process, in logical types before Spark sees it."""
+    rows = arrow_of(source.data)
+    if isinstance(rows, pa.RecordBatchReader):
+        rows = rows.read_all()
+    elif isinstance(rows, pyarrow.dataset.Dataset):
+        rows = rows.to_table()
+    check_names(rows.schema.names)
+    scales = {
+        name: decimal_scale(_whole(rows.column(name)).cast(pa.string()))
+        for name, kind in source.types.items()
+        if kind == "decimal" and name in rows.schema.names and _is_text(rows.schema.field(name).type)
+    }
+    typing = typing_of(rows.schema, source.types, scales)
+    layout = Layout(typing.schema)
+    batch = typing.convert(rows)
+    named = pa.Table.from_batches([batch]).rename_columns(layout.arrow.names)
+    with reported("send a frame to Spark"):
+        return SparkTable(session.createDataFrame(named, schema=layout.struct), layout)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    while pt.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind))
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def _is_native(kind: pa.DataType) -> bool:
+    """Whether Spark reads this Parquet type as Arrow does."""
+    if pt.is_timestamp(kind):
+        return kind.unit != "ns"
+    if pt.is_uint64(kind) or pt.is_null(kind) or pt.is_float16(kind) or pt.is_time(kind) or pt.is_duration(kind):
+        return False
+    return not pt.is_decimal256(kind)
+
+
+def _uri(path: str) -> str:
+    """A local path as Hadoop takes it: without the signs of a pattern."""
+    absolute = os.path.abspath(path)
+    return "file://" + "".join("\\" + sign if sign in "{}[]*?\\" else sign for sign in absolute)
+
+
+def _remote(session: SparkSession, source: Source) -> RawFrame:
+    """Files on a file system that Spark knows and Python need not."""
+    path, kind = os.fspath(source.data), source.resolved_format
+    if kind == "parquet":
+        with reported("open the Parquet files"):
+            return _frame(session.read.parquet(path))
+    if kind == "delta":
+        return _delta(session, source)
+    raise UnsupportedError(
+        f"the spark engine reads {kind} from local or mounted folders; convert {path} to Parquet, or give the "
+        "DataFrame that Spark reads it as"
+    )
+
+
+def _delta(session: SparkSession, source: Source) -> RawFrame:
+    try:
+        with reported("open the Delta table"):
+            return _frame(session.read.format("delta").load(os.fspath(source.data)))
+    except Exception as error:
+        if "DATA_SOURCE_NOT_FOUND" in str(error):
+            raise UsageError(
+                "this Spark session has no Delta Lake; start it with the package io.delta:delta-spark "
+                "(`engines.spark.conf: {spark.jars.packages: ...}`)"
+            ) from None
+        raise

@@ -1,0 +1,173 @@
+"""The Spark session: the active one where there is one, else a quiet one on the loopback address."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+from privpipe.engines.spark.failures import reported
+from privpipe.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Options", "is_connect", "open_session"]
+
+LOOPBACK = re.compile(r"^(local(\[.*\])?|local-cluster\[.*\]|spark://(127\.0\.0\.1|localhost|\[::1\]):\d+)$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Options of the engine, as under ``engines: {spark: ...}`` of a policy.
+
+    Parameters
+    ----------
+    master : str, optional
+        Default: that of ``spark-submit`` or of the active session, else ``local[*]``.
+    remote : str, optional
+        URL of a Spark Connect server; instead of `master`.
+    conf : mapping of text to text
+        Spark configuration of a session that is started; ignored for one that runs already.
+    cache : bool
+        Whether costly intermediate tables are persisted; serverless Spark forbids it.
+    shuffle_partitions : int, optional
+        ``spark.sql.shuffle.partitions``.
+    """
+
+    master: str | None = None
+    remote: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+    cache: bool = True
+    shuffle_partitions: int | None = None
+
+    @classmethod
+    def read(cls, options: Mapping[str, Any]) -> Self:
+        """Options from a policy, checked.
+
+        Raises
+        ------
+        UsageError
+            An unknown option, or a value of the wrong type.
+
+        Examples
+        --------
+        >>> Options.read({"master": "local[2]", "cache": False}).cache
+        False
+        """
+        known = {"master": str, "remote": str, "conf": Mapping, "cache": bool, "shuffle_partitions": int}
+        for name, value in options.items():
+            if name not in known:
+                raise UsageError(f"engines.spark: unknown option {name!r}{did_you_mean(name, known)}")
+            if not isinstance(value, known[name]) or (name == "shuffle_partitions" and isinstance(value, bool)):
+                raise UsageError(f"engines.spark.{name} must be {_said(known[name])}, got {type(value).__name__}")
+        if "master" in options and "remote" in options:
+            raise UsageError("engines.spark: give `master` or `remote`, not both")
+        if options.get("shuffle_partitions", 1) < 1:
+            raise UsageError("engines.spark.shuffle_partitions must be at least 1")
+        conf = {str(name): _as_text(value) for name, value in dict(options.get("conf", {})).items()}
+        return cls(**{**options, "conf": conf})
+
+
+def open_session(options: Options) -> tuple[SparkSession, bool]:
+    """A session, and whether it was started here (and is to be stopped by whoever asked for it)."""
+    from pyspark.sql import SparkSession
+
+    # Workers would take whatever `python3` is first on their path.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    running = _active()
+    with reported("open a session"):
+        if options.remote is not None:
+            if running is not None and is_connect(running):
+                session, started = running, False
+            else:
+                session, started = _remote(options), True
+        elif running is not None:
+            session, started = running, False
+        else:
+            builder = SparkSession.builder
+            for name, value in _settings(options).items():
+                builder = builder.config(name, value)
+            session, started = builder.getOrCreate(), True
+        if options.shuffle_partitions is not None:
+            session.conf.set("spark.sql.shuffle.partitions", str(options.shuffle_partitions))
+    return session, started
+
+
+def is_connect(session: Any) -> bool:
+    """Whether a session (or a frame) is of Spark Connect.
+
+    Examples
+    --------
+    >>> is_connect(object())
+    False
+    """
+    return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def _active() -> Any:
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    if session is None and "pyspark.sql.connect.session" in sys.modules:
+        session = sys.modules["pyspark.sql.connect.session"].SparkSession.getActiveSession()
+    return session
+
+
+def _remote(options: Options) -> Any:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.remote(options.remote or "")
+    starts_server = LOOPBACK.match(options.remote or "")
+    own_server = {"spark.log.level": "ERROR", "spark.ui.enabled": "false"} if starts_server else {}
+    for name, value in {**own_server, **options.conf}.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    return session
+
+
+def _settings(options: Options) -> dict[str, str]:
+    """Configuration of a session started here; ``spark-submit`` has its own say in all but the first two."""
+    settings = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    }
+    if options.master is not None:
+        settings["spark.master"] = options.master
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not launched by spark-submit
+        master = settings.setdefault("spark.master", os.environ.get("MASTER", "local[*]"))
+        settings |= {
+            "spark.app.name": "privpipe",
+            "spark.log.level": "ERROR",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
+        }
+        if LOOPBACK.match(master):
+            settings |= {
+                "spark.driver.bindAddress": "127.0.0.1",
+                "spark.driver.host": "127.0.0.1",
+                "spark.driver.memory": f"{_quarter_of_memory()}m",
+            }
+    return settings | dict(options.conf)
+
+
+def _quarter_of_memory() -> int:
+    """Megabytes for a driver that is its own executor: a quarter of the machine, 1 to 16 GB."""
+    try:
+        megabytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
+    except (ValueError, OSError, AttributeError):  # not told on this platform
+        return 2048
+    return min(max(megabytes // 4, 1024), 16384)
+
+
+def _said(kind: type) -> str:
+    return {str: "text", bool: "true or false", int: "an integer"}.get(kind, "a mapping")
+
+
+def _as_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

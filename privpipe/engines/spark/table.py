@@ -1,0 +1,76 @@
+"""The Spark engine's handle on a table: a frame and the layout of its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from privpipe.blocks import ID_COLUMNS
+from privpipe.engines.spark.layout import Layout
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["SparkTable", "as_counted"]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class SparkTable:
+    """A table of the Spark engine.
+
+    Parameters
+    ----------
+    frame : pyspark.sql.DataFrame
+        Classic or Connect, with the columns of `layout`.
+    layout : Layout
+    """
+
+    frame: DataFrame
+    layout: Layout
+    remembered: dict[str, int] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"SparkTable({len(self.schema)} columns)"  # a frame's own repr may show rows
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Logical schema of the visible columns."""
+        return self.layout.schema
+
+    @property
+    def has_record_ids(self) -> bool:
+        """Whether the hidden id columns are there."""
+        return self.layout.has_ids
+
+    def column(self, name: str) -> Column:
+        """A visible column of the frame."""
+        from pyspark.sql import functions as sf
+
+        return sf.col(self.layout.names([name])[0])
+
+    def counted(self, name: str) -> Column:
+        """A visible column as its values are told apart: NaN is null, -0.0 is 0.0."""
+        return as_counted(self.column(name), self.schema.field(name).type)
+
+    def select(self, columns: Sequence[str]) -> SparkTable:
+        """These columns in this order, and the ids."""
+        from pyspark.sql import functions as sf
+
+        layout = Layout(pa.schema([self.schema.field(name) for name in columns]), self.has_record_ids)
+        chosen = [self.column(name).alias(new) for name, new in zip(columns, layout.names(columns), strict=True)]
+        if self.has_record_ids:
+            chosen += [sf.col(name) for name in ID_COLUMNS]
+        return SparkTable(self.frame.select(*chosen), layout)
+
+
+def as_counted(column: Any, kind: pa.DataType) -> Column:
+    """Spark groups NaN and null apart, and its hash functions see the sign of zero."""
+    from pyspark.sql import functions as sf
+
+    if not pt.is_floating(kind):
+        return column
+    return sf.nanvl(column, sf.lit(None).cast("double")) + sf.lit(0.0)

@@ -1,0 +1,96 @@
+"""Functions of Arrow batches sent to the workers: mapped lazily, or folded into one result."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+
+from privpipe.engines.spark.failures import guarded, reported, sealed, told, unsealed
+from privpipe.engines.spark.layout import Layout
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["boxed", "fold", "map_batches", "map_raw", "results_of"]
+
+R = TypeVar("R")
+Batches = Iterator[pa.RecordBatch]
+
+
+def map_batches(frame: DataFrame, function: Callable[[Batches], Batches], layout: Layout) -> DataFrame:
+    """The frame's batches, partition by partition, through a function whose batches have this layout."""
+    return frame.mapInArrow(guarded(function), layout.struct)
+
+
+def map_raw(frame: DataFrame, function: Callable[[Batches], Batches], schema: str) -> DataFrame:
+    """As `map_batches`, with a schema in Spark's own words."""
+    return frame.mapInArrow(guarded(function), schema)
+
+
+def fold(
+    frame: DataFrame, measure: Callable[[Batches], Iterator[R]], merge: Callable[[R, R], R], step: str
+) -> R | None:
+    """Results of all partitions, merged there and then here; None when there is none.
+
+    Parameters
+    ----------
+    measure : callable
+        From the batches of one partition to any number of results.
+    merge : callable
+        Associative and commutative.
+    step : str
+        For errors.
+    """
+
+    def run(batches: Batches) -> Batches:
+        for result in _merged(measure(batches), merge):
+            yield boxed(result)
+
+    found: R | None = None
+    for result in results_of(frame, run, step):
+        found = result if found is None else merge(found, result)
+    return found
+
+
+def results_of(frame: DataFrame, function: Callable[[Batches], Batches], step: str) -> Iterator[Any]:
+    """What a function boxed on the workers, one result after another.
+
+    Errors of ours come as results too, so that no task fails and no log fills.
+    """
+
+    def run(batches: Batches) -> Batches:
+        try:
+            yield from function(batches)
+            return
+        except Exception as error:  # noqa: BLE001 - a message may quote a cell; its kind travels as a result
+            problem = sealed(told(error))
+        yield pa.record_batch([pa.array([problem]), pa.nulls(1, pa.binary())], names=["problem", "result"])
+
+    with reported(step):
+        table = frame.mapInArrow(guarded(run), "problem string, result binary").toArrow()
+        problems = [unsealed(text) for text in table.column("problem").to_pylist() if text is not None]
+        # The order of partitions is no order: of several problems, the same one every time.
+        for problem in sorted((found for found in problems if found is not None), key=str):
+            raise problem
+    for boxed in table.column("result"):
+        yield pickle.loads(boxed.as_buffer())
+
+
+def _merged(results: Iterator[R], merge: Callable[[R, R], R]) -> Iterator[R]:
+    found: R | None = None
+    for result in results:
+        found = result if found is None else merge(found, result)
+    if found is not None:
+        yield found
+
+
+def boxed(result: Any) -> pa.RecordBatch:
+    """A result as the one row that carries it to the driver."""
+    from pyspark import cloudpickle
+
+    # A class of the caller's own script pickles by value.
+    data = pa.array([cloudpickle.dumps(result)], pa.binary())
+    return pa.record_batch([pa.nulls(1, pa.string()), data], names=["problem", "result"])

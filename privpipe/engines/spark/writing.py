@@ -1,0 +1,138 @@
+"""Tables out: part files in keyed order, written here while they are few rows and by the workers when many."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from privpipe.blocks import ID_COLUMNS
+from privpipe.draws import Stream
+from privpipe.engines.base.contract import Written
+from privpipe.engines.base.frames import frame_like
+from privpipe.engines.base.part_files import part_name, write_parts
+from privpipe.engines.base.source import Format
+from privpipe.engines.spark.failures import reported
+from privpipe.engines.spark.layout import as_type
+from privpipe.engines.spark.learning import count_records, value_order_of
+from privpipe.engines.spark.reading import is_spark_frame
+from privpipe.engines.spark.runs import whole_runs
+from privpipe.engines.spark.table import SparkTable
+from privpipe.engines.spark.workers import boxed, map_batches, results_of
+from privpipe.errors import SinkError
+
+__all__ = ["collect", "sorted_rows", "write"]
+
+log = logging.getLogger("privpipe.engines.spark")
+ROWS_HERE = 1_000_000
+"""A table of so few rows is written by the driver: its folder need not be seen by the workers."""
+PART, ORDER = "__privpipe_part", "__privpipe_order"
+STAGING = ".privpipe-part-"
+
+
+def write(table: SparkTable, folder: str, format: Format, stream: Stream) -> Written:
+    """See `Engine.write`."""
+    records = count_records(table)
+    if records <= ROWS_HERE or not table.has_record_ids:
+        rows = sorted_rows(table, stream)
+        return write_parts(rows.to_batches(), table.schema, folder, format)
+    return _written_by_workers(table, folder, format, stream, -(-records // ROWS_HERE))
+
+
+def collect(table: SparkTable, like: Any) -> Any:
+    """See `Engine.collect`."""
+    if not is_spark_frame(like):
+        return frame_like(sorted_rows(table, None), like)
+    visible = table.layout.without_ids().arrow.names
+    by = list(ID_COLUMNS) if table.has_record_ids else visible
+    return table.frame.orderBy(*by).select(*visible).toDF(*table.schema.names)
+
+
+def sorted_rows(table: SparkTable, stream: Stream | None) -> pa.Table:
+    """All rows on the driver, in keyed order of their ids, else in the order of all their values."""
+    with reported("collect the records"):
+        found = table.frame.toArrow()
+    layout = table.layout
+    columns = [as_type(_whole(found.column(at)), field.type) for at, field in enumerate(layout.schema)]
+    rows = pa.Table.from_arrays(columns, schema=layout.schema)
+    if layout.has_ids:
+        ids = np.column_stack([found.column(name).to_numpy() for name in ID_COLUMNS])
+        order = np.lexsort(ids.T[::-1]) if stream is None else stream.arrange(ids)
+        return rows.take(pa.array(order))
+    return rows.take(value_order_of(rows.columns))
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def _written_by_workers(table: SparkTable, folder: str, format: Format, stream: Stream, parts: int) -> Written:
+    """Each part is sorted and written by one task into a folder of its own, then moved to its name.
+
+    An attempt that is given up leaves its folder behind, never half a part file.
+    """
+    source, schema = table.layout, table.schema
+    placed = source.with_extra(PART, ORDER)
+
+    def add_part(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = source.block(batch)
+            order = stream.order(rows.record_ids)
+            yield placed.batch(rows, **{PART: _share(order, parts), ORDER: order})
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for part, rows in whole_runs(batches, PART):
+            place = Path(folder, f"{STAGING}{uuid.uuid4().hex}")
+            place.mkdir()
+            batch = pa.RecordBatch.from_arrays(placed.visible(rows), schema=schema)
+            done = write_parts([batch], schema, str(place), format)
+            yield boxed((part, place.name, done))
+
+    gathered = map_batches(table.frame, add_part, placed).repartition(PART)
+    ordered = gathered.sortWithinPartitions(PART, ORDER, *ID_COLUMNS)
+    try:
+        found = sorted(results_of(ordered, run, "write the part files"), key=lambda result: int(result[0]))
+        return _named(Path(folder), format, found)
+    finally:
+        for left in Path(folder).glob(f"{STAGING}*"):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _named(folder: Path, format: Format, found: list[tuple[int, str, Written]]) -> Written:
+    files: list[str] = []
+    for _part, place, done in found:
+        for name in done.files:
+            files.append(part_name(len(files), format))
+            try:
+                os.replace(folder / place / name, folder / files[-1])
+            except OSError as error:
+                raise SinkError(
+                    f"a part file that a Spark worker wrote is not here ({error.strerror}); the target must be a "
+                    "folder that the driver and all workers share"
+                ) from None
+    log.debug("%d part files", len(files))
+    return Written(sum(done.records for _part, _place, done in found), tuple(files))
+
+
+def _share(order: NDArray[np.int64], parts: int) -> NDArray[np.int64]:
+    """Which of `parts` equal ranges of all 64-bit integers each word lies in, ascending.
+
+    Examples
+    --------
+    >>> _share(np.array([-(2**63), -1, 0, 2**63 - 1]), 4).tolist()
+    [0, 1, 2, 3]
+    """
+    from privpipe.kernels.word_groups import split_order
+
+    positions, offsets = split_order(order, parts)
+    found = np.empty(len(order), np.int64)
+    found[positions] = np.repeat(np.arange(parts), np.diff(offsets))
+    return found
