@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from dask.delayed import Delayed
 from numpy.typing import NDArray
 
 from privpipe.blocks import ClassBlock, ClassQuery, Facts
@@ -17,6 +16,7 @@ from privpipe.engines.base.assembly import grouping_columns, may_be_marked, requ
 from privpipe.engines.base.histograms import find_codes, group_key, not_covered
 from privpipe.engines.dask.cells import CellPlan, Located, Unfit, assemble, class_block, count_cells, locate_cells
 from privpipe.engines.dask.exchange import Pieces, answers, meet
+from privpipe.engines.dask.graph import Node
 from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.dask.table import DaskTable
 from privpipe.errors import DataError
@@ -49,7 +49,7 @@ def kept_parts(
     query: ClassQuery,
     passing: Callable[[ClassBlock], NDArray[np.bool_]],
     places: int,
-) -> list[Delayed]:
+) -> list[Node]:
     """Partitions with the records of passing classes; only answers travel back, no keys are joined."""
     require_query_columns(table.schema, query)
     plan = runtime.place(_plan(table, query, places))
@@ -87,7 +87,7 @@ def _plan(table: DaskTable, query: ClassQuery, places: int) -> CellPlan:
     return CellPlan(query, places, markable=may_be_marked(table.schema, query))
 
 
-def _sent(runtime: Runtime, table: DaskTable, query: ClassQuery, places: int) -> tuple[CellPlan, list[Delayed]]:
+def _sent(runtime: Runtime, table: DaskTable, query: ClassQuery, places: int) -> tuple[CellPlan, list[Node]]:
     require_query_columns(table.schema, query)
     plan = _plan(table, query, places)
     shared = runtime.place(plan)
@@ -95,9 +95,7 @@ def _sent(runtime: Runtime, table: DaskTable, query: ClassQuery, places: int) ->
     return plan, [runtime.task("count cells", count_cells, part, shared) for part in parts]
 
 
-def _computed(
-    runtime: Runtime, table: DaskTable, query: ClassQuery, step: str, tasks: Sequence[Delayed]
-) -> tuple[Any, ...]:
+def _computed(runtime: Runtime, table: DaskTable, query: ClassQuery, step: str, tasks: Sequence[Node]) -> list[Any]:
     try:
         return runtime.compute(step, tasks)
     except Unfit:

@@ -184,8 +184,10 @@ class DaskEngine(Engine):
 
     def recode(self, table: DaskTable, codebooks: Mapping[str, tuple[pa.Array, pa.Array]]) -> DaskTable:
         _require(table, list(codebooks))
-        recode = Recode(codebooks)
-        checks = [self._runtime.task("look up codes", recode.unknown, part) for part in table.holding(list(codebooks))]
+        recode = self._runtime.place(Recode(codebooks))
+        checks = [
+            self._runtime.task("look up codes", Recode.unknown, recode, part) for part in table.holding(list(codebooks))
+        ]
         for name, count in summed(self._runtime.compute("look up codes", checks)).items():
             if count:
                 raise DataError(
@@ -202,7 +204,7 @@ class DaskEngine(Engine):
         return table.derived(parts, schema)
 
     def map_rows(self, table: DaskTable, function: Callable[[RowBlock], RowBlock], schema: pa.Schema) -> DaskTable:
-        apply = MapRows(function, schema)
+        apply = self._runtime.place(MapRows(function, schema))
         parts = [self._runtime.task("map rows", apply, part) for part in table.parts]
         return table.derived(parts, schema)
 

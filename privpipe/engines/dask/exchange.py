@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from dask.delayed import Delayed
 from numpy.typing import NDArray
 
+from privpipe.engines.dask.graph import Node
 from privpipe.engines.dask.runtime import Runtime
 from privpipe.kernels.word_groups import ordered_by_group
 
@@ -87,39 +87,31 @@ def answers(values: Any, asked: Sequence[Any]) -> Pieces:
 def meet(
     runtime: Runtime,
     name: str,
-    pieces: Sequence[Delayed],
+    pieces: Sequence[Node],
     places: int,
     function: Callable[..., Any],
-    *shared: Delayed,
-    each: Sequence[Sequence[Delayed]] | None = None,
-) -> list[Delayed]:
+    *shared: Node,
+    each: Sequence[Sequence[Node]] | None = None,
+) -> list[Node]:
     """One task a place: ``function(its pieces, one from every partition in order, *each[place], *shared)``.
 
     In one process a meeting place looks at all partitions' pieces where they are. Between processes the pieces
     are cut out first, so that only what is needed travels.
     """
     own = [[] if each is None else list(each[place]) for place in range(places)]
+    meeting = runtime.place(function)
     if not runtime.distributed:
         return [
-            runtime.task(name, _MeetHere(function, place), list(pieces), *own[place], *shared)
+            runtime.task(name, _meet_here, meeting, list(pieces), *own[place], *shared, place=place)
             for place in range(places)
         ]
-    cuts = [[runtime.task("cut pieces", _Cut(place), source) for source in pieces] for place in range(places)]
-    return [runtime.task(name, function, cut, *own[place], *shared) for place, cut in enumerate(cuts)]
+    cuts = [[runtime.task("cut pieces", _cut, source, place=place) for source in pieces] for place in range(places)]
+    return [runtime.task(name, meeting, cut, *own[place], *shared) for place, cut in enumerate(cuts)]
 
 
-@dataclass(frozen=True)
-class _Cut:
-    place: int
-
-    def __call__(self, pieces: Pieces | Sent) -> Any:
-        return pieces.piece(self.place)
+def _cut(pieces: Pieces | Sent, place: int) -> Any:
+    return pieces.piece(place)
 
 
-@dataclass(frozen=True)
-class _MeetHere:
-    function: Callable[..., Any]
-    place: int
-
-    def __call__(self, pieces: list[Pieces | Sent], *shared: Any) -> Any:
-        return self.function([source.piece(self.place) for source in pieces], *shared)
+def _meet_here(function: Callable[..., Any], pieces: list[Pieces | Sent], *shared: Any, place: int) -> Any:
+    return function([source.piece(place) for source in pieces], *shared)

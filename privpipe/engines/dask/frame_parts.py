@@ -16,6 +16,7 @@ from privpipe.engines.base.json_rows import json_batches, json_columns
 from privpipe.engines.base.logical import logical_type
 from privpipe.engines.base.names import check_declared, check_names
 from privpipe.engines.base.source import Source
+from privpipe.engines.dask.graph import foreign_nodes
 from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.dask.table import DaskTable
 from privpipe.engines.dask.typed import text_table, typed_table, whole_batch
@@ -43,7 +44,7 @@ def dask_table(runtime: Runtime, source: Source) -> DaskTable:
     frame = source.data
     names = list(frame.columns)
     check_names(names)
-    raw = [runtime.task("read frame", arrow_of, part) for part in frame.to_delayed()]
+    raw = [runtime.task("read frame", arrow_of, part) for part in foreign_nodes(frame.to_delayed())]
     # What an object or category column holds, only its partitions can tell.
     if any(str(kind) in {"object", "category"} for kind in frame.dtypes):
         found = runtime.compute("learn types", [runtime.task("learn types", schema_of, part) for part in raw])
@@ -142,7 +143,7 @@ def json_table(runtime: Runtime, source: Source) -> DaskTable:
     """
     files = list_files(source)
     found = runtime.compute(
-        "read JSON names", [runtime.task("read JSON names", json_columns, [name]) for name in files]
+        "read JSON names", [runtime.task("read JSON names", json_columns, files=[name]) for name in files]
     )
     names = list(dict.fromkeys(name for one in found for name in one))
     check_names(names)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from dask.delayed import Delayed
 from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS
 from privpipe.draws import Seed
 from privpipe.engines.base.histograms import group_key
 from privpipe.engines.dask.exchange import Pieces, answers, meet
+from privpipe.engines.dask.graph import Node
 from privpipe.engines.dask.runtime import Runtime
 from privpipe.kernels.record_ids import content_hash, declared_id, record_id
 from privpipe.kernels.word_groups import group_rows, ordered_by_group, split_order
@@ -23,7 +23,7 @@ __all__ = ["Uniqueness", "declared_ids", "numbered_ids", "uniqueness"]
 Ints = NDArray[np.int64]
 
 
-def numbered_ids(runtime: Runtime, parts: Sequence[Delayed], places: int, seed: Seed) -> list[Delayed]:
+def numbered_ids(runtime: Runtime, parts: Sequence[Node], places: int, seed: Seed) -> list[Node]:
     """Partitions with ids from the content of all their columns and an ordinal among identical rows."""
     sent = [runtime.task("hash records", _Hash(None, seed, places), part) for part in parts]
     replies = meet(runtime, "number records", sent, places, ordinal_starts)
@@ -31,7 +31,7 @@ def numbered_ids(runtime: Runtime, parts: Sequence[Delayed], places: int, seed: 
     return meet(runtime, "attach ids", replies, len(parts), _Attach(seed), each=each)
 
 
-def declared_ids(runtime: Runtime, parts: Sequence[Delayed], column: str, seed: Seed) -> list[Delayed]:
+def declared_ids(runtime: Runtime, parts: Sequence[Node], column: str, seed: Seed) -> list[Node]:
     """Partitions with ids from a column known to be unique."""
     return [runtime.task("attach ids", attach_declared, part, column=column, seed=seed) for part in parts]
 
@@ -45,7 +45,7 @@ class Uniqueness:
     repeated: int
 
 
-def uniqueness(runtime: Runtime, parts: Sequence[Delayed], places: int, column: str) -> Uniqueness:
+def uniqueness(runtime: Runtime, parts: Sequence[Node], places: int, column: str) -> Uniqueness:
     """How far a column is from being unique; values meet by a hash of 128 bits."""
     hashing = _Hash(column, Seed.from_os(), places)
     sent = [runtime.task("hash ids", hashing, part) for part in parts]

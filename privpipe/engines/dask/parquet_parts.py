@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from privpipe.engines.base.files import list_files, parquet_schema
 from privpipe.engines.base.source import Source
 from privpipe.engines.base.typing import Typing, typing_of
+from privpipe.engines.dask.graph import Node
 from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.dask.table import DaskTable
 from privpipe.engines.dask.typed import may_fail, narrowed, scales_of, summed, text_decimals, whole_batch
@@ -62,7 +63,7 @@ class _Reading:
     runs: tuple[RowGroups, ...]
     typing: Typing
 
-    def __call__(self, columns: Sequence[str]) -> list[object]:
+    def __call__(self, columns: Sequence[str]) -> list[Node]:
         typing = narrowed(self.typing, columns)
         return [self.runtime.task("read Parquet", read_run, run=run, typing=typing) for run in self.runs]
 

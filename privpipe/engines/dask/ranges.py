@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from dask.delayed import Delayed
 from numpy.typing import NDArray
 
 from privpipe.blocks import RowBlock
@@ -16,6 +15,7 @@ from privpipe.draws import Stream
 from privpipe.engines.base.histograms import group_key
 from privpipe.engines.dask.encode import order_words
 from privpipe.engines.dask.exchange import Pieces, Sent, answers, cut_by, meet
+from privpipe.engines.dask.graph import Node
 from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.dask.typed import whole_batch
 from privpipe.kernels.word_groups import ranges_of
@@ -28,12 +28,12 @@ SAMPLES_A_PLACE = 64
 
 def ranked(
     runtime: Runtime,
-    parts: Sequence[Delayed],
+    parts: Sequence[Node],
     places: int,
     column: str,
     stream: Stream,
     function: Callable[[RowBlock, Ints], pa.RecordBatch],
-) -> list[Delayed]:
+) -> list[Node]:
     """Partitions through `function` with each row's global rank by (value, keyed order); -1 for no value.
 
     Only values and order words travel, and ranks travel back: the rows stay where they are. A sample chooses
@@ -49,7 +49,7 @@ def ranked(
     return meet(runtime, "use ranks", replies, len(parts), _UseRanks(column, function), each=each)
 
 
-def sorted_parts(runtime: Runtime, parts: Sequence[Delayed], places: int, columns: Sequence[str]) -> list[Delayed]:
+def sorted_parts(runtime: Runtime, parts: Sequence[Node], places: int, columns: Sequence[str]) -> list[Node]:
     """The rows in the order of some columns: sorted within each part, and the parts ascending."""
     keys = [runtime.task("take sort keys", _Chosen(tuple(columns)), part) for part in parts]
     cuts = sampled_cuts(runtime, keys, places)
@@ -65,13 +65,13 @@ def rank_keys(batch: pa.RecordBatch, column: str, stream: Stream) -> pa.RecordBa
     return keys.filter(pc.is_valid(values)) if values.null_count else keys
 
 
-def cut_ranges(runtime: Runtime, keys: Sequence[Delayed], places: int) -> list[Delayed]:
+def cut_ranges(runtime: Runtime, keys: Sequence[Node], places: int) -> list[Node]:
     """Key batches cut into ranges of their columns, in ascending order of the places."""
     cuts = sampled_cuts(runtime, keys, places)
     return [runtime.task("cut by range", _CutKeys(places), part, cuts) for part in keys]
 
 
-def sampled_cuts(runtime: Runtime, keys: Sequence[Delayed], places: int) -> Delayed:
+def sampled_cuts(runtime: Runtime, keys: Sequence[Node], places: int) -> Node:
     """Keys that cut a table into `places` ranges of about equal size."""
     samples = [runtime.task("sample keys", sample_of, part, rows=SAMPLES_A_PLACE * places) for part in keys]
     return runtime.task("choose cuts", chosen_cuts, samples, places=places)

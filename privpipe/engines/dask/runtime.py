@@ -4,58 +4,20 @@ from __future__ import annotations
 
 import logging
 import os
-import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import dask
-from dask.delayed import Delayed, delayed
+import dask.threaded
 
-from privpipe.errors import EngineError, PrivpipeError
+from privpipe.engines.dask.graph import Held, Node, engine_error, graph_of, task_node, value_node
+from privpipe.errors import PrivpipeError
 
-__all__ = ["Runtime", "Step", "engine_error", "processors"]
+__all__ = ["Runtime", "processors"]
 
 FAN_IN = 8
+LARGE = 2**20
 log = logging.getLogger("privpipe.engines.dask")
-
-
-def engine_error(step: str, error: BaseException) -> EngineError:
-    """What may be told of a failure of the machinery: its step and its kind, for its text may quote cells."""
-    what = type(error).__name__
-    if isinstance(error, OSError) and error.strerror:
-        what = f"{what} ({error.strerror})"
-    return EngineError(f"dask engine: could not {step}: {what}")
-
-
-class Step:
-    """The function of one task: its repr and its errors hold no data, wherever they are logged.
-
-    Parameters
-    ----------
-    name : str
-        What it does, as in "count cells"; shown in errors and in the scheduler's own view.
-    function : callable
-        Takes the results of the tasks before it, then `fixed`.
-    """
-
-    __slots__ = ("fixed", "function", "name")
-
-    def __init__(self, name: str, function: Callable[..., Any], **fixed: Any) -> None:
-        self.name = name
-        self.function = function
-        self.fixed = fixed
-
-    def __repr__(self) -> str:
-        return f"Step({self.name!r})"
-
-    def __call__(self, *results: Any) -> Any:
-        try:
-            return self.function(*results, **self.fixed)
-        except PrivpipeError:
-            raise
-        except Exception as error:  # noqa: BLE001 - workers log what is raised, and any message may quote a cell
-            problem = engine_error(self.name, error)
-        raise problem
 
 
 class Runtime:
@@ -65,17 +27,14 @@ class Runtime:
     ----------
     client : distributed.Client or None
         Without one, tasks run in threads of this process.
-    scheduler : str
-        Of dask, when there is no client.
     workers : int
         Tasks that run at once.
     cache : bool
         Whether results of exchanges are kept, or computed again whenever they are needed.
     """
 
-    def __init__(self, client: Any, scheduler: str, workers: int, cache: bool) -> None:
+    def __init__(self, client: Any, workers: int, cache: bool) -> None:
         self.client = client
-        self.scheduler = scheduler
         self.workers = workers
         self.cache = cache
 
@@ -84,13 +43,11 @@ class Runtime:
         """Whether tasks run in other processes."""
         return self.client is not None
 
-    def task(self, name: str, function: Callable[..., Any], *parts: Any, **fixed: Any) -> Delayed:
-        """A task that applies `function` to the results of `parts` (tasks, or lists of them)."""
-        step = delayed(Step(name, function, **fixed), pure=False, traverse=False)
-        key = f"{name.replace(' ', '-')}-{uuid.uuid4().hex}"
-        return step(*parts, dask_key_name=key)
+    def task(self, name: str, function: Callable[..., Any] | Node, *parts: Any, **fixed: Any) -> Node:
+        """A task that applies `function` to the results of `parts` (nodes, or lists of them)."""
+        return task_node(name, function, parts, fixed)
 
-    def tree(self, name: str, function: Callable[[list[Any]], Any], tasks: Sequence[Delayed]) -> Delayed:
+    def tree(self, name: str, function: Callable[[list[Any]], Any], tasks: Sequence[Node]) -> Node:
         """One task: the results merged by `function`, some at a time, so that none waits for all."""
         level = list(tasks)
         while len(level) > FAN_IN:
@@ -98,38 +55,58 @@ class Runtime:
             level = [self.task(name, function, run) for run in runs]
         return self.task(name, function, level)
 
-    def place(self, value: Any) -> Delayed:
-        """A value that many tasks read; sent to every worker once."""
-        if self.client is not None:
-            value = self.client.scatter([value], broadcast=True, hash=False)[0]
-        return delayed(value, traverse=False, name=f"placed-{uuid.uuid4().hex}")
+    def place(self, value: Any) -> Node:
+        """A value that many tasks read; a large one is sent to every worker once."""
+        held = Held(value)
+        if self.client is not None and _pickled_size(value) > LARGE:
+            return value_node(self.client.scatter([held], broadcast=True, hash=False)[0])
+        return value_node(held)
 
-    def place_each(self, values: Iterable[Any]) -> list[Delayed]:
-        """Parts of a table that the calling process holds, spread over the workers."""
-        found = list(values)
-        if self.client is not None and found:
-            found = self.client.scatter(found, hash=False)
-        return [delayed(value, traverse=False, name=f"part-{uuid.uuid4().hex}") for value in found]
+    def place_each(self, batches: Iterable[Any]) -> list[Node]:
+        """Record batches that the calling process holds, spread over the workers."""
+        found = list(batches)
+        if self.client is None:
+            return [value_node(Held(each)) for each in found]
+        return [value_node(future) for future in self.client.scatter(found, hash=False)]
 
-    def compute(self, step: str, tasks: Sequence[Delayed]) -> tuple[Any, ...]:
+    def compute(self, step: str, tasks: Sequence[Node]) -> list[Any]:
         """Run the tasks in one action and bring their results here."""
         log.debug("%s: %d tasks", step, len(tasks))
-        return tuple(self._run(step, dask.compute, tasks))
+        return list(self._guarded(step, self._get, tasks))
 
-    def keep(self, step: str, tasks: Sequence[Delayed]) -> list[Delayed]:
+    def keep(self, step: str, tasks: Sequence[Node]) -> list[Node]:
         """The tasks with their results kept where they lie, unless caching is off."""
-        if not self.cache or not tasks:
+        if not self.cache:
             return list(tasks)
-        kept: list[Delayed] = list(self._run(step, dask.persist, tasks))
         if self.client is not None:
-            self._run(step, _settle, kept)
-        return kept
+            return [value_node(future) for future in self._guarded(step, self._settled, tasks)]
+        return [value_node(Held(result)) for result in self.compute(step, tasks)]
 
-    def _run(self, step: str, action: Callable[..., Any], tasks: Sequence[Delayed]) -> Any:
+    def _get(self, tasks: Sequence[Node]) -> Sequence[Any]:
+        graph, keys = graph_of(tasks), [task.key for task in tasks]
+        if self.client is not None:
+            found: Sequence[Any] = self.client.get(graph, keys)
+        elif self.workers == 1:
+            found = dask.get(graph, keys)
+        else:
+            found = dask.threaded.get(graph, keys, num_workers=self.workers)
+        return found
+
+    def _settled(self, tasks: Sequence[Node]) -> Sequence[Any]:
+        """Futures of the tasks' results, once all are there; raises what went wrong instead of keeping it too."""
+        from distributed import wait
+
+        futures: list[Any] = self.client.get(graph_of(tasks), [task.key for task in tasks], sync=False)
+        with self.client.as_current():
+            wait(futures)
+        for future in futures:
+            if future.status != "finished":
+                future.result()
+        return futures
+
+    def _guarded(self, step: str, action: Callable[[Sequence[Node]], Sequence[Any]], tasks: Sequence[Node]) -> Any:
         try:
-            if self.client is not None:
-                return action(*tasks, scheduler=self.client)
-            return action(*tasks, scheduler=self.scheduler, num_workers=self.workers)
+            return action(tasks)
         except PrivpipeError:
             raise
         except Exception as error:  # noqa: BLE001 - any message of the machinery may quote a cell
@@ -137,16 +114,11 @@ class Runtime:
         raise problem
 
 
-def _settle(*kept: Delayed, scheduler: Any) -> None:
-    """Wait for kept results, and raise what went wrong instead of keeping it too."""
-    from distributed import futures_of, wait
+def _pickled_size(value: Any) -> int:
+    from distributed.protocol.pickle import dumps
 
-    futures = futures_of(list(kept), client=scheduler)
-    with scheduler.as_current():
-        wait(futures)
-    for future in futures:
-        if future.status != "finished":
-            future.result()
+    frames: list[Any] = []
+    return len(dumps(value, buffer_callback=frames.append)) + sum(memoryview(frame).nbytes for frame in frames)
 
 
 def processors() -> int:

@@ -8,13 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
-from privpipe.engines.dask.runtime import Runtime, engine_error, processors
+from privpipe.engines.dask.graph import engine_error
+from privpipe.engines.dask.runtime import Runtime, processors
 from privpipe.errors import UsageError, did_you_mean
 
 __all__ = ["Options", "Session"]
 
 SCHEDULERS = ("threads", "synchronous", "distributed")
 DEFAULT_PARTITION = 64 * 2**20
+PATIENCE = "30s"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,8 +110,7 @@ class Session:
         workers = options.workers or processors()
         if client is not None:
             workers = max(1, sum(client.nthreads().values()))
-        scheduler = "synchronous" if options.scheduler == "synchronous" else "threads"
-        self.runtime = Runtime(client, scheduler, workers, options.cache)
+        self.runtime = Runtime(client, 1 if options.scheduler == "synchronous" else workers, options.cache)
 
     def _client(self, options: Options) -> Any:
         if options.scheduler in ("threads", "synchronous"):
@@ -143,7 +144,7 @@ class Session:
                 silence_logs=logging.CRITICAL,
             )
             self._own.append(cluster)
-        client = Client(options.address or cluster, set_as_default=False, timeout="30s")
+        client = Client(options.address or cluster, set_as_default=False, timeout=PATIENCE)
         self._own.append(client)
         return client
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-from dask.delayed import Delayed
+
+from privpipe.engines.dask.graph import Node
 
 __all__ = ["DaskTable"]
 
@@ -19,7 +20,7 @@ class DaskTable:
     ----------
     schema : pyarrow.Schema
         Logical schema of the visible columns.
-    parts : tuple of Delayed
+    parts : tuple of Node
         At least one; each a record batch of the visible columns, the hidden id columns behind them.
     has_record_ids : bool
     narrow : callable, optional
@@ -29,21 +30,21 @@ class DaskTable:
     """
 
     schema: pa.Schema
-    parts: tuple[Delayed, ...]
+    parts: tuple[Node, ...]
     has_record_ids: bool = False
-    narrow: Callable[[Sequence[str]], list[Delayed]] | None = field(default=None)
+    narrow: Callable[[Sequence[str]], list[Node]] | None = field(default=None)
     at_most: int | None = None
 
     def __repr__(self) -> str:
         return f"DaskTable({len(self.schema)} columns, {len(self.parts)} partitions)"
 
-    def holding(self, columns: Sequence[str]) -> list[Delayed]:
+    def holding(self, columns: Sequence[str]) -> list[Node]:
         """Tasks whose batches hold at least these columns, read without the others where that is cheaper."""
         if self.narrow is not None and columns and len(set(columns)) < len(self.schema):
             return self.narrow(list(dict.fromkeys(columns)))
         return list(self.parts)
 
-    def derived(self, parts: Sequence[Delayed], schema: pa.Schema | None = None) -> DaskTable:
+    def derived(self, parts: Sequence[Node], schema: pa.Schema | None = None) -> DaskTable:
         """A table of no more records, computed from this one; ids travelled along."""
         return DaskTable(
             self.schema if schema is None else schema, tuple(parts), self.has_record_ids, None, self.at_most

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.types as pt
-from dask.delayed import Delayed
 
 from privpipe.engines.base.csv_blocks import ragged_error
 from privpipe.engines.base.logical import logical_type
 from privpipe.engines.base.text import decimal_scale
 from privpipe.engines.base.typing import Typing, normalised, typing_of
+from privpipe.engines.dask.graph import Node
 from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.dask.table import DaskTable
 
@@ -33,7 +33,7 @@ class Read:
 
 
 def typed_table(
-    runtime: Runtime, raw: Sequence[Delayed], schema: pa.Schema, types: Mapping[str, str], at_most: int | None = None
+    runtime: Runtime, raw: Sequence[Node], schema: pa.Schema, types: Mapping[str, str], at_most: int | None = None
 ) -> DaskTable:
     """A table of tasks that yield Arrow tables or batches of `schema`, of `at_most` so many records.
 
@@ -51,7 +51,7 @@ def typed_table(
     return DaskTable(typing.schema, tuple(parts), at_most=at_most)
 
 
-def text_table(runtime: Runtime, raw: Sequence[Delayed], names: Sequence[str], types: Mapping[str, str]) -> DaskTable:
+def text_table(runtime: Runtime, raw: Sequence[Node], names: Sequence[str], types: Mapping[str, str]) -> DaskTable:
     """A table of tasks that yield `(batch of text columns, number of ragged lines)`.
 
     It is read at once, for only reading shows whether every cell converts, and kept unless caching is off.
@@ -78,7 +78,7 @@ def text_decimals(schema: pa.Schema, types: Mapping[str, str]) -> list[str]:
     return [name for name in wanted if pt.is_string(logical_type(schema.field(name).type, name))]
 
 
-def scales_of(runtime: Runtime, raw: Sequence[Delayed], columns: Sequence[str]) -> dict[str, int]:
+def scales_of(runtime: Runtime, raw: Sequence[Node], columns: Sequence[str]) -> dict[str, int]:
     """Digits after the point of some text columns, over all partitions."""
     if not columns:
         return {}

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from dask.delayed import Delayed
 from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS, RowBlock
@@ -21,6 +20,7 @@ from privpipe.engines.base.part_files import csv_bytes, csv_header, json_bytes, 
 from privpipe.engines.base.source import Format
 from privpipe.engines.dask.exchange import Pieces, Sent, meet
 from privpipe.engines.dask.frame_parts import is_dask_frame
+from privpipe.engines.dask.graph import Node, graph_of
 from privpipe.engines.dask.ranges import joined, sorted_parts
 from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.dask.table import DaskTable
@@ -57,7 +57,7 @@ def collected(runtime: Runtime, table: DaskTable, like: Any) -> Any:
     return frame_like(rows, like)
 
 
-def ordered(runtime: Runtime, table: DaskTable, stream: Stream | None, places: int) -> list[Delayed]:
+def ordered(runtime: Runtime, table: DaskTable, stream: Stream | None, places: int) -> list[Node]:
     """Parts in keyed order of the ids (without a stream: of the ids themselves); without ids, of all values."""
     if not table.has_record_ids:
         return sorted_parts(runtime, table.parts, places, table.schema.names)
@@ -125,11 +125,14 @@ def write_file(rows: pa.RecordBatch, path: Path, format: Format) -> None:
             text.write(csv_bytes(piece) if format == "csv" else json_bytes(piece))
 
 
-def _dask_frame(runtime: Runtime, parts: Sequence[Delayed], schema: pa.Schema) -> Any:
+def _dask_frame(runtime: Runtime, parts: Sequence[Node], schema: pa.Schema) -> Any:
     import dask.dataframe as dd
+    from dask.delayed import Delayed
 
     to_pandas = _ToPandas(tuple(schema.names))
-    frames = [runtime.task("convert to pandas", to_pandas, part) for part in parts]
+    nodes = [runtime.task("convert to pandas", to_pandas, part) for part in parts]
+    graph = graph_of(nodes)
+    frames = [Delayed(node.key, graph) for node in nodes]
     meta = to_pandas(pa.RecordBatch.from_pylist([], schema))
     return dd.from_delayed(frames, meta=meta, verify_meta=False)
 

@@ -111,7 +111,9 @@ def test_a_value_the_base_lacks_is_counted_over_all_partitions(dasks, scan):
     assert "canary" not in str(raised.value)
 
 
-@pytest.mark.parametrize(("role", "said"), [("person", "person column 'p' has 2"), ("weight", "weight column 'p' has 2")])
+@pytest.mark.parametrize(
+    ("role", "said"), [("person", "person column 'p' has 2"), ("weight", "weight column 'p' has 2")]
+)
 def test_a_record_needs_its_person_and_weight(threads, scan, role, said):
     frame = pa.table({"zip": ["1", "1", "2", "2"], "p": [1.0, None, 2.0, None]})
     with pytest.raises(DataError, match=said):
