@@ -82,22 +82,23 @@ def offer(
     `heap` holds the places `found` so far, the farthest on top once it is full. Place `left_out` (-1: none) takes
     no part. Returns how many are held now.
     """
+    worst = distances[heap[0]] if found == wanted and found > 0 else np.inf
     for i in range(first, stop):
-        if i == left_out:
+        if distances[i] > worst or i == left_out:
             continue
         if found < wanted:
             heap[found] = i
             found += 1
-            if found == wanted:
-                for top in range(wanted // 2 - 1, -1, -1):
-                    _sink(heap, wanted, top, distances, names)
-        elif (
-            found > 0
-            and distances[i] <= distances[heap[0]]
-            and _before(distances[i], names[i], distances[heap[0]], names[heap[0]])
-        ):
+            if found < wanted:
+                continue
+            for top in range(wanted // 2 - 1, -1, -1):
+                _sink(heap, wanted, top, distances, names)
+        elif wanted > 0 and _before(distances[i], names[i], worst, names[heap[0]]):
             heap[0] = i
             _sink(heap, wanted, 0, distances, names)
+        else:
+            continue
+        worst = distances[heap[0]]
     return found
 
 

@@ -102,13 +102,14 @@ def _between_boxes(low: NDArray[np.float64], high: NDArray[np.float64], own: int
 
 
 @njit(nogil=True, cache=True)
-def _to_box(low: NDArray[np.float64], high: NDArray[np.float64], cell: int, point: NDArray[np.float64]) -> float:
-    """Squared distance of a point to a box, never above that to a point in it."""
+def _beyond(low: NDArray[np.float64], high: NDArray[np.float64], point: NDArray[np.float64], reach: float) -> bool:
+    """Whether a box lies farther from a point than `reach`, squared."""
     total = 0.0
-    for j in range(len(low)):
-        gap = max(low[j, cell] - point[j], point[j] - high[j, cell], 0.0)
+    for j in range(len(point)):
+        x = point[j]
+        gap = low[j] - x if x < low[j] else (x - high[j] if x > high[j] else 0.0)
         total += gap * gap
-    return total
+    return total > reach
 
 
 @njit(nogil=True, cache=True)
@@ -143,6 +144,8 @@ def _neighbours(points: NDArray[np.float64], wanted: int) -> NDArray[np.int32]:
     order, starts = _lay_out(points)
     columns = points[order].T.copy()
     low, high = _boxes(columns, starts)
+    corners = np.empty((2, len(starts) - 1, len(columns)), np.float64)
+    corners[0], corners[1] = low.T, high.T
     distances = np.empty(n, np.float64)
     heap = np.empty(wanted, np.int64)
     out = np.empty((n, wanted), np.int32)
@@ -158,7 +161,7 @@ def _neighbours(points: NDArray[np.float64], wanted: int) -> NDArray[np.int32]:
                     worst = distances[heap[0]]
                     if apart[cell] > worst:
                         break
-                    if _to_box(low, high, cell, point) > worst:
+                    if _beyond(corners[0, cell], corners[1, cell], point, worst):
                         continue
                 least = _look(starts[cell], starts[cell + 1], columns, point, distances)
                 if found == wanted and least > distances[heap[0]]:

@@ -1,0 +1,245 @@
+"""Microaggregation of many records: MDAV and refinement inside blocks, then passes over the borders of the blocks.
+
+Everything follows from the points and the keyed order of the records, never from the order in which they arrive or
+the engine they arrive on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.errors import UsageError
+from privpipe.kernels.kd_tree import BlockTree, learn_tree
+from privpipe.kernels.mdav import mdav_groups
+from privpipe.kernels.refine import descend, path_step
+
+__all__ = ["ONE_BLOCK", "block_groups", "border_tree", "group_means", "microaggregate", "regroup"]
+
+ONE_BLOCK = 20_000
+"""Up to so many records are one block by default."""
+
+BLOCK = 4_000
+BORDER_SHIFTS = (1, 3)
+
+
+def block_groups(
+    points: NDArray[np.float64],
+    order: NDArray[np.int64],
+    k: int,
+    *,
+    refine: bool = True,
+    neighbours: int | None = None,
+    largest: int | None = None,
+) -> NDArray[np.int64]:
+    """Groups of the records of one block: MDAV, then, if asked, the path step and descent.
+
+    Parameters
+    ----------
+    points : ndarray of float64, shape (n, s)
+        Standardised, n >= k.
+    order : ndarray of int64, shape (n,)
+        Positions in keyed order (`Stream.arrange`), which breaks all ties.
+    k : int
+        At least 1.
+    refine : bool
+    neighbours : int, optional
+        As in `descend`.
+    largest : int, optional
+        A block of twice as many records or more (one that no cut could divide) is chunked along its sorted values.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+        Group number of each record, 0 .. groups - 1, all of k records or more; numbered by the keyed order.
+
+    Examples
+    --------
+    >>> points = np.array([[0.0], [9.0], [0.1], [9.1], [0.2], [9.2]])
+    >>> block_groups(points, np.arange(6), 3).tolist()
+    [0, 1, 0, 1, 0, 1]
+    """
+    arranged = np.asarray(points, dtype=np.float64)[order]
+    labels = np.empty(len(arranged), np.int64)
+    groups = 0
+    for chunk in _chunks(arranged, k, largest):
+        inside = arranged[chunk]
+        if (inside == inside[0]).all():
+            found = np.minimum(np.arange(len(chunk)) // k, len(chunk) // k - 1)
+        else:
+            found = mdav_groups(inside, k)
+            if refine:
+                found = descend(inside, path_step(inside, found, k), k, neighbours=neighbours)
+        labels[chunk] = groups + found
+        groups += int(found.max()) + 1
+    return _restored(_by_first_member(labels), order)
+
+
+def regroup(
+    points: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    order: NDArray[np.int64],
+    k: int,
+    *,
+    neighbours: int | None = None,
+) -> NDArray[np.int64]:
+    """Descent over whole groups that a border pass brought together.
+
+    Parameters
+    ----------
+    points, order, k, neighbours
+        As in `block_groups`.
+    labels : ndarray of int64, shape (n,)
+        Any integers that tell the groups apart; each of k records or more.
+
+    Examples
+    --------
+    >>> points = np.array([[0.0], [9.0], [0.1], [9.1], [0.2], [9.2]])
+    >>> regroup(points, np.array([7, 7, 7, 5, 5, 5]), np.arange(6), 3).tolist()
+    [0, 1, 0, 1, 0, 1]
+    """
+    arranged = np.asarray(points, dtype=np.float64)[order]
+    start = _by_first_member(np.asarray(labels)[order])
+    return _restored(_by_first_member(descend(arranged, start, k, neighbours=neighbours)), order)
+
+
+def border_tree(means: NDArray[np.float64], sizes: NDArray[np.int64], k: int, block: int, shift: int) -> BlockTree:
+    """The tree of a border pass, over the means of groups, weighted by their sizes: whole groups travel.
+
+    Its first `shift` levels cut at the quarter, so that earlier borders lie inside its blocks.
+    """
+    return learn_tree(means, k, block, weights=sizes, shift=shift)
+
+
+def group_means(
+    values: NDArray[np.float64], labels: NDArray[np.int64], order: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Mean of each group and column, its sums run in keyed order.
+
+    Parameters
+    ----------
+    values : ndarray of float64, shape (n, s)
+    labels : ndarray of int64, shape (n,)
+        0 .. groups - 1, every one in use.
+    order : ndarray of int64, shape (n,)
+
+    Returns
+    -------
+    ndarray of float64, shape (groups, s)
+
+    Examples
+    --------
+    >>> group_means(np.array([[1.0], [3.0], [5.0]]), np.array([0, 0, 1]), np.arange(3)).tolist()
+    [[2.0], [5.0]]
+    """
+    arranged, groups = np.asarray(values, dtype=np.float64)[order], np.asarray(labels)[order]
+    sizes = np.bincount(groups)
+    sums = [np.bincount(groups, weights=column) for column in arranged.T]
+    return np.column_stack([total / sizes for total in sums]) if sums else np.empty((len(sizes), 0))
+
+
+def microaggregate(
+    points: NDArray[np.float64],
+    order: NDArray[np.int64],
+    k: int,
+    *,
+    block: int | None = None,
+    refine: bool = True,
+    passes: int = 2,
+    workers: int = 1,
+) -> NDArray[np.int64]:
+    """The whole algorithm on records that are all in one place.
+
+    Parameters
+    ----------
+    points, order, k, refine
+        As in `block_groups`.
+    block : int, optional
+        Largest number of records of a block, at least 2k. Default: all in one up to 20,000 records, else 4,000.
+    passes : int
+        Border passes (with refinement only), at most 2.
+    workers : int
+        Threads; the groups do not depend on their number.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+        Groups of k .. 2k - 1 records, numbered by the keyed order.
+
+    Examples
+    --------
+    >>> points = np.random.default_rng(0).normal(size=(500, 2))
+    >>> sizes = np.bincount(microaggregate(points, np.arange(500), 5, block=100))
+    >>> int(sizes.min()), bool(sizes.max() < 10)
+    (5, True)
+    """
+    array = np.asarray(points, dtype=np.float64)
+    size = block if block is not None else (len(array) if len(array) <= ONE_BLOCK else BLOCK)
+    if not 0 <= passes <= len(BORDER_SHIFTS) or (block is not None and block < 2 * k):
+        raise UsageError(f"blocks hold at least 2k records and borders are passed over at most twice, got {block}")
+    neighbours = 20 if len(array) <= ONE_BLOCK else 10
+
+    def fresh(members: NDArray[np.int64]) -> NDArray[np.int64]:
+        kept = np.arange(len(members))
+        return block_groups(array[members], kept, k, refine=refine, neighbours=neighbours, largest=size)
+
+    tree = learn_tree(array, k, max(size, 1))
+    labels = _each_block(tree.path(array), order, fresh, workers)
+    for shift in BORDER_SHIFTS[: passes if refine and tree.blocks > 1 else 0]:
+        before = labels
+
+        def again(members: NDArray[np.int64], before: NDArray[np.int64] = before) -> NDArray[np.int64]:
+            kept = np.arange(len(members))
+            return regroup(array[members], before[members], kept, k, neighbours=neighbours)
+
+        means = group_means(array, labels, order)
+        blocks = border_tree(means, np.bincount(labels), k, size, shift).path(means)
+        labels = _each_block(blocks[labels], order, again, workers)
+    return labels
+
+
+def _each_block(
+    blocks: NDArray[np.int64],
+    order: NDArray[np.int64],
+    groups_of: Callable[[NDArray[np.int64]], NDArray[np.int64]],
+    workers: int,
+) -> NDArray[np.int64]:
+    """Group the records of each block by themselves, on threads: the kernels leave the interpreter's lock."""
+    members = _members(blocks, order)
+    labels, groups = np.empty(len(order), np.int64), 0
+    with ThreadPoolExecutor(max_workers=workers) as pool:
+        for inside, found in zip(members, pool.map(groups_of, members), strict=True):
+            labels[inside] = groups + found
+            groups += int(found.max(initial=-1)) + 1
+    return _restored(_by_first_member(labels[order]), order)
+
+
+def _members(blocks: NDArray[np.int64], order: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Positions of the records of each block, in keyed order."""
+    by_block = order[np.argsort(blocks[order], kind="stable")]
+    return np.split(by_block, np.cumsum(np.bincount(blocks))[:-1])
+
+
+def _chunks(arranged: NDArray[np.float64], k: int, largest: int | None) -> list[NDArray[np.int64]]:
+    n = len(arranged)
+    if largest is None or n < 2 * max(largest, k):
+        return [np.arange(n)]
+    along = np.lexsort((np.arange(n), *arranged.T[::-1]))
+    return np.split(along, np.arange(1, n // max(largest, k)) * max(largest, k))
+
+
+def _by_first_member(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The same groups, numbered in the order in which they first occur."""
+    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    number = np.empty(len(first), np.int64)
+    number[np.argsort(first)] = np.arange(len(first))
+    return number[inverse]
+
+
+def _restored(labels: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int64]:
+    out = np.empty(len(labels), np.int64)
+    out[order] = labels
+    return out
