@@ -7,6 +7,7 @@ VENV := $(or $(VIRTUAL_ENV),$(CURDIR)/.venv)
 BIN := $(VENV)/bin
 WORKERS ?= 2
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 # Names of interpreters to try, in order; `make setup PYTHON=/path/to/python` takes that one.
 PYTHON ?= python3 python3.13 python3.12 python3.11
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
@@ -71,8 +72,11 @@ test: setup java
 test-embedded: setup
 	"$(BIN)/python" -m pytest -n $(WORKERS) --dist loadgroup -m "not spark and not dask and not gx" $(PYTEST_ARGS)
 
+# make bench BENCH_ARGS="--rows 1000000"
 bench: setup java
-	"$(BIN)/python" -m pytest tests/benchmarks -o addopts=--import-mode=importlib -o timeout=0 -s $(PYTEST_ARGS)
+	@status=0; for file in tests/benchmarks/bench_*.py; do \
+	    echo "== $$file"; "$(BIN)/python" "$$file" $(BENCH_ARGS) || status=1; \
+	done; exit $$status
 
 clean:
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist pipelines/*/published

@@ -38,7 +38,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     programs = Path(sys.executable).parent
 
-    def start(*command: object, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    def start(*command: object, timeout: float = 500) -> subprocess.CompletedProcess[str]:
         program, *arguments = map(str, command)
         found = sys.executable if program == "python" else str(programs / program)
         return subprocess.run(

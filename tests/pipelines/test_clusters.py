@@ -82,7 +82,7 @@ class Cluster:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=400,
+            timeout=500,
             check=False,
         )
 
