@@ -90,6 +90,58 @@ def _swap_gain(
 
 
 @njit(nogil=True, cache=True)
+def _best_step(
+    i: int,
+    k: int,
+    candidates: NDArray[np.int64],
+    points: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    heads: NDArray[np.int64],
+    links: NDArray[np.int64],
+    sums: NDArray[np.float64],
+    sizes: NDArray[np.int64],
+) -> tuple[int, int]:
+    """Group that record i should go to (-1: none) and the record that should come back (-1: none)."""
+    a = labels[i]
+    gain, best_group, best_record = -LEAST_GAIN, -1, -1
+    for b in candidates:
+        if sizes[a] > k:
+            delta = _move_gain(i, a, b, points, sums, sizes)
+            if delta < gain:
+                gain, best_group, best_record = delta, b, -1
+        u = heads[b]
+        while u >= 0:
+            delta = _swap_gain(i, u, a, b, points, sums, sizes)
+            if delta < gain:
+                gain, best_group, best_record = delta, b, u
+            u = links[u, 0]
+    return best_group, best_record
+
+
+@njit(nogil=True, cache=True)
+def _candidates(
+    i: int,
+    visit: int,
+    around: NDArray[np.int32],
+    labels: NDArray[np.int64],
+    changed: NDArray[np.int64],
+    looked: NDArray[np.int64],
+    seen: NDArray[np.int64],
+    room: NDArray[np.int64],
+) -> int:
+    """Write the groups around record i into `room`, without those looked at since they last changed; how many."""
+    count = 0
+    for other in around[i]:
+        b = labels[other]
+        if b != labels[i] and seen[b] != visit:
+            seen[b] = visit
+            if max(changed[labels[i]], changed[b]) > looked[i]:
+                room[count] = b
+                count += 1
+    return count
+
+
+@njit(nogil=True, cache=True)
 def descend_groups(
     points: NDArray[np.float64], start: NDArray[np.int64], k: int, around: NDArray[np.int32]
 ) -> NDArray[np.int64]:
@@ -113,42 +165,24 @@ def descend_groups(
         sizes[labels[i]] += 1
     for g in range(groups):
         _add_members(g, points, heads, links, sums)
-    changed, looked = np.zeros(groups, np.int64), np.full(n, -1, np.int64)
-    seen = np.full(groups, -1, np.int64)
+    changed, looked = np.zeros(groups, np.int64), np.full(n, -1, np.int64)  # times by the clock of changes
+    seen, room = np.full(groups, -1, np.int64), np.empty(around.shape[1], np.int64)
     clock = 0
     for turn in range(PASSES):
         before = clock
         for i in range(n):
+            count = _candidates(i, turn * n + i, around, labels, changed, looked, seen, room)
             a = labels[i]
-            gain, best_group, best_record = -LEAST_GAIN, -1, -1
-            for other in around[i]:
-                b = labels[other]
-                visit = turn * n + i
-                if b == a or seen[b] == visit:
-                    continue
-                seen[b] = visit
-                if max(changed[a], changed[b]) <= looked[i]:
-                    continue  # looked at already, with nothing to gain
-                if sizes[a] > k:
-                    delta = _move_gain(i, a, b, points, sums, sizes)
-                    if delta < gain:
-                        gain, best_group, best_record = delta, b, -1
-                u = heads[b]
-                while u >= 0:
-                    delta = _swap_gain(i, u, a, b, points, sums, sizes)
-                    if delta < gain:
-                        gain, best_group, best_record = delta, b, u
-                    u = links[u, 0]
+            b, back = _best_step(i, k, room[:count], points, labels, heads, links, sums, sizes)
             looked[i] = clock
-            if best_group < 0:
+            if b < 0:
                 continue
-            b = best_group
             clock += 1
             _unlink(i, a, heads, links)
-            if best_record >= 0:
-                _unlink(best_record, b, heads, links)
-                _link(best_record, a, heads, links)
-                labels[best_record] = a
+            if back >= 0:
+                _unlink(back, b, heads, links)
+                _link(back, a, heads, links)
+                labels[back] = a
             else:
                 sizes[a] -= 1
                 sizes[b] += 1
