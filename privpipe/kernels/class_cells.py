@@ -1,4 +1,4 @@
-"""Class tables from counted cells that lie sorted by class: boundaries, sizes, marginal cells."""
+"""Class tables from what an engine hands over: cells sorted by class, or one character a record."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["boundaries", "marginal_cells", "sum_by_class", "unpack_cells"]
+__all__ = ["LETTERS", "boundaries", "count_letters", "letter_of", "marginal_cells", "sum_by_class"]
+
+SURROGATES = 0xD800
+LETTERS = 0x10FFFF - 2048
+"""Codes that have a character."""
 
 
 @nb.njit(cache=True, nogil=True)
@@ -38,40 +42,97 @@ def sum_by_class(offsets: Any, counts: Any) -> Any:
 
 
 @nb.njit(cache=True, nogil=True)
-def unpack_cells(offsets: Any, packed: Any, bits: int) -> tuple[Any, Any, Any]:
-    """Codes and counts of cells that were packed as ``count << bits | code``, ascending by code in each class.
+def count_letters(offsets: Any, data: Any, values: int) -> tuple[Any, Any, Any, Any]:
+    """Cells of classes whose records are one UTF-8 character each: code c is the character of `letter_of(c)`.
 
     Parameters
     ----------
     offsets : ndarray of int64, shape (n_classes + 1,)
-        Cells of class c are ``offsets[c]:offsets[c + 1]``, in any order.
-    packed : ndarray of int64, shape (n_cells,)
-    bits : int
-        Low bits that hold the code.
+        The text of class c is ``data[offsets[c]:offsets[c + 1]]``.
+    data : ndarray of uint8
+    values : int
+        Codes are below this.
 
     Returns
     -------
-    (sizes, codes, counts)
-        int64, shapes (n_classes,), (n_cells,), (n_cells,).
+    (sizes, offsets, codes, counts)
+        Characters of each class; its cells, codes ascending.
 
     Examples
     --------
-    >>> sizes, codes, counts = unpack_cells(np.array([0, 2]), np.array([(7 << 4) | 3, (5 << 4) | 1]), 4)
-    >>> sizes.tolist(), codes.tolist(), counts.tolist()
-    ([12], [1, 3], [5, 7])
+    >>> text = "".join(map(letter_of, [2, 0, 2, 300])).encode()
+    >>> found = count_letters(np.array([0, 3, len(text)]), np.frombuffer(text, np.uint8), 301)
+    >>> [part.tolist() for part in found]
+    [[3, 1], [0, 2, 3], [0, 2, 300], [1, 2, 1]]
     """
-    low = (np.int64(1) << bits) - 1
-    sizes = np.zeros(len(offsets) - 1, np.int64)
-    codes = np.empty(len(packed), np.int64)
-    counts = np.empty(len(packed), np.int64)
-    for c in range(len(sizes)):
-        start, stop = offsets[c], offsets[c + 1]
-        for i in range(start, stop):
-            codes[i] = packed[i] & low
-            counts[i] = packed[i] >> bits
-            sizes[c] += counts[i]
-        _sort_pairs(codes, counts, start, stop)
-    return sizes, codes, counts
+    classes = len(offsets) - 1
+    length = offsets[classes] - offsets[0]
+    room = min(length, classes * values)
+    sizes, starts = np.zeros(classes, np.int64), np.zeros(classes + 1, np.int64)
+    codes, counts = np.empty(room, np.int64), np.empty(room, np.int64)
+    seen = np.zeros(values, np.int64)
+    filled = 0
+    for c in range(classes):
+        first, at = filled, offsets[c]
+        while at < offsets[c + 1]:
+            code, at = _letter(data, at)
+            if seen[code] == 0:
+                codes[filled] = code
+                filled += 1
+            seen[code] += 1
+            sizes[c] += 1
+        _sort_codes(codes, first, filled)
+        for i in range(first, filled):
+            counts[i] = seen[codes[i]]
+            seen[codes[i]] = 0
+        starts[c + 1] = filled
+    return sizes, starts, codes[:filled].copy(), counts[:filled].copy()
+
+
+@nb.njit(cache=True, nogil=True, inline="always")
+def _letter(data: Any, at: int) -> tuple[int, int]:
+    """The code at a place, and the place behind it."""
+    lead = np.int64(data[at])
+    if lead < 0x80:
+        return lead - 1, at + 1
+    if lead < 0xE0:
+        return ((lead & 0x1F) << 6 | (data[at + 1] & 0x3F)) - 1, at + 2
+    if lead < 0xF0:
+        point = (lead & 0x0F) << 12 | np.int64(data[at + 1] & 0x3F) << 6 | (data[at + 2] & 0x3F)
+        return point - 1 if point < SURROGATES else point - 2049, at + 3
+    point = (lead & 0x07) << 18 | np.int64(data[at + 1] & 0x3F) << 12
+    point |= np.int64(data[at + 2] & 0x3F) << 6 | (data[at + 3] & 0x3F)
+    return point - 2049, at + 4
+
+
+@nb.njit(cache=True, nogil=True)
+def _sort_codes(codes: Any, start: int, stop: int) -> None:
+    if stop - start > 24:
+        codes[start:stop] = np.sort(codes[start:stop])
+        return
+    for i in range(start + 1, stop):
+        code, j = codes[i], i - 1
+        while j >= start and codes[j] > code:
+            codes[j + 1] = codes[j]
+            j -= 1
+        codes[j + 1] = code
+
+
+def letter_of(code: int) -> str:
+    """The character that stands for a code: no NUL, no surrogate.
+
+    Parameters
+    ----------
+    code : int
+        In 0 .. `LETTERS` - 1.
+
+    Examples
+    --------
+    >>> [ord(letter_of(code)) for code in (0, 55294, 55295)]
+    [1, 55295, 57344]
+    """
+    point = code + 1
+    return chr(point if point < SURROGATES else point + 2048)
 
 
 @nb.njit(cache=True, nogil=True)

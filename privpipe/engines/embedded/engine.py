@@ -27,7 +27,7 @@ from privpipe.engines.base.histograms import group_key, histogram_of
 from privpipe.engines.base.moments import ExactMoments
 from privpipe.engines.base.parallel import reduce_blocks
 from privpipe.engines.embedded import keeping, mapping, pairs, record_ids, scanning, writing
-from privpipe.engines.embedded.class_table import ClassTable
+from privpipe.engines.embedded.class_table import ClassTable, reduce_class_table
 from privpipe.engines.embedded.session import Session
 from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted
 
@@ -76,7 +76,7 @@ class EmbeddedEngine(Engine):
         return scanning.scan(self.session, source)
 
     def count(self, table: EmbeddedTable) -> int:
-        return int(self.session.value(f"SELECT count(*) FROM {table.source}", table.frames))
+        return table.records(self.session)
 
     def facts(self, table: EmbeddedTable, request: FactsRequest) -> Facts:
         table.require((*request.histograms, *request.moments, *request.nulls))
@@ -112,7 +112,7 @@ class EmbeddedEngine(Engine):
         where: Where = "auto",
     ) -> R | None:
         # Driver and engine are one process here: `where` has nothing to choose.
-        return reduce_blocks(reduction, self.classes(table, query), facts, self.session.threads)
+        return reduce_class_table(self.session, table, query, reduction, facts)
 
     def reduce_rows(
         self, table: EmbeddedTable, columns: Sequence[str], reduction: Reduction[RowBlock, R], facts: Facts

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from privpipe.blocks import ClassBlock, ClassQuery
 from privpipe.engines.base.assembly import require_query_columns
 from privpipe.engines.base.histograms import group_key
-from privpipe.engines.embedded.class_table import CLASS, ClassTable
+from privpipe.engines.embedded.class_table import ClassTable
+from privpipe.engines.embedded.joint_cells import CLASS
 from privpipe.engines.embedded.session import Session
 from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted
 from privpipe.errors import DataError

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from privpipe.blocks import ID_COLUMNS
 from privpipe.errors import DataError, did_you_mean
+
+if TYPE_CHECKING:
+    from privpipe.engines.embedded.session import Session
 
 __all__ = ["EmbeddedTable", "column_list", "quoted"]
 
@@ -59,6 +62,14 @@ class EmbeddedTable:
     has_record_ids: bool = False
     frames: Mapping[str, Any] = field(default_factory=dict, repr=False)
     holds: tuple[Any, ...] = field(default=(), repr=False)
+
+    _records: list[int] = field(default_factory=list, repr=False)
+
+    def records(self, session: Session) -> int:
+        """Number of records, counted once."""
+        if not self._records:
+            self._records.append(int(session.value(f"SELECT count(*) FROM {self.source}", self.frames)))
+        return self._records[0]
 
     @property
     def source(self) -> str:
