@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks import Facts, FactsRequest, RowBlock
-from privpipe.blocks.entry import require_number
+from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
+from privpipe.blocks.entry import require_choice, require_number
 from privpipe.errors import DataError, UsageError
-from privpipe.transforms.base import Kind, RowTransformer, StageContext, StagePlan, require_columns
-from privpipe.transforms.numeric import masked_type, require_finite, require_numeric, written
+from privpipe.transforms.base import Kind, RowTransformer, StageContext, StagePlan, checked_columns
+from privpipe.transforms.numeric import masked_schema, masked_type, refuse_nulls, require_numeric, written
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AddNoise"]
 
+Noise = Literal["uncorrelated", "correlated", "multiplicative"]
 RANK_CUT = 1e-12
 
 
@@ -31,7 +32,8 @@ class AddNoise(RowTransformer):
 
     * uncorrelated: y = x + sqrt(k) sd z. Means and covariances are kept in expectation, variances grow by 1 + k.
     * correlated: the noise has the covariance of the columns, so correlations are kept in expectation; exactly
-      collinear columns are served. A record with a null in any of the columns is left as it is.
+      collinear columns are served. It is learnt from the records with a value in each of the columns; every
+      value is masked, also of a record that misses others.
     * multiplicative: y = x e with E(e) = 1, Var(e) = k, e > 0: zeros and signs stay.
 
     Parameters
@@ -82,7 +84,7 @@ class AddNoise(RowTransformer):
     source: ClassVar[str] = "Kim, ASA Survey Research Methods, 1986"
 
     columns: tuple[str, ...]
-    kind: Literal["uncorrelated", "correlated", "multiplicative"] = "uncorrelated"
+    kind: Noise = "uncorrelated"
     variance_ratio: float | None = None
     relative_sd: float | None = None
     keep_zeros: bool = False
@@ -92,14 +94,16 @@ class AddNoise(RowTransformer):
     nulls: Literal["keep", "refuse"] = "keep"
 
     def __post_init__(self) -> None:
-        require_columns("AddNoise", self.columns)
+        object.__setattr__(self, "columns", checked_columns("AddNoise", self.columns))
         if (self.variance_ratio is None) == (self.relative_sd is None):
             raise UsageError("AddNoise: give variance_ratio or relative_sd, one of the two")
         for name in ("variance_ratio", "relative_sd"):
             if getattr(self, name) is not None:
                 require_number("AddNoise", name, getattr(self, name), above=0)
-        if isinstance(self.clip, tuple) and not self.clip[0] < self.clip[1]:
-            raise UsageError("AddNoise: clip must be [lo, hi] with lo below hi")
+        require_choice("AddNoise", "kind", self.kind, get_args(Noise))
+        require_choice("AddNoise", "nulls", self.nulls, ("keep", "refuse"))
+        if self.clip is not None and self.clip != "domain":
+            object.__setattr__(self, "clip", _bounds(self.clip))
         if self.bias_correct and self.kind != "correlated":
             raise UsageError("AddNoise: bias_correct goes with kind: correlated")
 
@@ -114,74 +118,83 @@ class AddNoise(RowTransformer):
 
     def plan(self, facts: Facts, context: StageContext) -> StagePlan:
         moments = {column: facts.moments[column] for column in self.columns}
-        require_finite(moments, context)
-        for column, figures in moments.items():
-            if self.nulls == "refuse" and figures.nulls:
-                raise DataError(f"{context.place}: column {column!r} has {figures.nulls:,} missing values")
+        if self.nulls == "refuse":
+            for column, figures in moments.items():
+                refuse_nulls(column, figures.nulls, context)
         detail: dict[str, Any] = {
             "sd": {column: facts.sd(column) for column in self.columns},
             "nulls": {column: figures.nulls for column, figures in moments.items()},
             "constant": [column for column in self.columns if facts.sd(column) == 0],
         }
-        if self.kind == "correlated" and facts.covariance is not None:
-            detail["factor"] = covariance_factor(facts.covariance).tolist()
-            detail["mean"] = {column: figures.mean for column, figures in moments.items()}
+        if self.kind == "correlated":
+            detail["factor"] = self._factor(facts, context).tolist()
+            detail["mean"] = {column: figures.mean if figures.records else None for column, figures in moments.items()}
         if self.clip == "domain":
-            detail["bounds"] = {column: [figures.minimum, figures.maximum] for column, figures in moments.items()}
+            detail["warning"] = "results are clipped to the observed range, which discloses its ends"
         return StagePlan(name=self.name(), parameters=self.parameters(), detail=detail)
 
     def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
-        for column in self.columns:
-            at = schema.get_field_index(column)
-            schema = schema.set(at, schema.field(at).with_type(masked_type(schema.field(at), self.round)))
-        return schema
+        return masked_schema(schema, self.columns, self.round)
+
+    def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
+        if self.clip == "domain":
+            # Looked up now and kept to the run: a plan must not hold the ends of the data.
+            moments = engine.facts(table, FactsRequest(moments=self.columns)).moments
+            ends = {column: (moments[column].minimum, moments[column].maximum) for column in self.columns}
+            plan = replace(plan, detail={**plan.detail, "ends": ends})
+        return super().run(engine, table, plan, draws, context)
 
     def apply(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:
         values = {column: rows[column] for column in self.columns}
-        masked = self._correlated(values, rows, plan, draws) if self.kind == "correlated" else None
+        # A stream a column: one more column leaves the noise of the others alone.
+        normals = {column: draws.of(column).normal(rows.record_ids) for column in self.columns}
+        correlated = self._correlated(normals, plan) if self.kind == "correlated" else {}
         for column, x in values.items():
-            y = masked[column] if masked else self._single(column, x, rows, plan, draws)
+            if plan.detail["sd"][column] == 0:
+                y = x
+            elif correlated:
+                y = self._shrunk(x + correlated[column], column, plan)
+            else:
+                y = self._single(x, normals[column], plan.detail["sd"][column])
             if self.keep_zeros:
-                y = np.where(x == 0, 0.0, y)
-            y = self._clipped(column, y, plan)
+                y = np.where(x == 0, x, y)
+            if self.clip is not None:
+                y = np.clip(y, *(plan.detail["ends"][column] if self.clip == "domain" else self.clip))
             target = masked_type(rows.schema.field(column), self.round)
-            rows = rows.replace(column, written(y, target, rounded=self.round))
+            rows = rows.replace(column, written(y, target, column=column, rounded=self.round))
         return rows
 
-    def _single(
-        self, column: str, x: NDArray[np.float64], rows: RowBlock, plan: StagePlan, draws: Draws
-    ) -> NDArray[np.float64]:
-        # A stream a column: one more column leaves the noise of the others alone.
-        z = draws.of(column).normal(rows.record_ids)
-        if plan.detail["sd"][column] == 0:
-            return x
+    def _single(self, x: NDArray[np.float64], z: NDArray[np.float64], sd: float) -> NDArray[np.float64]:
         if self.kind == "multiplicative":
             t = np.sqrt(np.log1p(self.ratio))
             return np.asarray(x * np.exp(t * z - t * t / 2))
-        return np.asarray(x + np.sqrt(self.ratio) * plan.detail["sd"][column] * z)
+        return np.asarray(x + np.sqrt(self.ratio) * sd * z)
 
-    def _correlated(
-        self, values: dict[str, NDArray[np.float64]], rows: RowBlock, plan: StagePlan, draws: Draws
-    ) -> dict[str, NDArray[np.float64]]:
-        factor = np.array(plan.detail["factor"])
-        z = np.stack([draws.of(column).normal(rows.record_ids) for column in self.columns], axis=1)
-        # Summed term by term, in a fixed order: a matrix product may round differently from block to block.
-        noise = sum((z[:, [at]] * factor[:, at] for at in range(len(self.columns))), np.zeros_like(z))
-        complete = ~np.isnan(np.stack(list(values.values()), axis=1)).any(axis=1)
-        masked = {}
-        for at, (column, x) in enumerate(values.items()):
-            y = x + np.sqrt(self.ratio) * noise[:, at]
-            if self.bias_correct:
-                mean = plan.detail["mean"][column]
-                y = mean + (y - mean) / np.sqrt(1.0 + self.ratio)
-            masked[column] = np.where(complete, y, x)
-        return masked
+    def _correlated(self, normals: dict[str, NDArray[np.float64]], plan: StagePlan) -> dict[str, NDArray[np.float64]]:
+        """sqrt(k) A z by column; drawn for every record, so that a missing cell leaves no other unmasked."""
+        noise = {}
+        for column, row in zip(self.columns, plan.detail["factor"], strict=True):
+            # Added up term by term: a matrix product may round differently from block to block.
+            terms = [z * float(weight) for z, weight in zip(normals.values(), row, strict=True)]
+            noise[column] = np.sqrt(self.ratio) * sum(terms[1:], terms[0])
+        return noise
 
-    def _clipped(self, column: str, y: NDArray[np.float64], plan: StagePlan) -> NDArray[np.float64]:
-        if self.clip is None:
+    def _shrunk(self, y: NDArray[np.float64], column: str, plan: StagePlan) -> NDArray[np.float64]:
+        if not self.bias_correct:
             return y
-        low, high = plan.detail["bounds"][column] if self.clip == "domain" else self.clip
-        return np.clip(y, low, high)
+        mean = plan.detail["mean"][column]
+        return np.asarray(mean + (y - mean) / np.sqrt(1.0 + self.ratio))
+
+    def _factor(self, facts: Facts, context: StageContext) -> NDArray[np.float64]:
+        covariance = facts.covariance
+        if covariance is not None and not np.isnan(covariance).any():
+            return covariance_factor(covariance)
+        if any(facts.sd(column) for column in self.columns):
+            raise DataError(
+                f"{context.place}: fewer than two records have a value in each of "
+                f"{', '.join(map(repr, self.columns))}, so there is no correlation to keep; use kind: uncorrelated"
+            )
+        return np.zeros((len(self.columns), len(self.columns)))
 
     @classmethod
     def examples(cls) -> list[Self]:
@@ -191,6 +204,16 @@ class AddNoise(RowTransformer):
             cls(columns=("income", "age"), variance_ratio=0.2, kind="correlated", bias_correct=True),
             cls(columns=("age",), variance_ratio=0.1, round=True, clip=(0.0, 99.0)),
         ]
+
+
+def _bounds(clip: Any) -> tuple[float, float]:
+    if not isinstance(clip, list | tuple) or len(clip) != 2:
+        raise UsageError("AddNoise: clip must be [lo, hi] or domain")
+    for bound in clip:
+        require_number("AddNoise", "clip", bound)
+    if not clip[0] < clip[1]:
+        raise UsageError("AddNoise: clip must be [lo, hi] with lo below hi")
+    return clip[0], clip[1]
 
 
 def covariance_factor(covariance: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from privpipe.draws import Draws
     from privpipe.hierarchies import HierarchySpec
 
-__all__ = ["RowTransformer", "StageContext", "StagePlan", "Transformer"]
+__all__ = ["Kind", "RowTransformer", "StageContext", "StagePlan", "Transformer", "checked_columns"]
 
 Kind = Literal["perturbative", "non-perturbative", "synthetic", "identifiers"]
 
@@ -145,14 +145,21 @@ class _Applied:
         return self.stage.apply(rows, self.plan, self.draws)
 
 
-def require_columns(owner: str, columns: object) -> None:
-    """Refuse an empty list of columns, or one that names a column twice.
+def checked_columns(owner: str, columns: object) -> tuple[str, ...]:
+    """Names of columns as a tuple.
 
     Raises
     ------
     UsageError
+        No list of names, an empty one, or one that names a column twice.
+
+    Examples
+    --------
+    >>> checked_columns("AddNoise", ["income", "age"])
+    ('income', 'age')
     """
-    if not isinstance(columns, tuple) or not columns:
+    if not isinstance(columns, list | tuple) or not columns or not all(isinstance(name, str) for name in columns):
         raise UsageError(f"{owner}: columns must be a list of at least one column name")
     if len(set(columns)) != len(columns):
         raise UsageError(f"{owner}: columns names a column twice")
+    return tuple(columns)

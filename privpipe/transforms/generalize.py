@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from privpipe.blocks import FactsRequest, Primitives
 from privpipe.blocks.entry import require_integer, require_number
 from privpipe.errors import DataError, UsageError, did_you_mean
-from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, require_columns
+from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.suppression import suppress_failing
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Generalize(Transformer):
 
     def __post_init__(self) -> None:
         if self.columns is not None:
-            require_columns("Generalize", self.columns)
+            object.__setattr__(self, "columns", checked_columns("Generalize", self.columns))
         if self.levels is not None and self.search is not None:
             raise UsageError("Generalize: give a search or levels, not both")
         for column, level in (self.levels or {}).items():

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks import Moments
 from privpipe.errors import DataError, UnsupportedError, did_you_mean
 from privpipe.roles import column_type_of
 from privpipe.transforms.base import StageContext
@@ -15,71 +14,138 @@ from privpipe.transforms.base import StageContext
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["masked_type", "require_finite", "require_numeric", "written"]
+__all__ = ["masked_schema", "masked_type", "refuse_nulls", "require_numeric", "written"]
 
 COUNTED = ("date", "timestamp")
 """Types masked as whole counts of their unit and returned as themselves."""
 
+LARGEST_SCALE = 15
+FIRST_DAY, LAST_DAY = -719162, 2932896  # of the years 1 and 9999, in days since 1970
+DAY = 86_400_000_000
 
-def require_numeric(columns: tuple[str, ...], context: StageContext, *, ordered: bool = False) -> None:
-    """Refuse columns that are absent or no numbers, dates or timestamps (with `ordered`: nor any ordered type).
+
+def require_numeric(columns: tuple[str, ...], context: StageContext) -> None:
+    """Refuse columns that are absent, or no numbers, dates or timestamps.
 
     Raises
     ------
-    DataError, UnsupportedError
+    DataError
+        An absent column, text, booleans, bytes.
+    UnsupportedError
+        A decimal of more than 15 digits after the point.
     """
     for column in columns:
         if column not in context.schema.names:
             raise DataError(
                 f"{context.place}: column {column!r} is not in the table{did_you_mean(column, context.schema.names)}"
             )
-        kind = column_type_of(context.schema.field(column).type)
-        if kind == "decimal" and not ordered:
-            raise UnsupportedError(
-                f"{context.place}: column {column!r} is decimal; declare it `type: number` to mask it"
-            )
+        found = context.schema.field(column).type
+        kind = column_type_of(found)
         if kind in ("text", "boolean"):
             raise DataError(
                 f"{context.place}: column {column!r} is {kind}, not a number; declare `type: number` if it is one"
             )
+        if kind == "decimal" and found.scale > LARGEST_SCALE:
+            raise UnsupportedError(
+                f"{context.place}: column {column!r} has {found.scale} digits after the point, {LARGEST_SCALE} are "
+                "served; declare `type: number` to mask it"
+            )
 
 
-def require_finite(moments: dict[str, Moments], context: StageContext) -> None:
-    """Refuse infinities, and nulls where the stage says so.
+def refuse_nulls(column: str, nulls: int, context: StageContext) -> None:
+    """Refuse missing values under ``nulls: refuse``.
 
     Raises
     ------
     DataError
     """
-    for column, figures in moments.items():
-        if np.isinf(figures.minimum) or np.isinf(figures.maximum):
-            raise DataError(f"{context.place}: column {column!r} holds infinite values; remove or code them first")
+    if nulls:
+        raise DataError(
+            f"{context.place}: column {column!r} has {nulls:,} missing values and the stage says `nulls: refuse`"
+        )
 
 
 def masked_type(field: Any, rounded: bool) -> Any:
-    """Arrow type of a masked column: integers widen to float64 unless rounded; dates stay dates."""
+    """Arrow type of a masked column: integers widen to float64 unless rounded; dates and decimals stay."""
     import pyarrow as pa
 
     kind = column_type_of(field.type)
-    if kind in COUNTED or (kind == "integer" and rounded):
+    if kind in (*COUNTED, "decimal") or (kind == "integer" and rounded):
         return field.type
     return pa.float64()
 
 
-def written(values: NDArray[np.float64], target: Any, *, rounded: bool = False) -> pa.Array:
+def masked_schema(schema: pa.Schema, columns: tuple[str, ...], rounded: bool) -> pa.Schema:
+    """The schema with each of these columns as its masked type."""
+    for column in columns:
+        at = schema.get_field_index(column)
+        schema = schema.set(at, schema.field(at).with_type(masked_type(schema.field(at), rounded)))
+    return schema
+
+
+def written(values: NDArray[np.float64], target: Any, *, column: str = "", rounded: bool = False) -> pa.Array:
     """Masked numbers as a column of that type; NaN is null; half rounds to even.
+
+    Parameters
+    ----------
+    values : ndarray of float64, shape (n,)
+        Dates in days, timestamps in microseconds.
+    target : pyarrow.DataType
+        As `masked_type` gives it.
+    column : str
+        For the error.
+    rounded : bool
+        Whole numbers; integers, dates and timestamps are whole anyway, decimals go to their own last digit.
+
+    Raises
+    ------
+    DataError
+        Results beyond what the type holds, or dates beyond the years 1 to 9999.
 
     Examples
     --------
     >>> import pyarrow as pa
     >>> written(np.array([2.5, np.nan]), pa.int64(), rounded=True).to_pylist()
     [2, None]
+    >>> written(np.array([2.349, np.nan]), pa.decimal128(38, 2)).to_pylist()
+    [Decimal('2.35'), None]
     """
     import pyarrow as pa
 
+    if rounded:
+        values = np.rint(values)
     if pa.types.is_floating(target):
-        return pa.array(np.rint(values) if rounded else values, pa.float64(), from_pandas=True)
+        return pa.array(values, pa.float64(), from_pandas=True)
     missing = np.isnan(values)
-    whole = np.where(missing, 0.0, np.rint(values)).astype(np.int64)
+    scaled = np.rint(values * 10.0**target.scale if pa.types.is_decimal(target) else values)
+    low, high = _range_of(target)
+    beyond = int(((scaled < low) | (scaled >= high)).sum())
+    if beyond:
+        raise DataError(
+            f"masking carries {beyond:,} cells of column {column!r} beyond what {target} holds; mask less, or clip"
+        )
+    whole = np.where(missing, 0.0, scaled).astype(np.int64)
+    if pa.types.is_decimal(target):
+        return _decimals(whole, missing, target)
     unit = pa.int32() if pa.types.is_date32(target) else pa.int64()
     return pa.array(whole, unit, mask=missing).cast(target)
+
+
+def _range_of(target: Any) -> tuple[float, float]:
+    """Least count that the type holds, and the first one above all."""
+    import pyarrow as pa
+
+    if pa.types.is_date(target):
+        return float(FIRST_DAY), LAST_DAY + 1.0
+    if pa.types.is_timestamp(target):
+        return float(FIRST_DAY * DAY), (LAST_DAY + 1.0) * DAY
+    return -(2.0**63), 2.0**63
+
+
+def _decimals(whole: NDArray[np.int64], missing: NDArray[np.bool_], target: Any) -> pa.Array:
+    """Integers over 10^scale as decimals: two 64-bit words each, the upper one all sign."""
+    import pyarrow as pa
+
+    words = pa.py_buffer(np.column_stack([whole, whole >> 63]).tobytes())
+    present = pa.py_buffer(np.packbits(~missing, bitorder="little").tobytes())
+    return pa.Array.from_buffers(target, len(whole), [present, words])

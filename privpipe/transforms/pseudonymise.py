@@ -15,7 +15,7 @@ from privpipe.blocks.entry import require_integer
 from privpipe.draws.secret import key_id, read_key, require_key_place
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.roles import ColumnType, column_type_of
-from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, require_columns
+from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,7 +85,7 @@ class Pseudonymise(Transformer):
     canonical: Literal["typed", "text"] = "typed"
 
     def __post_init__(self) -> None:
-        require_columns("Pseudonymise", self.columns)
+        object.__setattr__(self, "columns", checked_columns("Pseudonymise", self.columns))
         require_key_place("Pseudonymise", self.key)
         require_integer("Pseudonymise", "length", self.length, least=1, most=51)
         if not self.domain or "\x1f" in self.domain:

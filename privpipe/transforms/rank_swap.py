@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, FactsRequest, Histogram, Primitives, RowBlock
-from privpipe.blocks.entry import require_integer, require_number
+from privpipe.blocks.entry import require_choice, require_integer, require_number
 from privpipe.errors import DataError, UsageError
 from privpipe.tolerance import floor_share
-from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, require_columns
-from privpipe.transforms.numeric import require_numeric
+from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
+from privpipe.transforms.numeric import masked_schema, refuse_nulls, require_numeric, written
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,19 +88,20 @@ class RankSwap(Transformer):
     nulls: Literal["keep", "refuse"] = "keep"
 
     def __post_init__(self) -> None:
-        require_columns("RankSwap", self.columns)
+        object.__setattr__(self, "columns", checked_columns("RankSwap", self.columns))
         if isinstance(self.p, int | float) and self.p > 1:
             raise UsageError(f"RankSwap: p is a fraction of the records in (0, 1], got {self.p!r}; 5 % is p: 0.05")
         require_number("RankSwap", "p", self.p, above=0, most=1)
         require_number("RankSwap", "top", self.top, least=0, below=0.5)
         require_number("RankSwap", "bottom", self.bottom, least=0, below=0.5)
-        if self.partner not in PARTNERS:
-            raise UsageError(f"RankSwap: partner must be one of {', '.join(PARTNERS)}, got {self.partner!r}")
+        require_choice("RankSwap", "partner", self.partner, PARTNERS)
+        require_choice("RankSwap", "kind", self.kind, ("window",))
+        require_choice("RankSwap", "nulls", self.nulls, ("keep", "refuse"))
         if self.segment is not None and self.segment != "auto":
             require_integer("RankSwap", "segment", self.segment, least=2)
 
     def request(self, context: StageContext) -> FactsRequest:
-        require_numeric(self.columns, context, ordered=True)
+        require_numeric(self.columns, context)
         return FactsRequest(histograms=self.columns)
 
     def plan(self, facts: Facts, context: StageContext) -> StagePlan:
@@ -109,38 +110,40 @@ class RankSwap(Transformer):
 
     def _column_plan(self, column: str, histogram: Histogram, context: StageContext) -> dict[str, Any]:
         n = histogram.total - histogram.nulls
-        if self.nulls == "refuse" and histogram.nulls:
-            raise DataError(f"{context.place}: column {column!r} has {histogram.nulls:,} missing values")
+        if self.nulls == "refuse":
+            refuse_nulls(column, histogram.nulls, context)
+        _require_finite(column, histogram, context)
         low, high = tails(histogram, floor_share(self.bottom, n), floor_share(self.top, n))
         window = floor_share(self.p, n)
-        if window < 1:
-            raise UsageError(
-                f"{context.place}: p = {self.p} of {n:,} records of {column!r} is a window of 0 ranks; "
-                f"it takes p >= {1 / n if n else 1:.6g}"
+        if n and window < 1:
+            raise DataError(
+                f"{context.place}: p = {self.p} of {n:,} records with a value in {column!r} is a window of 0 ranks; "
+                f"it takes p >= {np.ceil(1e6 / n) / 1e6:g}"
             )
         return {"records": n, "nulls": histogram.nulls, "window": window, "bottom": low, "top": high}
 
     def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
-        import pyarrow as pa
-
-        for column, detail in plan.detail["columns"].items():
-            if detail["bottom"] or detail["top"]:
-                schema = schema.set(schema.get_field_index(column), pa.field(column, pa.float64()))
-        return schema
+        averaged = [column for column, detail in plan.detail["columns"].items() if detail["bottom"] or detail["top"]]
+        return masked_schema(schema, tuple(averaged), rounded=False)
 
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
         from privpipe.kernels.rank_swap import swap_permutation
 
         histograms = engine.facts(table, FactsRequest(histograms=self.columns)).histograms
+        released = self.released_schema(table.schema, plan)
         for column in self.columns:
             detail = plan.detail["columns"][column]
+            values = SortedValues.of(histograms[column])
+            if len(values) != detail["records"]:
+                raise DataError(f"{context.place}: the plan was made for another table: column {column!r} differs")
             inner = detail["records"] - detail["bottom"] - detail["top"]
             stream = draws.of(column)
             segment = None if self.segment == "auto" else (self.segment or max(inner, 1))
-            pi = swap_permutation(inner, detail["window"], stream, partner=self.partner, segment=segment)
-            schema = self.released_schema(table.schema, StagePlan(name="", detail={"columns": {column: detail}}))
-            swapped = Swapped(column, pi, sorted_values(histograms[column]), detail["bottom"], detail["top"])
-            table = engine.map_ranked(table, column, stream, swapped, schema)
+            pi = swap_permutation(inner, max(detail["window"], 1), stream, partner=self.partner, segment=segment)
+            at = table.schema.get_field_index(column)
+            target = released.field(column)
+            swapped = Swapped(column, pi, values, detail["bottom"], detail["top"], target.type)
+            table = engine.map_ranked(table, column, stream, swapped, table.schema.set(at, target))
         return table
 
     @classmethod
@@ -169,12 +172,34 @@ def tails(histogram: Histogram, bottom: int, top: int) -> tuple[int, int]:
     return low, min(high, int(counts.sum()) - low)
 
 
+def _require_finite(column: str, histogram: Histogram, context: StageContext) -> None:
+    import pyarrow as pa
+
+    if pa.types.is_floating(histogram.values.type):
+        infinite = np.isinf(histogram.values.to_numpy(zero_copy_only=False))
+        if infinite.any():
+            raise DataError(
+                f"{context.place}: column {column!r} holds {int(histogram.counts[infinite].sum()):,} infinite values; "
+                "remove or code them first"
+            )
+
+
 @dataclass(frozen=True)
 class SortedValues:
     """A column in ascending order, run by run: value number i stands at ranks offsets[i] .. offsets[i + 1] - 1."""
 
     values: pa.Array = field(repr=False)
     offsets: NDArray[np.int64] = field(repr=False)
+
+    @classmethod
+    def of(cls, histogram: Histogram) -> Self:
+        """The sorted column that a histogram stands for, nulls left out."""
+        known = len(histogram) - (1 if histogram.nulls else 0)
+        offsets = np.concatenate([[0], np.cumsum(histogram.counts[:known])]).astype(np.int64)
+        return cls(histogram.values.slice(0, known), offsets)
+
+    def __len__(self) -> int:
+        return int(self.offsets[-1])
 
     def at(self, ranks: NDArray[np.int64]) -> pa.Array:
         """The values at these ranks; null where a rank is negative."""
@@ -184,18 +209,19 @@ class SortedValues:
         return self.values.take(pa.array(np.maximum(runs, 0), mask=ranks < 0))
 
     def mean(self, start: int, stop: int) -> float:
-        """Exact mean of the values at ranks start .. stop - 1, rounded once."""
+        """Mean of the values at ranks start .. stop - 1, rounded once; dates in days, timestamps in microseconds."""
+        import pyarrow as pa
+
         taken = np.clip(np.minimum(self.offsets[1:], stop) - np.maximum(self.offsets[:-1], start), 0, None)
-        values = self.values.to_pylist()
-        total = sum((Fraction(values[at]) * int(taken[at]) for at in np.flatnonzero(taken)), Fraction(0))
+        places = np.flatnonzero(taken)
+        values = self.values.take(pa.array(places))
+        if pa.types.is_date(values.type):
+            values = values.cast(pa.int32())
+        elif pa.types.is_timestamp(values.type):
+            values = values.cast(pa.int64())
+        weights = taken[places].tolist()
+        total = sum((Fraction(v) * w for v, w in zip(values.to_pylist(), weights, strict=True)), Fraction(0))
         return float(total / (stop - start))
-
-
-def sorted_values(histogram: Histogram) -> SortedValues:
-    """The sorted column that a histogram stands for, nulls left out."""
-    known = len(histogram.counts) - (1 if histogram.nulls else 0)
-    offsets = np.concatenate([[0], np.cumsum(histogram.counts[:known])]).astype(np.int64)
-    return SortedValues(histogram.values.slice(0, known), offsets)
 
 
 @dataclass(frozen=True)
@@ -207,20 +233,22 @@ class Swapped:
     values: SortedValues = field(repr=False)
     bottom: int
     top: int
+    target: Any
 
     def __call__(self, rows: RowBlock, ranks: NDArray[np.int64]) -> RowBlock:
         import pyarrow as pa
+        import pyarrow.compute as pc
 
-        n = int(self.values.offsets[-1])
-        inner = (ranks >= self.bottom) & (ranks < n - self.top)
-        target = ranks.copy()
-        target[inner] = self.permutation[ranks[inner] - self.bottom] + self.bottom
-        found = self.values.at(target)
-        if not self.bottom and not self.top:
-            return rows.replace(self.column, found)
-        numbers = np.array(found.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
-        if self.bottom:
-            numbers[(ranks >= 0) & (ranks < self.bottom)] = self.values.mean(0, self.bottom)
-        if self.top:
-            numbers[ranks >= n - self.top] = self.values.mean(n - self.top, n)
-        return rows.replace(self.column, pa.array(numbers, pa.float64(), from_pandas=True))
+        first_top = len(self.values) - self.top
+        inner = (ranks >= self.bottom) & (ranks < first_top)
+        partner = ranks.copy()
+        partner[inner] = self.permutation[ranks[inner] - self.bottom] + self.bottom
+        found = self.values.at(partner).cast(self.target, safe=False)
+        for tail, start, stop in (
+            ((ranks >= 0) & (ranks < self.bottom), 0, self.bottom),
+            (ranks >= first_top, first_top, len(self.values)),
+        ):
+            if tail.any():
+                mean = written(np.array([self.values.mean(start, stop)]), self.target, column=self.column)[0]
+                found = pc.if_else(pa.array(tail), mean, found)
+        return rows.replace(self.column, found)
