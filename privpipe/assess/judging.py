@@ -5,14 +5,30 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from privpipe.assess.assessment import Assessment
 from privpipe.assess.composite import Composite, Judged
-from privpipe.blocks import ClassQuery, Facts, FactsRequest, Guarantee, Histogram, Verdict
+from privpipe.blocks import (
+    ClassBlock,
+    ClassQuery,
+    Facts,
+    FactsRequest,
+    Guarantee,
+    Histogram,
+    Tally,
+    Verdict,
+    prepared,
+)
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
 from privpipe.roles import NullRule, Roles
+
+if TYPE_CHECKING:
+    from privpipe.hierarchies import HierarchySpec
 
 __all__ = ["JudgingRules", "assess"]
 
@@ -31,6 +47,12 @@ class JudgingRules:
         A record with this text in every quasi-identifier counts as suppressed.
     base : mapping of column to Histogram
         Base distributions handed over by a run: S over the records that entered the suppressing stage.
+    records : int, optional
+        Records that entered the suppressing stage, handed over by a run; default: those of the judged table.
+    hierarchies : mapping of column to HierarchySpec
+        Declared ones.
+    process : mapping, optional
+        Record that a stage left of itself, for guarantees of a process rather than of a table.
     allow_empty : bool
         Let a table of suppressed records alone pass vacuously; never set by a release.
     """
@@ -39,16 +61,31 @@ class JudgingRules:
     refuse_nulls: tuple[str, ...] = ()
     mark: str = "*"
     base: Mapping[str, Histogram] = field(default_factory=dict)
+    records: int | None = None
+    hierarchies: Mapping[str, HierarchySpec] = field(default_factory=dict)
+    process: Mapping[str, Any] | None = None
     allow_empty: bool = False
 
 
 @dataclass(frozen=True)
 class _Group:
-    """Entries counted together: the same keys, the same base of each column."""
+    """Entries counted together: the same keys, the same base of each column.
+
+    `whole` are the columns whose every value must be the mark for a record to count as suppressed.
+    """
 
     keys: tuple[str, ...]
     released_base: bool
+    whole: tuple[str, ...]
     entries: list[tuple[int, Guarantee]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Unmarked:
+    """The classes that are not suppressed records."""
+
+    def __call__(self, block: ClassBlock) -> NDArray[np.bool_]:
+        return np.ones(len(block), dtype=np.bool_) if block.marked is None else ~block.marked
 
 
 def assess(
@@ -88,7 +125,7 @@ def assess(
         A column is missing, the table has no records, a null under `refuse`, a base that does not cover.
     """
     rules = rules or JudgingRules()
-    entries = [*guarantees, *measures]
+    entries = [entry.over(roles) for entry in (*guarantees, *measures)]
     if not entries:
         raise UsageError("nothing to judge by: give at least one guarantee or measure")
     if rules.nulls == "wildcard":
@@ -96,22 +133,20 @@ def assess(
     _require_columns(table, entries, roles)
     facts, notes = _facts(engine, table, entries, roles, rules)
     verdicts: dict[int, Verdict] = {}
+    tallies: dict[int, list[Tally]] = {}
     seen: list[Judged] = []
     for group in _groups(entries, roles, rules):
-        judged = engine.reduce_classes(
-            table,
-            _query(group, table, facts[group.released_base], rules),
-            Composite(tuple(entry for _, entry in group.entries)),
-            facts[group.released_base],
-        )
-        if judged is None:
-            raise DataError("the table has no records: there is nothing to judge")
+        judged = _judged(engine, table, group, facts[group.released_base], rules)
         seen.append(judged)
         for (at, entry), tally in zip(group.entries, judged.tallies, strict=True):
-            verdicts[at] = _verdict(entry, tally, judged, facts[group.released_base], rules)
+            tallies.setdefault(at, []).append(tally)
+            figure = entry.across(tallies[at])
+            verdicts[at] = _verdict(entry, figure, judged, facts[group.released_base], rules)
     for at, entry in enumerate(entries):
         if entry.reads == "pairs":
             verdicts[at] = _pair_verdict(engine, table, original, entry, roles)
+        elif entry.reads == "facts":
+            verdicts[at] = entry.judge(Tally(), facts[True])
     first = seen[0] if seen else None
     return Assessment(
         verdicts=tuple(verdicts[at] for at in range(len(guarantees))),
@@ -121,6 +156,23 @@ def assess(
         classes=first.classes if first else None,
         notes=tuple(notes),
     )
+
+
+def _judged(engine: Engine, table: Any, group: _Group, facts: Facts, rules: JudgingRules) -> Judged:
+    composite = Composite(tuple(entry for _, entry in group.entries))
+    query = _query(group, facts, rules)
+    judged = engine.reduce_classes(table, query, composite, facts)
+    if judged is not None and judged.marked and group.keys != group.whole:
+        # Some columns alone do not tell a suppressed record from one with a mark in these.
+        left = engine.keep_classes(table, ClassQuery(keys=group.whole, mark=rules.mark), _Unmarked())
+        again = engine.reduce_classes(left, replace(query, mark=None), composite, facts)
+        if again is None:
+            return judged
+        total = judged.released + judged.marked
+        judged = replace(again, marked=total - again.released)
+    if judged is None:
+        raise DataError("the table has no records: there is nothing to judge")
+    return judged
 
 
 def _keys(entry: Guarantee, roles: Roles) -> tuple[str, ...]:
@@ -136,9 +188,10 @@ def _keys(entry: Guarantee, roles: Roles) -> tuple[str, ...]:
 
 def _require_columns(table: Any, entries: Sequence[Guarantee], roles: Roles) -> None:
     names = list(table.schema.names)
-    needed = {column for entry in entries for column in (*(entry.quasi_identifiers or ()), *entry.sensitive_columns())}
-    if any(entry.quasi_identifiers is None for entry in entries):
-        needed |= set(roles.quasi_identifiers)
+    needed: set[str] = set()
+    for entry in entries:
+        keys = tuple(roles.quasi_identifiers) if entry.quasi_identifiers is None else entry.quasi_identifiers
+        needed.update(entry.sensitive_columns(), entry.counted_columns(keys), *entry.key_sets(keys))
     for column in sorted(needed):
         if column not in names:
             raise DataError(f"column {column!r} is not in the table{did_you_mean(column, names)}")
@@ -156,9 +209,12 @@ def _facts(
         for column in entry.sensitive_columns()
         if column not in rules.base or _wants_released(entry)
     }
+    for entry in entries:
+        from_table.update(entry.counted_columns(tuple(entry.quasi_identifiers or roles.quasi_identifiers)))
     refused = tuple(roles.quasi_identifiers) if rules.nulls == "refuse" else ()
     request = FactsRequest(histograms=tuple(sorted(from_table)), nulls=(*refused, *rules.refuse_nulls))
-    learnt = engine.facts(table, request) if request else Facts()
+    counts_records = rules.records is None and any(entry.needs_records for entry in entries)
+    learnt = engine.facts(table, request) if request or counts_records else Facts()
     for column, count in learnt.nulls.items():
         if count:
             raise DataError(f"column {column!r} has {count:,} missing values and the policy says `nulls: refuse`")
@@ -166,8 +222,14 @@ def _facts(
         f"base distribution of {column!r}: " + ("the original" if column in rules.base else "the judged table")
         for column in sorted(based)
     ]
-    original = replace(learnt, histograms={**learnt.histograms, **rules.base})
-    return {False: original, True: learnt}, notes
+    released = replace(
+        learnt,
+        records=learnt.records if rules.records is None else rules.records,
+        hierarchies=rules.hierarchies,
+        extra={} if rules.process is None else {"process": rules.process},
+    )
+    original = replace(released, histograms={**learnt.histograms, **rules.base})
+    return {wants: prepared(facts, entries) for wants, facts in ((False, original), (True, released))}, notes
 
 
 def _wants_released(entry: Guarantee) -> bool:
@@ -178,19 +240,22 @@ def _wants_released(entry: Guarantee) -> bool:
 
 
 def _groups(entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules) -> list[_Group]:
-    groups: dict[tuple[tuple[str, ...], bool], _Group] = {}
+    groups: dict[tuple[tuple[str, ...], bool, tuple[str, ...]], _Group] = {}
     for at, entry in enumerate(entries):
-        if entry.reads != "classes":
+        if entry.reads not in ("classes", "process"):
             continue
-        keys = _keys(entry, roles)
         released = entry.needs_base and _wants_released(entry) and bool(rules.base)
-        group = groups.setdefault((keys, released), _Group(keys, released))
-        group.entries.append((at, entry))
+        sets = entry.key_sets(_keys(entry, roles))
+        whole = tuple(dict.fromkeys(column for keys in sets for column in keys))
+        for keys in sets:
+            group = groups.setdefault((keys, released, whole), _Group(keys, released, whole))
+            group.entries.append((at, entry))
     # The policy's own quasi-identifiers first: their class count stands in the verdict document.
-    return sorted(groups.values(), key=lambda group: group.keys != tuple(roles.quasi_identifiers))
+    own = tuple(roles.quasi_identifiers)
+    return sorted(groups.values(), key=lambda group: (group.keys != own, group.keys != group.whole))
 
 
-def _query(group: _Group, table: Any, facts: Facts, rules: JudgingRules) -> ClassQuery:
+def _query(group: _Group, facts: Facts, rules: JudgingRules) -> ClassQuery:
     entries = [entry for _, entry in group.entries]
     columns = dict.fromkeys(column for entry in entries for column in entry.sensitive_columns())
     coded = {column for entry in entries if entry.needs_base for column in entry.sensitive_columns()}

@@ -6,7 +6,7 @@ from privpipe.blocks.catalogue import Catalogue
 from privpipe.blocks.class_block import Cells, ClassBlock, ClassQuery
 from privpipe.blocks.entry import Entry
 from privpipe.blocks.facts import Facts, FactsRequest, Histogram, Moments
-from privpipe.blocks.guarantee import ClassModel, Guarantee, SizeModel, Tally
+from privpipe.blocks.guarantee import ClassModel, Guarantee, SizeModel, Tally, prepared
 from privpipe.blocks.pair_block import PairBlock
 from privpipe.blocks.primitives import Primitives, Reduction, Table
 from privpipe.blocks.row_block import ID_COLUMNS, RowBlock
@@ -34,4 +34,5 @@ __all__ = [
     "Table",
     "Tally",
     "Verdict",
+    "prepared",
 ]

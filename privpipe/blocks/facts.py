@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from privpipe.hierarchies import HierarchySpec
+
 __all__ = ["Facts", "FactsRequest", "Histogram", "Moments"]
 
 
@@ -114,6 +116,8 @@ class Facts:
     nulls : mapping of column to int
     extra : mapping
         Facts particular to one kind of entry, by name; never data values.
+    hierarchies : mapping of column to HierarchySpec
+        Declared hierarchies, for what an entry works out before any class is measured (`Guarantee.learn`).
     """
 
     records: int = -1
@@ -122,6 +126,7 @@ class Facts:
     covariance: NDArray[np.float64] | None = None
     nulls: Mapping[str, int] = field(default_factory=dict)
     extra: Mapping[str, Any] = field(default_factory=dict)
+    hierarchies: Mapping[str, HierarchySpec] = field(default_factory=dict)
 
     def base(self, column: str) -> NDArray[np.float64]:
         """The base distribution p of a sensitive column, by code."""

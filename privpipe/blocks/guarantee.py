@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,10 @@ from privpipe.blocks.entry import Entry
 from privpipe.blocks.facts import Facts
 from privpipe.blocks.verdict import Verdict
 from privpipe.errors import UsageError
+from privpipe.roles import Roles
 from privpipe.tolerance import at_least, at_most, below
 
-__all__ = ["ClassModel", "Guarantee", "SizeModel", "Tally"]
+__all__ = ["ClassModel", "Guarantee", "SizeModel", "Tally", "prepared"]
 
 Direction = Literal["at_least", "at_most", "below"]
 MEETS = {"at_least": at_least, "at_most": at_most, "below": below}
@@ -43,15 +44,18 @@ class Guarantee(Entry):
 
     Subclasses say what they read (`reads`), which field is the threshold that makes them a gate
     (`threshold_field`; None when they have no form without one), and implement measure, merge and judge.
+    One that reads `process` counts classes and finds the record of the process in ``facts.extra["process"]``;
+    one that reads `facts` is judged by the judged table's own histograms (`counted_columns`) alone.
     """
 
     about: ClassVar[Mapping[str, str]] = {
         "quasi_identifiers": "columns that form the classes; left out: all of the policy, empty: one class"
     }
-    reads: ClassVar[Literal["classes", "pairs", "process"]] = "classes"
+    reads: ClassVar[Literal["classes", "pairs", "process", "facts"]] = "classes"
     threshold_field: ClassVar[str | None] = None
     direction: ClassVar[Direction] = "at_most"
     needs_base: ClassVar[bool] = False
+    needs_records: ClassVar[bool] = False
     needs_population: ClassVar[bool] = False
 
     quasi_identifiers: tuple[str, ...] | None = None
@@ -84,6 +88,26 @@ class Guarantee(Entry):
         """Sensitive columns whose values the guarantee counts."""
         column = getattr(self, "column", None)
         return () if column is None else (column,)
+
+    def over(self, roles: Roles) -> Self:
+        """The same guarantee, with what it leaves to the table's roles filled in."""
+        return self
+
+    def key_sets(self, keys: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+        """The sets of columns whose classes it judges, given those it stands over."""
+        return (keys,)
+
+    def across(self, tallies: Sequence[Tally]) -> Tally:
+        """The figures over each of its key sets as one."""
+        return tallies[0]
+
+    def counted_columns(self, keys: tuple[str, ...]) -> tuple[str, ...]:
+        """Columns whose distinct values in the judged table it must know, besides the base of sensitive ones."""
+        return ()
+
+    def learn(self, facts: Facts) -> Mapping[str, Any]:
+        """What it works out of the facts once, where the run is; joins `facts.extra` before any class is measured."""
+        return {}
 
     def is_gate(self) -> bool:
         """Whether a threshold is given, so that the entry judges rather than reports."""
@@ -288,6 +312,14 @@ class SizeModel(Guarantee):
         if not records or self.met_by(one_class_sizes, np.array([1], dtype=np.int64), facts):
             return ""
         return f"cannot be met by this table: it has {records:,} records"
+
+
+def prepared(facts: Facts, entries: Iterable[Guarantee]) -> Facts:
+    """The facts with what each entry works out of them; declared hierarchies stay behind, where their files are."""
+    extra = dict(facts.extra)
+    for entry in entries:
+        extra |= entry.learn(facts)
+    return replace(facts, extra=extra, hierarchies={})
 
 
 def added(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
