@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from privpipe.draws.elementary import natural_log
 from privpipe.kernels.arrays import read_only
+from privpipe.kernels.sorting import sort_integers
 
 __all__ = ["entropy_by_class", "grassberger_by_class"]
 
@@ -85,16 +86,9 @@ def _ascending(
     size = offsets[c + 1] - offsets[c]
     if size > len(room):
         room = np.empty(2 * size, np.int64)
-    if size > 32:
-        room[:size] = np.sort(counts[offsets[c] : offsets[c + 1]])
-        return room
     for i in range(size):
-        count = counts[offsets[c] + i]
-        j = i
-        while j > 0 and room[j - 1] > count:
-            room[j] = room[j - 1]
-            j -= 1
-        room[j] = count
+        room[i] = counts[offsets[c] + i]
+    sort_integers(room, size)
     return room
 
 

@@ -197,32 +197,45 @@ def descend_groups(
 
 
 @njit(nogil=True, cache=True)
+def _distances(
+    members: NDArray[np.int64],
+    count: int,
+    points: NDArray[np.float64],
+    point: NDArray[np.float64],
+    out: NDArray[np.float64],
+) -> None:
+    for m in range(count):
+        out[m] = 0.0
+        for j in range(points.shape[1]):
+            out[m] += (points[members[m], j] - point[j]) ** 2
+
+
+@njit(nogil=True, cache=True)
 def split_large(points: NDArray[np.float64], start: NDArray[np.int64], k: int) -> NDArray[np.int64]:
     """Split groups of 2k or more: the member farthest from the mean and its k - 1 nearest leave, again and again."""
     labels = start.copy()
-    groups = labels.max() + 1
-    sizes = np.bincount(labels, minlength=groups)
-    order = np.argsort(labels, kind="mergesort")
-    heap = np.empty(k, np.int64)
-    first = 0
-    for g in range(len(sizes)):
-        members = order[first : first + sizes[g]].copy()
-        first += sizes[g]
-        while len(members) >= 2 * k:
-            inside = points[members]
-            distances = np.zeros(len(members), np.float64)
-            middle = np.sum(inside, axis=0) / len(members)
-            for j in range(points.shape[1]):
-                distances += (inside[:, j] - middle[j]) ** 2
-            far = farthest(distances, members, len(members))
-            distances[:] = 0.0
-            for j in range(points.shape[1]):
-                distances += (inside[:, j] - inside[far, j]) ** 2
-            heap[nearest(distances, members, len(members), k - 1, far, heap)] = far
-            stays = np.ones(len(members), np.bool_)
+    n, given = len(labels), labels.max() + 1
+    groups = given
+    sizes = np.zeros(given, np.int64)
+    for i in range(n):
+        sizes[labels[i]] += 1
+    members, distances = np.empty(n, np.int64), np.empty(n, np.float64)
+    middle, heap = np.empty(points.shape[1], np.float64), np.empty(k, np.int64)
+    for g in range(given):
+        while sizes[g] >= 2 * k:
+            count = 0
+            middle[:] = 0.0
+            for i in range(n):
+                if labels[i] == g:
+                    members[count] = i
+                    count += 1
+                    middle += points[i]
+            _distances(members, count, points, middle / count, distances)
+            far = farthest(distances, members, count)
+            _distances(members, count, points, points[members[far]], distances)
+            heap[nearest(distances, members, count, k - 1, far, heap)] = far
             for place in heap:
                 labels[members[place]] = groups
-                stays[place] = False
-            members = members[stays]
             groups += 1
+            sizes[g] -= k
     return labels

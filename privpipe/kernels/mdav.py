@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from privpipe.errors import UsageError
 from privpipe.kernels.arrays import read_only
 from privpipe.kernels.nearest import farthest, nearest, squared_distances
+from privpipe.kernels.sorting import sort_integers
 
 __all__ = ["mdav_groups"]
 
@@ -66,8 +67,9 @@ def _remove(
     label: int,
 ) -> int:
     """Label the rows at these places and swap them behind the live ones; returns how many live on."""
-    gone.sort()
-    for place in gone[::-1]:  # from the end, so that no row still to go is moved
+    sort_integers(gone, len(gone))
+    for at in range(len(gone) - 1, -1, -1):  # from the end, so that no row still to go is moved
+        place = gone[at]
         labels[names[place]] = label
         count -= 1
         for j in range(len(columns)):

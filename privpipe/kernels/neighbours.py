@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from privpipe.kernels.arrays import read_only
 from privpipe.kernels.nearest import offer
+from privpipe.kernels.sorting import sort_integers, sort_places
 
 __all__ = ["nearest_neighbours"]
 
@@ -46,6 +47,30 @@ def nearest_neighbours(points: NDArray[np.float64], wanted: int) -> NDArray[np.i
 
 
 @njit(nogil=True, cache=True)
+def _part(order: NDArray[np.int64], first: int, stop: int, middle: int, keys: NDArray[np.float64]) -> None:
+    """Rearrange order[first:stop] so that no key before `middle` exceeds one from it on (Hoare's selection)."""
+    low, high = first, stop - 1
+    while low < high:
+        pivot = keys[order[(low + high) // 2]]
+        i, j = low, high
+        while i <= j:
+            while keys[order[i]] < pivot:
+                i += 1
+            while keys[order[j]] > pivot:
+                j -= 1
+            if i <= j:
+                order[i], order[j] = order[j], order[i]
+                i += 1
+                j -= 1
+        if middle <= j:
+            high = j
+        elif middle >= i:
+            low = i
+        else:
+            return
+
+
+@njit(nogil=True, cache=True)
 def _lay_out(points: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Records in an order that puts near ones together, and where each cell of at most CELL of them begins."""
     n, s = points.shape
@@ -53,11 +78,11 @@ def _lay_out(points: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np
     starts = np.empty(2 * (n // CELL + 1) + 2, np.int64)
     cells = 0
     stack = np.empty((64, 2), np.int64)
-    stack[0] = 0, n
+    stack[0, 0], stack[0, 1] = 0, n
     depth = 1
     while depth > 0:
         depth -= 1
-        first, stop = stack[depth]
+        first, stop = stack[depth, 0], stack[depth, 1]
         if stop - first <= CELL:
             starts[cells] = first
             cells += 1
@@ -65,18 +90,27 @@ def _lay_out(points: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np
         widest, width = 0, -1.0
         for j in range(s):
             low, high = np.inf, -np.inf
-            for i in order[first:stop]:
-                low, high = min(low, points[i, j]), max(high, points[i, j])
+            for at in range(first, stop):
+                low, high = min(low, points[order[at], j]), max(high, points[order[at], j])
             if high - low > width:
                 widest, width = j, high - low
-        inside = order[first:stop].copy()
-        order[first:stop] = inside[np.argsort(points[inside, widest])]
         middle = (first + stop) // 2
-        stack[depth] = middle, stop
-        stack[depth + 1] = first, middle
+        _part(order, first, stop, middle, points[:, widest])
+        stack[depth, 0], stack[depth, 1] = middle, stop
+        stack[depth + 1, 0], stack[depth + 1, 1] = first, middle
         depth += 2
     starts[cells] = n
     return order, starts[: cells + 1]
+
+
+@njit(nogil=True, cache=True)
+def _in_order(points: NDArray[np.float64], order: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The points by column, in the order of the layout."""
+    columns = np.empty((points.shape[1], len(points)), np.float64)
+    for j in range(len(columns)):
+        for place in range(len(order)):
+            columns[j, place] = points[order[place], j]
+    return columns
 
 
 @njit(nogil=True, cache=True)
@@ -85,8 +119,10 @@ def _boxes(columns: NDArray[np.float64], starts: NDArray[np.int64]) -> tuple[NDA
     high = np.empty((len(columns), len(starts) - 1), np.float64)
     for j in range(len(columns)):
         for c in range(len(starts) - 1):
-            low[j, c] = columns[j, starts[c] : starts[c + 1]].min()
-            high[j, c] = columns[j, starts[c] : starts[c + 1]].max()
+            low[j, c], high[j, c] = np.inf, -np.inf
+            for i in range(starts[c], starts[c + 1]):
+                low[j, c] = min(low[j, c], columns[j, i])
+                high[j, c] = max(high[j, c], columns[j, i])
     return low, high
 
 
@@ -142,19 +178,23 @@ def _look(
 def _neighbours(points: NDArray[np.float64], wanted: int) -> NDArray[np.int32]:
     n = len(points)
     order, starts = _lay_out(points)
-    columns = points[order].T.copy()
+    columns = _in_order(points, order)
     low, high = _boxes(columns, starts)
     corners = np.empty((2, len(starts) - 1, len(columns)), np.float64)
-    corners[0], corners[1] = low.T, high.T
+    for c in range(len(starts) - 1):
+        for j in range(len(columns)):
+            corners[0, c, j], corners[1, c, j] = low[j, c], high[j, c]
     distances = np.empty(n, np.float64)
-    heap = np.empty(wanted, np.int64)
+    point, heap = np.empty(len(columns), np.float64), np.empty(wanted, np.int64)
     out = np.empty((n, wanted), np.int32)
     for own in range(len(starts) - 1):
         apart = _between_boxes(low, high, own)
         apart[own] = -1.0  # its own cell comes first
-        nearby = np.argsort(apart)
+        nearby = np.arange(len(apart))
+        sort_places(nearby, apart)
         for place in range(starts[own], starts[own + 1]):
-            point = columns[:, place].copy()
+            for j in range(len(columns)):
+                point[j] = columns[j, place]
             found = 0
             for cell in nearby:
                 if found == wanted:
@@ -167,7 +207,9 @@ def _neighbours(points: NDArray[np.float64], wanted: int) -> NDArray[np.int32]:
                 if found == wanted and least > distances[heap[0]]:
                     continue
                 found = offer(distances, order, starts[cell], starts[cell + 1], wanted, place, heap, found)
-            chosen = np.sort(order[heap])
             for j in range(wanted):
-                out[order[place], j] = chosen[j]
+                heap[j] = order[heap[j]]
+            sort_integers(heap, wanted)
+            for j in range(wanted):
+                out[order[place], j] = heap[j]
     return out

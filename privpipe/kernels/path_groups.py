@@ -141,11 +141,13 @@ def sorted_ends(values: NDArray[np.float64], k: int) -> NDArray[np.int64]:
     stack = np.empty((2 * 64, 4), np.int64)
     for first in range(k, n + 1, k):
         stop = min(first + k, n + 1)
-        stack[0] = first, stop, max(first - 2 * k + 1, 0), stop - 1 - k
+        stack[0, 0], stack[0, 1] = first, stop
+        stack[0, 2], stack[0, 3] = max(first - 2 * k + 1, 0), stop - 1 - k
         depth = 1
         while depth > 0:
             depth -= 1
-            low, high, a_low, a_high = stack[depth]
+            low, high = stack[depth, 0], stack[depth, 1]
+            a_low, a_high = stack[depth, 2], stack[depth, 3]
             e = (low + high) // 2
             cut = a_low
             for a in range(max(a_low, e - 2 * k + 1), min(a_high, e - k) + 1):
@@ -156,10 +158,12 @@ def sorted_ends(values: NDArray[np.float64], k: int) -> NDArray[np.int64]:
                         cut = a
             cuts[e] = cut
             if low < e:
-                stack[depth] = low, e, a_low, cut
+                stack[depth, 0], stack[depth, 1] = low, e
+                stack[depth, 2], stack[depth, 3] = a_low, cut
                 depth += 1
             if e + 1 < high:
-                stack[depth] = e + 1, high, cut, a_high
+                stack[depth, 0], stack[depth, 1] = e + 1, high
+                stack[depth, 2], stack[depth, 3] = cut, a_high
                 depth += 1
     ends: NDArray[np.int64] = _walk_back(cuts, n)
     return ends
