@@ -17,12 +17,14 @@ from privpipe.kernels.kd_tree import BlockTree, learn_tree
 from privpipe.kernels.mdav import mdav_groups
 from privpipe.kernels.refine import descend, path_step
 
-__all__ = ["ONE_BLOCK", "block_groups", "border_tree", "group_means", "microaggregate", "regroup"]
+__all__ = ["BLOCK", "ONE_BLOCK", "block_groups", "border_tree", "group_means", "microaggregate", "regroup"]
 
 ONE_BLOCK = 20_000
 """Up to so many records are one block by default."""
 
 BLOCK = 4_000
+"""Above that, a block holds up to so many."""
+
 BORDER_SHIFTS = (1, 3)
 
 
