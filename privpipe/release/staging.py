@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from privpipe.assess import JudgingRules
-from privpipe.blocks import Facts, FactsRequest, Histogram
+from privpipe.blocks import Facts, FactsRequest, Histogram, prepared
 from privpipe.draws import Draws, Seed
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UsageError, did_you_mean
@@ -59,6 +59,7 @@ class _State:
     roles: Roles
     records: int
     base: dict[str, Histogram] = field(default_factory=dict)
+    entering: int | None = None
     based: bool = False
     plans: list[StagePlan] = field(default_factory=list)
 
@@ -146,7 +147,7 @@ def run_stages(
         original=original,
         roles=state.roles,
         plan=made,
-        rules=judging_rules(policy, state.base),
+        rules=replace(judging_rules(policy, state.base), records=state.entering, process=_process(state)),
         suppressed_records=made.suppressed_records,
     )
 
@@ -159,7 +160,13 @@ def judging_rules(policy: Policy, base: dict[str, Histogram] | None = None) -> J
         refuse_nulls=tuple(refused),
         mark=policy.suppression_mark,
         base=base or {},
+        hierarchies=policy.hierarchies,
     )
+
+
+def _process(state: _State) -> Mapping[str, Any] | None:
+    """The record that a stage left of itself, for guarantees of the process rather than of its output."""
+    return next((plan.detail["process"] for plan in state.plans if "process" in plan.detail), None)
 
 
 def _run_stage(
@@ -172,7 +179,7 @@ def _run_stage(
     given: StagePlan | None,
 ) -> None:
     if stage.suppresses and not state.based:
-        state.base.update(_base(engine, policy, state))
+        _learn_base(engine, policy, state)
         state.based = True
     context = _context(policy, state, at)
     if given is not None:
@@ -195,17 +202,14 @@ def _with_suppressed(engine: Engine, before: Any, after: Any, made: StagePlan) -
     return replace(made, detail={**made.detail, "suppressed_records": gone})
 
 
-def _base(engine: Engine, policy: Policy, state: _State) -> dict[str, Histogram]:
-    """S over the records that enter the first stage which suppresses."""
-    columns = {
-        column
-        for entry in (*policy.guarantees, *policy.measures)
-        if entry.needs_base
-        for column in entry.sensitive_columns()
-    }
-    if not columns:
-        return {}
-    return dict(engine.facts(state.table, FactsRequest(histograms=tuple(sorted(columns)))).histograms)
+def _learn_base(engine: Engine, policy: Policy, state: _State) -> None:
+    """S, and the number of records, over those that enter the first stage which suppresses."""
+    entries = (*policy.guarantees, *policy.measures)
+    columns = {column for entry in entries if entry.needs_base for column in entry.sensitive_columns()}
+    if columns or any(entry.needs_records for entry in entries):
+        facts = engine.facts(state.table, FactsRequest(histograms=tuple(sorted(columns))))
+        state.base.update(facts.histograms)
+        state.entering = facts.records
 
 
 def _context(policy: Policy, state: _State, at: int) -> StageContext:
@@ -215,7 +219,14 @@ def _context(policy: Policy, state: _State, at: int) -> StageContext:
         types=policy.types,
         hierarchies=policy.hierarchies,
         guarantees=policy.guarantees,
-        base=Facts(records=state.records, histograms=state.base),
+        base=prepared(
+            Facts(
+                records=state.records if state.entering is None else state.entering,
+                histograms=state.base,
+                hierarchies=policy.hierarchies,
+            ),
+            policy.guarantees,
+        ),
         nulls=policy.nulls,
         mark=policy.suppression_mark,
         place=policy.place_of(at),

@@ -5,17 +5,18 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from privpipe.blocks import Catalogue, Entry, Guarantee
-from privpipe.errors import UsageError, did_you_mean
+from privpipe.errors import RolesError, UsageError, did_you_mean
 from privpipe.release.policy.places import Place, Report
-from privpipe.release.policy.specs import located
+from privpipe.release.policy.specs import ColumnSpec, located
+from privpipe.roles import Roles
 from privpipe.transforms.base import Transformer
 
-__all__ = ["Catalogues", "ReadEntry", "read_entries"]
+__all__ = ["Catalogues", "ReadEntry", "over_roles", "read_entries"]
 
 FILE_KEYS = ("file", "from_file")
 
@@ -67,6 +68,27 @@ def read_entries(report: Report, value: Any, section: str, catalogues: Catalogue
     return [
         _read(report, _found_from(item, base_dir), (section, at), section, catalogues) for at, item in enumerate(value)
     ]
+
+
+def over_roles(report: Report, items: Sequence[ReadEntry], columns: Mapping[str, ColumnSpec]) -> list[ReadEntry]:
+    """The items with what they leave to the roles of the columns filled in."""
+    named = {
+        role: tuple(name for name, column in columns.items() if column.role == role)
+        for role in ("quasi_identifier", "sensitive")
+    }
+    try:
+        roles = Roles(quasi_identifiers=named["quasi_identifier"], sensitive=named["sensitive"])
+    except RolesError:  # names that differ by case alone, noted already where they stand
+        return list(items)
+    return [_over(report, item, roles) for item in items]
+
+
+def _over(report: Report, item: ReadEntry, roles: Roles) -> ReadEntry:
+    try:
+        return replace(item, entry=item.entry.over(roles)) if isinstance(item.entry, Guarantee) else item
+    except UsageError as error:
+        report.wrong(item.place, str(error))
+        return item
 
 
 def _found_from(value: Any, base_dir: Path) -> Any:

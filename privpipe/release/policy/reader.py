@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from privpipe.errors import PolicyError, Problem
-from privpipe.release.policy.entries import Catalogues, read_entries
+from privpipe.release.policy.entries import Catalogues, over_roles, read_entries
 from privpipe.release.policy.grammar import COLUMN, TOP, VERSION
 from privpipe.release.policy.places import Report, shown
 from privpipe.release.policy.plain_values import from_python, from_yaml
@@ -76,6 +76,7 @@ def _read(document: Any, report: Report, base_dir: Path, catalogues: Catalogues 
     if "engines" in found:
         found["engines"] = read_engines(report, found["engines"], ("engines",))
     read = {name: read_entries(report, found.get(name, []), name, catalogues, base_dir) for name in ENTRIES}
+    read = {name: over_roles(report, items, columns) for name, items in read.items()}
     if found.get("guarantees") == []:
         report.wrong(("guarantees",), "at least one guarantee is needed: without any, every table would be published")
     draft = Draft(
