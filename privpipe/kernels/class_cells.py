@@ -90,7 +90,7 @@ def count_letters(offsets: Any, data: Any, values: int) -> tuple[Any, Any, Any, 
 
 
 @nb.njit(cache=True, nogil=True, inline="always")
-def _letter(data: Any, at: int) -> tuple[int, int]:
+def _letter(data: Any, at: int) -> Any:
     """The code at a place, and the place behind it."""
     lead = np.int64(data[at])
     if lead < 0x80:

@@ -14,7 +14,16 @@ from numpy.typing import NDArray
 from privpipe.blocks import Histogram
 from privpipe.errors import DataError
 
-__all__ = ["codes_of", "find_codes", "group_key", "histogram_of", "merged_histogram", "not_covered", "value_order"]
+__all__ = [
+    "codes_of",
+    "dictionary_values",
+    "find_codes",
+    "group_key",
+    "histogram_of",
+    "merged_histogram",
+    "not_covered",
+    "value_order",
+]
 
 
 def group_key(array: pa.Array) -> pa.Array:
@@ -105,9 +114,32 @@ def find_codes(values: pa.Array, dictionary: Histogram) -> NDArray[np.int64]:
     """As `codes_of`, -1 for a value the dictionary lacks."""
     known = group_key(dictionary.values)
     if values.type != known.type:
-        values = values.cast(known.type)
+        try:
+            values = values.cast(known.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return np.full(len(values), -1, np.int64)
     positions = pc.index_in(group_key(values), value_set=known)
     return np.asarray(pc.fill_null(positions, -1).cast(pa.int64()).to_numpy(zero_copy_only=False))
+
+
+def dictionary_values(dictionary: Histogram, kind: pa.DataType, column: str) -> pa.Array:
+    """A dictionary's values in the column's own type, for engines that look codes up by a join.
+
+    Raises
+    ------
+    DataError
+        A value that the type cannot hold; a value twice, which would count records twice.
+    """
+    try:
+        values = group_key(dictionary.values.cast(kind))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise DataError(
+            f"the base distribution of column {column!r} holds {dictionary.values.type}, the column {kind}; "
+            "declare the same type for both"
+        ) from None
+    if len(values.unique()) < len(values):
+        raise DataError(f"the base distribution of column {column!r} repeats a value")
+    return values
 
 
 def not_covered(column: str, values: int) -> DataError:

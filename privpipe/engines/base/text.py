@@ -13,12 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privpipe.engines.base.logical import arrow_type
+from privpipe.hierarchies.literals import NUMERIC
 
 __all__ = ["decimal_scale", "from_text"]
 
 _PATTERN: Final = {
     "integer": r"^[+-]?[0-9]+$",
-    "number": r"^(?i:[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]{1,4})?|[+-]?(?:inf|infinity|nan))$",
+    "number": r"^(?i:[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]{1,4})?|[+-]?(?:inf|infinity))$",
     "decimal": r"^[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?$",
     "boolean": r"^(?i:true|false|t|f|1|0)$",
     "date": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ]00:00(?::00(?:\.0{1,9})?)?)?$",
@@ -45,7 +46,7 @@ def from_text(array: pa.Array, kind: str, *, scale: int = 0) -> tuple[pa.Array, 
     -------
     (pyarrow.Array, int)
         Of `arrow_type(kind)`, null where the cell does not convert; and how many did not. A timestamp with an
-        offset becomes UTC. NaN is null.
+        offset becomes UTC. The text NaN is null in numeric columns.
 
     Examples
     --------
@@ -58,13 +59,14 @@ def from_text(array: pa.Array, kind: str, *, scale: int = 0) -> tuple[pa.Array, 
     if kind == "text":
         return array, 0
     trimmed = pc.utf8_trim_whitespace(array)
-    trimmed = pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, pa.string()), trimmed)
+    missing = pc.equal(trimmed, "")
+    if kind in NUMERIC:
+        missing = pc.or_(missing, pc.match_substring_regex(trimmed, "^[+-]?(?i:nan)$"))
+    trimmed = pc.if_else(missing, pa.scalar(None, pa.string()), trimmed)
     fits = pc.fill_null(pc.match_substring_regex(trimmed, _PATTERN[kind]), True)
     kept = pc.if_else(fits, trimmed, pa.scalar(None, pa.string()))
     converted = _cast_what_casts(kept, kind, scale)
     bad = converted.null_count - trimmed.null_count
-    if kind == "number":
-        converted = pc.if_else(pc.is_nan(converted), pa.scalar(None, pa.float64()), converted)
     return converted, bad
 
 

@@ -161,10 +161,13 @@ def _converted(array: pa.Array, target: pa.DataType, column: str) -> tuple[pa.Ar
     if pt.is_string(target):
         return canonical_text(array, None, column=column), 0
     try:
-        return array.cast(target), 0
+        # Arrow's cast of a timestamp to a date cuts the time of day off without a word.
+        if not pt.is_date(target):
+            return array.cast(target), 0
     except pa.ArrowInvalid:
-        kept = _castable(array, target)
-        return array.filter(kept).cast(target).take(_positions(kept)), int(pc.sum(pc.invert(kept)).as_py())
+        pass
+    kept = _castable(array, target)
+    return array.filter(kept).cast(target).take(_positions(kept)), int(pc.sum(pc.invert(kept)).as_py() or 0)
 
 
 def _castable(array: pa.Array, target: pa.DataType) -> pa.Array:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import Cells, ClassBlock, ClassQuery, Facts, Reduction
 from privpipe.engines.base.assembly import may_be_marked, require_query_columns
-from privpipe.engines.base.histograms import group_key, not_covered
+from privpipe.engines.base.histograms import dictionary_values, not_covered
 from privpipe.engines.base.parallel import reduce_blocks
 from privpipe.engines.embedded.joint_cells import CLASS, JointCells
 from privpipe.engines.embedded.session import Kept, OutOfMemory, Session
@@ -146,7 +146,7 @@ class ClassTable:
     def _code(self, name: str) -> _Code | None:
         """Characters by the query's dictionary, else by any numbering of the column's values; None for too many."""
         if name in self.query.dictionaries:
-            values = group_key(self.query.dictionaries[name].values).cast(self.table.schema.field(name).type)
+            values = dictionary_values(self.query.dictionaries[name], self.table.schema.field(name).type, name)
         else:
             found = f"SELECT DISTINCT {quoted(name)} AS {VALUE} FROM {self.table.source} LIMIT {MOST_VALUES + 1}"
             values = self.session.table(found, self.table.frames).column(VALUE)

@@ -118,7 +118,7 @@ def map_ranked(
         ranks[np.asarray(batch.column(column).is_null().to_numpy(zero_copy_only=False))] = -1
         return fitted(function(RowBlock(batch), ranks).to_batch(), schema)
 
-    return store(session, ranked, schema, make, ids=table.has_record_ids)  # type: ignore[arg-type]
+    return store(session, ranked, schema, make, ids=table.has_record_ids)
 
 
 def _ranked(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,15 +47,15 @@ def scan(session: Session, source: Source) -> EmbeddedTable:
 def _scan_frame(session: Session, source: Source) -> EmbeddedTable:
     frame = arrow_of(source.data)
     if isinstance(frame, pa.RecordBatchReader):
-        typing = typing_of(frame.schema, source.types, {})
-        return _converted(session, frame, typing)
+        # A stream can be read once: it is stored as it is, and typed from there.
+        return _typed(session, _converted(session, frame, typing_of(frame.schema, {})), source)
     view = session.name("frame")
     return _typed(session, EmbeddedTable(f"SELECT * FROM {view}", frame.schema, False, {view: frame}), source)
 
 
 def _scan_delta(session: Session, source: Source) -> EmbeddedTable:
     try:
-        import deltalake
+        deltalake = importlib.import_module("deltalake")
     except ImportError:
         raise UsageError("format delta needs deltalake: pip install 'privpipe[delta]'") from None
     try:

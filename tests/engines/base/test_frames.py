@@ -1,0 +1,102 @@
+"""Local frames as Arrow: what is one type stays exact, what mixes types is refused by column."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+from privpipe.engines.base.frames import arrow_of, frame_like, is_local_frame
+from privpipe.errors import DataError, UsageError
+
+TABLE = pa.table({"a": pa.array([1, None, 2**53 + 1]), "b": ["x", None, "y"], "c": [True, False, None]})
+
+
+def frames() -> dict[str, Any]:
+    return {
+        "pyarrow": TABLE,
+        "batch": TABLE.to_batches()[0],
+        "dataset": ds.dataset(TABLE),
+        "polars": pl.from_arrow(TABLE),
+        "pandas": TABLE.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get),
+        "duckdb": duckdb.from_arrow(TABLE),
+        "reader": TABLE.to_reader(),
+    }
+
+
+@pytest.mark.parametrize("kind", frames())
+def test_every_kind_goes_in_and_comes_out(kind: str) -> None:
+    frame = frames()[kind]
+    assert is_local_frame(frame)
+    arrow = arrow_of(frame)
+    rows = arrow.read_all() if isinstance(arrow, pa.RecordBatchReader) else arrow
+    rows = rows.to_table() if isinstance(rows, ds.Dataset) else rows
+    assert rows.to_pylist() == TABLE.to_pylist()
+    back = frame_like(TABLE, frame)
+    assert type(back) is type(frame) or kind == "dataset"
+    again = arrow_of(back)
+    again = again.read_all() if isinstance(again, pa.RecordBatchReader) else again
+    again = again.to_table() if isinstance(again, ds.Dataset) else again
+    assert again.to_pylist() == TABLE.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([1, None, 2], pa.int64()),
+        ([2**53 + 1, None], pa.int64()),
+        ([1.5, 2], pa.float64()),
+        (["a", float("nan"), None], pa.string()),
+        ([True, None], pa.bool_()),
+        ([dt.date(2024, 1, 1), None], pa.date32()),
+        ([dt.datetime(2024, 1, 1), pd.NaT], pa.timestamp("us")),
+        ([None, None], pa.null()),
+    ],
+    ids=str,
+)
+def test_object_columns_of_one_type(values: list[Any], kind: pa.DataType) -> None:
+    assert arrow_of(pd.DataFrame({"c": pd.Series(values, dtype=object)})).schema.field("c").type == kind
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[1, "a"], [True, 1], [b"x", "y"], [1.5, "x"], [dt.date(2024, 1, 1), "x"], [{"a": 1}, 3], [2**60, 0.5]],
+    ids=str,
+)
+def test_object_columns_that_mix_types_are_refused(values: list[Any]) -> None:
+    with pytest.raises(DataError, match="'c'") as raised:
+        arrow_of(pd.DataFrame({"c": pd.Series(values, dtype=object)}))
+    assert raised.value.__cause__ is None
+    assert raised.value.__suppress_context__ or raised.value.__context__ is None
+
+
+def test_a_pandas_index_and_unused_categories_are_left_behind() -> None:
+    frame = pd.DataFrame({"c": pd.Categorical(["x"], categories=["x", "unused"])}, index=["secret"])
+    rows = arrow_of(frame)
+    assert rows.column_names == ["c"]
+    assert rows.schema.metadata is None
+
+
+def test_names_and_lazy_frames() -> None:
+    with pytest.raises(DataError, match="2 times"):
+        arrow_of(pd.DataFrame([[1, 2]], columns=["a", "a"]))
+    with pytest.raises(DataError, match="must be text"):
+        arrow_of(pd.DataFrame({0: [1]}))
+    with pytest.raises(UsageError, match="collect"):
+        arrow_of(pl.LazyFrame({"a": [1]}))
+    with pytest.raises(UsageError, match="cannot read a"):
+        arrow_of(object())
+
+
+def test_pandas_output_keeps_integers() -> None:
+    back = frame_like(TABLE, pd.DataFrame())
+    assert str(back["a"].dtype) == "Int64"
+    assert back["a"].tolist() == [1, pd.NA, 2**53 + 1] or back["a"][2] == 2**53 + 1
+    assert frame_like(TABLE.slice(0, 1), pd.DataFrame())["a"].dtype == np.int64

@@ -1,0 +1,90 @@
+"""Bytes of a release: canonical, quoted where needed, cut into files, and refused when they cannot be written."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import io
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privpipe.engines.base.part_files import csv_bytes, csv_header, json_bytes, write_parts
+from privpipe.errors import SinkError, UnsupportedError
+
+TEXTS = st.lists(st.tuples(st.text() | st.none(), st.text()), min_size=1)
+
+
+@settings(deadline=None)
+@given(TEXTS)
+def test_csv_reads_back(rows: list[tuple[str | None, str]]) -> None:
+    batch = pa.record_batch({"a": pa.array([a for a, _ in rows], pa.string()), "b": [b for _, b in rows]})
+    text = (csv_header(["a", "b"]) + csv_bytes(batch)).decode()
+    found = list(csv.reader(io.StringIO(text, newline=""), strict=True))
+    assert found == [["a", "b"], *([a or "", b] for a, b in rows)]
+
+
+@settings(deadline=None)
+@given(TEXTS)
+def test_json_reads_back(rows: list[tuple[str | None, str]]) -> None:
+    batch = pa.record_batch({"a": pa.array([a for a, _ in rows], pa.string()), 'b "q"': [b for _, b in rows]})
+    found = [json.loads(line) for line in json_bytes(batch).decode().split("\n")[:-1]]
+    assert found == [{"a": a, 'b "q"': b} for a, b in rows]
+
+
+BATCH = pa.record_batch(
+    {
+        "i": pa.array([2**53 + 1, None]),
+        "x": pa.array([0.1, float("inf")]),
+        "d": pa.array([Decimal("1.50"), None]),
+        "t": pa.array([dt.datetime(2024, 5, 1, 8, 0, 0, 500000), None]),
+        "b": pa.array([True, None]),
+    }
+)
+
+
+def test_values_are_canonical() -> None:
+    assert csv_bytes(BATCH) == b"9007199254740993,0.1,1.5,2024-05-01T08:00:00.5,true\n,inf,,,\n"
+    assert json_bytes(BATCH) == (
+        b'{"i":9007199254740993,"x":0.1,"d":1.5,"t":"2024-05-01T08:00:00.5","b":true}\n'
+        b'{"i":null,"x":"inf","d":null,"t":null,"b":null}\n'
+    )
+    assert csv_bytes(BATCH.slice(1, 1)) == csv_bytes(BATCH).split(b"\n", 1)[1]
+    assert csv_bytes(BATCH.slice(0, 0)) == b""
+
+
+def test_a_lone_null_is_still_a_record() -> None:
+    assert csv_bytes(pa.record_batch({"a": pa.array(["x", None])})) == b'x\n""\n'
+
+
+@pytest.mark.parametrize("format", ["parquet", "csv", "json"])
+def test_files_are_cut_at_the_same_rows(format: Any, tmp_path: Path) -> None:
+    rows = pa.table({"n": range(25)})
+    report = write_parts(rows.to_batches(max_chunksize=7), rows.schema, str(tmp_path), format, rows_per_file=10)
+    assert report.records == 25
+    assert report.files == tuple(f"part-0000{at}.{format}" for at in range(3))
+    if format == "parquet":
+        assert [pq.read_metadata(tmp_path / name).num_rows for name in report.files] == [10, 10, 5]
+        assert pq.read_schema(tmp_path / report.files[0]).metadata is None
+    else:
+        lines = [len((tmp_path / name).read_bytes().splitlines()) for name in report.files]
+        assert lines == [count + (format == "csv") for count in (10, 10, 5)]
+
+
+def test_no_rows_are_one_file(tmp_path: Path) -> None:
+    assert write_parts([], pa.schema([("a", pa.string())]), str(tmp_path), "csv").files == ("part-00000.csv",)
+    assert (tmp_path / "part-00000.csv").read_bytes() == b"a\n"
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(SinkError, match="cannot be written"):
+        write_parts([BATCH], BATCH.schema, str(tmp_path / "missing"), "csv")
+    with pytest.raises(UnsupportedError):
+        write_parts([BATCH], BATCH.schema, str(tmp_path), "delta")
