@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.errors import DataError, NoSolutionError, UnsupportedError
+from privpipe.errors import NoSolutionError, UnsupportedError
 from privpipe.hierarchies import Hierarchy, canonical_text
 from privpipe.roles import column_type_of
 from privpipe.transforms.base import StageContext
+from privpipe.transforms.class_failures import Combinations, judged_sets
 from privpipe.transforms.generalize import Generalize, generalized_columns
-from privpipe.transforms.suppression import judged_sets
+from privpipe.transforms.suppression import sensitive_codes, text_ranks
 
-__all__ = ["EncodedTable", "encode", "grouped"]
+__all__ = ["EncodedTable", "encode"]
 
 LARGEST_LATTICE = 1 << 24
 
@@ -28,16 +30,14 @@ class EncodedTable:
     Parameters
     ----------
     columns : tuple of str
-        Columns to generalize, m of them.
-    hierarchies : tuple of Hierarchy, one a column
-    codes : ndarray of int32, shape (t, m)
-        Leaf codes.
-    fixed : mapping of column to ndarray of int64, shape (t,)
-        Codes of quasi-identifiers that stay as they are.
-    sensitive : mapping of column to ndarray of int64, shape (t,)
-        Codes of sensitive values: positions in the base distribution where there is one.
-    counts : ndarray of int64, shape (t,)
-        Records of each combination.
+        Columns to generalize, m of them, in policy order.
+    fixed : tuple of str
+        Judged quasi-identifiers that stay as they are.
+    hierarchies : tuple of Hierarchy, one a generalized column
+    codes : ndarray of int32, shape (t, m + fixed)
+        Leaf codes of the generalized columns, then ranks of the fixed ones' values.
+    rows : Combinations
+        Records and sensitive codes of each combination.
     records : int
         N, those suppressed for an unknown value included.
     unknown : int
@@ -45,22 +45,51 @@ class EncodedTable:
     """
 
     columns: tuple[str, ...]
+    fixed: tuple[str, ...]
     hierarchies: tuple[Hierarchy, ...]
     codes: NDArray[np.int32] = field(repr=False)
-    fixed: Mapping[str, NDArray[np.int64]] = field(repr=False)
-    sensitive: Mapping[str, NDArray[np.int64]] = field(repr=False)
-    counts: NDArray[np.int64] = field(repr=False)
+    rows: Combinations = field(repr=False)
     records: int
     unknown: int
 
-    def labels(self, column: str, level: int) -> tuple[NDArray[np.int64], int]:
-        """Code of each row's label at a level, and how many labels there are."""
-        if column in self.fixed:
-            codes = self.fixed[column]
-            return codes, int(codes.max(initial=0)) + 1
-        at = self.columns.index(column)
-        hierarchy = self.hierarchies[at]
-        return hierarchy.codes(level)[self.codes[:, at]].astype(np.int64), len(hierarchy.labels(level))
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """Where each column stands in `codes`."""
+        return {column: place for place, column in enumerate((*self.columns, *self.fixed))}
+
+    @cached_property
+    def lookups(self) -> list[list[tuple[int, NDArray[np.int64], int]]]:
+        """Of each column and level: its place, the label's code of each leaf code, and how many labels there are."""
+        found = [
+            [
+                (place, hierarchy.codes(level).astype(np.int64), len(hierarchy.labels(level)))
+                for level in range(hierarchy.height + 1)
+            ]
+            for place, hierarchy in enumerate(self.hierarchies)
+        ]
+        for place in range(len(self.columns), self.codes.shape[1]):
+            values = int(self.codes[:, place].max(initial=-1)) + 1
+            found.append([(place, np.arange(values), values)])
+        return found
+
+    def lookup(self, column: str, levels: Sequence[int]) -> tuple[int, NDArray[np.int64], int]:
+        """The entry of `lookups` for a column at a vector of levels."""
+        place = self.places[column]
+        return self.lookups[place][levels[place] if place < len(self.columns) else 0]
+
+    def key_ranks(self, column: str, levels: Sequence[int]) -> NDArray[np.int64]:
+        """Rank of each combination's released text in a column: what class keys are ordered by, shape (t,)."""
+        place = self.places[column]
+        if place >= len(self.columns):
+            return self.codes[:, place].astype(np.int64)
+        hierarchy, level = self.hierarchies[place], levels[place]
+        texts: list[str | None] = list(hierarchy.texts(level))
+        if level == 0 and hierarchy.null_code is not None:
+            texts[hierarchy.null_code] = None
+        return text_ranks(texts)[self.codes[:, place]]
 
     def nodes(self) -> NDArray[np.int8]:
         """Every vector of levels within the columns' limits, in lexicographic order, shape (M, m).
@@ -84,6 +113,8 @@ class EncodedTable:
 def encode(engine: Any, table: Any, stage: Generalize, context: StageContext) -> EncodedTable:
     """Count the distinct combinations on the engine and encode them on the driver.
 
+    The combinations come sorted, so nothing depends on the engine, its partitions or the order of the rows.
+
     Raises
     ------
     HierarchyError
@@ -93,81 +124,53 @@ def encode(engine: Any, table: Any, stage: Generalize, context: StageContext) ->
     """
     columns = generalized_columns(stage, context)
     sets = judged_sets(context)
-    keys = dict.fromkeys(key for keys in sets for key in keys)
-    sensitive = dict.fromkeys(
-        column for models, _ in sets.values() for model in models for column in model.sensitive_columns()
-    )
-    fixed = [key for key in keys if key not in columns]
-    wanted = [*columns, *fixed, *(column for column in sensitive if column not in keys)]
-    distinct = engine.distinct(table, wanted)
+    fixed = tuple(key for key in sets.columns if key not in columns)
+    distinct = engine.distinct(table, list(dict.fromkeys([*columns, *fixed, *sets.sensitive])))
     counts = distinct["__count"].to_numpy().astype(np.int64)
-    hierarchies, leaves = [], []
+    hierarchies, codes = [], []
     for column in columns:
-        hierarchy, codes = _leaf_codes(distinct[column], counts, column, context)
+        hierarchy, leaves = _leaf_codes(distinct[column], counts, column, context)
         hierarchies.append(hierarchy)
-        leaves.append(codes)
-    codes = np.stack(leaves, axis=1)
-    known = (codes >= 0).all(axis=1)
+        codes.append(leaves)
+    codes += [_ranks(distinct[column], column) for column in fixed]
+    matrix = np.stack(codes, axis=1).astype(np.int32)
+    known = (matrix >= 0).all(axis=1)
     if not known.any():
         raise NoSolutionError(f"{context.place}: no record is left to generalize")
+    sensitive = {column: sensitive_codes(distinct[column], column, context.base)[known] for column in sets.sensitive}
     return EncodedTable(
         columns=columns,
+        fixed=fixed,
         hierarchies=tuple(hierarchies),
-        codes=codes[known],
-        fixed={column: _local_codes(distinct[column])[known] for column in fixed},
-        sensitive={column: _sensitive_codes(distinct[column], column, context)[known] for column in sensitive},
-        counts=counts[known],
+        codes=np.ascontiguousarray(matrix[known]),
+        rows=Combinations(counts[known], sensitive),
         records=int(counts.sum()),
         unknown=int(counts[~known].sum()),
     )
 
 
-def grouped(keys: Sequence[tuple[NDArray[np.int64], int]], rows: int) -> tuple[NDArray[np.int64], int]:
-    """Class of each row from its codes: dense numbers in the order of the codes, and how many classes.
-
-    Codes are combined in mixed radix and made dense again before 64 bits would overflow.
-
-    Examples
-    --------
-    >>> classes, count = grouped([(np.array([1, 0, 1]), 2), (np.array([3, 3, 3]), 4)], 3)
-    >>> classes.tolist(), count
-    ([1, 0, 1], 2)
-    """
-    combined, span = np.zeros(rows, dtype=np.int64), 1
-    for codes, size in keys:
-        if span > (2**62) // max(1, size):
-            values, combined = np.unique(combined, return_inverse=True)
-            span = len(values)
-        combined = combined * size + codes
-        span *= size
-    values, classes = np.unique(combined, return_inverse=True)
-    return classes.astype(np.int64), len(values)
-
-
 def _leaf_codes(
     values: Any, counts: NDArray[np.int64], column: str, context: StageContext
-) -> tuple[Hierarchy, NDArray[np.int32]]:
-    encoded = values.combine_chunks().dictionary_encode(null_encoding="encode")
-    kind = context.types.get(column) or column_type_of(encoded.dictionary.type)
-    texts = canonical_text(encoded.dictionary, kind, column=column).to_pylist()
-    places = encoded.indices.to_numpy(zero_copy_only=False)
+) -> tuple[Hierarchy, NDArray[np.int64]]:
+    distinct, places = _sorted_values(values)
+    kind = context.types.get(column) or column_type_of(distinct.type)
+    texts = canonical_text(distinct, kind, column=column).to_pylist()
     totals = np.bincount(places, weights=counts, minlength=len(texts)).astype(np.int64)
     hierarchy = context.hierarchies[column].build(texts, totals.tolist(), kind)
-    return hierarchy, hierarchy.encode(texts)[places]
+    return hierarchy, hierarchy.encode(texts).astype(np.int64)[places]
 
 
-def _local_codes(values: Any) -> NDArray[np.int64]:
-    encoded = values.combine_chunks().dictionary_encode(null_encoding="encode")
-    return np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int64)
+def _ranks(values: Any, column: str) -> NDArray[np.int64]:
+    distinct, places = _sorted_values(values)
+    return text_ranks(canonical_text(distinct, None, column=column).to_pylist())[places]
 
 
-def _sensitive_codes(values: Any, column: str, context: StageContext) -> NDArray[np.int64]:
-    if column not in context.base.histograms:
-        return _local_codes(values)
+def _sorted_values(values: Any) -> tuple[Any, NDArray[np.int64]]:
+    """Distinct values in the order of a histogram (nulls last), by which builders name leaves; and each row's place."""
     import pyarrow.compute as pc
 
-    known = context.base.histograms[column].values
-    found = pc.index_in(values.combine_chunks(), value_set=known.cast(values.type))
-    if found.null_count:
-        raise DataError(f"the base distribution of {column!r} does not cover the values of the table")
-    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int64)
+    encoded = values.combine_chunks().dictionary_encode(null_encoding="encode")
+    order = pc.sort_indices(encoded.dictionary).to_numpy()  # nulls last
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    return encoded.dictionary.take(order), place[encoded.indices.to_numpy(zero_copy_only=False)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
 from privpipe.errors import NoSolutionError, UsageError
 from privpipe.search.encoded import EncodedTable, encode
 from privpipe.search.loss import LossModel
@@ -12,7 +14,8 @@ from privpipe.search.node import CheckedNode, NodeCheck
 from privpipe.search.optimal import Found, search_optimal
 from privpipe.tolerance import floor_share
 from privpipe.transforms.base import StageContext, StagePlan
-from privpipe.transforms.generalize import Generalize
+from privpipe.transforms.generalize import Generalize, is_recoded
+from privpipe.transforms.suppression import least_share, require_within
 
 __all__ = ["plan"]
 
@@ -23,22 +26,38 @@ def plan(engine: Any, table: Any, stage: Generalize, context: StageContext) -> S
     Raises
     ------
     NoSolutionError
-        No vector of levels meets the guarantees within the budget; says what the coarsest would need.
+        No vector of levels meets the guarantees within the budget, or the given one does not; says what would do.
     """
     encoded = encode(engine, table, stage, context)
     loss = LossModel(encoded, stage.loss)
     check = NodeCheck(encoded, context, loss)
     if not stage.is_search:
-        node = check(_given_levels(stage, encoded, context))
-        value, columns = loss.exact(node.levels, node.rows)
-        return _plan(stage, encoded, node, {"loss": value, "column_losses": _by_column(encoded, columns)})
-    if not context.guarantees:
-        raise UsageError(f"{context.place}: a search needs a guarantee to work for")
-    budget = floor_share(stage.suppress_at_most or 0.0, encoded.records)
+        return _given(stage, encoded, check, context)
+    if not check.sets.keys:
+        raise UsageError(f"{context.place}: a search needs a guarantee over classes to work for")
+    for guarantee in context.guarantees:
+        never = guarantee.unattainable(encoded.records, context.base)
+        if never:
+            raise NoSolutionError(f"{context.place}: {guarantee!r} {never}")
+    budget = floor_share(stage.limit or 0.0, encoded.records)
     found, checked = search_optimal(check, budget, stage.budget.nodes)
     if found is None:
         raise NoSolutionError(_unattainable(check, encoded, context, budget, checked, stage.budget.nodes))
-    return _plan(stage, encoded, found.node, _searched(found, encoded, budget))
+    return _plan(stage, encoded, check, found.node, _searched(found, encoded, budget))
+
+
+def _given(stage: Generalize, encoded: EncodedTable, check: NodeCheck, context: StageContext) -> StagePlan:
+    """The plan of levels that the policy gives; classes are suppressed only if it says so."""
+    node = check(_given_levels(stage, encoded, context))
+    if stage.limit is None:
+        gone = np.zeros(len(encoded), dtype=np.bool_)
+        node = CheckedNode(node.levels, encoded.unknown, encoded.unknown, gone)
+    elif node.suppressed < 0:
+        raise NoSolutionError(f"{context.place}: at these levels every record would have to be suppressed")
+    else:
+        require_within(node.suppressed, stage.limit, encoded.records, context)
+    loss, columns = check.loss.exact(node.levels, node.rows)
+    return _plan(stage, encoded, check, node, {"loss": _figure(loss), "column_losses": _by_column(encoded, columns)})
 
 
 def _given_levels(stage: Generalize, encoded: EncodedTable, context: StageContext) -> tuple[int, ...]:
@@ -54,7 +73,7 @@ def _given_levels(stage: Generalize, encoded: EncodedTable, context: StageContex
 
 def _searched(found: Found, encoded: EncodedTable, budget: int) -> dict[str, Any]:
     return {
-        "loss": found.loss,
+        "loss": _figure(found.loss),
         "column_losses": _by_column(encoded, found.column_losses),
         "optimal": found.optimal,
         "gap": found.gap,
@@ -66,17 +85,28 @@ def _searched(found: Found, encoded: EncodedTable, budget: int) -> dict[str, Any
     }
 
 
+def _figure(loss: tuple[float, ...]) -> float | list[float]:
+    return loss[0] if len(loss) == 1 else list(loss)
+
+
 def _by_column(encoded: EncodedTable, losses: list[float]) -> dict[str, float]:
     return dict(zip(encoded.columns, losses, strict=True))
 
 
-def _plan(stage: Generalize, encoded: EncodedTable, node: CheckedNode, extra: dict[str, Any]) -> StagePlan:
+def _plan(
+    stage: Generalize, encoded: EncodedTable, check: NodeCheck, node: CheckedNode, extra: dict[str, Any]
+) -> StagePlan:
     hierarchies = dict(zip(encoded.columns, encoded.hierarchies, strict=True))
     return StagePlan(
         name=stage.name(),
         parameters={**stage.parameters(), "loss": asdict(stage.loss), "budget": asdict(stage.budget)},
         detail={
             "levels": dict(zip(encoded.columns, node.levels, strict=True)),
+            "recoded": [
+                column
+                for (column, hierarchy), level in zip(hierarchies.items(), node.levels, strict=True)
+                if is_recoded(hierarchy, level)
+            ],
             "level_names": {
                 column: hierarchy.level_names[level]
                 for (column, hierarchy), level in zip(hierarchies.items(), node.levels, strict=True)
@@ -84,9 +114,9 @@ def _plan(stage: Generalize, encoded: EncodedTable, node: CheckedNode, extra: di
             "hierarchies": {column: hierarchy.digest() for column, hierarchy in hierarchies.items()},
             "data_dependent": [column for column, hierarchy in hierarchies.items() if hierarchy.data_dependent],
             "records": encoded.records,
-            "tuples": len(encoded.counts),
-            "classes": node.classes,
-            "records_without_information": node.uninformative,
+            "tuples": len(encoded),
+            "classes": check.kept_classes(node),
+            "records_without_information": check.uninformative(node),
             **extra,
         },
     )
@@ -101,8 +131,8 @@ def _unattainable(
     asked = ", ".join(repr(guarantee) for guarantee in context.guarantees)
     if top.suppressed < 0:
         return f"{context.place}: {asked} cannot be met by this table at any level, whatever is suppressed"
-    share = top.suppressed / encoded.records
+    share = least_share(top.suppressed, encoded.records)
     return (
         f"{context.place}: no levels meet {asked} with at most {budget:,} of {encoded.records:,} records suppressed; "
-        f"at the coarsest levels {top.suppressed:,} must go: suppress_at_most >= {share:.6g} would do"
+        f"at the coarsest levels {top.suppressed:,} must go: suppress_at_most >= {share:g} would do"
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.search.encoded import EncodedTable
-from privpipe.transforms.generalize import LossSpec
+from privpipe.transforms.loss import LossSpec, aggregated, normalised, own_loss
 
 __all__ = ["LossModel"]
 
@@ -16,7 +18,9 @@ class LossModel:
 
     A kept record costs g x share of each label, a suppressed one share + s (1 - share), with
     g = min(1, 2 - 2 lambda) and s = min(1, 2 lambda); per column the sum is brought to [0, 1] by
-    u = max(0, (S - g N / D) / (N - g N / D)), D the number of rows of the hierarchy.
+    u = max(0, (S - g N / D) / (N - g N / D)), D the size of the hierarchy's domain.
+
+    A loss is a tuple of one figure, under `rank` of one a column, largest first, compared entry by entry.
 
     Source: Iyengar, KDD 2002.
     """
@@ -24,78 +28,62 @@ class LossModel:
     def __init__(self, table: EncodedTable, spec: LossSpec) -> None:
         self.table = table
         self.spec = spec
-        self.g = min(1.0, 2.0 - 2.0 * spec.gs_factor)
-        self.s = min(1.0, 2.0 * spec.gs_factor)
-        self.weights = self._weights()
+        self.weights = spec.weights_of(table.columns)
         self._shares = [
             [hierarchy.shares(level) for level in range(hierarchy.height + 1)] for hierarchy in table.hierarchies
         ]
-        self._marginals = [
-            np.bincount(table.codes[:, at], weights=table.counts, minlength=len(hierarchy.values))
-            for at, hierarchy in enumerate(table.hierarchies)
+        self._marginals = [self._marginal(at, slice(None)) for at in range(len(table.columns))]
+        self._least = [
+            np.array([self._column(at, level, self._marginals[at], None) for level in range(len(shares))])
+            for at, shares in enumerate(self._shares)
         ]
 
-    def exact(self, levels: tuple[int, ...], suppressed: NDArray[np.bool_]) -> tuple[float | list[float], list[float]]:
-        """Loss of a node with these rows suppressed, and each column's u."""
+    def exact(self, levels: Sequence[int], gone: NDArray[np.bool_]) -> tuple[tuple[float, ...], list[float]]:
+        """Loss of a node with these combinations suppressed, and each column's u."""
+        rows = np.flatnonzero(gone)
         columns = []
         for at, level in enumerate(levels):
-            gone = np.bincount(
-                self.table.codes[suppressed, at],
-                weights=self.table.counts[suppressed],
-                minlength=len(self._marginals[at]),
-            )
-            share = self._shares[at][level]
-            kept = self.g * np.dot(self._marginals[at] - gone, share)
-            # A record with an unknown value has no label: its share is the whole domain.
-            lost = np.dot(gone, share + self.s * (1.0 - share)) + self.table.unknown
-            columns.append(self._normalised(at, float(kept + lost)))
-        return self.aggregate(np.array([columns]))[0], columns
+            lost = self._marginal(at, rows)
+            columns.append(self._column(at, level, self._marginals[at] - lost, lost))
+        return tuple(aggregated(np.array([columns]) * self.weights, self.spec.aggregate)[0].tolist()), columns
 
     def bounds(self, nodes: NDArray[np.int8]) -> NDArray[np.float64]:
-        """A lower bound of each node's loss (its first entry under `rank`), shape (M,).
+        """A lower bound of each node's loss, shape (M, 1), under `rank` (M, m): the loss if all records were kept.
 
-        Suppression costs a record at least as much as keeping it, so the sum over all records kept is a bound.
+        Sound, for suppression costs a record at least as much as keeping it.
         """
         columns = np.empty(nodes.shape, dtype=np.float64)
-        for at, shares in enumerate(self._shares):
-            per_level = np.array(
-                [
-                    self._normalised(
-                        at, float(self.g * np.dot(self._marginals[at], share)) + self.g * self.table.unknown
-                    )
-                    for share in shares
-                ]
-            )
-            columns[:, at] = per_level[nodes[:, at]]
-        found = self.aggregate(columns)
-        return np.array([value[0] if isinstance(value, list) else value for value in found])
+        for at, least in enumerate(self._least):
+            columns[:, at] = least[nodes[:, at]] * self.weights[at]
+        return aggregated(columns, self.spec.aggregate)
 
-    def aggregate(self, columns: NDArray[np.float64]) -> list[float] | list[list[float]]:
-        """One loss a row of per-column losses."""
-        scaled = columns * self.weights
-        if self.spec.aggregate == "rank":
-            return [sorted(row, reverse=True) for row in scaled.tolist()]
-        if self.spec.aggregate == "geometric_mean":
-            found = np.prod(1.0 + scaled, axis=1) ** (1.0 / columns.shape[1]) - 1.0
-        elif self.spec.aggregate == "arithmetic_mean":
-            found = scaled.sum(axis=1) / columns.shape[1]
+    def own(self, keys: Sequence[str], levels: Sequence[int]) -> NDArray[np.float64]:
+        """Own loss of each combination's class over some keys, shape (t, r): that of a kept record of it."""
+        columns = [column for column in self.table.columns if column in keys]
+        each = np.empty((len(self.table), len(columns)))
+        for to, column in enumerate(columns):
+            at = self.table.places[column]
+            unit = normalised(self._shares[at][levels[at]], self.table.hierarchies[at].domain_size, self.spec)
+            each[:, to] = unit[self.table.codes[:, at]]
+        return own_loss(each, columns, self.spec)
+
+    def _marginal(self, at: int, rows: slice | NDArray[np.intp]) -> NDArray[np.float64]:
+        """Records of each leaf of a column among some combinations."""
+        leaves = len(self.table.hierarchies[at].values)
+        weights = self.table.rows.counts[rows].astype(np.float64)
+        return np.bincount(self.table.codes[rows, at], weights=weights, minlength=leaves).astype(np.float64)
+
+    def _column(self, at: int, level: int, kept: NDArray[np.float64], lost: NDArray[np.float64] | None) -> float:
+        """u of one column at a level, from the records of each leaf that are kept and lost; None: no record is."""
+        share = self._shares[at][level]
+        # Added one by one, in the order of the leaves: a library's dot product may add otherwise elsewhere.
+        total = float(np.cumsum(self.spec.g * kept * share)[-1])
+        # A record with an unknown value has no label: its share is the whole domain.
+        unknown = self.table.unknown
+        if lost is None:
+            total += self.spec.g * unknown
         else:
-            found = scaled.sum(axis=1) if self.spec.aggregate == "sum" else scaled.max(axis=1)
-        return [float(value) for value in found]
-
-    def row_shares(self, rows: NDArray[np.int64], level_of: dict[str, int]) -> tuple[NDArray[np.float64], list[float]]:
-        """Own loss of rows by column (their labels' shares), and the columns' weights."""
-        each = np.empty((len(rows), len(self.table.columns)))
-        for at, column in enumerate(self.table.columns):
-            each[:, at] = self._shares[at][level_of[column]][self.table.codes[rows, at]]
-        return each, [self.spec.weights.get(column, 1.0) for column in self.table.columns]
-
-    def _normalised(self, at: int, total: float) -> float:
-        least = self.g * self.table.records / self.table.hierarchies[at].domain_size
+            total += float(np.cumsum(lost * (share + self.spec.s * (1.0 - share)))[-1]) + unknown
+        least = self.spec.g * self.table.records / self.table.hierarchies[at].domain_size
         span = self.table.records - least
         return 0.0 if span == 0 else max(0.0, (total - least) / span)
-
-    def _weights(self) -> NDArray[np.float64]:
-        weights = np.array([self.spec.weights.get(column, 1.0) for column in self.table.columns])
-        top = weights.max(initial=0.0)
-        return np.ones(len(weights)) if top == 0 else weights / top

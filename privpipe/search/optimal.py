@@ -12,17 +12,31 @@ from privpipe.search.node import CheckedNode, NodeCheck
 __all__ = ["Found", "search_optimal"]
 
 TIE = 1e-9
+"""Losses this close are equal: the smaller vector of levels wins."""
+
+Loss = tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class Found:
     """A search's outcome.
 
-    `loss` is a list under the aggregate `rank`; `gap` is 0 when the optimum is proved.
+    Parameters
+    ----------
+    node : CheckedNode
+    loss : tuple of float
+        One figure, under the aggregate `rank` one a column.
+    column_losses : list of float
+    optimal : bool
+        Whether no node is left that could be better.
+    gap : float
+        Loss (its first figure) above the least bound of the nodes left; 0 when optimal.
+    checked, pruned_by_bound, pruned_as_infeasible : int
+        Nodes by what became of them.
     """
 
     node: CheckedNode
-    loss: float | list[float]
+    loss: Loss
     column_losses: list[float]
     optimal: bool
     gap: float
@@ -34,9 +48,10 @@ class Found:
 def search_optimal(check: NodeCheck, budget: int, node_limit: int) -> tuple[Found | None, int]:
     """The feasible node of least loss; None when there is none (or none was found within `node_limit` checks).
 
-    Works from the middle of what is alive: a node that fails hopelessly takes all its specializations along,
-    a feasible one takes every node whose bound is no better. At budget 0 and under models that are hereditary
-    or convex, any infeasible node is hopeless: its finer classes cannot all pass.
+    Works from the middle of what is alive, nodes sorted by bound: a node that fails hopelessly takes all its
+    specializations along, a feasible one takes every node whose bound is worse. At budget 0 and under models
+    that are hereditary or convex, any infeasible node is hopeless: its finer classes cannot all pass. Among nodes
+    of equal loss the smallest vector of levels wins.
 
     Parameters
     ----------
@@ -52,49 +67,73 @@ def search_optimal(check: NodeCheck, budget: int, node_limit: int) -> tuple[Foun
     """
     nodes = check.table.nodes()
     bounds = check.loss.bounds(nodes)
-    alive = np.lexsort((np.arange(len(nodes)), bounds))
-    total_infeasible = budget == 0 and _monotone(check)
-    best: tuple[tuple[float, ...], tuple[int, ...]] | None = None
-    kept: tuple[CheckedNode, float | list[float], list[float]] | None = None
+    alive = np.lexsort((np.arange(len(nodes)), *bounds.T[::-1]))
+    all_or_nothing = budget == 0 and _finer_fails_too(check)
+    quantile = 0.7 if 100 * budget < check.table.records or _any_convex(check) else 0.5
+    feasible: list[tuple[Loss, tuple[int, ...]]] = []
+    least: Loss = ()
     checked = by_bound = infeasible = 0
     while len(alive) and checked < node_limit:
-        at = alive[len(alive) // 2]
-        alive = alive[alive != at]
-        node = check(tuple(int(level) for level in nodes[at]))
+        place = min(int(quantile * len(alive)), len(alive) - 1)
+        at = alive[place]
+        alive = np.delete(alive, place)
+        node = check(tuple(nodes[at].tolist()))
         checked += 1
+        before = len(alive)
         if 0 <= node.suppressed <= budget:
-            loss, columns = check.loss.exact(node.levels, node.rows)
-            rank = (tuple(loss) if isinstance(loss, list) else (loss,), node.levels)
-            if best is None or _better(rank, best):
-                best, kept = rank, (node, loss, columns)
-            before = len(alive)
-            alive = alive[bounds[alive] <= best[0][0] + TIE]
+            loss, _ = check.loss.exact(node.levels, node.rows)
+            least = loss if not feasible or _below(loss, least) else least
+            feasible.append((loss, node.levels))
+            alive = alive[~_above(bounds[alive], least)]
             by_bound += before - len(alive)
-        elif node.must_go > budget or (total_infeasible and node.suppressed != 0):
-            before = len(alive)
-            alive = alive[~_specializations(nodes, alive, nodes[at])]
+        elif node.must_go > budget or (all_or_nothing and node.suppressed != 0):
+            alive = alive[~(nodes[alive] <= nodes[at]).all(axis=1)]
             infeasible += before - len(alive)
-    if kept is None or best is None:
+    if not feasible:
         return None, checked
-    node, loss, columns = kept
-    gap = max(0.0, best[0][0] - float(bounds[alive].min())) if len(alive) else 0.0
-    found = Found(node, loss, columns, not len(alive), gap, checked, by_bound, infeasible)
-    return found, checked
+    levels = min(
+        levels for loss, levels in feasible if all(abs(a - b) <= TIE for a, b in zip(loss, least, strict=True))
+    )
+    best = check(levels)
+    loss, columns = check.loss.exact(levels, best.rows)
+    gap = max(0.0, loss[0] - float(bounds[alive, 0].min())) if len(alive) else 0.0
+    return Found(best, loss, columns, not len(alive), gap, checked, by_bound, infeasible), checked
 
 
-def _better(one: tuple[tuple[float, ...], tuple[int, ...]], other: tuple[tuple[float, ...], tuple[int, ...]]) -> bool:
-    """Less loss, entry by entry beyond rounding; among equals the smaller vector of levels."""
-    for left, right in zip(one[0], other[0], strict=True):
-        if abs(left - right) > TIE:
-            return left < right
-    return one[1] < other[1]
+def _below(one: Loss, other: Loss) -> bool:
+    """Whether a loss is less, by the first entry in which the two differ beyond a tie, else by rounding.
+
+    Examples
+    --------
+    >>> _below((0.5, 0.2), (0.5 - 1e-15, 0.3)), _below((0.5,), (0.5 + 1e-15,))
+    (True, True)
+    """
+    differing = next((a < b for a, b in zip(one, other, strict=True) if abs(a - b) > TIE), None)
+    return one < other if differing is None else differing
 
 
-def _specializations(nodes: NDArray[np.int8], alive: NDArray[np.intp], node: NDArray[np.int8]) -> NDArray[np.bool_]:
-    return np.asarray((nodes[alive] <= node).all(axis=1))
+def _above(bounds: NDArray[np.float64], loss: Loss) -> NDArray[np.bool_]:
+    """Which bounds exceed a loss beyond a tie, by the first entry in which they differ by more than that.
+
+    Examples
+    --------
+    >>> _above(np.array([[0.5, 0.2], [0.5, 0.4], [0.4, 0.9]]), (0.5, 0.3)).tolist()
+    [False, True, False]
+    """
+    above = np.zeros(len(bounds), dtype=np.bool_)
+    tied = ~above
+    for column, figure in zip(bounds.T, loss, strict=True):
+        above |= tied & (column > figure + TIE)
+        tied &= np.abs(column - figure) <= TIE
+    return above
 
 
-def _monotone(check: NodeCheck) -> bool:
-    models = [model for group, _ in check.sets.values() for model in group]
-    sample_based = any(group for _, group in check.sets.values())
-    return not sample_based and all(model.hereditary or model.convex for model in models)
+def _finer_fails_too(check: NodeCheck) -> bool:
+    """Whether a table that fails without suppression fails at every finer vector of levels too."""
+    models = [model for group in check.sets.class_models.values() for model in group]
+    return not check.sets.size_models and all(model.hereditary or model.convex for model in models)
+
+
+def _any_convex(check: NodeCheck) -> bool:
+    models = [model for group in check.sets.class_models.values() for model in group]
+    return any(model.convex and not model.hereditary for model in models)

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import FactsRequest, Primitives
-from privpipe.blocks.entry import require_integer, require_number
+from privpipe.blocks.entry import require_choice, require_integer, require_number
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
-from privpipe.transforms.suppression import suppress_failing
+from privpipe.transforms.loss import LossSpec, OwnUnitLoss, unit_losses
+from privpipe.transforms.suppression import KeysDropped, suppress_failing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,36 +22,7 @@ if TYPE_CHECKING:
     from privpipe.draws import Draws
     from privpipe.hierarchies import Hierarchy
 
-__all__ = ["Generalize", "LossSpec", "SearchBudget", "generalized_columns", "hierarchies_of"]
-
-Aggregate = Literal["geometric_mean", "arithmetic_mean", "sum", "max", "rank"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class LossSpec:
-    """The quality model of a search.
-
-    Parameters
-    ----------
-    name : {"loss"}
-        Iyengar's loss.
-    aggregate : {"geometric_mean", "arithmetic_mean", "sum", "max", "rank"}
-        How the columns' losses become one.
-    gs_factor : float
-        In [0, 1]; below 0.5 suppression is cheap, above it generalization is.
-    weights : mapping of column to float
-        At least 0; columns left out weigh 1.
-    """
-
-    name: Literal["loss"] = "loss"
-    aggregate: Aggregate = "geometric_mean"
-    gs_factor: float = 0.5
-    weights: dict[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        require_number("Generalize", "loss.gs_factor", self.gs_factor, least=0, most=1)
-        for column, weight in self.weights.items():
-            require_number("Generalize", f"loss.weights.{column}", weight, least=0)
+__all__ = ["Generalize", "LossSpec", "SearchBudget", "generalized_columns", "hierarchies_of", "is_recoded"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +94,13 @@ class Generalize(Transformer):
             object.__setattr__(self, "columns", checked_columns("Generalize", self.columns))
         if self.levels is not None and self.search is not None:
             raise UsageError("Generalize: give a search or levels, not both")
+        if self.search is not None:
+            require_choice("Generalize", "search", self.search, ("optimal",))
         for column, level in (self.levels or {}).items():
+            if self.columns is not None and column not in self.columns:
+                raise UsageError(
+                    f"Generalize: levels.{column} is not among columns{did_you_mean(column, self.columns)}"
+                )
             require_integer("Generalize", f"levels.{column}", level, least=0)
         if self.suppress_at_most is not None:
             require_number("Generalize", "suppress_at_most", self.suppress_at_most, least=0, most=1)
@@ -132,44 +110,50 @@ class Generalize(Transformer):
         """Whether the levels are searched for."""
         return self.levels is None
 
+    @property
+    def limit(self) -> float | None:
+        """Share that may be suppressed; None when nothing is."""
+        return 0.0 if self.is_search and self.suppress_at_most is None else self.suppress_at_most
+
     def masked_columns(self) -> tuple[str, ...]:
         return ()
 
     def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
         import pyarrow as pa
 
-        for column, level in plan.detail["levels"].items():
-            if level:
-                schema = schema.set(schema.get_field_index(column), pa.field(column, pa.string()))
+        for column in plan.detail["recoded"]:
+            schema = schema.set(schema.get_field_index(column), pa.field(column, pa.string()))
         return schema
 
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
-        levels: Mapping[str, int] = plan.detail["levels"]
-        columns = tuple(levels)
+        columns = generalized_columns(self, context)
+        levels = {column: int(plan.detail["levels"][column]) for column in columns}
         hierarchies, values = hierarchies_of(engine, table, columns, context)
-        for column, digest in plan.detail["hierarchies"].items():
-            if hierarchies[column].digest() != digest:
+        for column in columns:
+            if hierarchies[column].digest() != plan.detail["hierarchies"][column]:
                 raise DataError(f"{context.place}: the hierarchy of {column!r} is not the one the plan was made with")
-        codebooks, shares = {}, {}
+        codebooks = {}
         for column, level in levels.items():
             hierarchy = hierarchies[column]
             codes = hierarchy.encode(_texts(values[column], context, column))
-            if (codes < 0).any():
-                table = _without_unknown(engine, table, column, values[column], codes)
-            if level:
-                known = codes >= 0
-                raw, labels = values[column].filter(_mask(known)), _labels(hierarchy, level, codes[known])
-                codebooks[column] = (raw, labels)
-            shares[column] = dict(zip(_released(hierarchy, level), hierarchy.shares(level), strict=True))
+            known = codes >= 0
+            if not known.all():
+                table = _without(engine, table, column, values[column].filter(_mask(~known)))
+            if column in plan.detail["recoded"]:
+                codebooks[column] = (values[column].filter(_mask(known)), _labels(hierarchy, level, codes[known]))
         if codebooks:
             table = engine.recode(table, codebooks)
-        if self.is_search or self.suppress_at_most is not None:
-            limit = self.suppress_at_most or 0.0
-            entering = int(plan.detail["records"])
-            table = suppress_failing(
-                engine, table, context, limit, entering=entering, own_loss=OwnShareLoss(shares, self.loss)
-            )
-        return table
+        if self.limit is None:
+            return table
+        units = {column: unit_losses(hierarchies[column], level, self.loss) for column, level in levels.items()}
+        return suppress_failing(
+            engine,
+            table,
+            context,
+            self.limit,
+            entering=int(plan.detail["records"]),
+            own_loss=OwnUnitLoss(units, self.loss),
+        )
 
     @classmethod
     def examples(cls) -> list[Self]:
@@ -185,7 +169,7 @@ def generalized_columns(stage: Generalize, context: StageContext) -> tuple[str, 
         None at all, one without a hierarchy, or one that is not a quasi-identifier.
     """
     held = [name for name in context.roles.quasi_identifiers if name in context.hierarchies]
-    asked = list(stage.columns or (stage.levels if stage.levels else held))
+    asked = list(stage.columns or stage.levels or held)
     for column in [*asked, *(stage.levels or {}), *stage.loss.weights]:
         if column not in held:
             raise UsageError(
@@ -209,40 +193,9 @@ def hierarchies_of(
     return built, {column: histograms[column].values for column in columns}
 
 
-@dataclass(frozen=True)
-class OwnShareLoss:
-    """Own loss of classes: the aggregate of the columns' shares of their labels.
-
-    `shares` maps each generalized column's labels to the share of the domain they stand for.
-    """
-
-    shares: Mapping[str, Mapping[str, float]] = field(repr=False)
-    loss: LossSpec
-
-    def __call__(self, classes: Any) -> NDArray[np.float64]:
-        columns = [name for name in classes.schema.names if name in self.shares]
-        each = np.zeros((classes.num_rows, len(columns)))
-        for at, name in enumerate(columns):
-            texts = (str(value) for value in classes[name].to_pylist())
-            each[:, at] = [self.shares[name].get(text, 1.0) for text in texts]
-        return own_loss(each, [self.loss.weights.get(name, 1.0) for name in columns], self.loss.aggregate)
-
-
-def own_loss(each: NDArray[np.float64], weights: list[float], aggregate: Aggregate) -> NDArray[np.float64]:
-    """Aggregate of per-column losses, shape (n, m) to (n,); `rank` orders by the largest.
-
-    Examples
-    --------
-    >>> own_loss(np.array([[0.0, 1.0]]), [1.0, 1.0], "geometric_mean").round(4).tolist()
-    [0.4142]
-    """
-    top = max(weights, default=1.0) or 1.0
-    scaled = each * (np.array(weights) / top if any(weights) else np.ones(len(weights)))
-    if aggregate == "geometric_mean":
-        return np.asarray(np.prod(1.0 + scaled, axis=1) ** (1.0 / max(1, each.shape[1])) - 1.0)
-    if aggregate == "arithmetic_mean":
-        return np.asarray(scaled.mean(axis=1))
-    return np.asarray(scaled.sum(axis=1) if aggregate == "sum" else scaled.max(axis=1, initial=0.0))
+def is_recoded(hierarchy: Hierarchy, level: int) -> bool:
+    """Whether a column is released as labels: above level 0, and at level 0 where unknown values become the root."""
+    return level > 0 or hierarchy.unknown_code is not None
 
 
 def _kind(context: StageContext, column: str) -> str:
@@ -258,14 +211,13 @@ def _texts(values: pa.Array, context: StageContext, column: str) -> Any:
 
 
 def _labels(hierarchy: Hierarchy, level: int, codes: NDArray[np.int32]) -> pa.Array:
+    """Labels of values; a missing value has none at level 0, where it stays what it is."""
     import pyarrow as pa
 
     texts = np.array(hierarchy.texts(level), dtype=object)
+    if level == 0 and hierarchy.null_code is not None:
+        texts[hierarchy.null_code] = None
     return pa.array(texts[codes], pa.string())
-
-
-def _released(hierarchy: Hierarchy, level: int) -> list[str]:
-    return list(hierarchy.texts(level))
 
 
 def _mask(known: NDArray[np.bool_]) -> pa.Array:
@@ -274,11 +226,8 @@ def _mask(known: NDArray[np.bool_]) -> pa.Array:
     return pa.array(known)
 
 
-def _without_unknown(engine: Primitives, table: Any, column: str, values: pa.Array, codes: NDArray[np.int32]) -> Any:
+def _without(engine: Primitives, table: Any, column: str, values: pa.Array) -> Any:
     """Records whose value the hierarchy lacks are suppressed before all others (`unknown: suppress`)."""
     import pyarrow as pa
 
-    from privpipe.transforms.suppression import KeysDropped
-
-    outside = pa.table({column: values.filter(_mask(codes < 0))})
-    return engine.map_rows(table, KeysDropped.of((column,), outside), table.schema)
+    return engine.map_rows(table, KeysDropped.of((column,), pa.table({column: values})), table.schema)

@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks import ClassBlock, ClassModel, ClassQuery, Facts, Guarantee, Primitives, RowBlock, SizeModel
+from privpipe.blocks import ClassBlock, ClassModel, ClassQuery, Facts, Guarantee, Primitives, RowBlock
 from privpipe.draws import Seed
-from privpipe.errors import NoSolutionError
+from privpipe.errors import DataError, NoSolutionError
 from privpipe.tolerance import floor_share
 from privpipe.transforms.base import StageContext
+from privpipe.transforms.class_failures import (
+    Classes,
+    Combinations,
+    JudgedSets,
+    failing_rows,
+    judged_sets,
+)
 
-__all__ = ["OwnLoss", "Passing", "judged_sets", "suppress_failing"]
+__all__ = [
+    "KeysDropped",
+    "OwnLoss",
+    "Passing",
+    "least_share",
+    "require_within",
+    "sensitive_codes",
+    "suppress_failing",
+    "text_ranks",
+]
 
 OwnLoss = Callable[[Any], NDArray[np.float64]]
-"""Own loss of each class, from a pyarrow Table of class keys (labels); breaks ties of size, ascending."""
+"""Own loss of classes, shape (n, r), from a pyarrow Table of their keys; ties of size go by it, column by column."""
 
 
 @dataclass(frozen=True)
@@ -33,21 +49,6 @@ class Passing:
         for model in self.models:
             passing &= model.passing(block, self.facts)
         return passing if block.marked is None else passing | block.marked
-
-
-def judged_sets(context: StageContext) -> dict[tuple[str, ...], tuple[list[ClassModel], list[SizeModel]]]:
-    """Guarantees over classes by the quasi-identifiers they are judged on, in policy order."""
-    sets: dict[tuple[str, ...], tuple[list[ClassModel], list[SizeModel]]] = {}
-    for guarantee in context.guarantees:
-        if isinstance(guarantee, ClassModel | SizeModel):
-            keys = guarantee.quasi_identifiers
-            keys = tuple(context.roles.quasi_identifiers) if keys is None else keys
-            models = sets.setdefault(keys, ([], []))
-            if isinstance(guarantee, ClassModel):
-                models[0].append(guarantee)
-            else:
-                models[1].append(guarantee)
-    return sets
 
 
 def suppress_failing(
@@ -76,33 +77,52 @@ def suppress_failing(
         More records would have to go than the budget allows; the message says how many.
     """
     before = engine.count(table) if entering is None else entering
-    budget = floor_share(limit, before)
     sets = judged_sets(context)
-    several = len(sets) > 1
-    left = -1
-    while True:
-        for keys, (models, _) in sets.items():
-            if models:
-                query = class_query(keys, models, context)
-                table = engine.keep_classes(table, query, Passing(tuple(models), context.base))
-        now = engine.count(table)
-        _require_within(before - now, budget, before, context)
-        if now == left or not several:
-            break
-        left = now
-    for keys, (_, sample_models) in sets.items():
-        for model in sample_models:
-            table = _shorten(engine, table, keys, model, context, own_loss)
-    gone = before - engine.count(table)
-    _require_within(gone, budget, before, context)
-    if gone == before:
+    if not sets.keys:
+        return table
+    kept = table
+    if len(sets.keys) == 1:
+        # Failing classes go where they lie: removing them changes no other class.
+        for keys, models in sets.class_models.items():
+            kept = engine.keep_classes(kept, class_query(keys, models, context), Passing(models, context.base))
+    if len(sets.keys) > 1 or sets.size_models:
+        kept = _without_failing(engine, kept, sets, context, own_loss)
+    require_within(before - engine.count(kept), limit, before, context)
+    return kept
+
+
+def require_within(gone: int, limit: float, records: int, context: StageContext) -> None:
+    """Refuse more suppressed records than the budget allows, and a table of which nothing is left.
+
+    Raises
+    ------
+    NoSolutionError
+    """
+    budget = floor_share(limit, records)
+    if gone > budget:
+        raise NoSolutionError(
+            f"{context.place}: the guarantees need {gone:,} of {records:,} records suppressed, the limit allows "
+            f"{budget:,}; it would take suppress_at_most >= {least_share(gone, records):g}, or more generalization "
+            "before it"
+        )
+    if gone == records:
         raise NoSolutionError(f"{context.place}: every record would have to be suppressed")
-    return table
 
 
-def class_query(keys: Sequence[str], models: Iterable[Guarantee], context: StageContext) -> ClassQuery:
+def least_share(gone: int, records: int) -> float:
+    """The least share, to six digits, whose budget covers so many of the records.
+
+    Examples
+    --------
+    >>> least_share(1, 3), least_share(3, 30)
+    (0.333334, 0.1)
+    """
+    share = -(-1_000_000 * gone // records) / 1_000_000
+    return share if floor_share(share, records) >= gone else share + 1e-6
+
+
+def class_query(keys: Sequence[str], models: Sequence[Guarantee], context: StageContext) -> ClassQuery:
     """The count these models need."""
-    models = list(models)
     columns = dict.fromkeys(column for model in models for column in model.sensitive_columns())
     coded = {column for model in models if model.needs_base for column in model.sensitive_columns()}
     return ClassQuery(
@@ -113,54 +133,104 @@ def class_query(keys: Sequence[str], models: Iterable[Guarantee], context: Stage
     )
 
 
-def _require_within(gone: int, budget: int, records: int, context: StageContext) -> None:
-    if gone > budget:
-        raise NoSolutionError(
-            f"{context.place}: the guarantees need {gone:,} of {records:,} records suppressed, the limit allows "
-            f"{budget:,}; it would take suppress_at_most >= {np.ceil(1e6 * gone / records) / 1e6:g}, or more "
-            "generalization before it"
-        )
+def sensitive_codes(values: Any, column: str, facts: Facts) -> NDArray[np.int64]:
+    """Codes of sensitive values: positions in the base distribution where there is one.
 
+    Parameters
+    ----------
+    values : pyarrow.Array or ChunkedArray
 
-def _shorten(
-    engine: Primitives,
-    table: Any,
-    keys: tuple[str, ...],
-    model: SizeModel,
-    context: StageContext,
-    own_loss: OwnLoss | None,
-) -> Any:
-    """Drop the shortest prefix of classes, by ascending size, that fulfils a sample-based model."""
-    classes = engine.distinct(table, keys)
-    sizes = classes["__count"].to_numpy()
-    classes = classes.drop_columns(["__count"])
-    loss = own_loss(classes) if own_loss else np.zeros(len(sizes))
-    order = np.lexsort((np.arange(len(sizes)), loss, sizes))
-    prefix = shortest_prefix(sizes[order], model, context.base)
-    if prefix is None:
-        raise NoSolutionError(f"{context.place}: {model!r} cannot be met by suppressing classes")
-    if prefix == 0:
-        return table
-    dropped = KeysDropped.of(keys, classes.take(order[:prefix]))
-    return engine.map_rows(table, dropped, table.schema)
-
-
-def shortest_prefix(sizes: NDArray[np.int64], model: SizeModel, facts: Facts) -> int | None:
-    """How many of the classes, in ascending size, must go; None when even all but one do not suffice.
-
-    By bisection, then verified: a prefix that does not hold is walked upward until one does, so a model that is
-    not monotone in it is still met.
+    Raises
+    ------
+    DataError
+        A value that the base lacks.
     """
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
-    def met(prefix: int) -> bool:
-        kept, counts = np.unique(sizes[prefix:], return_counts=True)
-        return model.met_by(kept, counts, facts)
+    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    if column not in facts.histograms:
+        codes = array.dictionary_encode(null_encoding="encode").indices
+        return np.asarray(codes.to_numpy(zero_copy_only=False), dtype=np.int64)
+    found = pc.index_in(array, value_set=facts.histograms[column].values.cast(array.type))
+    if found.null_count:
+        raise DataError(f"the base distribution of {column!r} does not cover the values of the table")
+    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int64)
 
-    low, high = 0, len(sizes) - 1
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if met(middle) else (middle + 1, high)
-    return next((prefix for prefix in range(low, len(sizes)) if met(prefix)), None)
+
+def text_ranks(texts: Sequence[str | None]) -> NDArray[np.int64]:
+    """Rank of each text by code points, null last; equal texts share one.
+
+    Examples
+    --------
+    >>> text_ranks(["b", None, "a", "b"]).tolist()
+    [1, 2, 0, 1]
+    """
+    known = sorted({text for text in texts if text is not None})
+    ranks = {text: rank for rank, text in enumerate(known)}
+    return np.array([len(known) if text is None else ranks[text] for text in texts], dtype=np.int64)
+
+
+def _without_failing(
+    engine: Primitives, table: Any, sets: JudgedSets, context: StageContext, own_loss: OwnLoss | None
+) -> Any:
+    """Count once, decide on the driver as the search does, and drop the combinations that go."""
+    from privpipe.kernels.tuple_classes import class_numbers
+
+    columns = sets.columns or tuple(table.schema.names[:1])  # one class of all records has no key
+    found = engine.distinct(table, list(dict.fromkeys([*columns, *sets.sensitive])))
+    if not found.num_rows:
+        return table
+    keys = found.select(list(columns))
+    codes = np.stack([_text_codes(keys[column], column) for column in columns], axis=1)
+    places = {column: at for at, column in enumerate(columns)}
+    classes = {}
+    for names in sets.keys:
+        chosen = [places[name] for name in names]
+        lookups = [(at, np.arange(codes[:, at].max() + 1), int(codes[:, at].max()) + 1) for at in chosen]
+        classes[names] = Classes(*class_numbers(codes, lookups), marked=_marked(keys.select(list(names)), context.mark))
+    rows = Combinations(
+        counts=found["__count"].to_numpy().astype(np.int64),
+        sensitive={column: sensitive_codes(found[column], column, context.base) for column in sets.sensitive},
+    )
+
+    def ties(names: tuple[str, ...]) -> list[NDArray[Any]]:
+        own = [] if own_loss is None else list(own_loss(keys.select(list(names))).T)
+        return [*own, *(codes[:, places[name]] for name in names)]
+
+    failures = failing_rows(sets, rows, classes, context.base, ties)
+    if not failures.met:
+        asked = ", ".join(repr(model) for _, model in sets.size_models)
+        raise NoSolutionError(f"{context.place}: {asked} cannot be met by suppressing classes")
+    if not failures.rows.any():
+        return table
+    if failures.rows.all():
+        raise NoSolutionError(f"{context.place}: every record would have to be suppressed")
+    return engine.map_rows(table, KeysDropped.of(columns, keys.filter(failures.rows)), table.schema)
+
+
+def _text_codes(values: Any, column: str) -> NDArray[np.int32]:
+    from privpipe.hierarchies import canonical_text
+    from privpipe.roles import column_type_of
+
+    encoded = values.combine_chunks().dictionary_encode(null_encoding="encode")
+    texts = canonical_text(encoded.dictionary, column_type_of(encoded.dictionary.type), column=column).to_pylist()
+    ranks: NDArray[np.int32] = text_ranks(texts).astype(np.int32)
+    found: NDArray[np.int32] = ranks[encoded.indices.to_numpy(zero_copy_only=False)]
+    return found
+
+
+def _marked(keys: Any, mark: str) -> NDArray[np.bool_] | None:
+    """Combinations whose every key is the suppression mark."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not keys.num_columns or not all(pa.types.is_string(kind) for kind in keys.schema.types):
+        return None
+    marked = np.ones(keys.num_rows, dtype=np.bool_)
+    for column in keys.columns:
+        marked &= pc.equal(column, mark).fill_null(False).to_numpy()
+    return marked if marked.any() else None
 
 
 @dataclass(frozen=True)
@@ -168,27 +238,24 @@ class KeysDropped:
     """Removes the records of some classes, known by a 128-bit null-safe hash of their key."""
 
     keys: tuple[str, ...]
-    hashes: NDArray[np.int64] = field(repr=False)
+    hashes: Any = field(repr=False)
 
     @classmethod
-    def of(cls, keys: tuple[str, ...], classes: Any) -> KeysDropped:
-        """From a pyarrow Table of class keys."""
-        return cls(keys, _sorted_pairs(_hashes(keys, classes.combine_chunks().to_batches()[0])))
+    def of(cls, keys: Sequence[str], classes: Any) -> KeysDropped:
+        """From a pyarrow Table of at least one class key."""
+        return cls(tuple(keys), _hashes(keys, classes.combine_chunks().to_batches()[0]))
 
     def __call__(self, rows: RowBlock) -> RowBlock:
-        found = np.isin(_as_pairs(_hashes(self.keys, rows.batch)), _as_pairs(self.hashes))
-        return rows.take(np.flatnonzero(~found))
+        import pyarrow.compute as pc
+
+        found = pc.is_in(_hashes(self.keys, rows.batch), value_set=self.hashes)
+        return rows.take(np.flatnonzero(~found.to_numpy(zero_copy_only=False)))
 
 
-def _hashes(keys: tuple[str, ...], batch: Any) -> NDArray[np.int64]:
+def _hashes(keys: Sequence[str], batch: Any) -> Any:
+    import pyarrow as pa
+
     from privpipe.kernels.record_ids import content_hash
 
-    return np.asarray(content_hash(batch.select(list(keys)), Seed.of("privpipe/class keys")))
-
-
-def _sorted_pairs(hashes: NDArray[np.int64]) -> NDArray[np.int64]:
-    return hashes[np.lexsort((hashes[:, 1], hashes[:, 0]))]
-
-
-def _as_pairs(hashes: NDArray[np.int64]) -> NDArray[Any]:
-    return np.ascontiguousarray(hashes).view("V16").ravel()
+    words = np.ascontiguousarray(content_hash(batch.select(list(keys)), Seed.of("privpipe/class keys")))
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(words), [None, pa.py_buffer(words)])

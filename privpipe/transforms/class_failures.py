@@ -1,0 +1,266 @@
+"""Which distinct combinations must go: the rule of suppression, for the search and for the stages alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, SizeModel
+from privpipe.transforms.base import StageContext
+
+__all__ = ["Classes", "Combinations", "Failures", "JudgedSets", "failing_rows", "judged_sets", "shortest_prefix"]
+
+Keys = tuple[str, ...]
+Ties = Callable[[Keys], Sequence[NDArray[np.float64] | NDArray[np.int64]]]
+"""What orders classes of one size over some keys: columns, one entry a combination, the first decides first."""
+
+
+@dataclass(frozen=True)
+class JudgedSets:
+    """Guarantees over classes, by the quasi-identifiers they are judged on.
+
+    Parameters
+    ----------
+    class_models : mapping of keys to tuple of ClassModel
+        Rules that each class must meet by itself.
+    size_models : tuple of (keys, SizeModel)
+        Rules over all class sizes together, in policy order.
+    """
+
+    class_models: Mapping[Keys, tuple[ClassModel, ...]]
+    size_models: tuple[tuple[Keys, SizeModel], ...]
+
+    @cached_property
+    def keys(self) -> tuple[Keys, ...]:
+        """Every set of quasi-identifiers, the class-based ones first."""
+        return tuple(dict.fromkeys([*self.class_models, *(keys for keys, _ in self.size_models)]))
+
+    @cached_property
+    def columns(self) -> Keys:
+        """Every quasi-identifier that is judged."""
+        return tuple(dict.fromkeys(column for keys in self.keys for column in keys))
+
+    @cached_property
+    def sensitive(self) -> Keys:
+        """Every sensitive column whose values are counted."""
+        models = [model for group in self.class_models.values() for model in group]
+        return tuple(dict.fromkeys(column for model in models for column in model.sensitive_columns()))
+
+
+def judged_sets(context: StageContext) -> JudgedSets:
+    """The guarantees of a policy that read classes."""
+    classes: dict[Keys, tuple[ClassModel, ...]] = {}
+    sizes: list[tuple[Keys, SizeModel]] = []
+    for guarantee in context.guarantees:
+        keys = guarantee.quasi_identifiers
+        keys = tuple(context.roles.quasi_identifiers) if keys is None else tuple(keys)
+        if isinstance(guarantee, ClassModel):
+            classes[keys] = (*classes.get(keys, ()), guarantee)
+        elif isinstance(guarantee, SizeModel):
+            sizes.append((keys, guarantee))
+    return JudgedSets(classes, tuple(sizes))
+
+
+@dataclass(frozen=True)
+class Combinations:
+    """Distinct combinations of quasi-identifiers and sensitive values.
+
+    Parameters
+    ----------
+    counts : ndarray of int64, shape (t,)
+        Records of each.
+    sensitive : mapping of column to ndarray of int64, shape (t,)
+        Codes of sensitive values: positions in the base distribution where there is one.
+    """
+
+    counts: NDArray[np.int64]
+    sensitive: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+
+    @cached_property
+    def by_code(self) -> Mapping[str, NDArray[np.intp]]:
+        """Places of the combinations in the order of each sensitive column's codes."""
+        return {column: np.argsort(codes, kind="stable") for column, codes in self.sensitive.items()}
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The classes over one set of keys.
+
+    Parameters
+    ----------
+    numbers : ndarray of int64, shape (t,)
+        Class of each combination.
+    count : int
+    marked : ndarray of bool, shape (t,), or None
+        Combinations that are suppressed already: they form no class that could fail.
+    """
+
+    numbers: NDArray[np.int64]
+    count: int
+    marked: NDArray[np.bool_] | None = None
+
+
+@dataclass(frozen=True)
+class Failures:
+    """What must go.
+
+    Parameters
+    ----------
+    rows : ndarray of bool, shape (t,)
+        Combinations that go.
+    hereditary : int
+        Records of classes that fail in all their parts too, so at every finer vector of levels.
+    met : bool
+        Whether what is left meets everything; False: no suppression helps.
+    """
+
+    rows: NDArray[np.bool_]
+    hereditary: int
+    met: bool
+
+
+def failing_rows(
+    sets: JudgedSets, rows: Combinations, classes: Mapping[Keys, Classes], facts: Facts, ties: Ties
+) -> Failures:
+    """Suppress in rounds: all classes that fail over any set of keys go at once and the rest is counted again.
+
+    Then each sample-based model, in policy order, has the shortest prefix of classes removed that fulfils it, by
+    ascending size; and all of it again until nothing more goes.
+
+    Parameters
+    ----------
+    classes : mapping of keys to Classes
+        Of every set of `sets`.
+    """
+    gone = np.zeros(len(rows.counts), dtype=np.bool_)
+    hereditary = 0
+    first = True
+    while True:
+        more, inherited = _class_round(sets, rows, classes, facts, gone)
+        if first:
+            hereditary, first = inherited, False
+        changed = bool((more & ~gone).any())
+        gone |= more
+        if gone.all():
+            return Failures(gone, hereditary, met=True)
+        if changed and len(sets.keys) > 1:
+            continue
+        changed = False
+        for keys, model in sets.size_models:
+            found = _prefix(rows, classes[keys], gone, model, facts, ties(keys))
+            if found is None:
+                return Failures(gone, hereditary, met=False)
+            changed |= bool((found & ~gone).any())
+            gone |= found
+        if not changed or len(sets.keys) == len(sets.size_models) == 1:
+            return Failures(gone, hereditary, met=True)
+
+
+def shortest_prefix(sizes: NDArray[np.int64], model: SizeModel, facts: Facts) -> int | None:
+    """How many of the classes, in ascending size, must go; None when even all but one do not suffice.
+
+    By bisection, then verified: a prefix that does not hold is walked upward until one does, so a model that is
+    not monotone in it is still met.
+
+    Examples
+    --------
+    >>> from privpipe.models import AverageRisk
+    >>> shortest_prefix(np.array([1, 1, 4, 6]), AverageRisk(at_most=0.25), Facts())
+    2
+    """
+
+    def met(prefix: int) -> bool:
+        kept, counts = np.unique(sizes[prefix:], return_counts=True)
+        return model.met_by(kept, counts, facts)
+
+    low, high = 0, len(sizes) - 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if met(middle) else (middle + 1, high)
+    return next((prefix for prefix in range(low, len(sizes)) if met(prefix)), None)
+
+
+def _class_round(
+    sets: JudgedSets,
+    rows: Combinations,
+    classes: Mapping[Keys, Classes],
+    facts: Facts,
+    gone: NDArray[np.bool_],
+) -> tuple[NDArray[np.bool_], int]:
+    """Rows of the classes that fail among those left, and how many records fail hereditarily."""
+    failing = np.zeros_like(gone)
+    inherited = np.zeros_like(gone)
+    for keys, models in sets.class_models.items():
+        alive = _alive(classes[keys], gone)
+        block, numbers = _class_block(rows, classes[keys], alive, models)
+        bad = np.zeros(len(block), dtype=np.bool_)
+        finer = np.zeros(len(block), dtype=np.bool_)
+        for model in models:
+            fails = ~model.passing(block, facts)
+            bad |= fails
+            if model.hereditary:
+                finer |= fails
+        if alive is None:
+            failing |= bad[numbers]
+            inherited |= finer[numbers]
+        else:
+            failing[alive] |= bad[numbers]
+            inherited[alive] |= finer[numbers]
+    return failing, int(rows.counts[inherited].sum())
+
+
+def _alive(classes: Classes, gone: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
+    """Rows that form classes; None for all of them."""
+    left = ~gone if classes.marked is None else ~(gone | classes.marked)
+    return None if left.all() else left
+
+
+def _class_block(
+    rows: Combinations, classes: Classes, alive: NDArray[np.bool_] | None, models: Sequence[ClassModel]
+) -> tuple[ClassBlock, NDArray[np.int64]]:
+    """The class table of the rows that are left, and the class of each."""
+    from privpipe.kernels.tuple_classes import class_cells, class_totals
+
+    columns = dict.fromkeys(column for model in models for column in model.sensitive_columns())
+    counts, numbers, count = rows.counts, classes.numbers, classes.count
+    sensitive, orders = rows.sensitive, rows.by_code
+    if alive is not None:
+        present, numbers = np.unique(numbers[alive], return_inverse=True)
+        counts, count = counts[alive], len(present)
+        sensitive = {column: sensitive[column][alive] for column in columns}
+        orders = Combinations(counts, sensitive).by_code
+    cells = {
+        column: Cells(*class_cells(numbers, count, orders[column], sensitive[column], counts)) for column in columns
+    }
+    return ClassBlock(class_totals(numbers, count, counts), cells), numbers
+
+
+def _prefix(
+    rows: Combinations,
+    classes: Classes,
+    gone: NDArray[np.bool_],
+    model: SizeModel,
+    facts: Facts,
+    ties: Sequence[NDArray[np.float64] | NDArray[np.int64]],
+) -> NDArray[np.bool_] | None:
+    """Rows that go once a sample-based model has had the smallest classes removed; None when that cannot help."""
+    left = _alive(classes, gone)
+    alive = np.flatnonzero(~gone if left is None else left)
+    more = np.zeros_like(gone)
+    if not len(alive):
+        return more
+    present, start, numbers = np.unique(classes.numbers[alive], return_index=True, return_inverse=True)
+    sizes = np.bincount(numbers, weights=rows.counts[alive], minlength=len(present)).astype(np.int64)
+    one_each = alive[start]
+    order = np.lexsort((*(column[one_each] for column in reversed(ties)), sizes))
+    prefix = shortest_prefix(sizes[order], model, facts)
+    if prefix is None:
+        return None
+    dropped = np.zeros(len(present), dtype=np.bool_)
+    dropped[order[:prefix]] = True
+    more[alive] = dropped[numbers]
+    return more
