@@ -125,22 +125,22 @@ class Session:
                 f"the dask engine needs {error.name or 'distributed'} for worker processes: "
                 "pip install 'privpipe[dask]'"
             ) from error
-        except (OSError, ValueError) as error:
-            self.close()
+        except Exception as error:  # noqa: BLE001 - a cluster fails to start in its own many ways
             problem = engine_error("reach the scheduler", error)
+        self.close()
         raise problem
 
     def _connect(self, options: Options) -> Any:
         from distributed import Client, LocalCluster
 
         if options.address is None:
-            # The dashboard would show task names to whoever reaches its port.
+            # All ports on the loopback, the status page's too: without an address it would listen to the network.
             cluster = LocalCluster(
                 n_workers=options.workers or max(1, processors() // (options.threads_per_worker or 1)),
                 threads_per_worker=options.threads_per_worker or 1,
                 processes=True,
                 host="127.0.0.1",
-                dashboard_address=None,
+                dashboard_address="127.0.0.1:0",
                 silence_logs=logging.CRITICAL,
             )
             self._own.append(cluster)
