@@ -6,7 +6,7 @@ import platform
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import privpipe
 from privpipe.assess import Assessment
@@ -45,7 +45,8 @@ def assess(
     original : path or frame, optional
         The table the data was made from: gives base distributions and the other half of pair measures.
     align : {"record_id", "position"}
-        How pairs are formed; `position` when the caller vouches for equal order.
+        How pairs with the original are formed; `position` when the caller vouches for equal order. An entry
+        that reads pairs is an error, never a pass, where they cannot be formed.
     engine : str or Engine, optional
         Default: the engine the frame is native to; for a path, the policy's.
     allow_empty : bool
@@ -73,14 +74,13 @@ def assess(
     1
     """
     policy = _policy(policy)
+    if align not in get_args(Align):
+        raise UsageError(f"align must be one of {', '.join(get_args(Align))}, got {align!r}")
     with _Opened(engine, data if data is not None else policy, policy) as running:
         table = running.scan(_finished(data, policy) if data is not None else source_of(policy))
         base: dict[str, Histogram] = {}
-        first = None
         if original is not None:
-            first = running.scan(_source(original, policy))
-            base = _base(running, first, policy)
-        del align, first  # pair measures join here once the catalogue holds one
+            base = _base(running, running.scan(_source(original, policy)), policy)
         rules = replace(judging_rules(policy, base), allow_empty=allow_empty)
         judged = judge(
             running,
@@ -157,6 +157,8 @@ def transform(
     if policy is None:
         raise UsageError("the plan carries no policy: read it with Plan.from_json(text, policy)")
     seed = policy.seed.resolve() if policy.seed else Seed.from_os()
+    if policy.seed and plan.seed_commitment and plan.seed_commitment != seed.commitment():
+        raise UsageError("the plan was made with another seed than the policy's; make a new plan, or restore the seed")
     with _Opened(engine, data if data is not None else policy, policy) as running:
         original = attach(running, _source(data, policy) if data is not None else source_of(policy), policy, seed)
         staged = run_stages(running, original, policy, seed, plan=plan, progress=progress)
