@@ -61,7 +61,7 @@ def csv_blocks(path: str, dialect: CsvDialect, size: int) -> list[CsvBlock]:
     starts = list(found.cuts) if dialect.header else sorted({0, *found.cuts})
     if _is_packed(path):
         starts = starts[:1]
-    ends = [*starts[1:], len(text)]
+    ends = [*starts[1:], len(text)][: len(starts)]
     return [CsvBlock(path, start, end) for start, end in zip(starts, ends, strict=True) if end > start]
 
 

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import importlib
-from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
 
-from privpipe.engines.base.files import csv_columns, list_files, parquet_schema, wrong_delimiter_hint
+from privpipe.engines.base.files import list_files, parquet_schema
 from privpipe.engines.base.frames import arrow_of
-from privpipe.engines.base.json_rows import json_batches, json_columns
 from privpipe.engines.base.logical import kind_of, logical_type
-from privpipe.engines.base.names import check_declared, check_names
 from privpipe.engines.base.source import Source
-from privpipe.engines.base.text import decimal_scale
-from privpipe.engines.base.typing import Typing, conversion_error, typing_of
+from privpipe.engines.base.typing import Typing, typing_of
 from privpipe.engines.embedded.session import Session
-from privpipe.engines.embedded.storing import parquet_scan, store
-from privpipe.engines.embedded.table import EmbeddedTable, quoted
-from privpipe.errors import DataError, EngineError, UsageError
+from privpipe.engines.embedded.storing import parquet_scan
+from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted
+from privpipe.engines.embedded.text_sources import converted_rows, decimal_scales, scan_text
+from privpipe.errors import DataError, UsageError
 
 __all__ = ["scan"]
 
@@ -39,16 +34,14 @@ def scan(session: Session, source: Source) -> EmbeddedTable:
         found = parquet_schema(files)
         raw = EmbeddedTable(f"SELECT * FROM {parquet_scan(files)}", found)
         return _typed(session, raw, source)
-    if kind == "json":
-        return _scan_json(session, source, files)
-    return _scan_csv(session, source, files)
+    return scan_text(session, source, files)
 
 
 def _scan_frame(session: Session, source: Source) -> EmbeddedTable:
     frame = arrow_of(source.data)
     if isinstance(frame, pa.RecordBatchReader):
         # A stream can be read once: it is stored as it is, and typed from there.
-        return _typed(session, _converted(session, frame, typing_of(frame.schema, {})), source)
+        return _typed(session, converted_rows(session, frame, typing_of(frame.schema, {})), source)
     view = session.name("frame")
     return _typed(session, EmbeddedTable(f"SELECT * FROM {view}", frame.schema, False, {view: frame}), source)
 
@@ -72,7 +65,7 @@ def _typed(session: Session, raw: EmbeddedTable, source: Source) -> EmbeddedTabl
     for field in raw.schema:
         wanted = typing.schema.field(field.name).type
         if logical_type(field.type, field.name) != wanted or not _casts_exactly(session, raw, field):
-            return _converted(session, _batches(session, raw), _with_scales(session, raw, source))
+            return converted_rows(session, _batches(session, raw), _with_scales(session, raw, source))
     columns = ", ".join(_cast(field, typing.schema.field(field.name).type) for field in raw.schema)
     return raw.derived(f"SELECT {columns} FROM {raw.source}", typing.schema)
 
@@ -124,73 +117,6 @@ def _with_scales(session: Session, raw: EmbeddedTable, source: Source) -> Typing
         for name, kind in source.types.items()
         if kind == "decimal" and kind_of(logical_type(raw.schema.field(name).type, name)) == "text"
     ]
-    scales: Counter[str] = Counter()
-    if wanted:
-        columns = ", ".join(quoted(name) for name in wanted)
-        for batch in session.stream(f"SELECT {columns} FROM {raw.source}", raw.frames):
-            for name in wanted:
-                scales[name] = max(scales[name], decimal_scale(batch.column(name).cast(pa.string())))
-    return typing_of(raw.schema, source.types, scales)
-
-
-def _converted(session: Session, batches: Any, typing: Typing) -> EmbeddedTable:
-    """Rows converted batch by batch and stored; every cell that does not convert is counted before any is blamed."""
-    failed: Counter[str] = Counter()
-
-    def convert(batch: pa.RecordBatch) -> pa.RecordBatch:
-        converted, bad = typing.apply(batch)
-        failed.update(bad)  # a Counter's update of one key is safe under the interpreter lock
-        return converted
-
-    table = store(session, batches, typing.schema, convert, ids=False)
-    for name in typing.schema.names:
-        if failed[name]:
-            raise conversion_error(name, typing.kinds.get(name, kind_of(typing.schema.field(name).type)), failed[name])
-    return table
-
-
-def _scan_json(session: Session, source: Source, files: list[str]) -> EmbeddedTable:
-    names = json_columns(files)
-    check_names(names)
-    schema = pa.schema([(name, pa.string()) for name in names])
-    text = store(session, json_batches(files, names), schema, lambda batch: batch, ids=False)
-    return _typed(session, text, source)
-
-
-def _scan_csv(session: Session, source: Source, files: list[str]) -> EmbeddedTable:
-    names = csv_columns(source, files)
-    hint = wrong_delimiter_hint(names, source.delimiter)
-    check_declared(names, source.types, hint=hint)
-    check_names(names)
-    filled = [name for name in files if Path(name).stat().st_size]
-    raw = EmbeddedTable(
-        f"SELECT * FROM {_csv_scan(source, filled, names)}", pa.schema([(n, pa.string()) for n in names])
-    )
-    try:
-        if source.types:
-            return _converted(session, _batches(session, raw), _with_scales(session, raw, source))
-        return store(session, _batches(session, raw), raw.schema, lambda batch: batch, ids=False)
-    except EngineError as error:
-        if isinstance(error.__context__, OSError) or type(error) is not EngineError:
-            raise
-        raise DataError(
-            f"{Path(files[0]).name}{' and others' if len(files) > 1 else ''}: not readable as CSV with {len(names)} "
-            f"columns and the delimiter {source.delimiter!r}: a row has more or fewer fields, a quote is never "
-            "closed, or the text is not UTF-8"
-        ) from None
-
-
-def _csv_scan(source: Source, files: list[str], names: list[str]) -> str:
-    def text(value: str) -> str:
-        return "'" + value.replace("'", "''") + "'"
-
-    listed = ", ".join(map(text, files))
-    columns = ", ".join(f"{text(name)}: 'VARCHAR'" for name in names)
-    nulls = ", ".join(map(text, source.null_values))
-    # Every reading rule is given: a sniffer would read two files of one source in two ways.
-    return (
-        f"read_csv([{listed}], auto_detect = false, columns = {{{columns}}}, delim = {text(source.delimiter)}, "
-        f"quote = '\"', escape = '\"', header = {str(source.header).lower()}, strict_mode = true, "
-        f"null_padding = false, ignore_errors = false, allow_quoted_nulls = true, hive_partitioning = false, "
-        f"{f'nullstr = [{nulls}]' if nulls else 'nullstr = []'})"
-    )
+    narrow = f"SELECT {column_list(wanted)} FROM {raw.source}"
+    batches = session.stream(narrow, raw.frames) if wanted else iter(())
+    return typing_of(raw.schema, source.types, decimal_scales(batches, wanted))
