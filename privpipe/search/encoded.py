@@ -80,16 +80,18 @@ class EncodedTable:
         place = self.places[column]
         return self.lookups[place][levels[place] if place < len(self.columns) else 0]
 
-    def key_ranks(self, column: str, levels: Sequence[int]) -> NDArray[np.int64]:
-        """Rank of each combination's released text in a column: what class keys are ordered by, shape (t,)."""
+    def key_ranks(self, column: str, levels: Sequence[int], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Ranks of some combinations' released texts in a column: what class keys are ordered by, shape (n,)."""
         place = self.places[column]
         if place >= len(self.columns):
-            return self.codes[:, place].astype(np.int64)
+            fixed: NDArray[np.int64] = self.codes[rows, place].astype(np.int64)
+            return fixed
         hierarchy, level = self.hierarchies[place], levels[place]
         texts: list[str | None] = list(hierarchy.texts(level))
         if level == 0 and hierarchy.null_code is not None:
             texts[hierarchy.null_code] = None
-        return text_ranks(texts)[self.codes[:, place]]
+        ranks: NDArray[np.int64] = text_ranks(texts)[self.codes[rows, place]]
+        return ranks
 
     def nodes(self) -> NDArray[np.int8]:
         """Every vector of levels within the columns' limits, in lexicographic order, shape (M, m).

@@ -57,14 +57,14 @@ class LossModel:
             columns[:, at] = least[nodes[:, at]] * self.weights[at]
         return aggregated(columns, self.spec.aggregate)
 
-    def own(self, keys: Sequence[str], levels: Sequence[int]) -> NDArray[np.float64]:
-        """Own loss of each combination's class over some keys, shape (t, r): that of a kept record of it."""
+    def own(self, keys: Sequence[str], levels: Sequence[int], rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Own loss of some combinations' classes over some keys, shape (n, r): that of a kept record of it."""
         columns = [column for column in self.table.columns if column in keys]
-        each = np.empty((len(self.table), len(columns)))
+        each = np.empty((len(rows), len(columns)))
         for to, column in enumerate(columns):
             at = self.table.places[column]
             unit = normalised(self._shares[at][levels[at]], self.table.hierarchies[at].domain_size, self.spec)
-            each[:, to] = unit[self.table.codes[:, at]]
+            each[:, to] = unit[self.table.codes[rows, at]]
         return own_loss(each, columns, self.spec)
 
     def _marginal(self, at: int, rows: slice | NDArray[np.intp]) -> NDArray[np.float64]:

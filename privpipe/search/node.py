@@ -51,9 +51,9 @@ class NodeCheck:
         table = self.table
         classes = {keys: Classes(*self._numbers(keys, levels)) for keys in self.sets.keys}
 
-        def ties(keys: tuple[str, ...]) -> list[NDArray[np.float64] | NDArray[np.int64]]:
-            own: list[NDArray[np.float64] | NDArray[np.int64]] = list(self.loss.own(keys, levels).T)
-            return [*own, *(table.key_ranks(key, levels) for key in keys)]
+        def ties(keys: tuple[str, ...], at: NDArray[np.int64]) -> list[NDArray[np.float64] | NDArray[np.int64]]:
+            own: list[NDArray[np.float64] | NDArray[np.int64]] = list(self.loss.own(keys, levels, at).T)
+            return [*own, *(table.key_ranks(key, levels, at) for key in keys), at]
 
         found = failing_rows(self.sets, table.rows, classes, self.context.base, ties)
         gone = int(table.rows.counts[found.rows].sum()) + table.unknown

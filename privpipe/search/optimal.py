@@ -49,7 +49,8 @@ def search_optimal(check: NodeCheck, budget: int, node_limit: int) -> tuple[Foun
     """The feasible node of least loss; None when there is none (or none was found within `node_limit` checks).
 
     Works from the middle of what is alive, nodes sorted by bound: a node that fails hopelessly takes all its
-    specializations along, a feasible one takes every node whose bound is worse. At budget 0 and under models
+    specializations along, a feasible one takes every node whose bound is worse (or no better,
+    if its levels come after those of the best so far). At budget 0 and under models
     that are hereditary or convex, any infeasible node is hopeless: its finer classes cannot all pass. Among nodes
     of equal loss the smallest vector of levels wins.
 
@@ -67,11 +68,12 @@ def search_optimal(check: NodeCheck, budget: int, node_limit: int) -> tuple[Foun
     """
     nodes = check.table.nodes()
     bounds = check.loss.bounds(nodes)
-    alive = np.lexsort((np.arange(len(nodes)), *bounds.T[::-1]))
+    alive = np.lexsort((np.arange(len(nodes)), *bounds.T[::-1]))  # places of nodes, which are in order of levels
     all_or_nothing = budget == 0 and _finer_fails_too(check)
     quantile = 0.7 if 100 * budget < check.table.records or _any_convex(check) else 0.5
-    feasible: list[tuple[Loss, tuple[int, ...]]] = []
+    feasible: list[tuple[Loss, int]] = []
     least: Loss = ()
+    winner = -1
     checked = by_bound = infeasible = 0
     while len(alive) and checked < node_limit:
         place = min(int(quantile * len(alive)), len(alive) - 1)
@@ -83,19 +85,18 @@ def search_optimal(check: NodeCheck, budget: int, node_limit: int) -> tuple[Foun
         if 0 <= node.suppressed <= budget:
             loss, _ = check.loss.exact(node.levels, node.rows)
             least = loss if not feasible or _below(loss, least) else least
-            feasible.append((loss, node.levels))
-            alive = alive[~_above(bounds[alive], least)]
+            feasible.append((loss, int(at)))
+            winner = min(place for loss, place in feasible if _tied(loss, least))
+            above, not_below = _compared(bounds[alive], least)
+            alive = alive[~(above | (not_below & (alive > winner)))]
             by_bound += before - len(alive)
         elif node.must_go > budget or (all_or_nothing and node.suppressed != 0):
             alive = alive[~(nodes[alive] <= nodes[at]).all(axis=1)]
             infeasible += before - len(alive)
     if not feasible:
         return None, checked
-    levels = min(
-        levels for loss, levels in feasible if all(abs(a - b) <= TIE for a, b in zip(loss, least, strict=True))
-    )
-    best = check(levels)
-    loss, columns = check.loss.exact(levels, best.rows)
+    best = check(tuple(nodes[winner].tolist()))
+    loss, columns = check.loss.exact(best.levels, best.rows)
     gap = max(0.0, loss[0] - float(bounds[alive, 0].min())) if len(alive) else 0.0
     return Found(best, loss, columns, not len(alive), gap, checked, by_bound, infeasible), checked
 
@@ -112,20 +113,27 @@ def _below(one: Loss, other: Loss) -> bool:
     return one < other if differing is None else differing
 
 
-def _above(bounds: NDArray[np.float64], loss: Loss) -> NDArray[np.bool_]:
-    """Which bounds exceed a loss beyond a tie, by the first entry in which they differ by more than that.
+def _tied(one: Loss, other: Loss) -> bool:
+    return all(abs(a - b) <= TIE for a, b in zip(one, other, strict=True))
+
+
+def _compared(bounds: NDArray[np.float64], loss: Loss) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which bounds exceed a loss beyond a tie, and which are not below it at all, entry by entry.
 
     Examples
     --------
-    >>> _above(np.array([[0.5, 0.2], [0.5, 0.4], [0.4, 0.9]]), (0.5, 0.3)).tolist()
-    [False, True, False]
+    >>> above, not_below = _compared(np.array([[0.5, 0.2], [0.5, 0.3], [0.5, 0.4], [0.4, 0.9]]), (0.5, 0.3))
+    >>> above.tolist(), not_below.tolist()
+    ([False, False, True, False], [False, True, True, False])
     """
-    above = np.zeros(len(bounds), dtype=np.bool_)
-    tied = ~above
+    above, more = np.zeros((2, len(bounds)), dtype=np.bool_)
+    tied, equal = np.ones((2, len(bounds)), dtype=np.bool_)
     for column, figure in zip(bounds.T, loss, strict=True):
         above |= tied & (column > figure + TIE)
         tied &= np.abs(column - figure) <= TIE
-    return above
+        more |= equal & (column > figure)
+        equal &= column == figure
+    return above, more | equal
 
 
 def _finer_fails_too(check: NodeCheck) -> bool:

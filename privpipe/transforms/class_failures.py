@@ -15,8 +15,9 @@ from privpipe.transforms.base import StageContext
 __all__ = ["Classes", "Combinations", "Failures", "JudgedSets", "failing_rows", "judged_sets", "shortest_prefix"]
 
 Keys = tuple[str, ...]
-Ties = Callable[[Keys], Sequence[NDArray[np.float64] | NDArray[np.int64]]]
-"""What orders classes of one size over some keys: columns, one entry a combination, the first decides first."""
+Ties = Callable[[Keys, NDArray[np.int64]], Sequence[NDArray[np.float64] | NDArray[np.int64]]]
+"""What orders classes of one size over some keys: columns with an entry for each of the combinations at these
+places, one a class; the first column decides first."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ def failing_rows(
             continue
         changed = False
         for keys, model in sets.size_models:
-            found = _prefix(rows, classes[keys], gone, model, facts, ties(keys))
+            found = _prefix(rows, keys, classes[keys], gone, model, facts, ties)
             if found is None:
                 return Failures(gone, hereditary, met=False)
             changed |= bool((found & ~gone).any())
@@ -169,13 +170,17 @@ def shortest_prefix(sizes: NDArray[np.int64], model: SizeModel, facts: Facts) ->
     Examples
     --------
     >>> from privpipe.models import AverageRisk
-    >>> shortest_prefix(np.array([1, 1, 4, 6]), AverageRisk(at_most=0.25), Facts())
+    >>> shortest_prefix(np.array([1, 4, 1, 6]), AverageRisk(at_most=0.25), Facts())
     2
     """
+    distinct, classes = np.unique(sizes, return_counts=True)
+    ends = np.cumsum(classes)
 
     def met(prefix: int) -> bool:
-        kept, counts = np.unique(sizes[prefix:], return_counts=True)
-        return model.met_by(kept, counts, facts)
+        at = int(np.searchsorted(ends, prefix, side="right"))
+        left = classes[at:].copy()
+        left[0] = ends[at] - prefix
+        return model.met_by(distinct[at:], left, facts)
 
     low, high = 0, len(sizes) - 1
     while low < high:
@@ -195,72 +200,70 @@ def _class_round(
     failing = np.zeros_like(gone)
     inherited = np.zeros_like(gone)
     for keys, models in sets.class_models.items():
-        alive = _alive(classes[keys], gone)
-        block, numbers = _class_block(rows, classes[keys], alive, models)
-        bad = np.zeros(len(block), dtype=np.bool_)
-        finer = np.zeros(len(block), dtype=np.bool_)
+        left = _left(rows, classes[keys], gone)
+        present, block = _class_block(rows, classes[keys], left, models)
+        bad, finer = np.zeros((2, classes[keys].count), dtype=np.bool_)
         for model in models:
             fails = ~model.passing(block, facts)
-            bad |= fails
+            bad[present] |= fails
             if model.hereditary:
-                finer |= fails
-        if alive is None:
-            failing |= bad[numbers]
-            inherited |= finer[numbers]
-        else:
-            failing[alive] |= bad[numbers]
-            inherited[alive] |= finer[numbers]
+                finer[present] |= fails
+        alive = left > 0
+        failing |= alive & bad[classes[keys].numbers]
+        inherited |= alive & finer[classes[keys].numbers]
     return failing, int(rows.counts[inherited].sum())
 
 
-def _alive(classes: Classes, gone: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
-    """Rows that form classes; None for all of them."""
-    left = ~gone if classes.marked is None else ~(gone | classes.marked)
-    return None if left.all() else left
+def _left(rows: Combinations, classes: Classes, gone: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Records of each combination that form classes."""
+    out = gone if classes.marked is None else gone | classes.marked
+    return np.where(out, 0, rows.counts)
 
 
 def _class_block(
-    rows: Combinations, classes: Classes, alive: NDArray[np.bool_] | None, models: Sequence[ClassModel]
-) -> tuple[ClassBlock, NDArray[np.int64]]:
-    """The class table of the rows that are left, and the class of each."""
+    rows: Combinations, classes: Classes, left: NDArray[np.int64], models: Sequence[ClassModel]
+) -> tuple[NDArray[np.bool_], ClassBlock]:
+    """Which classes have records left, and the class table of these."""
     from privpipe.kernels.tuple_classes import class_cells, class_totals
 
-    columns = dict.fromkeys(column for model in models for column in model.sensitive_columns())
-    counts, numbers, count = rows.counts, classes.numbers, classes.count
-    sensitive, orders = rows.sensitive, rows.by_code
-    if alive is not None:
-        present, numbers = np.unique(numbers[alive], return_inverse=True)
-        counts, count = counts[alive], len(present)
-        sensitive = {column: sensitive[column][alive] for column in columns}
-        orders = Combinations(counts, sensitive).by_code
-    cells = {
-        column: Cells(*class_cells(numbers, count, orders[column], sensitive[column], counts)) for column in columns
-    }
-    return ClassBlock(class_totals(numbers, count, counts), cells), numbers
+    sizes = class_totals(classes.numbers, classes.count, left)
+    present = sizes > 0
+    cells = {}
+    for column in dict.fromkeys(column for model in models for column in model.sensitive_columns()):
+        codes, order = rows.sensitive[column], rows.by_code[column]
+        found = Cells(*class_cells(classes.numbers, classes.count, order, codes, left))
+        cells[column] = found if present.all() else found.take(present)
+    return present, ClassBlock(sizes[present], cells)
 
 
 def _prefix(
     rows: Combinations,
+    keys: Keys,
     classes: Classes,
     gone: NDArray[np.bool_],
     model: SizeModel,
     facts: Facts,
-    ties: Sequence[NDArray[np.float64] | NDArray[np.int64]],
+    ties: Ties,
 ) -> NDArray[np.bool_] | None:
     """Rows that go once a sample-based model has had the smallest classes removed; None when that cannot help."""
-    left = _alive(classes, gone)
-    alive = np.flatnonzero(~gone if left is None else left)
-    more = np.zeros_like(gone)
-    if not len(alive):
-        return more
-    present, start, numbers = np.unique(classes.numbers[alive], return_index=True, return_inverse=True)
-    sizes = np.bincount(numbers, weights=rows.counts[alive], minlength=len(present)).astype(np.int64)
-    one_each = alive[start]
-    order = np.lexsort((*(column[one_each] for column in reversed(ties)), sizes))
-    prefix = shortest_prefix(sizes[order], model, facts)
+    from privpipe.kernels.tuple_classes import class_totals
+
+    left = _left(rows, classes, gone)
+    sizes = class_totals(classes.numbers, classes.count, left)
+    present = np.flatnonzero(sizes)
+    if not len(present):
+        return np.zeros_like(gone)
+    prefix = shortest_prefix(sizes[present], model, facts)
     if prefix is None:
         return None
-    dropped = np.zeros(len(present), dtype=np.bool_)
-    dropped[order[:prefix]] = True
-    more[alive] = dropped[numbers]
-    return more
+    border = np.sort(sizes[present])[prefix - 1] if prefix else 0
+    dropped = (sizes > 0) & (sizes < border)
+    tied = np.flatnonzero((sizes == border) & (sizes > 0))
+    wanted = prefix - int(dropped.sum())
+    if 0 < wanted < len(tied):
+        # Any combination speaks for its class: what orders classes is a function of their keys.
+        speaker = np.zeros(classes.count, dtype=np.int64)
+        speaker[classes.numbers] = np.arange(len(classes.numbers))
+        tied = tied[np.lexsort(tuple(reversed(list(ties(keys, speaker[tied])))))]
+    dropped[tied[:wanted]] = True
+    return dropped[classes.numbers] & (left > 0)

@@ -194,9 +194,10 @@ def _without_failing(
         sensitive={column: sensitive_codes(found[column], column, context.base) for column in sets.sensitive},
     )
 
-    def ties(names: tuple[str, ...]) -> list[NDArray[Any]]:
-        own = [] if own_loss is None else list(own_loss(keys.select(list(names))).T)
-        return [*own, *(codes[:, places[name]] for name in names)]
+    def ties(names: tuple[str, ...], at: NDArray[np.int64]) -> list[NDArray[Any]]:
+        own = [] if own_loss is None else list(own_loss(keys.select(list(names)).take(at)).T)
+        # Last the order of the keys, so that no two classes are equal.
+        return [*own, *(codes[at, places[name]] for name in names), at]
 
     failures = failing_rows(sets, rows, classes, context.base, ties)
     if not failures.met:
