@@ -15,7 +15,7 @@ from privpipe.draws import Seed
 from privpipe.engines.base.histograms import group_key, value_order
 from privpipe.kernels.word_groups import add_hashes, group_rows
 
-__all__ = ["Encoded", "encode", "order_words", "packed", "tuple_hashes"]
+__all__ = ["MOST_WORDS", "Encoded", "encode", "encode_ranks", "order_words", "packed", "tuple_hashes"]
 
 Ints = NDArray[np.int64]
 MOST_WORDS = 2**62
@@ -51,6 +51,15 @@ def encode(column: pa.Array) -> Encoded:
     """
     coded = pc.dictionary_encode(group_key(column), null_encoding="encode")
     return Encoded(coded.indices.to_numpy(zero_copy_only=False).astype(np.int64), coded.dictionary)
+
+
+def encode_ranks(column: pa.Array) -> Encoded:
+    """As `encode`, with the values in the order of their type, null last."""
+    coded = encode(column)
+    order = value_order(coded.values)
+    ranks = np.empty(len(order), dtype=np.int64)
+    ranks[order.to_numpy()] = np.arange(len(order))
+    return Encoded(ranks[coded.codes], coded.values.take(order))
 
 
 def packed(columns: Sequence[Encoded], rows: int) -> Ints:
@@ -124,8 +133,4 @@ def _order_words(column: pa.Array) -> Ints:
         bits = column.to_numpy(zero_copy_only=False).view(np.int64)
         # A negative float's magnitude bits grow downwards.
         return np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits)
-    coded = encode(column)
-    order = value_order(coded.values).to_numpy()
-    ranks = np.empty(len(order), dtype=np.int64)
-    ranks[order] = np.arange(len(order))
-    return ranks[coded.codes]
+    return encode_ranks(column).codes

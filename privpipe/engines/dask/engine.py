@@ -29,7 +29,7 @@ from privpipe.engines.dask.csv_parts import csv_table
 from privpipe.engines.dask.exchange import meet
 from privpipe.engines.dask.frame_parts import dask_table, is_dask_frame, json_table, local_table
 from privpipe.engines.dask.identities import declared_ids, numbered_ids, uniqueness
-from privpipe.engines.dask.learn import Learn, count_distinct, facts_of, merge_distinct, sorted_distinct
+from privpipe.engines.dask.learn import CountDistinct, Learn, facts_of, merge_distinct, sorted_distinct
 from privpipe.engines.dask.parquet_parts import parquet_table
 from privpipe.engines.dask.ranges import ranked
 from privpipe.engines.dask.rows import (
@@ -167,14 +167,12 @@ class DaskEngine(Engine):
 
     def distinct(self, table: DaskTable, columns: Sequence[str]) -> pa.Table:
         _require(table, columns)
-        names = list(dict.fromkeys(columns))
-        parts = [
-            self._runtime.task("count distinct", count_distinct, part, columns=names) for part in table.holding(names)
-        ]
-        (found,) = self._runtime.compute(
-            "count distinct", [self._runtime.tree("merge distinct", merge_distinct, parts)]
-        )
-        return sorted_distinct(found, table.schema)
+        names = tuple(dict.fromkeys(columns))
+        places = self._places(table)
+        count = CountDistinct(names, places, Seed.from_os())
+        sent = [self._runtime.task("count distinct", count, part) for part in table.holding(names)]
+        merged = meet(self._runtime, "merge distinct", sent, places, merge_distinct)
+        return sorted_distinct(self._runtime.compute("count distinct", merged), table.schema)
 
     def keep_classes(
         self, table: DaskTable, query: ClassQuery, passing: Callable[[ClassBlock], NDArray[np.bool_]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,13 +11,15 @@ import numpy as np
 import pyarrow as pa
 
 from privpipe.blocks import Facts, FactsRequest, Histogram, RowBlock
+from privpipe.draws import Seed
 from privpipe.engines.base.histograms import group_key, histogram_of, merged_histogram
 from privpipe.engines.base.moments import ExactMoments
-from privpipe.engines.dask.encode import encode, packed
-from privpipe.engines.dask.ranges import joined, sorted_by
-from privpipe.kernels.word_groups import group_rows
+from privpipe.engines.dask.encode import MOST_WORDS, encode, encode_ranks, packed, tuple_hashes
+from privpipe.engines.dask.exchange import Pieces
+from privpipe.engines.dask.ranges import joined
+from privpipe.kernels.word_groups import group_rows, split_order
 
-__all__ = ["COUNT", "Learn", "Learnt", "count_distinct", "facts_of", "merge_distinct", "sorted_distinct"]
+__all__ = ["COUNT", "CountDistinct", "Learn", "Learnt", "facts_of", "merge_distinct", "sorted_distinct"]
 
 COUNT = "__count"
 
@@ -87,13 +90,23 @@ def _merged(parts: Sequence[Histogram]) -> Histogram:
     return parts[0] if len(parts) == 1 else merged_histogram(parts, parts[0].values.type)
 
 
-def count_distinct(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
-    """Distinct combinations of one partition, normalised, with their counts behind them."""
-    return _distinct(batch.select(list(columns)), 1)
+@dataclass(frozen=True, repr=False)
+class CountDistinct:
+    """Distinct combinations of one partition, normalised, with their counts, cut by a keyed hash of 128 bits."""
+
+    columns: tuple[str, ...]
+    places: int
+    seed: Seed
+
+    def __call__(self, batch: pa.RecordBatch) -> Pieces:
+        found = _distinct(batch.select(list(self.columns)), 1)
+        encoded = [encode(found.column(name)) for name in self.columns]
+        order, offsets = split_order(tuple_hashes(encoded, self.seed, found.num_rows)[:, 0], self.places)
+        return Pieces(found.take(pa.array(order)), offsets)
 
 
-def merge_distinct(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Distinct combinations of several partitions, their counts added up."""
+def merge_distinct(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Distinct combinations that met in one place, their counts added up."""
     rows = joined(parts)
     return _distinct(rows.select(rows.schema.names[:-1]), rows.column(COUNT).to_numpy())
 
@@ -107,9 +120,14 @@ def _distinct(rows: pa.RecordBatch, counts: Any) -> pa.RecordBatch:
     return pa.record_batch([*columns, pa.array(sums)], names=[*rows.schema.names, COUNT])
 
 
-def sorted_distinct(rows: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
-    """The combinations in the order of their columns, nulls last."""
+def sorted_distinct(parts: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+    """The combinations of all places in the order of their columns, nulls last."""
+    rows = joined(parts)
     names = rows.schema.names[:-1]
-    order = sorted_by(rows, names) if names else np.arange(rows.num_rows)
+    ranked = [encode_ranks(rows.column(name)) for name in names]
+    if math.prod(len(column.values) for column in ranked) < MOST_WORDS:
+        order = np.argsort(packed(ranked, rows.num_rows), kind="stable")
+    else:
+        order = np.lexsort([column.codes for column in reversed(ranked)])
     fields = [*(schema.field(name) for name in names), pa.field(COUNT, pa.int64())]
     return pa.Table.from_batches([rows.take(pa.array(order))]).cast(pa.schema(fields))

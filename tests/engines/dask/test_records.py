@@ -24,10 +24,11 @@ SEED = Seed.of("spring")
 STREAM = Stream(bytes(range(16)))
 
 
-@pytest.fixture(scope="module", params=[1, 2, 7, 64])
+@pytest.fixture(scope="module", params=[(1, True), (2, True), (7, False), (64, True)], ids=str)
 def parted(request: pytest.FixtureRequest) -> Any:
-    """Threads, with frames in so many partitions."""
-    with DaskEngine.open({"scheduler": "threads", "npartitions": request.param}) as engine:
+    """Threads, with frames in so many partitions, results kept or made again for each use."""
+    npartitions, cache = request.param
+    with DaskEngine.open({"scheduler": "threads", "npartitions": npartitions, "cache": cache}) as engine:
         yield engine
 
 
@@ -167,6 +168,24 @@ def test_groups_are_whole_and_the_result_is_kept(dasks, scan):
 
     found = dasks.collect(dasks.map_groups(table, key, total, table.schema)).column("v").to_pylist()
     assert Counter(found) == Counter(1000 * (v // 7 - 3) + (7 if v < 196 else 4) for v in range(200))
+
+
+def test_a_large_plan_is_sent_once_and_not_with_every_task(dasks, scan):
+    plan = np.arange(600_000)
+    table = scan(dasks, pa.table({"v": list(range(50))}))
+
+    def look_up(rows: RowBlock) -> RowBlock:
+        return rows.replace("v", plan[rows.column("v").to_numpy() + 500_000])
+
+    found = dasks.collect(dasks.map_rows(table, look_up, table.schema)).column("v").to_pylist()
+    assert sorted(found) == list(range(500_000, 500_050))
+
+
+def test_distinct_combinations_of_wide_columns_are_sorted_too(threads, scan):
+    rng = np.random.default_rng(2)
+    frame = pa.table({f"k{i}": rng.permutation(3000) for i in range(6)})
+    found = threads.distinct(scan(threads, frame), frame.column_names)
+    assert found.drop_columns(["__count"]).equals(frame.sort_by([(name, "ascending") for name in frame.column_names]))
 
 
 def test_a_stage_that_breaks_its_promise_is_told_apart_from_bad_data(threads, scan):
