@@ -48,7 +48,10 @@ def written(runtime: Runtime, table: DaskTable, folder: str, format: Format, str
 
 
 def collected(runtime: Runtime, table: DaskTable, like: Any) -> Any:
-    """The visible columns as one frame, or as a Dask DataFrame."""
+    """The visible columns as one frame, or as a Dask DataFrame.
+
+    A Dask DataFrame made on worker processes that the engine started lives as long as the engine.
+    """
     parts = ordered(runtime, table, None, len(table.parts))
     if is_dask_frame(like):
         return _dask_frame(runtime, parts, table.schema)
