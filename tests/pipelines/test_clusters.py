@@ -12,10 +12,12 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from ruamel.yaml import YAML
 
@@ -121,7 +123,7 @@ def cluster(tmp_path: Path, seeded: Path) -> Iterator[Cluster]:
 
 
 def published_as_by_the_command_line(cluster: Cluster, release: Path) -> None:
-    """The verdict and the plan of a release equal those of the embedded engine on the same policy and seed."""
+    """Verdict, plan and records of a release equal those of the embedded engine on the same policy and seed."""
     target = cluster.home / "embedded"
     ended = cluster.run(PROGRAMS / "privpipe", "release", cluster.policy, "--target", target)
     assert ended.returncode == 0, ended.stderr
@@ -132,6 +134,8 @@ def published_as_by_the_command_line(cluster: Cluster, release: Path) -> None:
         return {**{name: verdict[name] for name in ("records", "classes", "guarantees")}, "plan": manifest["plan"]}
 
     assert judged(release) == judged(target)
+    ours, theirs = (Counter(map(repr, pq.read_table(folder).to_pylist())) for folder in (target, release))
+    assert ours == theirs
 
 
 @pytest.mark.spark
