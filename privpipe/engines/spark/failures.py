@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Batches = Iterator[pa.RecordBatch]
 
-__all__ = ["WorkerFailure", "guarded", "reported", "sealed", "told", "unsealed"]
+__all__ = ["WorkerFailure", "guarded", "in_step", "reported", "sealed", "told", "unsealed"]
 
 SEAL = re.compile(r"privpipe-sealed:([A-Za-z0-9+/=]+):")
 JAVA_NAME = re.compile(r"\b(?:[a-z]\w*\.)+([A-Z]\w*(?:Error|Exception))\b")
@@ -90,6 +90,17 @@ def guarded(function: Callable[[Batches], Batches]) -> Callable[[Batches], Batch
     return run
 
 
+def in_step(error: PrivpipeError, step: str) -> PrivpipeError:
+    """A worker's error as the driver tells it: a breakdown with the step it happened in.
+
+    Examples
+    --------
+    >>> in_step(EngineError("KeyError on a worker"), "count the cells")
+    EngineError('spark engine: could not count the cells: KeyError on a worker')
+    """
+    return EngineError(f"spark engine: could not {step}: {error}") if type(error) is EngineError else error
+
+
 @contextmanager
 def reported(step: str) -> Iterator[None]:
     """Run a step of Spark; its errors come out as ours.
@@ -114,10 +125,8 @@ def reported(step: str) -> Iterator[None]:
 def _translated(error: Exception, step: str) -> PrivpipeError:
     text = str(error)
     ours = unsealed(text)
-    if isinstance(ours, EngineError):
-        return EngineError(f"spark engine: could not {step}: {ours}")
     if ours is not None:
-        return ours
+        return in_step(ours, step)
     condition = _condition(error)
     if any(mark in condition or f"[{mark}" in text for mark in UNREADABLE):
         return DataError(f"spark engine: could not {step}: a file is not readable (truncated or of another format)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from privpipe.engines.spark.layout import Layout, physical
 from privpipe.engines.spark.pieces import csv_frame, json_frame, parquet_frame
 from privpipe.engines.spark.table import SparkTable
 from privpipe.engines.spark.typed import RawFrame, typed_table
-from privpipe.errors import DataError, UnsupportedError, UsageError
+from privpipe.errors import DataError, EngineError, UnsupportedError, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -70,7 +71,7 @@ def _frame(data: Any) -> RawFrame:
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructField, StructType
 
-    frame = data.to_spark() if hasattr(data, "to_spark") and not hasattr(data, "mapInArrow") else data
+    frame = data if hasattr(data, "mapInArrow") else _without_index(data)
     names = list(frame.columns)
     check_names(names)
     fields = []
@@ -82,6 +83,13 @@ def _frame(data: Any) -> RawFrame:
             raise DataError(f"column {field.name!r} has the type {kind}, which no release can carry") from None
         fields.append(pa.field(field.name, found))
     return RawFrame(_renamed(frame, len(names)), pa.schema(fields))
+
+
+def _without_index(data: Any) -> DataFrame:
+    """A pandas-on-Spark frame as Spark's own."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it warns that the index is lost, as it should be
+        return data.to_spark()
 
 
 def _renamed(frame: DataFrame, columns: int) -> DataFrame:
@@ -152,10 +160,10 @@ def _delta(session: SparkSession, source: Source) -> RawFrame:
     try:
         with reported("open the Delta table"):
             return _frame(session.read.format("delta").load(os.fspath(source.data)))
-    except Exception as error:
-        if "DATA_SOURCE_NOT_FOUND" in str(error):
-            raise UsageError(
-                "this Spark session has no Delta Lake; start it with the package io.delta:delta-spark "
-                "(`engines.spark.conf: {spark.jars.packages: ...}`)"
-            ) from None
-        raise
+    except EngineError as error:
+        if "DATA_SOURCE_NOT_FOUND" not in str(error) and "ClassNotFoundException" not in str(error):
+            raise
+    raise UsageError(
+        "this Spark session has no Delta Lake; start it with the package io.delta:delta-spark "
+        "(`engines.spark.conf: {spark.jars.packages: ...}`)"
+    )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Options", "is_connect", "open_session"]
 
 LOOPBACK = re.compile(r"^(local(\[.*\])?|local-cluster\[.*\]|spark://(127\.0\.0\.1|localhost|\[::1\]):\d+)$")
+QUIET = {"spark.log.level": "ERROR", "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,8 +124,7 @@ def _remote(options: Options) -> Any:
 
     builder = SparkSession.builder.remote(options.remote or "")
     starts_server = LOOPBACK.match(options.remote or "")
-    own_server = {"spark.log.level": "ERROR", "spark.ui.enabled": "false"} if starts_server else {}
-    for name, value in {**own_server, **options.conf}.items():
+    for name, value in {**(QUIET if starts_server else {}), **options.conf}.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.conf.set("spark.sql.session.timeZone", "UTC")
@@ -141,12 +141,8 @@ def _settings(options: Options) -> dict[str, str]:
         settings["spark.master"] = options.master
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not launched by spark-submit
         master = settings.setdefault("spark.master", os.environ.get("MASTER", "local[*]"))
-        settings |= {
-            "spark.app.name": "privpipe",
-            "spark.log.level": "ERROR",
-            "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
-        }
+        settings |= QUIET | {"spark.app.name": "privpipe"}
+        settings["spark.ui.showConsoleProgress"] = str(sys.stderr.isatty()).lower()
         if LOOPBACK.match(master):
             settings |= {
                 "spark.driver.bindAddress": "127.0.0.1",

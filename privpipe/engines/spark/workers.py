@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from privpipe.engines.spark.failures import guarded, reported, sealed, told, unsealed
+from privpipe.engines.spark.failures import guarded, in_step, reported, sealed, told, unsealed
 from privpipe.engines.spark.layout import Layout
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def results_of(frame: DataFrame, function: Callable[[Batches], Batches], step: s
         problems = [unsealed(text) for text in table.column("problem").to_pylist() if text is not None]
         # The order of partitions is no order: of several problems, the same one every time.
         for problem in sorted((found for found in problems if found is not None), key=str):
-            raise problem
+            raise in_step(problem, step)
     for boxed in table.column("result"):
         yield pickle.loads(boxed.as_buffer())
 

@@ -90,8 +90,7 @@ def _written_by_workers(table: SparkTable, folder: str, format: Format, stream: 
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for part, rows in whole_runs(batches, PART):
-            place = Path(folder, f"{STAGING}{uuid.uuid4().hex}")
-            place.mkdir()
+            place = _new_place(folder)
             batch = pa.RecordBatch.from_arrays(placed.visible(rows), schema=schema)
             done = write_parts([batch], schema, str(place), format)
             yield boxed((part, place.name, done))
@@ -106,6 +105,22 @@ def _written_by_workers(table: SparkTable, folder: str, format: Format, stream: 
             shutil.rmtree(left, ignore_errors=True)
 
 
+def _new_place(folder: str) -> Path:
+    place = Path(folder, f"{STAGING}{uuid.uuid4().hex}")
+    try:
+        place.mkdir()
+    except OSError as error:
+        raise _not_shared(error) from None
+    return place
+
+
+def _not_shared(error: OSError) -> SinkError:
+    return SinkError(
+        f"the part files of the release cannot be written: {error.strerror}; with many records the target must be a "
+        "folder that the driver and all workers share"
+    )
+
+
 def _named(folder: Path, format: Format, found: list[tuple[int, str, Written]]) -> Written:
     files: list[str] = []
     for _part, place, done in found:
@@ -114,10 +129,7 @@ def _named(folder: Path, format: Format, found: list[tuple[int, str, Written]]) 
             try:
                 os.replace(folder / place / name, folder / files[-1])
             except OSError as error:
-                raise SinkError(
-                    f"a part file that a Spark worker wrote is not here ({error.strerror}); the target must be a "
-                    "folder that the driver and all workers share"
-                ) from None
+                raise _not_shared(error) from None
     log.debug("%d part files", len(files))
     return Written(sum(done.records for _part, _place, done in found), tuple(files))
 
