@@ -231,7 +231,8 @@ def group_aggregates(
         middle = low + (high - low) / 2.0
     else:
         middle = np.add.reduceat(ordered, starts) / sizes
-    middle = np.clip(middle, ordered[starts], ordered[starts + sizes - 1])
+    # Of -0.0 and 0.0, equal values, the order of the records would choose.
+    middle = np.clip(middle, ordered[starts], ordered[starts + sizes - 1]) + 0.0
     found = values.copy()
     found[order] = np.repeat(middle, sizes)
     return found
