@@ -12,11 +12,17 @@ CATALOGUE = Catalogue(
     {
         "KAnonymity": "identity.k_anonymity",
         "AverageRisk": "identity.average_risk",
+        "StrictAverageRisk": "identity.strict_average_risk",
         "SampleUniqueness": "identity.sample_uniqueness",
         "DistinctLDiversity": "attribute.distinct_l_diversity",
         "EntropyLDiversity": "attribute.entropy_l_diversity",
         "RecursiveCLDiversity": "attribute.recursive_cl_diversity",
+        "PSensitiveKAnonymity": "attribute.p_sensitive_k_anonymity",
+        "AlphaKAnonymity": "attribute.alpha_k_anonymity",
         "TCloseness": "attribute.t_closeness",
+        "DeltaDisclosure": "attribute.delta_disclosure",
+        "BasicBetaLikeness": "attribute.basic_beta_likeness",
+        "EnhancedBetaLikeness": "attribute.enhanced_beta_likeness",
     },
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, cast
 
@@ -210,7 +211,8 @@ def compare(case: Case, verdict: Verdict, assessment: Assessment) -> None:
         ("failing_share", verdict.failing_share, share),
     ):
         if not _same_figure(got, want):
-            wrong.append(f"{name} is {got!r}, by definition {want if want is None else float(want)!r}")
+            exact = float(want) if isinstance(want, Fraction) else want
+            wrong.append(f"{name} is {got!r}, by definition {exact!r}")
     if not verdict.reason:
         wrong.append("the verdict gives no reason")
     if wrong:
@@ -275,6 +277,8 @@ def write_in_parts(table: HostileTable, folder: Path, parts: int = 3) -> None:
 def _same_figure(got: Any, want: Any) -> bool:
     if got is None or want is None:
         return got is want
+    if isinstance(want, Mapping):
+        return set(got) == set(want) and all(_same_figure(got[name], want[name]) for name in want)
     if isinstance(want, int):
         return isinstance(got, int) and got == want
     return math.isclose(cast("float", got), want, rel_tol=1e-9, abs_tol=1e-12)

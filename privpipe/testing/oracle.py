@@ -8,55 +8,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import accumulate
 from typing import Any
 
-from privpipe.blocks import Guarantee, Outcome
+from privpipe.blocks import Guarantee
 from privpipe.errors import DataError, PrivpipeError, UsageError
 from privpipe.testing.hostile import HostileTable
+from privpipe.testing.oracle_classes import Classes, Expected, at_most, by_class, plain_cell, slack
+from privpipe.testing.oracle_of_shares import SHARE_ORACLES
+from privpipe.testing.oracle_of_sizes import SIZE_ORACLES
 
 __all__ = ["ORACLES", "Classes", "Expected", "oracle"]
 
 EULER_GAMMA = 0.5772156649015329
-
-
-@dataclass(frozen=True)
-class Expected:
-    """What a verdict must say; `failing_*` are None for models that judge no single class."""
-
-    outcome: Outcome
-    observed: Any
-    failing_classes: int | None = None
-    failing_records: int | None = None
-
-
-@dataclass(frozen=True)
-class Classes:
-    """The classes of a table over one set of quasi-identifiers, as an oracle sees them.
-
-    Parameters
-    ----------
-    members : list of list of int
-        Row numbers of each class, the suppressed one left out.
-    suppressed : int
-        Records of nothing but the suppression mark.
-    values : mapping of column to list
-        Cells, every missing one None.
-    base : mapping of column to Counter
-        Values of the distribution to compare with.
-    """
-
-    members: list[list[int]]
-    suppressed: int
-    values: Mapping[str, list[Any]]
-    base: Mapping[str, Counter[Any]]
-
-    def counts(self, column: str) -> list[Counter[Any]]:
-        """Values of a column in each class, with their number."""
-        return [Counter(self.values[column][row] for row in rows) for rows in self.members]
 
 
 Judge = Callable[[Any, Classes], Expected]
@@ -91,39 +57,25 @@ def oracle(model: Guarantee, table: HostileTable, mark: str = "*") -> Expected:
 def count_classes(model: Guarantee, table: HostileTable, mark: str) -> Classes:
     """Group the rows by the model's quasi-identifiers."""
     keys = table.roles.quasi_identifiers if model.quasi_identifiers is None else model.quasi_identifiers
-    values = {name: [_cell(value) for value in cells] for name, cells in table.rows.items()}
+    values = {name: [plain_cell(value) for value in cells] for name, cells in table.rows.items()}
     groups: dict[tuple[Any, ...], list[int]] = {}
     for row in range(len(table)):
         groups.setdefault(tuple(values[name][row] for name in keys), []).append(row)
     suppressed = groups.pop((mark,) * len(keys), []) if keys else []
     original = {} if getattr(model, "base", None) == "released" else table.base
-    base = {name: Counter(_cell(value) for value in original.get(name, values[name])) for name in values}
-    return Classes(list(groups.values()), len(suppressed), values, base)
-
-
-def _cell(value: Any) -> Any:
-    """One missing value for all of them; -0.0 equals 0.0 as it stands, and 1 equals 1.0."""
-    return None if value is None or value != value else value
-
-
-def _slack(bound: float) -> float:
-    return 1e-12 + 1e-9 * abs(bound)
-
-
-def _by_class(classes: Classes, figures: Sequence[Any], passes: Iterable[bool], worst: Any) -> Expected:
-    failing = [len(rows) for rows, fine in zip(classes.members, passes, strict=True) if not fine]
-    observed = worst(figures) if figures else None
-    return Expected("fail" if failing else "pass", observed, len(failing), sum(failing))
+    base = {name: Counter(plain_cell(value) for value in original.get(name, values[name])) for name in values}
+    sensitive = tuple(table.roles.sensitive)
+    return Classes(list(groups.values()), len(suppressed), values, base, len(table), sensitive)
 
 
 def _k_anonymity(model: Any, classes: Classes) -> Expected:
     sizes = [len(rows) for rows in classes.members]
-    return _by_class(classes, sizes, (model.k is None or size >= model.k for size in sizes), min)
+    return by_class(classes, sizes, (model.k is None or size >= model.k for size in sizes), min)
 
 
 def _distinct_l(model: Any, classes: Classes) -> Expected:
     numbers = [len(counts) for counts in classes.counts(model.column)]
-    return _by_class(classes, numbers, (model.l is None or number >= model.l for number in numbers), min)
+    return by_class(classes, numbers, (model.l is None or number >= model.l for number in numbers), min)
 
 
 def _entropy_l(model: Any, classes: Classes) -> Expected:
@@ -132,13 +84,13 @@ def _entropy_l(model: Any, classes: Classes) -> Expected:
     figures = [math.exp(estimate(list(counts.values()))) for counts in counted]
     needed = 1 if model.l is None else math.ceil(model.l - 1e-9)
     passes = [
-        len(counts) >= needed and (model.l is None or figure >= model.l - _slack(model.l))
+        len(counts) >= needed and (model.l is None or figure >= model.l - slack(model.l))
         for counts, figure in zip(counted, figures, strict=True)
     ]
     if model.estimator == "grassberger":
         enough = [figure for figure, counts in zip(figures, counted, strict=True) if len(counts) >= needed]
         figures = enough + [1.0 for counts in counted if len(counts) == 1]
-    return _by_class(classes, figures, passes, min)
+    return by_class(classes, figures, passes, min)
 
 
 def _shannon(counts: list[int]) -> float:
@@ -161,8 +113,8 @@ def _recursive(model: Any, classes: Classes) -> Expected:
         tail = sum(descending[model.l - 1 :])
         infima.append(Fraction(descending[0], tail) if tail else None)
         limit = None if model.c is None else float(Fraction(model.c) * tail)
-        passes.append(limit is None or descending[0] < limit - _slack(limit))
-    return _by_class(classes, infima, passes, lambda figures: None if None in figures else max(figures))
+        passes.append(limit is None or descending[0] < limit - slack(limit))
+    return by_class(classes, infima, passes, lambda figures: None if None in figures else max(figures))
 
 
 def _t_closeness(model: Any, classes: Classes) -> Expected:
@@ -179,8 +131,8 @@ def _t_closeness(model: Any, classes: Classes) -> Expected:
         moved = list(accumulate(gains))[:-1] if ordered else gains
         steps = max(len(line) - 1, 1) if ordered else 2
         distances.append(sum(map(abs, moved), start=Fraction(0)) / steps)
-    passes = (model.t is None or float(distance) <= model.t + _slack(model.t) for distance in distances)
-    return _by_class(classes, distances, passes, max)
+    passes = (model.t is None or float(distance) <= model.t + slack(model.t) for distance in distances)
+    return by_class(classes, distances, passes, max)
 
 
 def _line(model: Any, base: Counter[Any]) -> list[Any]:
@@ -201,17 +153,12 @@ def _line(model: Any, base: Counter[Any]) -> list[Any]:
 
 def _average_risk(model: Any, classes: Classes) -> Expected:
     records = sum(len(rows) for rows in classes.members)
-    return _at_most(model, Fraction(len(classes.members), records) if records else None)
+    return at_most(model, Fraction(len(classes.members), records) if records else None)
 
 
 def _sample_uniqueness(model: Any, classes: Classes) -> Expected:
     sizes = [len(rows) for rows in classes.members]
-    return _at_most(model, Fraction(sizes.count(1), sum(sizes)) if sizes else None)
-
-
-def _at_most(model: Any, figure: Fraction | None) -> Expected:
-    met = figure is None or model.at_most is None or float(figure) <= model.at_most + _slack(model.at_most)
-    return Expected("pass" if met else "fail", figure)
+    return at_most(model, Fraction(sizes.count(1), sum(sizes)) if sizes else None)
 
 
 ORACLES: dict[str, Judge] = {
@@ -222,6 +169,8 @@ ORACLES: dict[str, Judge] = {
     "entropy_l_diversity": _entropy_l,
     "recursive_cl_diversity": _recursive,
     "t_closeness": _t_closeness,
+    **SHARE_ORACLES,
+    **SIZE_ORACLES,
 }
 """The oracle of each model by its catalogue name; a plug-in adds its own."""
 

@@ -15,11 +15,15 @@ from numpy.typing import NDArray
 from privpipe.blocks import ClassBlock, ClassModel, Facts, Guarantee, SizeModel
 from privpipe.models import (
     AverageRisk,
+    BasicBetaLikeness,
+    DeltaDisclosure,
     DistinctLDiversity,
+    EnhancedBetaLikeness,
     EntropyLDiversity,
     KAnonymity,
     RecursiveCLDiversity,
     SampleUniqueness,
+    StrictAverageRisk,
     TCloseness,
 )
 from privpipe.testing import judged
@@ -42,6 +46,15 @@ def model_of(spec: dict[str, Any]) -> Any:
             return TCloseness(column=column, t=spec["t"])
         case "t-closeness-ordered":
             return TCloseness(column=column, t=spec["t"], distance="ordered", order="text")
+        case "delta-disclosure":
+            return DeltaDisclosure(column=column, delta=spec["delta"])
+        case "beta-likeness-basic":
+            return BasicBetaLikeness(column=column, beta=spec["beta"])
+        case "beta-likeness-enhanced":
+            return EnhancedBetaLikeness(column=column, beta=spec["beta"])
+        case "average-risk" if "highest" in spec:
+            at_risk = spec["records_at_risk"]
+            return StrictAverageRisk(at_most=spec["average"], highest=spec["highest"], records_at_risk=at_risk)
         case "average-risk":
             return AverageRisk(at_most=spec["average"])
         case "sample-uniqueness":

@@ -6,14 +6,19 @@ pycanon 1.3.6. `where_the_peer_errs` there lists what is not to be copied.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 
 from privpipe.models import (
+    AlphaKAnonymity,
     AverageRisk,
+    BasicBetaLikeness,
+    DeltaDisclosure,
     DistinctLDiversity,
+    EnhancedBetaLikeness,
     EntropyLDiversity,
     KAnonymity,
     RecursiveCLDiversity,
@@ -66,3 +71,21 @@ def test_closeness(pycanon_row: dict[str, Any], adult: Any) -> None:
     ordered = judged(TCloseness(column=column, distance="ordered", order=order), block, facts).observed
     assert equal == exactly(expected["t_equal"])
     assert ordered == exactly(expected["t_ordered"])
+
+
+def test_shares(pycanon_row: dict[str, Any], adult: Any) -> None:
+    """Logarithms there are natural, ours to base 2; enhanced beta is None where no beta meets it."""
+    block, facts = table_of(pycanon_row, adult)
+    column, expected = pycanon_row["sensitive"], pycanon_row["reference"]
+    alpha = judged(AlphaKAnonymity(column=column), block, facts).observed
+    assert alpha == {"k": expected["k"], "alpha": exactly(expected["alpha"])}
+    assert judged(BasicBetaLikeness(column=column), block, facts).observed == exactly(expected["beta_basic"])
+    delta = judged(DeltaDisclosure(column=column), block, facts).observed
+    assert delta == exactly(expected["delta_present_values_only_ln"] / math.log(2))
+    for model, name in (
+        (EnhancedBetaLikeness(column=column), "beta_enhanced"),
+        (DeltaDisclosure(column=column, absent="strict"), "delta_strict_ln"),
+    ):
+        figure = expected[name]
+        scale = math.log(2) if name.startswith("delta") else 1
+        assert judged(model, block, facts).observed == (None if figure is None else exactly(figure / scale))

@@ -15,6 +15,7 @@ from privpipe.blocks import Guarantee, Verdict
 from privpipe.engines import Engine, Source
 from privpipe.models import (
     DistinctLDiversity,
+    EnhancedBetaLikeness,
     EntropyLDiversity,
     KAnonymity,
     RecursiveCLDiversity,
@@ -56,3 +57,9 @@ def test_recursive_counts_descend(engine: Engine) -> None:
     frame = pd.DataFrame({"a": [0] * 10, "s": ["x"] * 6 + ["y"] * 3 + ["z"]})
     models = [RecursiveCLDiversity(column="s", c=2.0, l=l) for l in (2, 3)]
     assert observed(engine, frame, *models) == [1.5, 6.0]
+
+
+def test_no_beta_satisfies_the_enhanced_form(engine: Engine) -> None:
+    """Gain 4 of a value with cap -ln 0.2; the peer mixes it with the cap of another value and says 1.609."""
+    frame = pd.DataFrame({"a": [1, 1] + [2] * 8, "s": ["r", "r"] + ["u"] * 8})
+    assert observed(engine, frame, EnhancedBetaLikeness(column="s", beta=5.0)) == [None]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from privpipe.blocks import Cells, Histogram
 from privpipe.errors import DataError, UsageError
 
-__all__ = ["Order", "as_order", "in_rank_order", "ranks"]
+__all__ = ["Order", "as_order", "canonical_texts", "in_rank_order", "ranks", "value_text"]
 
 Order = Literal["text"] | tuple[str | int | float, ...]
 
@@ -84,10 +84,10 @@ def ranks(column: str, histogram: Histogram, order: Order | None) -> NDArray[np.
         return None
     if order == "text" and is_text:
         return None
-    texts = _texts(histogram.values)
+    texts = canonical_texts(histogram.values)
     if order == "text":
         return _inverse(sorted(range(len(texts)), key=texts.__getitem__))
-    places = {_text(value): place for place, value in enumerate(order)}
+    places = {value_text(value): place for place, value in enumerate(order)}
     if len(places) < len(order):
         raise UsageError(f"the order of column {column!r} lists a value twice")
     missing = sum(text not in places for text in texts)
@@ -117,7 +117,7 @@ def _inverse(by_rank: list[int]) -> NDArray[np.int64]:
     return rank
 
 
-def _texts(values: Any) -> list[str]:
+def canonical_texts(values: Any) -> list[str]:
     """Canonical texts, the form in which values of any type are compared with those of a policy."""
     from privpipe.hierarchies.canonical import canonical_text
 
@@ -125,7 +125,14 @@ def _texts(values: Any) -> list[str]:
     return texts
 
 
-def _text(value: str | int | float) -> str:
+def value_text(value: str | int | float) -> str:
+    """The canonical text of a value that a policy names.
+
+    Examples
+    --------
+    >>> value_text(7), value_text(30.0), value_text("low")
+    ('7', '30', 'low')
+    """
     from privpipe.hierarchies.literals import plain_decimal
 
     return value if isinstance(value, str) else plain_decimal(Decimal(repr(value)))

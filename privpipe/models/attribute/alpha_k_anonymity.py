@@ -1,0 +1,153 @@
+"""(alpha, k)-anonymity."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import Cells, ClassBlock, Facts
+from privpipe.blocks.entry import require_integer, require_number
+from privpipe.blocks.guarantee import Direction
+from privpipe.errors import UsageError
+from privpipe.models.attribute.value_order import canonical_texts, value_text
+from privpipe.models.several_figures import SeveralFigures
+from privpipe.roles import Roles
+
+__all__ = ["AlphaKAnonymity"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class AlphaKAnonymity(SeveralFigures):
+    """Each class has `k` records and no sensitive value exceeds the share `alpha`; observed = least size, top share.
+
+    Parameters
+    ----------
+    k : int, optional
+        At least 1. Left out together with alpha (under `measures:`), the figures are reported.
+    alpha : float, optional
+        In (0, 1].
+    column : str, optional
+        A sensitive column; default: each of the policy. A missing value counts as one more value.
+    values : tuple, optional
+        The values of `column` whose share is bounded; default: every value. One that the data lacks has share 0.
+    quasi_identifiers : tuple of str, optional
+        Default: all of the policy.
+
+    Notes
+    -----
+    Below one over the number of values, alpha cannot be met; nor, without suppression, below the share of a value
+    in the whole table.
+
+    Source: Wong, Li, Fu, Wang, (alpha, k)-anonymity: an enhanced k-anonymity model, KDD 2006.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from privpipe.blocks import Cells, ClassBlock, Facts
+    >>> cells = Cells(np.array([0, 2, 4]), np.array([0, 1, 0, 1]), np.array([1, 1, 3, 1]))
+    >>> model = AlphaKAnonymity(k=2, alpha=0.5, column="illness")
+    >>> verdict = model.judge(model.measure(ClassBlock(np.array([2, 4]), {"illness": cells}), Facts()), Facts())
+    >>> verdict.observed, verdict.failing_records
+    ({'k': 2, 'alpha': 0.75}, 4)
+    """
+
+    threshold_field: ClassVar[str | None] = "alpha"
+    convex: ClassVar[bool] = True
+    about: ClassVar[Mapping[str, str]] = {
+        "k": "least number of records that share every quasi-identifier combination",
+        "alpha": "largest share of a sensitive value in a class",
+        "column": "the sensitive column; left out: each",
+        "values": "the values whose share is bounded; left out: every value",
+    }
+    source: ClassVar[str] = "Wong, Li, Fu, Wang, KDD 2006"
+    threat: ClassVar[str] = (
+        "Somebody who finds a person's class guesses the sensitive value with a good chance, because many share it."
+    )
+    formula: ClassVar[str] = "n_c >= k, and q <= alpha for each (listed) value of each class"
+    choose: ClassVar[str] = (
+        "k as for k_anonymity; alpha 0.5 to 0.8, above the share of the commonest value in the whole table. List "
+        "the damaging values where the common one is harmless."
+    )
+
+    k: int | None = None
+    alpha: float | None = None
+    column: str | None = None
+    values: tuple[str | int | float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.k is None) != (self.alpha is None):
+            raise UsageError("AlphaKAnonymity: k and alpha go together")
+        if self.k is not None:
+            require_integer("AlphaKAnonymity", "k", self.k, least=1)
+            require_number("AlphaKAnonymity", "alpha", self.alpha, above=0, most=1)
+        if self.values is not None:
+            if self.column is None:
+                raise UsageError("AlphaKAnonymity: values are of one column; name it by `column`")
+            if isinstance(self.values, str) or not self.values:
+                raise UsageError("AlphaKAnonymity: values must be a list of at least one value")
+            object.__setattr__(self, "values", tuple(self.values))
+            # Only a column whose codes are positions in a histogram can tell which value is which.
+            object.__setattr__(self, "needs_base", True)
+
+    def sensitive_columns(self) -> tuple[str, ...]:
+        default: tuple[str, ...] = self.__dict__.get("_every", ())
+        return default if self.column is None else (self.column,)
+
+    def over(self, roles: Roles) -> Self:
+        if self.column is not None:
+            return self
+        if not roles.sensitive:
+            raise UsageError("alpha_k_anonymity: no column has `role: sensitive`; declare one, or use k_anonymity")
+        filled = copy.copy(self)
+        object.__setattr__(filled, "_every", tuple(roles.sensitive))  # no parameter: `column` names one column
+        return filled
+
+    def least_size(self) -> int:
+        return max(self.k or 1, self.least_values())
+
+    def least_values(self) -> int:
+        # As many equal shares as bring each to alpha, within the tolerance of the comparison.
+        return 1 if self.alpha is None or self.values is not None else math.ceil((1 - 2e-9) / self.alpha - 1e-9)
+
+    def rules(self) -> Mapping[str, tuple[Direction, Any]]:
+        return {"k": ("at_least", self.k), "alpha": ("at_most", self.alpha)}
+
+    def figures(self, block: ClassBlock, facts: Facts) -> Mapping[str, NDArray[Any]]:
+        columns = self.sensitive_columns()
+        if not columns:
+            raise UsageError("alpha_k_anonymity: name the sensitive `column`, or declare one in the policy")
+        shares = [self._top_share(block.cells[column], facts) for column in columns]
+        return {"k": block.sizes, "alpha": np.maximum.reduce(shares)}
+
+    def _top_share(self, cells: Cells, facts: Facts) -> NDArray[np.float64]:
+        from privpipe.kernels.class_counts import top_share_by_class
+
+        if self.values is None or self.column is None:
+            return cells.once("top share", lambda them: top_share_by_class(them.offsets, them.counts))
+        listed = {value_text(value) for value in self.values}
+        meant = np.array([text in listed for text in canonical_texts(facts.histograms[self.column].values)])
+        shares = cells.counts / np.repeat(_sizes(cells), np.diff(cells.offsets))
+        return np.maximum.reduceat(np.where(meant[cells.codes], shares, 0.0), cells.offsets[:-1])
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [
+            cls(),
+            cls(k=1, alpha=1.0),
+            cls(k=2, alpha=0.5),
+            cls(k=2, alpha=0.75, column="illness"),
+            cls(k=1, alpha=0.25, column="illness", values=("flu", "gout")),
+        ]
+
+
+def _sizes(cells: Cells) -> NDArray[np.int64]:
+    from privpipe.kernels.class_counts import class_sizes
+
+    return class_sizes(cells.offsets, cells.counts)

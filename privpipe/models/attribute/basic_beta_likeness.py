@@ -1,0 +1,98 @@
+"""Basic beta-likeness."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts
+from privpipe.blocks.entry import require_number
+from privpipe.blocks.guarantee import Direction
+from privpipe.models.attribute.base_distribution import Base, as_base
+
+__all__ = ["BasicBetaLikeness"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class BasicBetaLikeness(ClassModel):
+    """No value's share in a class exceeds its share in the whole table by more than `beta` times; observed = max gain.
+
+    Parameters
+    ----------
+    column : str
+        A sensitive column. A missing value counts as one more value.
+    beta : float, optional
+        Above 0. Left out (under `measures:`), the largest relative gain is reported.
+    base : {"original", "released"} or {"file": path}
+        The distribution that classes are compared with, as for `t_closeness`.
+    quasi_identifiers : tuple of str, optional
+        Default: all of the policy.
+
+    Notes
+    -----
+    The gain of a value is (q - p)/p; values that become rarer in a class are not limited. Shares of a merged class
+    lie between those of its parts, so passing classes merge to a passing class.
+
+    Source: Cao and Karras, Publishing microdata with a robust privacy guarantee, PVLDB 5(11), 2012.
+
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa
+    >>> from privpipe.blocks import Cells, ClassBlock, Facts, Histogram
+    >>> facts = Facts(histograms={"illness": Histogram(pa.array(["asthma", "flu"]), np.array([1, 3]))})
+    >>> block = ClassBlock(np.array([2]), {"illness": Cells(np.array([0, 2]), np.array([0, 1]), np.array([1, 1]))})
+    >>> model = BasicBetaLikeness(column="illness", beta=1.0)
+    >>> verdict = model.judge(model.measure(block, facts), facts)
+    >>> verdict.outcome, verdict.observed
+    ('pass', 1.0)
+    """
+
+    threshold_field: ClassVar[str | None] = "beta"
+    direction: ClassVar[Direction] = "at_most"
+    convex: ClassVar[bool] = True
+    needs_base: ClassVar[bool] = True
+    about: ClassVar[Mapping[str, str]] = {
+        "column": "the sensitive column",
+        "beta": "largest relative gain (q - p)/p of a value's share in a class over that in the whole table",
+        "base": "what classes are compared with: original, released, or {file: path}",
+    }
+    source: ClassVar[str] = "Cao and Karras, PVLDB 5(11), 2012"
+    threat: ClassVar[str] = (
+        "Somebody who finds a person's class finds a rare sensitive value many times likelier than in the whole table."
+    )
+    formula: ClassVar[str] = "(q - p)/p <= beta for each value of each class"
+    choose: ClassVar[str] = (
+        "1 lets a share double, 2 to 4 is usual. It guards rare values, which t_closeness does not; "
+        "enhanced_beta_likeness limits common values as well."
+    )
+
+    column: str
+    beta: float | None = None
+    base: Base = "original"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.beta is not None:
+            require_number("BasicBetaLikeness", "beta", self.beta, above=0)
+        object.__setattr__(self, "base", as_base("BasicBetaLikeness", self.base))
+
+    def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
+        return block.cells[self.column].once("gain", lambda cells: self._gain(cells, facts))
+
+    def _gain(self, cells: Cells, facts: Facts) -> NDArray[np.float64]:
+        from privpipe.kernels.class_gain import gain_by_class
+
+        return gain_by_class(cells.offsets, cells.codes, cells.counts, facts.base(self.column))
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [
+            cls(column="illness"),
+            cls(column="illness", beta=0.5),
+            cls(column="illness", beta=3.0),
+            cls(column="income", beta=1.0, base="released"),
+        ]

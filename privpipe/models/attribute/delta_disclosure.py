@@ -1,0 +1,118 @@
+"""delta-disclosure privacy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, Tally
+from privpipe.blocks.entry import require_choice, require_number
+from privpipe.blocks.guarantee import Direction
+from privpipe.models.attribute.base_distribution import Base, as_base
+
+__all__ = ["DeltaDisclosure"]
+
+Absent = Literal["present_only", "strict"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DeltaDisclosure(ClassModel):
+    """No value's share in a class is far from its share in the whole table; observed = max abs(log2(q/p)).
+
+    Parameters
+    ----------
+    column : str
+        A sensitive column. A missing value counts as one more value.
+    delta : float, optional
+        Above 0; the comparison is strict. Left out (under `measures:`), the largest logarithm is reported.
+    absent : {"present_only", "strict"}
+        Whether a value that a class lacks is passed over, or counts as infinitely far: then only classes that
+        hold every value of the base pass, and observed is None where one does not.
+    base : {"original", "released"} or {"file": path}
+        The distribution that classes are compared with, as for `t_closeness`.
+    quasi_identifiers : tuple of str, optional
+        Default: all of the policy.
+
+    Notes
+    -----
+    `present_only` permits negative disclosure: that nobody of a class has some value is told. It is the reading of
+    the reference tools. Figures in natural logarithms are divided by ln 2 to compare. Under `present_only` merging
+    two passing classes may fail: a value that one of them lacks becomes rare in the whole.
+
+    Source: Brickell and Shmatikov, The cost of privacy, KDD 2008.
+
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa
+    >>> from privpipe.blocks import Cells, ClassBlock, Facts, Histogram
+    >>> facts = Facts(histograms={"illness": Histogram(pa.array(["asthma", "flu"]), np.array([1, 3]))})
+    >>> block = ClassBlock(np.array([2]), {"illness": Cells(np.array([0, 2]), np.array([0, 1]), np.array([1, 1]))})
+    >>> model = DeltaDisclosure(column="illness", delta=1.0)
+    >>> verdict = model.judge(model.measure(block, facts), facts)
+    >>> verdict.outcome, verdict.observed
+    ('fail', 1.0)
+    """
+
+    threshold_field: ClassVar[str | None] = "delta"
+    direction: ClassVar[Direction] = "below"
+    needs_base: ClassVar[bool] = True
+    about: ClassVar[Mapping[str, str]] = {
+        "column": "the sensitive column",
+        "delta": "abs(log2) of a value's share in a class over that in the whole table stays below it",
+        "absent": "present_only (a value that a class lacks is passed over) or strict (it fails the class)",
+        "base": "what classes are compared with: original, released, or {file: path}",
+    }
+    source: ClassVar[str] = "Brickell and Shmatikov, KDD 2008"
+    threat: ClassVar[str] = (
+        "Somebody who finds a person's class finds a sensitive value many times likelier, or unlikelier, than before."
+    )
+    formula: ClassVar[str] = "abs(log2(q/p)) < delta for each value of each class; strict: of the whole table"
+    choose: ClassVar[str] = (
+        "1 lets a share double or halve, 2 quadruple; 1 to 2 is usual. present_only still tells that nobody of a "
+        "class has a value; strict is seldom met by more than a few classes."
+    )
+
+    column: str
+    delta: float | None = None
+    absent: Absent = "present_only"
+    base: Base = "original"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.delta is not None:
+            require_number("DeltaDisclosure", "delta", self.delta, above=0)
+        require_choice("DeltaDisclosure", "absent", self.absent, get_args(Absent))
+        object.__setattr__(self, "base", as_base("DeltaDisclosure", self.base))
+        # Shares of a merged class lie between those of its parts: passing only holds where no part lacks a value.
+        object.__setattr__(self, "convex", self.absent == "strict")
+
+    def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
+        cells = block.cells[self.column]
+        ratio = cells.once("log2 ratio", lambda them: self._ratio(them, facts))
+        if self.absent == "present_only":
+            return ratio
+        return np.where(np.diff(cells.offsets) < len(facts.histograms[self.column]), np.inf, ratio)
+
+    def seen(self, observed: Tally) -> str:
+        if observed.observed == np.inf:
+            return "infinite: a class lacks a value of the base"
+        return super().seen(observed)
+
+    def _ratio(self, cells: Cells, facts: Facts) -> NDArray[np.float64]:
+        from privpipe.kernels.class_gain import log2_ratio_by_class
+
+        return log2_ratio_by_class(cells.offsets, cells.codes, cells.counts, facts.base(self.column))
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [
+            cls(column="illness"),
+            cls(column="illness", delta=0.5),
+            cls(column="illness", delta=2.0),
+            cls(column="illness", delta=2.0, absent="strict"),
+            cls(column="income", delta=1.5, base="released"),
+        ]

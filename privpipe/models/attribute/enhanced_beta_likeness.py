@@ -1,0 +1,117 @@
+"""Enhanced beta-likeness."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, Tally
+from privpipe.blocks.entry import require_number
+from privpipe.blocks.guarantee import Direction
+from privpipe.models.attribute.base_distribution import Base, as_base
+from privpipe.tolerance import at_most
+
+__all__ = ["EnhancedBetaLikeness"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class EnhancedBetaLikeness(ClassModel):
+    """No value's share in a class gains more than `beta` times, nor more than -ln p times; observed = max gain.
+
+    Parameters
+    ----------
+    column : str
+        A sensitive column. A missing value counts as one more value.
+    beta : float, optional
+        Above 0. Left out (under `measures:`), the least beta that would do is reported.
+    base : {"original", "released"} or {"file": path}
+        The distribution that classes are compared with, as for `t_closeness`.
+    quasi_identifiers : tuple of str, optional
+        Default: all of the policy.
+
+    Notes
+    -----
+    The gain of a value is (q - p)/p. The cap -ln p holds common values below certainty. Observed is None where a
+    value exceeds its cap: no beta would do. The gain of one value is never held against the cap of another.
+
+    Source: Cao and Karras, Publishing microdata with a robust privacy guarantee, PVLDB 5(11), 2012.
+
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa
+    >>> from privpipe.blocks import Cells, ClassBlock, Facts, Histogram
+    >>> facts = Facts(histograms={"illness": Histogram(pa.array(["asthma", "flu"]), np.array([2, 8]))})
+    >>> block = ClassBlock(np.array([2]), {"illness": Cells(np.array([0, 1]), np.array([0]), np.array([2]))})
+    >>> model = EnhancedBetaLikeness(column="illness", beta=100.0)
+    >>> verdict = model.judge(model.measure(block, facts), facts)
+    >>> verdict.outcome, verdict.observed
+    ('fail', None)
+    """
+
+    threshold_field: ClassVar[str | None] = "beta"
+    direction: ClassVar[Direction] = "at_most"
+    convex: ClassVar[bool] = True
+    needs_base: ClassVar[bool] = True
+    about: ClassVar[Mapping[str, str]] = {
+        "column": "the sensitive column",
+        "beta": "largest relative gain (q - p)/p of a value's share in a class; never more than -ln p",
+        "base": "what classes are compared with: original, released, or {file: path}",
+    }
+    source: ClassVar[str] = "Cao and Karras, PVLDB 5(11), 2012"
+    threat: ClassVar[str] = (
+        "Somebody who finds a person's class finds a sensitive value, rare or common, far likelier than before."
+    )
+    formula: ClassVar[str] = "(q - p)/p <= min(beta, -ln p) for each value of each class"
+    choose: ClassVar[str] = (
+        "As for basic_beta_likeness, 1 to 4. The cap -ln p does not depend on beta: where it is what fails, only "
+        "coarser classes or suppression help."
+    )
+
+    column: str
+    beta: float | None = None
+    base: Base = "original"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.beta is not None:
+            require_number("EnhancedBetaLikeness", "beta", self.beta, above=0)
+        object.__setattr__(self, "base", as_base("EnhancedBetaLikeness", self.base))
+
+    def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
+        return block.cells[self.column].once("capped gain", lambda cells: self._capped(cells, facts))
+
+    def measure(self, block: ClassBlock, facts: Facts) -> Tally:
+        tally = super().measure(block, facts)
+        if not len(block):
+            return tally
+        return replace(tally, sums={"over_cap": int(np.isinf(self.scores(block, facts)).sum())})
+
+    def seen(self, observed: Tally) -> str:
+        over = observed.sums.get("over_cap", 0)
+        if over:
+            return f"unsatisfiable: in {over:,} classes a value exceeds its -ln p cap"
+        return super().seen(observed)
+
+    def _capped(self, cells: Cells, facts: Facts) -> NDArray[np.float64]:
+        """Largest gain of each class; infinite where a value exceeds its own cap."""
+        from privpipe.kernels.class_gain import gain_by_class, gains, nats
+
+        p = facts.base(self.column)
+        capped = gain_by_class(cells.offsets, cells.codes, cells.counts, p)
+        within = at_most(gains(cells.offsets, cells.codes, cells.counts, p), nats(p)[cells.codes])
+        over = np.flatnonzero(~within)
+        capped[np.searchsorted(cells.offsets, over, side="right") - 1] = np.inf
+        return capped
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [
+            cls(column="illness"),
+            cls(column="illness", beta=0.5),
+            cls(column="illness", beta=3.0),
+            cls(column="income", beta=1.0, base="released"),
+        ]

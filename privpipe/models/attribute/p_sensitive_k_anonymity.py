@@ -1,0 +1,125 @@
+"""p-sensitive k-anonymity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import ClassBlock, Facts
+from privpipe.blocks.entry import require_integer
+from privpipe.blocks.guarantee import Direction
+from privpipe.errors import UsageError
+from privpipe.models.several_figures import SeveralFigures
+from privpipe.roles import Roles
+
+__all__ = ["PSensitiveKAnonymity"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PSensitiveKAnonymity(SeveralFigures):
+    """Each class has `k` records and `p` values of every sensitive column; observed = the least numbers.
+
+    Parameters
+    ----------
+    k : int, optional
+        At least 1. Left out together with p (under `measures:`), the figures are reported.
+    p : int, optional
+        At least 1 and at most k.
+    columns : tuple of str, optional
+        Sensitive columns; default: all of the policy. A missing value counts as one more value.
+    quasi_identifiers : tuple of str, optional
+        Default: all of the policy.
+
+    Notes
+    -----
+    The same as `k_anonymity` and `distinct_l_diversity` with l = p on each column, under the name by which it is
+    asked for.
+
+    Source: Truta and Vinay, Privacy protection: p-sensitive k-anonymity property, ICDE Workshops 2006.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from privpipe.blocks import Cells, ClassBlock, Facts
+    >>> cells = Cells(np.array([0, 2, 3]), np.array([0, 1, 1]), np.array([1, 2, 4]))
+    >>> model = PSensitiveKAnonymity(k=3, p=2, columns=("illness",))
+    >>> verdict = model.judge(model.measure(ClassBlock(np.array([3, 4]), {"illness": cells}), Facts()), Facts())
+    >>> verdict.observed, verdict.failing_records
+    ({'k': 3, 'p': 1}, 4)
+    """
+
+    threshold_field: ClassVar[str | None] = "k"
+    hereditary: ClassVar[bool] = True
+    convex: ClassVar[bool] = True
+    about: ClassVar[Mapping[str, str]] = {
+        "k": "least number of records that share every quasi-identifier combination",
+        "p": "least number of distinct values of each sensitive column in each class; at most k",
+        "columns": "sensitive columns; left out: all",
+    }
+    source: ClassVar[str] = "Truta and Vinay, ICDE Workshops 2006"
+    threat: ClassVar[str] = (
+        "Somebody who finds a person's class finds the record in it, or the sensitive value that all records share."
+    )
+    formula: ClassVar[str] = "n_c >= k, and at least p distinct values of each sensitive column, in each class"
+    choose: ClassVar[str] = (
+        "k as for k_anonymity, p = 2 or 3. It ignores how often a value occurs: add t_closeness or "
+        "entropy_l_diversity where one value is common."
+    )
+
+    k: int | None = None
+    p: int | None = None
+    columns: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.columns is not None:
+            if isinstance(self.columns, str) or not self.columns:
+                raise UsageError("PSensitiveKAnonymity: columns must be a list of at least one column name")
+            object.__setattr__(self, "columns", tuple(self.columns))
+        super().__post_init__()
+        if (self.k is None) != (self.p is None):
+            raise UsageError("PSensitiveKAnonymity: k and p go together")
+        if self.k is not None:
+            require_integer("PSensitiveKAnonymity", "k", self.k, least=1)
+            require_integer("PSensitiveKAnonymity", "p", self.p, least=1, most=self.k)
+
+    def sensitive_columns(self) -> tuple[str, ...]:
+        return self.columns or ()
+
+    def over(self, roles: Roles) -> Self:
+        if self.columns is not None:
+            return self
+        if not roles.sensitive:
+            raise UsageError(
+                "p_sensitive_k_anonymity: no column has `role: sensitive`; declare one, or use k_anonymity"
+            )
+        return replace(self, columns=tuple(roles.sensitive))
+
+    def least_size(self) -> int:
+        return self.k or 1
+
+    def least_values(self) -> int:
+        return self.p or 1
+
+    def rules(self) -> Mapping[str, tuple[Direction, Any]]:
+        return {"k": ("at_least", self.k), "p": ("at_least", self.p)}
+
+    def figures(self, block: ClassBlock, facts: Facts) -> Mapping[str, NDArray[Any]]:
+        from privpipe.kernels.class_counts import distinct_by_class
+
+        if self.columns is None:
+            raise UsageError("p_sensitive_k_anonymity: name the sensitive `columns`, or declare them in the policy")
+        values = [distinct_by_class(block.cells[column].offsets) for column in self.columns]
+        return {"k": block.sizes, "p": np.minimum.reduce(values)}
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [
+            cls(),
+            cls(k=1, p=1),
+            cls(k=2, p=2),
+            cls(k=3, p=2, columns=("illness",)),
+        ]

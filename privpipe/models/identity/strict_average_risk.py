@@ -1,0 +1,155 @@
+"""Average re-identification risk, with a bound on records at high risk."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import Facts, SizeModel, Tally, Verdict
+from privpipe.blocks.entry import require_number
+from privpipe.blocks.guarantee import short, size_histogram
+from privpipe.tolerance import at_most
+
+__all__ = ["StrictAverageRisk"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class StrictAverageRisk(SizeModel):
+    """Low risk on average and few records at high risk; observed = average, highest risk, share of records at risk.
+
+    Parameters
+    ----------
+    at_most : float, optional
+        Highest average risk, classes / records, in (0, 1]. Left out (under `measures:`), the figures are reported.
+    highest : float
+        Highest tolerated risk of a single record, in (0, 1]; turned into a class size, `least_class`.
+    records_at_risk : float
+        Highest share of records in smaller classes, in [0, 1].
+    quasi_identifiers : tuple of str, optional
+        Default: all of the policy.
+
+    Notes
+    -----
+    A class is small when it has fewer than z records: with f = floor(1/highest), z is f + 1 where 1/f exceeds
+    `highest` by 1 % of it, else f. So 0.3333 asks for 3 records and 0.33 for 4. A report that counts records with
+    1/n_c above a threshold without this rounding is another figure.
+
+    Source: El Emam, Guide to the De-Identification of Personal Health Information, CRC Press, 2013; El Emam and
+    Malin in Institute of Medicine, Sharing Clinical Trial Data, 2015.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from privpipe.blocks import ClassBlock, Facts
+    >>> model = StrictAverageRisk(at_most=0.05, highest=0.2, records_at_risk=0.01)
+    >>> verdict = model.judge(model.measure(ClassBlock(np.array([99, 1])), Facts()), Facts())
+    >>> verdict.outcome, verdict.observed
+    ('pass', {'average': 0.02, 'highest': 1.0, 'records_at_risk': 0.01})
+    """
+
+    threshold_field: ClassVar[str | None] = "at_most"
+    about: ClassVar[Mapping[str, str]] = {
+        "at_most": "highest mean probability, over records, that a record is matched to its person",
+        "highest": "highest tolerated probability for a single record",
+        "records_at_risk": "highest share of records above that probability",
+    }
+    source: ClassVar[str] = (
+        "El Emam, Guide to the De-Identification of Personal Health Information, CRC Press, 2013; "
+        "El Emam and Malin in IOM, Sharing Clinical Trial Data, 2015"
+    )
+    threat: ClassVar[str] = (
+        "A marketer matches as many records as possible, and a prosecutor looks for one person in a small class."
+    )
+    formula: ClassVar[str] = "C / n <= at_most, and the share of records in classes below z(highest) <= records_at_risk"
+    choose: ClassVar[str] = (
+        "at_most 0.05 to 0.1 with highest 0.2 and records_at_risk 0 to 0.05 is usual for health data; highest 0.2 "
+        "means classes of five."
+    )
+
+    at_most: float | None = None
+    highest: float
+    records_at_risk: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.at_most is not None:
+            require_number("StrictAverageRisk", "at_most", self.at_most, above=0, most=1)
+        require_number("StrictAverageRisk", "highest", self.highest, above=0, most=1)
+        require_number("StrictAverageRisk", "records_at_risk", self.records_at_risk, least=0, most=1)
+
+    def threshold(self) -> Any:
+        if self.at_most is None:
+            return None
+        return {"average": self.at_most, "highest": self.highest, "records_at_risk": self.records_at_risk}
+
+    def least_class(self) -> int:
+        """z: records of the smallest class that is not at risk.
+
+        Examples
+        --------
+        >>> [StrictAverageRisk(highest=h).least_class() for h in (0.3333, 0.3, 0.334, 0.33, 1.0)]
+        [3, 4, 3, 4, 1]
+        """
+        whole = math.floor(round(1 / self.highest, 9))
+        return whole + 1 if 1 / whole - self.highest >= 0.01 * self.highest else whole
+
+    def figures(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> dict[str, float]:
+        """The three figures of so many (`counts`) classes of each of these `sizes`."""
+        records = int(sizes @ counts)
+        small = sizes < self.least_class()
+        return {
+            "average": int(counts.sum()) / records,
+            "highest": 1 / int(sizes[counts > 0].min()),
+            "records_at_risk": int(sizes[small] @ counts[small]) / records,
+        }
+
+    def figure(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+        return self.figures(sizes, counts)["average"]
+
+    def met_by(self, sizes: NDArray[np.int64], counts: NDArray[np.int64], facts: Facts) -> bool:
+        if self.at_most is None or not counts.sum():
+            return True
+        found = self.figures(sizes, counts)
+        return bool(at_most(found["average"], self.at_most) and at_most(found["records_at_risk"], self.records_at_risk))
+
+    def judge(self, observed: Tally, facts: Facts) -> Verdict:
+        sizes, counts = size_histogram(observed)
+        figures = self.figures(sizes, counts) if observed.records else None
+        passed = self.met_by(sizes, counts, facts)
+        return Verdict(
+            self,
+            figures,
+            outcome="pass" if passed else "fail",
+            threshold=self.threshold(),
+            reason=self._reason(figures, observed, facts, passed),
+        )
+
+    def _reason(self, figures: dict[str, float] | None, observed: Tally, facts: Facts, passed: bool) -> str:
+        if figures is None:
+            return "no class to judge."
+        asked = (
+            f", asked at most {short(self.at_most)} on average and {short(self.records_at_risk)} at risk"
+            if self.is_gate()
+            else ""
+        )
+        seen = (
+            f"observed {short(figures['average'])} on average, {short(figures['highest'])} at the highest, "
+            f"{short(figures['records_at_risk'])} of the records in classes below {self.least_class():,}"
+        )
+        note = "" if passed else self.unattainable(observed.records, facts)
+        over = f"over {observed.classes:,} classes of {observed.records:,} records"
+        return "; ".join(part for part in (f"{seen}{asked}", over, note) if part) + "."
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [
+            cls(highest=0.2),
+            cls(at_most=1.0, highest=1.0),
+            cls(at_most=0.5, highest=0.5, records_at_risk=0.25),
+            cls(at_most=0.05, highest=0.2, records_at_risk=0.01),
+        ]

@@ -1,0 +1,105 @@
+"""Class-based models that ask for several things at once and report a figure for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally
+from privpipe.blocks.guarantee import MEETS, Direction, one_class, short
+
+__all__ = ["SeveralFigures"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SeveralFigures(ClassModel):
+    """A class passes when it meets every rule; observed and threshold are mappings.
+
+    Subclasses give `rules` (by name: how a figure must lie to which bound) and `figures` (by the same names, one
+    array a class).
+    """
+
+    def rules(self) -> Mapping[str, tuple[Direction, Any]]:
+        """Direction and bound of each figure; a bound is None where the entry only reports."""
+        raise TypeError(f"{type(self).__name__} has no rules")
+
+    def figures(self, block: ClassBlock, facts: Facts) -> Mapping[str, NDArray[Any]]:
+        """Each figure of every class, shape (n_classes,)."""
+        raise TypeError(f"{type(self).__name__} has no figures")
+
+    def threshold(self) -> Any:
+        return {name: bound for name, (_, bound) in self.rules().items()} if self.is_gate() else None
+
+    def passing(self, block: ClassBlock, facts: Facts) -> NDArray[np.bool_]:
+        passing = np.ones(len(block), dtype=np.bool_)
+        if self.is_gate():
+            figures = self.figures(block, facts)
+            for name, (direction, bound) in self.rules().items():
+                passing &= MEETS[direction](figures[name], bound)
+        return passing
+
+    def measure(self, block: ClassBlock, facts: Facts) -> Tally:
+        if not len(block):
+            return Tally()
+        failing = ~self.passing(block, facts)
+        figures = self.figures(block, facts)
+        worst = {
+            name: (figures[name].min() if direction == "at_least" else figures[name].max()).item()
+            for name, (direction, _) in self.rules().items()
+        }
+        return Tally(
+            observed=worst,
+            failing_classes=int(failing.sum()),
+            failing_records=int(block.sizes[failing].sum()),
+            classes=len(block),
+            records=block.records,
+        )
+
+    def merge(self, left: Tally, right: Tally) -> Tally:
+        if left.observed is None or right.observed is None:
+            observed = right.observed if left.observed is None else left.observed
+        else:
+            observed = {
+                name: (min if direction == "at_least" else max)(left.observed[name], right.observed[name])
+                for name, (direction, _) in self.rules().items()
+            }
+        counted = super().merge(replace(left, observed=None), replace(right, observed=None))
+        return replace(counted, observed=observed)
+
+    def needs_suppression(self, records: int, facts: Facts) -> str:
+        known = all(column in facts.histograms for column in self.sensitive_columns())
+        if not (self.is_gate() and known and records and (self.hereditary or self.convex)):
+            return ""
+        whole = one_class(records, facts, self.sensitive_columns())
+        if self.passing(whole, facts).all():
+            return ""
+        figures = ", ".join(
+            f"{name} = {short(figure[0].item())}" for name, figure in self.figures(whole, facts).items()
+        )
+        return f"cannot be met without suppression: all records as one class would have {figures}"
+
+    def reason(self, observed: Tally, facts: Facts) -> str:
+        fails = (
+            f"all {observed.classes:,} classes meet it"
+            if not observed.failing_classes
+            else f"{observed.failing_classes:,} of {observed.classes:,} classes, "
+            f"{observed.failing_records:,} of {observed.records:,} records fail"
+        )
+        note = ""
+        if observed.failing_classes:
+            note = self.unattainable(observed.records, facts) or self.needs_suppression(observed.records, facts)
+        return "; ".join(part for part in (self.asked(observed), fails, note) if part) + "."
+
+    def asked(self, observed: Tally) -> str:
+        """Every figure in words, with what was asked."""
+        if not observed.classes:
+            return "no class to judge"
+        parts = []
+        for name, (direction, bound) in self.rules().items():
+            asked = f" (asked {direction.replace('_', ' ')} {short(bound)})" if self.is_gate() else ""
+            parts.append(f"{name} = {short(observed.observed[name])}{asked}")
+        return "observed " + ", ".join(parts)

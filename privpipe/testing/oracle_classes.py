@@ -1,0 +1,78 @@
+"""The classes of a table as oracles see them, and the common shapes of a verdict."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from privpipe.blocks import Outcome
+
+__all__ = ["Classes", "Expected", "at_most", "by_class", "plain_cell", "slack"]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a verdict must say; `failing_*` are None for models that judge no single class."""
+
+    outcome: Outcome
+    observed: Any
+    failing_classes: int | None = None
+    failing_records: int | None = None
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The classes of a table over one set of quasi-identifiers, as an oracle sees them.
+
+    Parameters
+    ----------
+    members : list of list of int
+        Row numbers of each class, the suppressed one left out.
+    suppressed : int
+        Records of nothing but the suppression mark.
+    values : mapping of column to list
+        Cells, every missing one None.
+    base : mapping of column to Counter
+        Values of the distribution to compare with.
+    records : int
+        Records of the table, suppressed ones too.
+    sensitive : tuple of str
+        The sensitive columns.
+    """
+
+    members: list[list[int]]
+    suppressed: int
+    values: Mapping[str, list[Any]]
+    base: Mapping[str, Counter[Any]]
+    records: int = 0
+    sensitive: tuple[str, ...] = ()
+
+    def counts(self, column: str) -> list[Counter[Any]]:
+        """Values of a column in each class, with their number."""
+        return [Counter(self.values[column][row] for row in rows) for rows in self.members]
+
+
+def plain_cell(value: Any) -> Any:
+    """One missing value for all of them; -0.0 equals 0.0 as it stands, and 1 equals 1.0."""
+    return None if value is None or value != value else value
+
+
+def slack(bound: float) -> float:
+    """The tolerance of comparisons with a bound."""
+    return 1e-12 + 1e-9 * abs(bound)
+
+
+def by_class(classes: Classes, figures: Sequence[Any], passes: Iterable[bool], worst: Any) -> Expected:
+    """The verdict of a rule that every class must meet by itself."""
+    failing = [len(rows) for rows, fine in zip(classes.members, passes, strict=True) if not fine]
+    observed = worst(figures) if figures else None
+    return Expected("fail" if failing else "pass", observed, len(failing), sum(failing))
+
+
+def at_most(model: Any, figure: Fraction | None) -> Expected:
+    """The verdict of a figure of the whole table."""
+    met = figure is None or model.at_most is None or float(figure) <= model.at_most + slack(model.at_most)
+    return Expected("pass" if met else "fail", figure)
