@@ -26,7 +26,7 @@ from privpipe.engines.base.frames import frame_like, is_local_frame
 from privpipe.engines.base.histograms import group_key, histogram_of
 from privpipe.engines.base.moments import ExactMoments
 from privpipe.engines.base.parallel import reduce_blocks
-from privpipe.engines.embedded import keeping, mapping, pairs, record_ids, scanning, writing
+from privpipe.engines.embedded import keeping, mapping, pairs, ranking, record_ids, scanning, writing
 from privpipe.engines.embedded.class_table import ClassTable, reduce_class_table
 from privpipe.engines.embedded.session import Session
 from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted
@@ -175,7 +175,7 @@ class EmbeddedEngine(Engine):
         function: Callable[[RowBlock, NDArray[np.int64]], RowBlock],
         schema: pa.Schema,
     ) -> EmbeddedTable:
-        return mapping.map_ranked(self.session, table, column, stream, function, schema)
+        return ranking.map_ranked(self.session, table, column, stream, function, schema)
 
     def select(self, table: EmbeddedTable, columns: Sequence[str]) -> EmbeddedTable:
         table.require(columns)

@@ -10,14 +10,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS, RowBlock
-from privpipe.draws import Stream
-from privpipe.engines.embedded.session import Session
+from privpipe.engines.embedded.session import BATCH_ROWS, Session
 from privpipe.engines.embedded.storing import fitted, store
-from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted
+from privpipe.engines.embedded.table import EmbeddedTable, column_list
 
-__all__ = ["logical", "logical_table", "map_groups", "map_ranked", "map_rows", "ordered_rows"]
+__all__ = ["joined", "logical", "logical_table", "map_groups", "map_rows", "rows_of", "with_column"]
 
-KEY, ORDER = "__privpipe_key", "__privpipe_order"
+KEY = "__privpipe_key"
 A = TypeVar("A", pa.RecordBatch, pa.Table)
 
 
@@ -63,16 +62,33 @@ def map_groups(
     schema: pa.Schema,
 ) -> EmbeddedTable:
     """See `Engine.map_groups`: keys are stored beside the rows, and the rows read back in their order."""
-    keyed = _with_column(session, table, KEY, lambda rows: np.asarray(key(rows), dtype=np.int64))
+    keyed = with_column(session, table, KEY, lambda rows: np.asarray(key(rows), dtype=np.int64))
     sql = f"SELECT {column_list([*table.all_columns, KEY])} FROM {keyed.source} ORDER BY {KEY}"
-    groups = _groups(logical(batch, table.schema) for batch in session.stream(sql, keyed.frames))
+    batches = (logical(batch, table.schema) for batch in session.stream(sql, keyed.frames))
 
-    def make(group: pa.RecordBatch) -> pa.RecordBatch:
+    def make(groups: list[pa.RecordBatch]) -> pa.RecordBatch:
+        return joined([make_one(group) for group in groups])
+
+    def make_one(group: pa.RecordBatch) -> pa.RecordBatch:
         value = group.column(KEY)[0].as_py()
         rows = RowBlock(group.select([name for name in group.schema.names if name != KEY]))
         return fitted(function(rows, value).to_batch(), schema)
 
-    return store(session, groups, schema, make, ids=table.has_record_ids)
+    return store(session, _many(_groups(batches)), schema, make, ids=table.has_record_ids)
+
+
+def _many(groups: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """Groups by the handful, so that small ones do not each make a task and a file."""
+    found: list[pa.RecordBatch] = []
+    rows = 0
+    for group in groups:
+        found.append(group)
+        rows += group.num_rows
+        if rows >= BATCH_ROWS // 2:
+            yield found
+            found, rows = [], 0
+    if found:
+        yield found
 
 
 def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -84,62 +100,23 @@ def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         starts = np.concatenate([[0], np.flatnonzero(keys[1:] != keys[:-1]) + 1, [len(keys)]])
         for start, stop in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
             if open_key is not None and int(keys[start]) != open_key:
-                yield _joined(open_parts)
+                yield joined(open_parts)
                 open_parts = []
             open_key = int(keys[start])
             open_parts.append(batch.slice(start, stop - start))
     if open_parts:
-        yield _joined(open_parts)
+        yield joined(open_parts)
 
 
-def _joined(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return parts[0] if len(parts) == 1 else pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
+def joined(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """One batch of several."""
+    if len(parts) == 1:
+        return parts[0]
+    columns = [pa.concat_arrays([part.column(at) for part in parts]) for at in range(parts[0].num_columns)]
+    return pa.record_batch(columns, schema=parts[0].schema)
 
 
-def map_ranked(
-    session: Session,
-    table: EmbeddedTable,
-    column: str,
-    stream: Stream,
-    function: Callable[[RowBlock, NDArray[np.int64]], RowBlock],
-    schema: pa.Schema,
-) -> EmbeddedTable:
-    """See `Engine.map_ranked`: sorted by value and keyed order, a record's place is its rank."""
-    table.require([column])
-    name = quoted(column)
-    # -0.0 equals 0.0, whatever their bits: ties are the keyed order's.
-    zero = pa.types.is_floating(table.schema.field(column).type)
-    value = f"CASE WHEN {name} = 0 THEN 0 ELSE {name} END" if zero else name
-    ranked = _ranked(logical(batch, table.schema) for batch in ordered_rows(session, table, stream, f"{value}"))
-
-    def make(item: tuple[pa.RecordBatch, int]) -> pa.RecordBatch:
-        batch, first = item
-        ranks = np.arange(first, first + batch.num_rows)
-        ranks[np.asarray(batch.column(column).is_null().to_numpy(zero_copy_only=False))] = -1
-        return fitted(function(RowBlock(batch), ranks).to_batch(), schema)
-
-    return store(session, ranked, schema, make, ids=table.has_record_ids)
-
-
-def _ranked(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, int]]:
-    first = 0
-    for batch in batches:
-        yield batch, first
-        first += batch.num_rows
-
-
-def ordered_rows(
-    session: Session, table: EmbeddedTable, stream: Stream, value: str | None = None
-) -> Iterator[pa.RecordBatch]:
-    """All rows with their ids by (value with nulls last, keyed order, id)."""
-    ordered = _with_column(session, table, ORDER, lambda rows: stream.order(rows.record_ids))
-    by = ", ".join([*([f"{value} NULLS LAST"] if value else []), ORDER, *ID_COLUMNS])
-    return session.stream(
-        f"SELECT {column_list(table.all_columns)} FROM {ordered.source} ORDER BY {by}", ordered.frames
-    )
-
-
-def _with_column(
+def with_column(
     session: Session, table: EmbeddedTable, name: str, compute: Callable[[RowBlock], NDArray[np.int64]]
 ) -> EmbeddedTable:
     """The table with one more hidden integer column."""

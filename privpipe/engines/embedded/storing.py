@@ -38,8 +38,12 @@ class _Files:
             path = self.folder / f"{len(self.names):06d}.parquet"
             self.names.append(str(path))
         table = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
+        # Dictionaries pay for text; tried on ids and numbers they cost more than all the rest.
+        texts = [field.name for field in table.schema if pa.types.is_string(field.type)]
         with guarded("spilling of rows"):
-            pq.write_table(table, path, compression="lz4", write_statistics=False, store_schema=False)
+            pq.write_table(
+                table, path, compression="lz4", write_statistics=False, store_schema=False, use_dictionary=texts
+            )
 
 
 def store(

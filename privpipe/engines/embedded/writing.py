@@ -10,7 +10,8 @@ from privpipe.blocks import ID_COLUMNS
 from privpipe.draws import Stream
 from privpipe.engines.base import Format, Written
 from privpipe.engines.base.part_files import write_parts
-from privpipe.engines.embedded.mapping import logical, ordered_rows
+from privpipe.engines.embedded.mapping import logical
+from privpipe.engines.embedded.ranking import ordered_rows
 from privpipe.engines.embedded.session import Session
 from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted
 
