@@ -28,8 +28,8 @@ RECORDS_HERE = 2_000_000
 
 def fits_here(table: SparkTable, facts: Facts) -> bool:
     """Whether the cells are few enough to be collected, as far as it is known without a count."""
-    records = table.remembered.get("records", facts.records)
-    return 0 <= records <= RECORDS_HERE
+    known = [bound for bound in (table.bound, facts.records) if bound is not None and bound >= 0]
+    return bool(known) and min(known) <= RECORDS_HERE
 
 
 def collected_blocks(table: SparkTable, query: ClassQuery) -> Iterator[ClassBlock]:
@@ -83,7 +83,7 @@ def keep_classes(
     passed = map_raw(gathered(cells_of(table, query, salt)), chosen, f"{WORDS[0]} long, {WORDS[1]} long")
     rows = table.frame.select("*", *class_words(table, query, salt))
     kept = rows.join(passed, list(WORDS), "left_semi").select(*table.layout.arrow.names)
-    return SparkTable(kept, table.layout)
+    return SparkTable(kept, table.layout, at_most=table.bound)
 
 
 def _explain(table: SparkTable, query: ClassQuery) -> None:

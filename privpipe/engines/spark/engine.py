@@ -26,7 +26,8 @@ from privpipe.engines.base.source import Format, Source
 from privpipe.engines.spark import class_table, mapping, ranking, records, writing
 from privpipe.engines.spark.learning import count_records, distinct, learn
 from privpipe.engines.spark.reading import is_spark_frame, scan
-from privpipe.engines.spark.session import Options, open_session
+from privpipe.engines.spark.session import Options, hush_py4j, open_session
+from privpipe.engines.spark.stacking import stack
 from privpipe.engines.spark.table import SparkTable
 from privpipe.errors import DataError, did_you_mean
 
@@ -56,6 +57,7 @@ class SparkEngine(Engine):
         self._started = False
         if session is None:
             session, self._started = open_session(Options())
+        hush_py4j()
         self.session = session
         self.cache = cache
         self._persisted: list[Any] = []
@@ -173,7 +175,10 @@ class SparkEngine(Engine):
 
     def select(self, table: SparkTable, columns: Sequence[str]) -> SparkTable:
         _require(table, columns)
-        return replace(table.select(columns), remembered=table.remembered)
+        return replace(table.select(columns), remembered=table.remembered, at_most=table.at_most)
+
+    def stack(self, table: SparkTable, other: SparkTable, columns: Sequence[str], tag: str) -> SparkTable:
+        return stack(table, other, columns, tag)
 
     def with_record_ids(self, table: SparkTable, column: str | None, seed: Seed) -> SparkTable:
         if column is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -35,7 +36,7 @@ def map_rows(table: SparkTable, function: Callable[[RowBlock], RowBlock], schema
             if batch.num_rows:
                 yield out.batch(function(source.block(batch)))
 
-    return SparkTable(map_batches(table.frame, run, out), out)
+    return SparkTable(map_batches(table.frame, run, out), out, at_most=table.bound)
 
 
 def map_groups(
@@ -58,7 +59,7 @@ def map_groups(
         yield from together(found)
 
     gathered = map_batches(table.frame, add_key, keyed).repartition(KEY).sortWithinPartitions(KEY)
-    return SparkTable(map_batches(gathered, run, out), out)
+    return SparkTable(map_batches(gathered, run, out), out, at_most=table.bound)
 
 
 def reduce_rows(table: SparkTable, columns: Sequence[str], reduction: Reduction[RowBlock, R], facts: Facts) -> R | None:
@@ -119,7 +120,7 @@ def recode(table: SparkTable, codebooks: Mapping[str, tuple[pa.Array, pa.Array]]
             rows = rows.replace(name, labels.take(found))
         return rows
 
-    return map_rows(table, run, pa.schema(fields))
+    return replace(map_rows(table, run, pa.schema(fields)), remembered=table.remembered)
 
 
 def _require_known(table: SparkTable, books: Mapping[str, tuple[pa.Array, Any]]) -> None:

@@ -59,7 +59,7 @@ def map_ranked(
     value = table.counted(column)
     ranged = map_batches(table.frame, add_range, placed).repartition(PART)
     ordered = ranged.sortWithinPartitions(PART, value, ORDER, *ID_COLUMNS)
-    return SparkTable(map_batches(ordered, run, out), out)
+    return SparkTable(map_batches(ordered, run, out), out, at_most=table.bound)
 
 
 @dataclass(frozen=True, repr=False)

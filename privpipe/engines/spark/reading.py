@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.dataset
+import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from privpipe.engines.base.files import list_files, parquet_schema
@@ -51,7 +53,8 @@ def scan(session: SparkSession, source: Source) -> tuple[SparkTable, bool]:
         return parquet_frame(session, source, files, found), True
     with reported("open the Parquet files"):
         frame = session.read.parquet(*(_uri(name) for name in files))
-    return typed_table(_frame(frame), source.types), False
+    records = sum(pq.read_metadata(name).num_rows for name in files)
+    return replace(typed_table(_frame(frame), source.types), remembered={"records": records}), False
 
 
 def is_spark_frame(data: Any) -> bool:
@@ -114,7 +117,7 @@ def _local(session: SparkSession, source: Source) -> SparkTable:
     batch = typing.convert(rows)
     named = pa.Table.from_batches([batch]).rename_columns(layout.arrow.names)
     with reported("send a frame to Spark"):
-        return SparkTable(session.createDataFrame(named, schema=layout.struct), layout)
+        return SparkTable(session.createDataFrame(named, schema=layout.struct), layout, {"records": len(named)})
 
 
 def _is_text(kind: pa.DataType) -> bool:

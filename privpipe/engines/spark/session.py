@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -15,7 +16,7 @@ from privpipe.errors import UsageError, did_you_mean
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Options", "is_connect", "open_session"]
+__all__ = ["Options", "hush_py4j", "is_connect", "open_session"]
 
 LOOPBACK = re.compile(r"^(local(\[.*\])?|local-cluster\[.*\]|spark://(127\.0\.0\.1|localhost|\[::1\]):\d+)$")
 QUIET = {"spark.log.level": "ERROR", "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
@@ -80,6 +81,7 @@ def open_session(options: Options) -> tuple[SparkSession, bool]:
     # Workers would take whatever `python3` is first on their path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    hush_py4j()
     running = _active()
     with reported("open a session"):
         if options.remote is not None:
@@ -97,6 +99,13 @@ def open_session(options: Options) -> tuple[SparkSession, bool]:
         if options.shuffle_partitions is not None:
             session.conf.set("spark.sql.shuffle.partitions", str(options.shuffle_partitions))
     return session, started
+
+
+def hush_py4j() -> None:
+    """At DEBUG, py4j logs what it sends: functions with the keys and values they hold."""
+    logger = logging.getLogger("py4j")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.INFO)
 
 
 def is_connect(session: Any) -> bool:
@@ -144,10 +153,12 @@ def _settings(options: Options) -> dict[str, str]:
         settings |= QUIET | {"spark.app.name": "privpipe"}
         settings["spark.ui.showConsoleProgress"] = str(sys.stderr.isatty()).lower()
         if LOOPBACK.match(master):
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             settings |= {
                 "spark.driver.bindAddress": "127.0.0.1",
                 "spark.driver.host": "127.0.0.1",
                 "spark.driver.memory": f"{_quarter_of_memory()}m",
+                "spark.driver.maxResultSize": "0",  # what is collected has to fit the driver, not a gigabyte
             }
     return settings | dict(options.conf)
 

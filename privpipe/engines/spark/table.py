@@ -27,11 +27,16 @@ class SparkTable:
     frame : pyspark.sql.DataFrame
         Classic or Connect, with the columns of `layout`.
     layout : Layout
+    remembered : dict
+        Its number of records, once counted or read from files: `records`.
+    at_most : int, optional
+        A bound of that number, for a table that came from another by leaving records out.
     """
 
     frame: DataFrame
     layout: Layout
     remembered: dict[str, int] = field(default_factory=dict)
+    at_most: int | None = None
 
     def __repr__(self) -> str:
         return f"SparkTable({len(self.schema)} columns)"  # a frame's own repr may show rows
@@ -45,6 +50,11 @@ class SparkTable:
     def has_record_ids(self) -> bool:
         """Whether the hidden id columns are there."""
         return self.layout.has_ids
+
+    @property
+    def bound(self) -> int | None:
+        """A number of records that the table does not exceed, if one is known."""
+        return self.remembered.get("records", self.at_most)
 
     def column(self, name: str) -> Column:
         """A visible column of the frame."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["boxed", "fold", "map_batches", "map_raw", "results_of"]
 
 R = TypeVar("R")
+log = logging.getLogger("privpipe.engines.spark")
 Batches = Iterator[pa.RecordBatch]
 
 
@@ -69,6 +71,7 @@ def results_of(frame: DataFrame, function: Callable[[Batches], Batches], step: s
             problem = sealed(told(error))
         yield pa.record_batch([pa.array([problem]), pa.nulls(1, pa.binary())], names=["problem", "result"])
 
+    log.debug("%s", step)
     with reported(step):
         table = frame.mapInArrow(guarded(run), "problem string, result binary").toArrow()
         problems = [unsealed(text) for text in table.column("problem").to_pylist() if text is not None]

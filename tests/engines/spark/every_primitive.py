@@ -7,6 +7,7 @@ was found; with ``fail`` as third word it also runs what must go wrong.
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,7 @@ def every_failure(engine: Engine, folder: Path) -> list[str]:
 
 
 if __name__ == "__main__":
+    logging.basicConfig(level=logging.DEBUG)
     place, options = Path(sys.argv[1]), json.loads(sys.argv[2])
     with open_engine("spark", options) as opened:
         found = every_primitive(opened, place)

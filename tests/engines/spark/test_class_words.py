@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +12,7 @@ from privpipe.blocks import ClassQuery, Facts, FactsRequest
 from privpipe.draws import Seed
 from privpipe.engines import Source
 from privpipe.engines.base.assembly import COUNT
-from privpipe.engines.spark import SparkEngine, counting
+from privpipe.engines.spark import SparkEngine, class_table, counting
 from privpipe.engines.spark.counting import WORDS, CellReader, class_words
 from privpipe.errors import DataError
 from privpipe.models import KAnonymity
@@ -118,12 +117,12 @@ def test_keeping_classes_keeps_the_ids(spark_engine: SparkEngine) -> None:
 
 
 def test_the_driver_is_chosen_for_few_records(spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    from privpipe.engines.spark import class_table
-
-    table: Any = spark_engine.scan(Source(data=pa.table({"a": [1, 2]})))
+    table = spark_engine.scan(Source(data=spark_engine.session.range(2)))
     assert not class_table.fits_here(table, Facts())
     assert class_table.fits_here(table, Facts(records=2))
     spark_engine.count(table)
     assert class_table.fits_here(table, Facts())
+    fewer = spark_engine.keep_classes(table, ClassQuery(keys=("id",)), lambda block: block.sizes > 1)
+    assert class_table.fits_here(spark_engine.select(fewer, ["id"]), Facts())
     monkeypatch.setattr(class_table, "RECORDS_HERE", 1)
     assert not class_table.fits_here(table, Facts())

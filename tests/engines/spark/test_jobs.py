@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from privpipe.assess.composite import Composite
 from privpipe.blocks import ClassModel, ClassQuery, FactsRequest
+from privpipe.draws import Seed
 from privpipe.engines import Source
 from privpipe.engines.spark import SparkEngine
 from privpipe.models import DistinctLDiversity, EntropyLDiversity, KAnonymity, TCloseness
@@ -49,9 +53,7 @@ def test_twenty_guarantees_cost_as_many_jobs_as_one(spark_engine: SparkEngine) -
     counts = []
     for models, wanted in ((one, names[:1]), (twenty, names)):
         for where in ("driver", "engine"):
-            counts.append(
-                jobs_of(spark_engine, lambda m=models, w=wanted, p=where: judge(spark_engine, table, m, w, p))
-            )
+            counts.append(jobs_of(spark_engine, partial(judge, spark_engine, table, models, wanted, where)))
     assert counts[0] == counts[2] > 0
     assert counts[1] == counts[3] > 0
 
@@ -68,11 +70,8 @@ def test_facts_of_many_columns_are_one_query(spark_engine: SparkEngine) -> None:
     table = spark_engine.scan(Source(data=pa.table({f"c{at}": [1.0, float(at)] for at in range(70)})))
     names = tuple(table.schema.names)
     few, many = (
-        jobs_of(
-            spark_engine,
-            lambda n=names[:size]: spark_engine.facts(table, FactsRequest(histograms=n, moments=n, nulls=n)),
-        )
-        for size in (1, 50)
+        jobs_of(spark_engine, partial(spark_engine.facts, table, FactsRequest(histograms=n, moments=n, nulls=n)))
+        for n in (names[:1], names[:50])
     )
     assert few == many > 0
     facts = spark_engine.facts(table, FactsRequest(histograms=names))
@@ -81,6 +80,16 @@ def test_facts_of_many_columns_are_one_query(spark_engine: SparkEngine) -> None:
 
 
 def test_a_table_is_counted_once(spark_engine: SparkEngine) -> None:
-    table = spark_engine.scan(Source(data=pa.table({"a": [1, 2, 3]})))
+    table = spark_engine.scan(Source(data=spark_engine.session.range(3)))
     assert jobs_of(spark_engine, lambda: spark_engine.count(table)) > 0
     assert jobs_of(spark_engine, lambda: spark_engine.count(table)) == 0
+
+
+def test_files_and_local_frames_say_how_many_records_they_hold(spark_engine: SparkEngine, tmp_path: Path) -> None:
+    rows = pa.table({"a": ["1", "2", "3"]})
+    pq.write_table(rows, tmp_path / "a.parquet")
+    for data in (rows, str(tmp_path / "a.parquet")):
+        table = spark_engine.scan(Source(data=data, types={"a": "integer"}))
+        named = spark_engine.select(spark_engine.with_record_ids(table, None, Seed.of(1)), ["a"])
+        assert jobs_of(spark_engine, partial(spark_engine.count, named)) == 0
+        assert spark_engine.count(named) == named.frame.count() == 3

@@ -89,6 +89,8 @@ def test_answers_are_those_of_the_embedded_engine_and_logs_hold_no_value(
     texts = [path.read_text(encoding="utf-8", errors="replace") for path in events]
     assert sum("SparkListenerJobStart" in text for text in texts) == 1
     assert_nothing_personal([*texts, said, *found["failures"]])
+    assert "privpipe.engines.spark" in said  # the level was DEBUG
+    assert "Command to send" not in said  # at which py4j would log the functions it sends, keys and all
 
 
 def connect_is_missing() -> str:
