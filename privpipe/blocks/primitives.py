@@ -98,5 +98,8 @@ class Primitives(Protocol):
     ) -> Any:
         """Blocks with each record's 0-based global rank of `column`, ties by `stream.order`; null ranks -1."""
 
+    def stack(self, table: Any, other: Any, columns: Sequence[str], tag: str) -> Any:
+        """The rows of two tables as one: these columns, and `tag`, 0 for the first table's and 1 for the other's."""
+
     def select(self, table: Any, columns: Sequence[str]) -> Any:
         """These columns, in this order; ids stay."""

@@ -67,6 +67,14 @@ class PlainEngine:
             data.schema, {name: [_cell(value) for value in data.column(name).to_pylist()] for name in data.schema.names}
         )
 
+    def stack(self, table: PlainTable, other: PlainTable, columns: Sequence[str], tag: str) -> PlainTable:
+        """The rows of both, told apart by a tag."""
+        from privpipe.engines.base.stackable import stacked_schema
+
+        schema = stacked_schema(table.schema, other.schema, columns, tag)
+        rows = {name: [*table.columns[name], *other.columns[name]] for name in columns}
+        return PlainTable(schema, {**rows, tag: [0] * len(table) + [1] * len(other)})
+
     def count(self, table: PlainTable) -> int:
         """Number of records."""
         return len(table)

@@ -192,6 +192,18 @@ class Engine(ABC):
         """These columns, in this order; ids stay."""
 
     @abstractmethod
+    def stack(self, table: Any, other: Any, columns: Sequence[str], tag: str) -> Table:
+        """The rows of two tables as one: these columns, and `tag` (int64), 0 for `table`'s and 1 for `other`'s.
+
+        Ids stay behind. Counting the tag within classes compares the tables class by class, null-safely.
+
+        Raises
+        ------
+        DataError
+            A column that one of them lacks or holds in another type.
+        """
+
+    @abstractmethod
     def with_record_ids(self, table: Any, column: str | None, seed: Seed) -> Table:
         """Attach ids: from a declared unique column, else from the content of all columns and an ordinal.
 

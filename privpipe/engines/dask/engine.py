@@ -44,6 +44,7 @@ from privpipe.engines.dask.rows import (
     taken,
 )
 from privpipe.engines.dask.session import Options, Session
+from privpipe.engines.dask.stacking import stack
 from privpipe.engines.dask.table import DaskTable
 from privpipe.engines.dask.typed import summed
 from privpipe.engines.dask.writing import collected, written
@@ -242,6 +243,9 @@ class DaskEngine(Engine):
         ids = list(ID_COLUMNS) if table.has_record_ids else []
         parts = [self._runtime.task("select", taken, part, columns=[*names, *ids]) for part in table.parts]
         return table.derived(parts, schema)
+
+    def stack(self, table: DaskTable, other: DaskTable, columns: Sequence[str], tag: str) -> DaskTable:
+        return stack(self._runtime, table, other, columns, tag)
 
     def with_record_ids(self, table: DaskTable, column: str | None, seed: Seed) -> DaskTable:
         places = self._places(table)

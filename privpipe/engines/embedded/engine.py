@@ -29,6 +29,7 @@ from privpipe.engines.base.parallel import reduce_blocks
 from privpipe.engines.embedded import keeping, mapping, pairs, ranking, record_ids, scanning, writing
 from privpipe.engines.embedded.class_table import ClassTable, reduce_class_table
 from privpipe.engines.embedded.session import Session
+from privpipe.engines.embedded.stacking import stack
 from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted
 
 __all__ = ["EmbeddedEngine"]
@@ -181,6 +182,9 @@ class EmbeddedEngine(Engine):
         table.require(columns)
         schema = pa.schema([table.schema.field(name) for name in columns])
         return table.derived(f"SELECT {column_list(table.with_ids(columns))} FROM {table.source}", schema)
+
+    def stack(self, table: EmbeddedTable, other: EmbeddedTable, columns: Sequence[str], tag: str) -> EmbeddedTable:
+        return stack(table, other, columns, tag)
 
     def with_record_ids(self, table: EmbeddedTable, column: str | None, seed: Seed) -> EmbeddedTable:
         return record_ids.with_record_ids(self.session, table, column, seed)

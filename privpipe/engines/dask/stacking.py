@@ -1,0 +1,33 @@
+"""Two tables as one in the Dask engine: the partitions of both, each told apart by a tag."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from privpipe.engines.base.stackable import stacked_schema
+from privpipe.engines.dask.runtime import Runtime
+from privpipe.engines.dask.table import DaskTable
+
+__all__ = ["stack"]
+
+
+def stack(runtime: Runtime, table: DaskTable, other: DaskTable, columns: Sequence[str], tag: str) -> DaskTable:
+    """See `Engine.stack`."""
+    schema = stacked_schema(table.schema, other.schema, columns, tag)
+    parts = [
+        runtime.task("stack tables", tagged, part, schema=schema, side=side)
+        for side, each in enumerate((table, other))
+        for part in (each.holding(columns) if columns else each.parts)
+    ]
+    bounds = table.at_most, other.at_most
+    at_most = None if None in bounds else sum(bound for bound in bounds if bound is not None)
+    return DaskTable(schema, tuple(parts), False, None, at_most)
+
+
+def tagged(batch: pa.RecordBatch, schema: pa.Schema, side: int) -> pa.RecordBatch:
+    """One partition in the stacked schema."""
+    columns = [batch.column(name) for name in schema.names[:-1]]
+    return pa.record_batch([*columns, pa.array(np.full(batch.num_rows, side, dtype=np.int64))], schema=schema)
