@@ -11,9 +11,11 @@ CATALOGUE = Catalogue(
     "privacy model",
     {
         "KAnonymity": "identity.k_anonymity",
+        "EstimatedKMap": "identity.estimated_k_map",
         "AverageRisk": "identity.average_risk",
         "StrictAverageRisk": "identity.strict_average_risk",
         "SampleUniqueness": "identity.sample_uniqueness",
+        "PopulationUniqueness": "identity.population_uniqueness",
         "DistinctLDiversity": "attribute.distinct_l_diversity",
         "EntropyLDiversity": "attribute.entropy_l_diversity",
         "RecursiveCLDiversity": "attribute.recursive_cl_diversity",

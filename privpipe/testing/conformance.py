@@ -210,7 +210,7 @@ def compare(case: Case, verdict: Verdict, assessment: Assessment) -> None:
         ("observed", verdict.observed, expected.observed),
         ("failing_share", verdict.failing_share, share),
     ):
-        if not _same_figure(got, want):
+        if not _same_figure(got, want, expected.tolerance):
             exact = float(want) if isinstance(want, Fraction) else want
             wrong.append(f"{name} is {got!r}, by definition {exact!r}")
     if not verdict.reason:
@@ -274,14 +274,14 @@ def write_in_parts(table: HostileTable, folder: Path, parts: int = 3) -> None:
         pq.write_table(frame.take(np.arange(part, len(frame), parts)), folder / f"part-{part}.parquet")
 
 
-def _same_figure(got: Any, want: Any) -> bool:
+def _same_figure(got: Any, want: Any, tolerance: float) -> bool:
     if got is None or want is None:
         return got is want
     if isinstance(want, Mapping):
-        return set(got) == set(want) and all(_same_figure(got[name], want[name]) for name in want)
+        return set(got) == set(want) and all(_same_figure(got[name], want[name], tolerance) for name in want)
     if isinstance(want, int):
         return isinstance(got, int) and got == want
-    return math.isclose(cast("float", got), want, rel_tol=1e-9, abs_tol=1e-12)
+    return math.isclose(cast("float", got), want, rel_tol=tolerance, abs_tol=1e-12)
 
 
 def _no_cell_in(case: Case, text: str) -> None:

@@ -15,12 +15,16 @@ __all__ = ["Classes", "Expected", "at_most", "by_class", "plain_cell", "slack"]
 
 @dataclass(frozen=True)
 class Expected:
-    """What a verdict must say; `failing_*` are None for models that judge no single class."""
+    """What a verdict must say; `failing_*` are None for models that judge no single class.
+
+    `tolerance` is relative, wider where the figure is a root that is searched for.
+    """
 
     outcome: Outcome
     observed: Any
     failing_classes: int | None = None
     failing_records: int | None = None
+    tolerance: float = 1e-9
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from privpipe.testing.oracle_classes import Classes, Expected, slack
+from privpipe.errors import DataError
+from privpipe.testing.oracle_classes import Classes, Expected, by_class, slack
+from privpipe.testing.oracle_of_uniques import uniques_of
 
 __all__ = ["SIZE_ORACLES"]
 
@@ -29,7 +32,47 @@ def _strict_average_risk(model: Any, classes: Classes) -> Expected:
     return Expected("pass" if met else "fail", {name: float(figure) for name, figure in figures.items()})
 
 
+def _estimated_k_map(model: Any, classes: Classes) -> Expected:
+    sizes = [len(rows) for rows in classes.members]
+    if classes.records > model.population_size:
+        raise DataError("the population is smaller than the table")
+    least = 1 if model.k is None else _derived(model, classes.records)
+    return by_class(classes, sizes, [size >= least for size in sizes], min)
+
+
+def _derived(model: Any, records: int) -> int:
+    mean = model.k * records / model.population_size
+    nobody = math.exp(-mean)
+    truncated = model.estimator == "zero_truncated_poisson"
+    size, term, cumulated = 0, nobody, 0.0 if truncated else nobody
+    whole = -math.expm1(-mean) if truncated else 1.0
+    while cumulated / whole < 1 - model.significance or (truncated and size < 1):
+        size += 1
+        term *= mean / size
+        cumulated += term
+    return max(1, min(int(model.k), size + (1 if truncated else 2), records))
+
+
+def _population_uniqueness(model: Any, classes: Classes) -> Expected:
+    sizes = Counter(len(rows) for rows in classes.members)
+    records = sum(size * count for size, count in sizes.items())
+    if records > model.population_size:
+        raise DataError("the population is smaller than the table")
+    if not records:
+        return Expected("fail", None)
+    uniques: float | None = 0.0
+    if records == model.population_size:
+        uniques = float(sizes[1])
+    elif sizes[1]:
+        uniques = uniques_of(tuple(sorted(sizes.items())), model.population_size, model.estimator)
+    share = None if uniques is None else uniques / model.population_size
+    met = model.at_most is None or (share is not None and share <= model.at_most + slack(model.at_most))
+    return Expected("pass" if met else "fail", share, tolerance=1e-6)
+
+
 SIZE_ORACLES: Mapping[str, Callable[[Any, Classes], Expected]] = {
     "strict_average_risk": _strict_average_risk,
+    "estimated_k_map": _estimated_k_map,
+    "population_uniqueness": _population_uniqueness,
 }
 """By catalogue name."""

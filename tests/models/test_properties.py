@@ -28,6 +28,8 @@ THRESHOLDS: dict[str, st.SearchStrategy[Any]] = {
     "EntropyLDiversity": st.floats(1, 4),
     "RecursiveCLDiversity": st.floats(0.3, 6),
     "TCloseness": st.floats(0, 1),
+    "EstimatedKMap": st.integers(1, 8),
+    "PopulationUniqueness": st.floats(0, 1),
     "StrictAverageRisk": st.floats(0.01, 1),
     "DeltaDisclosure": st.floats(0.05, 4),
     "BasicBetaLikeness": st.floats(0.01, 8),
@@ -159,7 +161,7 @@ def test_merging_never_lowers_k_nor_raises_risk(rows: Matrix, data: st.DataObjec
     assert coarse[2] <= fine[2]
 
 
-@given(gates([model for model in MODELS if isinstance(model, SizeModel)]), matrices(classes=12))
+@given(gates([one for one in MODELS if isinstance(one, SizeModel) and one.prefix_monotone]), matrices(classes=12))
 def test_suppressing_small_classes_only_helps(model: SizeModel, rows: Matrix) -> None:
     sizes = np.sort(block_of_rows(rows).sizes)
     met = [model.met_by(*np.unique(sizes[start:], return_counts=True), Facts()) for start in range(len(sizes) + 1)]
@@ -177,6 +179,8 @@ def test_observed_is_the_tightest_threshold_that_passes(model: ClassModel, rows:
         return
     if observed == 0 and model.threshold_field in ("delta", "beta"):
         return  # their thresholds are above 0
+    if isinstance(observed, dict) and not all(observed.values()):
+        return  # a share of no record is no alpha
     at_it = with_threshold(model, observed)
     assert at_it.judge(at_it.measure(block, facts), facts).passed == (model.direction != "below")
 
@@ -210,6 +214,8 @@ def test_no_class_is_no_figure(model: Guarantee) -> None:
 def test_large_counts_do_not_overflow(model: Guarantee) -> None:
     """p_s n_c in 32 bits overflows from 46,341 records on; sums of 10^12 must hold too."""
     block = block_of_rows([[10**12, 10**12 + 1], [3 * 10**12, 5]])
+    if hasattr(model, "population_size"):
+        model = replace(model, population_size=10**14)
     verdict = model.judge(model.measure(block, ordered_facts(block)), ordered_facts(block))
     figures = verdict.observed.values() if isinstance(verdict.observed, dict) else [verdict.observed]
     assert all(figure is None or (math.isfinite(figure) and figure >= 0) for figure in figures)

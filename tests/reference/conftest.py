@@ -28,6 +28,8 @@ SERVED = {
     "average-risk",
     "sample-uniqueness",
     "delta-disclosure",
+    "k-map-estimated",
+    "population-uniqueness",
     "beta-likeness-basic",
     "beta-likeness-enhanced",
 }
@@ -78,7 +80,7 @@ class Generalized:
         _, classes = np.unique(self.class_numbers(levels)[chosen], return_inverse=True)
         sizes = np.bincount(classes).astype(np.int64)
         if sensitive is None:
-            return ClassBlock(sizes), Facts()
+            return ClassBlock(sizes), Facts(records=len(classes))
         values = self.columns[sensitive][chosen]
         typed = values.astype(np.int64) if sensitive == "age" else values
         distinct, codes = np.unique(typed, return_inverse=True)
@@ -87,7 +89,7 @@ class Generalized:
         offsets = np.concatenate([[0], np.cumsum(per_class)]).astype(np.int64)
         cells = Cells(offsets, (pairs % len(distinct)).astype(np.int64), counts.astype(np.int64))
         base = Histogram(pa.array(distinct.tolist()), np.bincount(codes).astype(np.int64))
-        return ClassBlock(sizes, {sensitive: cells}), Facts(histograms={sensitive: base})
+        return ClassBlock(sizes, {sensitive: cells}), Facts(records=len(classes), histograms={sensitive: base})
 
     def _hierarchy(self, name: str) -> list[list[str]]:
         with (self.folder / f"adult_hierarchy_{name}.csv").open(newline="") as lines:
@@ -102,7 +104,7 @@ def adult(shared: Path) -> Generalized:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give each reference row a test of its own; without the figures one test that is skipped by name."""
-    for fixture, rows in (("pycanon_row", _pycanon), ("arx_row", _arx), ("arx_raw_risk", _arx_raw_risk)):
+    for fixture, rows in ROWS.items():
         if fixture in metafunc.fixturenames:
             found = rows() if (SHARED / "reference").is_dir() else []
             absent = [pytest.param(None, marks=pytest.mark.skip(reason=ABSENT), id="absent")]
@@ -135,3 +137,12 @@ def _arx() -> list[Any]:
                 if "transformation" in node and "not_comparable" not in row:
                     found.append(pytest.param(row | {"node": node}, id=f"{row['id']}-{at}"))
     return found
+
+
+def _arx_k_map() -> list[Any]:
+    rows = _read("arx.json")["estimators"]["k_map_derived_k"]
+    return [pytest.param(row, id=f"{row['estimator']}-{at}") for at, row in enumerate(rows)]
+
+
+ROWS = {"pycanon_row": _pycanon, "arx_row": _arx, "arx_raw_risk": _arx_raw_risk, "arx_k_map": _arx_k_map}
+"""Rows of each fixture."""

@@ -1,0 +1,147 @@
+"""Estimated k-map."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Self, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally, Verdict
+from privpipe.blocks.entry import require_choice, require_integer, require_number
+from privpipe.blocks.guarantee import short
+from privpipe.errors import DataError, UsageError
+
+__all__ = ["EstimatedKMap"]
+
+Estimator = Literal["poisson", "zero_truncated_poisson"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class EstimatedKMap(ClassModel):
+    """Each class is so large that at least `k` people of the population are likely in it; observed = least class size.
+
+    Parameters
+    ----------
+    k : int, optional
+        At least 1. Left out (under `measures:`), the least class size is reported.
+    population_size : int
+        N, at least the records of the table.
+    significance : float
+        In (0, 1): chance, for one class, to take it for larger than k when it is not.
+    estimator : {"poisson", "zero_truncated_poisson"}
+        How the size of a class in the sample is distributed, given k in the population.
+    quasi_identifiers : tuple of str, optional
+        Default: all of the policy.
+
+    Notes
+    -----
+    The rule is n_c >= k', the threshold of the verdict: with lambda = k n/N and i* the least size that a class of k
+    people exceeds with probability at most `significance`, k' is i* + 2 (poisson, one record more than needed) or
+    i* + 1, and never more than k. n counts all records of the table, suppressed ones too. Every class is a test of
+    its own, and the significance is not corrected for their number.
+
+    Source: El Emam and Dankar, Protecting privacy using k-anonymity, JAMIA 15(5), 2008.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from privpipe.blocks import ClassBlock, Facts
+    >>> model, facts = EstimatedKMap(k=10, population_size=1000, significance=0.01), Facts(records=100)
+    >>> verdict = model.judge(model.measure(ClassBlock(np.array([95, 5])), facts), facts)
+    >>> verdict.observed, verdict.threshold, verdict.outcome
+    (5, 6, 'fail')
+    """
+
+    threshold_field: ClassVar[str | None] = "k"
+    hereditary: ClassVar[bool] = True
+    convex: ClassVar[bool] = True
+    needs_records: ClassVar[bool] = True
+    about: ClassVar[Mapping[str, str]] = {
+        "k": "people of the population that share a combination, in all likelihood",
+        "population_size": "number of people in the population that the table is a sample of",
+        "significance": "chance to take a class of k people for a larger one",
+        "estimator": "poisson, or zero_truncated_poisson, which asks for less",
+    }
+    source: ClassVar[str] = "El Emam and Dankar, JAMIA 15(5), 2008"
+    threat: ClassVar[str] = (
+        "Somebody who does not know who is in the table looks in the population for the one person a record fits."
+    )
+    formula: ClassVar[str] = "n_c >= k' in each class; k' from k n/N by the tail of a Poisson distribution"
+    choose: ClassVar[str] = (
+        "k as for k_anonymity, 5 to 20; significance 0.05 or 0.01. Use k_map instead where a population table can "
+        "be had, and k_anonymity where the attacker may know who is in the table."
+    )
+
+    k: int | None = None
+    population_size: int
+    significance: float
+    estimator: Estimator = "poisson"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.k is not None:
+            require_integer("EstimatedKMap", "k", self.k, least=1)
+        require_integer("EstimatedKMap", "population_size", self.population_size, least=1)
+        require_number("EstimatedKMap", "significance", self.significance, above=0, below=1)
+        require_choice("EstimatedKMap", "estimator", self.estimator, get_args(Estimator))
+
+    def derived(self, records: int) -> int:
+        """k', the least class size, for a table of so many records.
+
+        Raises
+        ------
+        DataError
+            The population is smaller than the table.
+        UsageError
+            Nobody counted the records.
+        """
+        from privpipe.kernels.poisson_sizes import derived_class_size
+
+        if records < 0:
+            raise UsageError("estimated_k_map: the number of records of the whole table is not among the facts")
+        if self.population_size < records:
+            raise DataError(
+                f"estimated_k_map: population_size is {self.population_size:,} and the table has {records:,} records"
+            )
+        return derived_class_size(self.k or 1, self.population_size, records, self.significance, self.estimator)
+
+    def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
+        return block.sizes
+
+    def passing(self, block: ClassBlock, facts: Facts) -> NDArray[np.bool_]:
+        if self.k is None or not len(block):
+            return np.ones(len(block), dtype=np.bool_)
+        return np.asarray(block.sizes >= self.derived(facts.records), dtype=np.bool_)
+
+    def judge(self, observed: Tally, facts: Facts) -> Verdict:
+        verdict = super().judge(observed, facts)
+        if self.k is None or not observed.classes:
+            return verdict
+        return replace(verdict, threshold=self.derived(facts.records))
+
+    def unattainable(self, records: int, facts: Facts) -> str:
+        if self.k is None or facts.records < 0 or records >= self.derived(facts.records):
+            return ""
+        return f"cannot be met by this table: it has {records:,} records"
+
+    def reason(self, observed: Tally, facts: Facts) -> str:
+        text = super().reason(observed, facts)
+        if self.k is None or not observed.classes:
+            return text
+        asked = (
+            f", asked at least k' = {self.derived(facts.records):,} (k = {self.k:,}, lambda = "
+            f"{short(self.k * facts.records / self.population_size)}, significance {short(self.significance)})"
+        )
+        return text.replace(f", asked at least {short(self.k)}", asked, 1)
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [
+            cls(population_size=10**9, significance=0.05),
+            cls(k=1, population_size=10**9, significance=0.05),
+            cls(k=5, population_size=10**5, significance=0.01),
+            cls(k=3, population_size=4000, significance=0.05, estimator="zero_truncated_poisson"),
+        ]

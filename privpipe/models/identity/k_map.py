@@ -1,0 +1,86 @@
+"""k-map."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally
+from privpipe.blocks.entry import require_integer
+from privpipe.errors import UsageError
+
+__all__ = ["KMap"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class KMap(ClassModel):
+    """Each released record is like at least k persons of the population; observed = least population class.
+
+    Parameters
+    ----------
+    k : int, optional
+        At least 1. Left out (under `measures:`), the least population class is reported.
+    quasi_identifiers : tuple of str, optional
+        Default: all of the policy.
+
+    Notes
+    -----
+    Needs the policy's `population:`, generalized as the release is. Classes without a released record do not count.
+    A class with more released records than persons in the population is a DataError.
+
+    Source: Sweeney, IJUFKS 10(5), 2002; El Emam and Dankar, JAMIA 15(5), 2008.
+
+    Examples
+    --------
+    >>> from privpipe.blocks import ClassBlock, Facts
+    >>> block = ClassBlock(np.array([1, 2, 0]), population=np.array([8, 4, 1]))
+    >>> verdict = KMap(k=5).judge(KMap(k=5).measure(block, Facts()), Facts())
+    >>> verdict.outcome, verdict.observed, verdict.failing_records
+    ('fail', 4, 2)
+    """
+
+    threshold_field: ClassVar[str | None] = "k"
+    hereditary: ClassVar[bool] = True
+    convex: ClassVar[bool] = True
+    needs_population: ClassVar[bool] = True
+    about: ClassVar[Mapping[str, str]] = {
+        "k": "least number of persons of the population that share a released quasi-identifier combination"
+    }
+    source: ClassVar[str] = "Sweeney, IJUFKS 10(5), 2002; El Emam and Dankar, JAMIA 15(5), 2008"
+    threat: ClassVar[str] = (
+        "A journalist, who does not know who is in the table, links a record to a person of a public register."
+    )
+    formula: ClassVar[str] = "min over classes with a released record of F_c >= k, F_c counted in the population"
+    choose: ClassVar[str] = (
+        "k as for k_anonymity: 5 under a contract, 10 to 20 for public files. It does not guard against somebody "
+        "who knows that a person is in the table: k_anonymity does, and implies k-map."
+    )
+
+    k: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.k is not None:
+            require_integer("KMap", "k", self.k, least=1)
+
+    def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
+        if block.population is None:
+            raise UsageError("k_map compares with a population, and none was counted")
+        return block.population
+
+    def measure(self, block: ClassBlock, facts: Facts) -> Tally:
+        return super().measure(block.take(block.sizes > 0), facts)
+
+    def unattainable(self, records: int, facts: Facts) -> str:
+        return ""  # how large the population is, the sample does not tell
+
+    def needs_suppression(self, records: int, facts: Facts) -> str:
+        return ""
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(), cls(k=1), cls(k=2), cls(k=5)]

@@ -1,0 +1,151 @@
+"""Share of records that are unique in the population, estimated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Self, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import Facts, SizeModel, Tally, Verdict
+from privpipe.blocks.entry import require_choice, require_integer, require_number
+from privpipe.blocks.guarantee import short, size_histogram
+from privpipe.errors import DataError
+from privpipe.tolerance import at_most
+
+__all__ = ["PopulationUniqueness"]
+
+Estimator = Literal["dankar", "pitman", "zayatz", "snb"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PopulationUniqueness(SizeModel):
+    """At most the share `at_most` of the population is unique in it, by estimate; observed = uniques / population.
+
+    Parameters
+    ----------
+    at_most : float, optional
+        In [0, 1]. Left out (under `measures:`), the estimate is reported.
+    population_size : int
+        N, at least the records of the table.
+    estimator : {"dankar", "pitman", "zayatz", "snb"}
+        dankar takes pitman where the table holds at most a tenth of the population, else the lesser of zayatz and
+        snb (zayatz alone where snb has no answer).
+    quasi_identifiers : tuple of str, optional
+        Default: all of the policy.
+
+    Notes
+    -----
+    Without a unique record in the table the figure is 0. Where the estimator has no answer, or one outside (0, N],
+    observed is None and the guarantee fails: nothing else is tried. Where the table is the population, its own
+    uniques are counted. The share is one of the population, not of the table.
+
+    Source: Dankar, El Emam, Neisa, Roffey, Estimating the re-identification risk of clinical data sets, BMC Med.
+    Inform. Decis. Mak. 12:66, 2012; Hoshino, J. Off. Stat. 17(4), 2001; Zayatz, US Census Bureau, 1991; Chen and
+    Keller-McNulty, J. Off. Stat. 14(1), 1998.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from privpipe.blocks import ClassBlock, Facts
+    >>> model = PopulationUniqueness(at_most=0.01, population_size=80, estimator="zayatz")
+    >>> verdict = model.judge(model.measure(ClassBlock(np.array([10, 8, 1, 1])), Facts()), Facts())
+    >>> verdict.outcome, round(verdict.observed, 4)
+    ('fail', 0.0529)
+    """
+
+    threshold_field: ClassVar[str | None] = "at_most"
+    prefix_monotone: ClassVar[bool] = False
+    about: ClassVar[Mapping[str, str]] = {
+        "at_most": "highest share of the population that is unique in it",
+        "population_size": "number of people in the population that the table is a sample of",
+        "estimator": "dankar (chooses by the sampling fraction), pitman, zayatz or snb",
+    }
+    source: ClassVar[str] = (
+        "Dankar, El Emam, Neisa, Roffey, BMC Med. Inform. Decis. Mak. 12:66, 2012; Hoshino, J. Off. Stat. 17(4), "
+        "2001; Zayatz, US Census Bureau, 1991; Chen and Keller-McNulty, J. Off. Stat. 14(1), 1998"
+    )
+    threat: ClassVar[str] = (
+        "Somebody matches records with the whole population, and is right for certain where a person is unique in it."
+    )
+    formula: ClassVar[str] = "U / N <= at_most, U estimated from the number of classes of each size"
+    choose: ClassVar[str] = (
+        "0.0001 to 0.01. It is an estimate: pair it with k_anonymity or average_risk. dankar is the default because "
+        "no single estimator is right at every sampling fraction."
+    )
+
+    at_most: float | None = None
+    population_size: int
+    estimator: Estimator = "dankar"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.at_most is not None:
+            require_number("PopulationUniqueness", "at_most", self.at_most, least=0, most=1)
+        require_integer("PopulationUniqueness", "population_size", self.population_size, least=1)
+        require_choice("PopulationUniqueness", "estimator", self.estimator, get_args(Estimator))
+
+    def share(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float | None:
+        """U/N of so many (`counts`) classes of each of these `sizes`; None where no estimate is available.
+
+        Raises
+        ------
+        DataError
+            The population is smaller than the table.
+        """
+        from privpipe.kernels.uniqueness import population_uniques
+
+        records = int(sizes @ counts)
+        if self.population_size < records:
+            raise DataError(
+                f"population_uniqueness: population_size is {self.population_size:,} and the table has {records:,} "
+                "records"
+            )
+        held = counts > 0
+        uniques = population_uniques(sizes[held], counts[held], self.population_size, self.estimator)
+        return None if uniques is None else uniques / self.population_size
+
+    def figure(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+        share = self.share(sizes, counts)
+        return float("inf") if share is None else share
+
+    def met_by(self, sizes: NDArray[np.int64], counts: NDArray[np.int64], facts: Facts) -> bool:
+        if self.at_most is None or not counts.sum():
+            return True
+        return bool(at_most(self.figure(sizes, counts), self.at_most))
+
+    def judge(self, observed: Tally, facts: Facts) -> Verdict:
+        sizes, counts = size_histogram(observed)
+        share = self.share(sizes, counts) if observed.records else None
+        passed = self.met_by(sizes, counts, facts)
+        if not observed.records:
+            seen = "no class to judge"
+        elif share is None:
+            seen = f"no estimate: {self.estimator} has no answer for these class sizes"
+        else:
+            seen = f"observed {short(share)} by {self.estimator}"
+        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
+        uniques = observed.sums.get("1", 0)
+        over = (
+            f"{uniques:,} of {observed.records:,} records are unique in the table, population {self.population_size:,}"
+        )
+        return Verdict(
+            self,
+            share,
+            outcome="pass" if passed else "fail",
+            threshold=self.threshold(),
+            reason=f"{seen}{asked}; {over}.",
+        )
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [
+            cls(population_size=10**6),
+            cls(at_most=0.0001, population_size=10**6),
+            cls(at_most=0.01, population_size=4000),
+            cls(at_most=0.1, population_size=10**5, estimator="pitman"),
+            cls(at_most=0.001, population_size=4000, estimator="zayatz"),
+            cls(at_most=0.01, population_size=4000, estimator="snb"),
+        ]

@@ -1,0 +1,1 @@
+"""Models against learning whether somebody is in the table."""

@@ -1,0 +1,100 @@
+"""delta-presence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import ClassBlock, Facts
+from privpipe.blocks.entry import require_number
+from privpipe.blocks.guarantee import Direction
+from privpipe.errors import UsageError
+from privpipe.models.several_figures import SeveralFigures
+
+__all__ = ["DeltaPresence"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DeltaPresence(SeveralFigures):
+    """The chance that a person of the population is in the table lies in [min, max], whatever their class.
+
+    Observed = the least and the greatest share of released records in a class of the population.
+
+    Parameters
+    ----------
+    min : float
+        In [0, max].
+    max : float, optional
+        In [min, 1]. Left out (under `measures:`), the shares are reported.
+    quasi_identifiers : tuple of str, optional
+        Default: all of the policy.
+
+    Notes
+    -----
+    Needs the policy's `population:`, generalized as the release is. Every class of the population is judged, those
+    without a released record too: their share is 0, so that `min` above 0 fails for them and no suppression helps.
+    Suppressed records are not in the table: who knows the rule learns that their class has a share of 0.
+
+    Source: Nergiz, Atzori, Clifton, Hiding the presence of individuals, SIGMOD 2007.
+
+    Examples
+    --------
+    >>> from privpipe.blocks import ClassBlock, Facts
+    >>> block = ClassBlock(np.array([1, 2, 0]), population=np.array([8, 4, 1]))
+    >>> model = DeltaPresence(min=0.0, max=0.4)
+    >>> verdict = model.judge(model.measure(block, Facts()), Facts())
+    >>> verdict.outcome, verdict.observed, verdict.failing_records
+    ('fail', {'min': 0.0, 'max': 0.5}, 2)
+    """
+
+    threshold_field: ClassVar[str | None] = "max"
+    convex: ClassVar[bool] = True
+    needs_population: ClassVar[bool] = True
+    about: ClassVar[Mapping[str, str]] = {
+        "min": "least share of a population class that is in the table",
+        "max": "greatest share of a population class that is in the table",
+    }
+    source: ClassVar[str] = "Nergiz, Atzori, Clifton, SIGMOD 2007"
+    threat: ClassVar[str] = (
+        "Somebody who knows a person's quasi-identifiers infers whether the person is in the table: to be in a table "
+        "of patients is a secret by itself."
+    )
+    formula: ClassVar[str] = "min <= f_c / F_c <= max for every class of the population"
+    choose: ClassVar[str] = (
+        "max is the highest certainty that somebody is in the table: 0.5 or less. min above 0 also bounds the "
+        "certainty that somebody is not; few tables can meet it."
+    )
+
+    min: float = 0.0
+    max: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_number("DeltaPresence", "min", self.min, least=0, most=1)
+        if self.max is not None:
+            require_number("DeltaPresence", "max", self.max, least=0, most=1)
+            if self.max < self.min:
+                raise UsageError(f"DeltaPresence: min {self.min!r} is above max {self.max!r}")
+
+    def rules(self) -> Mapping[str, tuple[Direction, Any]]:
+        return {"min": ("at_least", self.min), "max": ("at_most", self.max)}
+
+    def figures(self, block: ClassBlock, facts: Facts) -> Mapping[str, NDArray[Any]]:
+        if block.population is None:
+            raise UsageError("delta_presence compares with a population, and none was counted")
+        share = block.sizes / np.maximum(block.population, 1)
+        return {"min": share, "max": share}
+
+    def unattainable(self, records: int, facts: Facts) -> str:
+        return ""  # how large the population is, the sample does not tell
+
+    def needs_suppression(self, records: int, facts: Facts) -> str:
+        return ""
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(), cls(max=1.0), cls(max=0.5), cls(min=0.25, max=0.75)]

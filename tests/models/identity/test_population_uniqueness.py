@@ -1,0 +1,85 @@
+"""Population uniqueness."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from privpipe.blocks import ClassBlock, Facts
+from privpipe.errors import DataError, UsageError
+from privpipe.kernels.uniqueness import pitman, population_uniques, snb, zayatz
+from privpipe.models import PopulationUniqueness
+from privpipe.testing import judged
+from privpipe.testing.oracle_of_uniques import uniques_of
+
+SIZES, COUNTS = np.array([1, 2, 3, 7]), np.array([40, 15, 6, 2])
+ESTIMATORS = ("dankar", "pitman", "zayatz", "snb")
+
+
+def test_no_unique_record_is_no_unique_person() -> None:
+    for estimator in ESTIMATORS:
+        model = PopulationUniqueness(at_most=0.0, population_size=10**6, estimator=estimator)
+        verdict = judged(model, ClassBlock(np.array([2, 3])), Facts())
+        assert (verdict.observed, verdict.passed) == (0.0, True)
+
+
+def test_where_the_table_is_the_population_its_uniques_are_counted() -> None:
+    records = int(SIZES @ COUNTS)
+    for estimator in ESTIMATORS:
+        assert population_uniques(SIZES, COUNTS, records, estimator) == 40.0
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("population", [130, 200, 1000, 1021, 10**5, 10**9])
+def test_the_solvers_agree_with_plain_sums(estimator: str, population: int) -> None:
+    expected = uniques_of(tuple(zip(SIZES.tolist(), COUNTS.tolist(), strict=True)), population, estimator)
+    found = population_uniques(SIZES, COUNTS, population, estimator)
+    assert found == (None if expected is None else pytest.approx(expected, rel=1e-6))
+
+
+def test_dankar_chooses_by_the_sampling_fraction() -> None:
+    records = int(SIZES @ COUNTS)
+    at_a_tenth, above = (population_uniques(SIZES, COUNTS, size, "dankar") for size in (10 * records, 5 * records))
+    assert at_a_tenth == pitman(SIZES, COUNTS, 10 * records)
+    assert above == min(zayatz(SIZES, COUNTS, 5 * records) or 0, snb(SIZES, COUNTS, 5 * records) or 0)
+
+
+def test_without_an_estimate_it_fails_and_tries_nothing_else() -> None:
+    """Only uniques: Pitman has no maximum."""
+    model = PopulationUniqueness(at_most=1.0, population_size=10**6, estimator="pitman")
+    verdict = judged(model, ClassBlock(np.ones(5, dtype=np.int64)), Facts())
+    assert (verdict.observed, verdict.passed) == (None, False)
+    assert "no estimate" in verdict.reason
+    assert snb(np.array([1, 3]), np.array([4, 2]), 100) is None
+
+
+def test_few_uniques_take_the_boundary() -> None:
+    """The likelihood is greatest at alpha <= 0: theta of Ewens, whatever the population."""
+    sizes, counts = np.array([1, 40, 60]), np.array([1, 8, 12])
+    small, large = (pitman(sizes, counts, population) for population in (10**5, 10**8))
+    assert small == large
+    assert 0 < (small or 0) < 20
+
+
+def test_one_huge_class_costs_no_memory() -> None:
+    found = zayatz(np.array([1, 2 * 10**9]), np.array([3, 1]), 10**10)
+    assert found == pytest.approx(3 * 10**10 / (2 * 10**9 + 3))
+
+
+def test_a_population_smaller_than_the_table() -> None:
+    with pytest.raises(DataError, match="population_size is 4 and the table has 5"):
+        judged(PopulationUniqueness(population_size=4), ClassBlock(np.array([5])), Facts())
+
+
+@pytest.mark.parametrize(
+    ("parameters", "text"),
+    [
+        ({"at_most": 1.1}, "at_most must"),
+        ({"population_size": 0}, "population_size must"),
+        ({"population_size": True}, "population_size must"),
+        ({"estimator": "shlosser"}, "estimator must"),
+    ],
+)
+def test_ranges(parameters: dict[str, object], text: str) -> None:
+    with pytest.raises(UsageError, match=text):
+        PopulationUniqueness(**{"population_size": 10, **parameters})
