@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS, RowBlock
 from privpipe.draws import Stream
-from privpipe.engines.embedded.mapping import joined, logical, with_column
+from privpipe.engines.embedded.mapping import joined, logical
 from privpipe.engines.embedded.session import Session
 from privpipe.engines.embedded.storing import fitted, store
 from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted
@@ -52,12 +52,17 @@ def ordered_rows(
     session: Session, table: EmbeddedTable, stream: Stream, column: str | None = None
 ) -> Iterator[pa.RecordBatch]:
     """All rows with their ids by (value of the column with nulls last, keyed order, id)."""
-    ordered = with_column(session, table, ORDER, lambda rows: stream.order(rows.record_ids))
-    by = f"{_comparable(table, column)} NULLS LAST, {ORDER}" if column else ORDER
-    sql = f"SELECT {column_list([*table.all_columns, ORDER])} FROM {ordered.source} ORDER BY {by}"
-    # `ordered` lives, and so do its files, until the last batch is out.
-    for batch in _settled(session.stream(sql, ordered.frames), column):
-        yield batch.select(table.all_columns)
+
+    def order(high: pa.Array, low: pa.Array) -> pa.Array:
+        return pa.array(stream.order(np.column_stack([np.asarray(high), np.asarray(low)])))
+
+    # As a function of the query, the order word costs no pass of its own; its key stays in this process.
+    with session.function(order) as keyed:
+        columns = f"{column_list(table.all_columns)}, {keyed}({column_list(ID_COLUMNS)}) AS {ORDER}"
+        by = f"{_comparable(table, column)} NULLS LAST, {ORDER}" if column else ORDER
+        sql = f"SELECT {columns} FROM {table.source} ORDER BY {by}"
+        for batch in _settled(session.stream(sql, table.frames), column):
+            yield batch.select(table.all_columns)
 
 
 def _comparable(table: EmbeddedTable, column: str) -> str:

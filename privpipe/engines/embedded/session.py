@@ -7,8 +7,9 @@ import itertools
 import logging
 import shutil
 import tempfile
+import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +71,9 @@ class Session:
                 f"embedded engine: DuckDB does not take the options {sorted(options)} ({type(error).__name__}); "
                 "memory_limit is a text such as '4GB'"
             ) from None
-        self.threads = int(self.value("SELECT current_setting('threads')"))
         self._numbers = itertools.count()
+        self._lock = threading.Lock()
+        self.threads = int(self.value("SELECT current_setting('threads')"))
 
     def close(self) -> None:
         """Close the database and remove the temporary folder."""
@@ -82,9 +84,22 @@ class Session:
         """A fresh name for a view, table or file."""
         return f"{purpose}_{next(self._numbers)}"
 
+    @contextlib.contextmanager
+    def function(self, compute: Callable[[pa.Array, pa.Array], pa.Array]) -> Iterator[str]:
+        """The name under which queries may call a function of two integers, for as long as the context lasts."""
+        name = self.name("function")
+        with guarded("registration of a function"), self._lock:
+            self._root.create_function(name, compute, ["BIGINT", "BIGINT"], "BIGINT", type="arrow")
+        try:
+            yield name
+        finally:
+            # A session that was closed meanwhile has forgotten the function.
+            with contextlib.suppress(duckdb.Error), self._lock:
+                self._root.remove_function(name)
+
     def cursor(self, frames: Mapping[str, Any] | None = None) -> Any:
         """A cursor that sees these frames."""
-        with guarded("open a cursor"):
+        with guarded("open a cursor"), self._lock:
             cursor = self._root.cursor()
             for name, frame in (frames or {}).items():
                 cursor.register(name, frame)
