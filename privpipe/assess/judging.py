@@ -15,6 +15,7 @@ from privpipe.assess.composite import Composite, Judged
 from privpipe.blocks import (
     ClassBlock,
     ClassQuery,
+    DistinctBlock,
     Facts,
     FactsRequest,
     Guarantee,
@@ -142,11 +143,14 @@ def assess(
             tallies.setdefault(at, []).append(tally)
             figure = entry.across(tallies[at])
             verdicts[at] = _verdict(entry, figure, judged, facts[group.released_base], rules)
+    counted: dict[tuple[str, ...], DistinctBlock] = {}
     for at, entry in enumerate(entries):
         if entry.reads == "pairs":
             verdicts[at] = _pair_verdict(engine, table, original, entry, roles)
         elif entry.reads == "facts":
             verdicts[at] = entry.judge(Tally(), facts[True])
+        elif entry.reads == "distinct":
+            verdicts[at] = _distinct_verdict(engine, table, entry, roles, rules, counted)
     first = seen[0] if seen else None
     return Assessment(
         verdicts=tuple(verdicts[at] for at in range(len(guarantees))),
@@ -246,13 +250,22 @@ def _groups(entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules) -> 
             continue
         released = entry.needs_base and _wants_released(entry) and bool(rules.base)
         sets = entry.key_sets(_keys(entry, roles))
-        whole = tuple(dict.fromkeys(column for keys in sets for column in keys))
+        whole = _whole(entry, sets, roles)
         for keys in sets:
             group = groups.setdefault((keys, released, whole), _Group(keys, released, whole))
             group.entries.append((at, entry))
     # The policy's own quasi-identifiers first: their class count stands in the verdict document.
     own = tuple(roles.quasi_identifiers)
     return sorted(groups.values(), key=lambda group: (group.keys != own, group.keys != group.whole))
+
+
+def _whole(entry: Guarantee, sets: Sequence[tuple[str, ...]], roles: Roles) -> tuple[str, ...]:
+    """Columns that are all the mark in a suppressed record."""
+    columns = [column for keys in sets for column in keys]
+    if entry.quasi_identifiers is not None and getattr(entry, "columns", None) == entry.quasi_identifiers:
+        # It looks at some columns of the table: a mark in all of these may be a coarse value.
+        columns += roles.quasi_identifiers
+    return tuple(dict.fromkeys(columns))
 
 
 def _query(group: _Group, facts: Facts, rules: JudgingRules) -> ClassQuery:
@@ -275,6 +288,26 @@ def _verdict(entry: Guarantee, tally: Any, judged: Judged, facts: Facts, rules: 
     if isinstance(verdict.observed, float) and math.isnan(verdict.observed):
         return replace(verdict, outcome="error", observed=None, reason="the figure is undefined (not a number).")
     return verdict
+
+
+def _distinct_verdict(
+    engine: Engine,
+    table: Any,
+    entry: Guarantee,
+    roles: Roles,
+    rules: JudgingRules,
+    counted: dict[tuple[str, ...], DistinctBlock],
+) -> Verdict:
+    keys = _keys(entry, roles)
+    whole = _whole(entry, [keys], roles)
+    if whole not in counted:
+        counted[whole] = DistinctBlock.from_table(engine.distinct(table, whole), whole, rules.mark)
+    block = counted[whole]
+    if not len(block):
+        if not engine.count(table):
+            raise DataError("the table has no records: there is nothing to judge")
+        return Verdict(entry, None, "fail", entry.threshold(), reason="every record is suppressed.")
+    return entry.judge(entry.measure(block.of(keys), Facts()), Facts())  # type: ignore[arg-type]
 
 
 def _pair_verdict(engine: Engine, table: Any, original: Any, entry: Guarantee, roles: Roles) -> Verdict:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from privpipe.blocks.catalogue import Catalogue
 from privpipe.blocks.class_block import Cells, ClassBlock, ClassQuery
+from privpipe.blocks.distinct_block import DistinctBlock
 from privpipe.blocks.entry import Entry
 from privpipe.blocks.facts import Facts, FactsRequest, Histogram, Moments
 from privpipe.blocks.guarantee import ClassModel, Guarantee, SizeModel, Tally, prepared
@@ -19,6 +20,7 @@ __all__ = [
     "ClassBlock",
     "ClassModel",
     "ClassQuery",
+    "DistinctBlock",
     "Entry",
     "Facts",
     "FactsRequest",

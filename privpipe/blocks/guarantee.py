@@ -45,13 +45,14 @@ class Guarantee(Entry):
     Subclasses say what they read (`reads`), which field is the threshold that makes them a gate
     (`threshold_field`; None when they have no form without one), and implement measure, merge and judge.
     One that reads `process` counts classes and finds the record of the process in ``facts.extra["process"]``;
-    one that reads `facts` is judged by the judged table's own histograms (`counted_columns`) alone.
+    one that reads `facts` is judged by the judged table's own histograms (`counted_columns`) alone; one that reads
+    `distinct` measures a single `DistinctBlock` of its keys.
     """
 
     about: ClassVar[Mapping[str, str]] = {
         "quasi_identifiers": "columns that form the classes; left out: all of the policy, empty: one class"
     }
-    reads: ClassVar[Literal["classes", "pairs", "process", "facts"]] = "classes"
+    reads: ClassVar[Literal["classes", "pairs", "process", "facts", "distinct"]] = "classes"
     threshold_field: ClassVar[str | None] = None
     direction: ClassVar[Direction] = "at_most"
     needs_base: ClassVar[bool] = False

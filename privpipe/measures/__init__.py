@@ -6,7 +6,15 @@ from typing import Any
 
 from privpipe.blocks.catalogue import Catalogue
 
-CATALOGUE = Catalogue("privpipe.measures", "measure", {})
+CATALOGUE = Catalogue(
+    "privpipe.measures",
+    "measure",
+    {
+        "AttributeRisk": "risk.attribute_risk",
+        "Distinction": "risk.distinction",
+        "Separation": "risk.separation",
+    },
+)
 
 __all__ = sorted(("CATALOGUE", *CATALOGUE.class_names))
 

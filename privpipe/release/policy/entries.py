@@ -205,8 +205,11 @@ def _threshold_fits(report: Report, entry: Guarantee, place: Place, section: str
     """Guarantees judge and so need their threshold; measures report and must not have one."""
     field = entry.threshold_field
     if section == "guarantees" and not entry.is_gate():
+        if field is None:
+            report.wrong(place, "only reports and has no threshold: it belongs under `measures:`")
+            return False
         report.wrong(
-            (*place, str(field)),
+            (*place, field),
             f"a guarantee needs its threshold `{field}`; without one the entry belongs under `measures:`",
         )
         return False

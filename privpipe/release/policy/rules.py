@@ -89,7 +89,9 @@ def check_judged_columns(draft: Draft, report: Report) -> None:
     for read, entry in draft.judging():
         for column in entry.sensitive_columns():
             _require_role(draft, report, (*read.place, "column"), column, "sensitive")
-        for at, column in enumerate(entry.quasi_identifiers or ()):
+        keys = entry.quasi_identifiers or ()
+        any_role = keys == getattr(entry, "columns", None)  # a measure of any columns, not of an attacker's knowledge
+        for at, column in enumerate(() if any_role else keys):
             _require_role(draft, report, (*read.place, "quasi_identifiers", at), column, "quasi_identifier")
         for place, column in _named(read):
             _require_column(draft, report, place, column)

@@ -1,0 +1,74 @@
+"""The distinct table of some columns: codes and counts, no values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["DistinctBlock"]
+
+
+@dataclass(frozen=True)
+class DistinctBlock:
+    """Every combination of some columns as codes, with its records; what the codes stand for stays behind.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        m of them.
+    codes : ndarray of int64, shape (t, m)
+        Equal codes of a column are equal values; a missing value has a code of its own.
+    counts : ndarray of int64, shape (t,)
+        Records of each combination, all at least 1.
+    """
+
+    columns: tuple[str, ...]
+    codes: NDArray[np.int64] = field(repr=False)
+    counts: NDArray[np.int64] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    @property
+    def records(self) -> int:
+        """Records counted."""
+        return int(self.counts.sum())
+
+    def of(self, columns: Sequence[str]) -> DistinctBlock:
+        """Some of the columns; combinations may then occur several times."""
+        places = [self.columns.index(column) for column in columns]
+        return DistinctBlock(tuple(columns), self.codes[:, places], self.counts)
+
+    @classmethod
+    def from_table(cls, table: pa.Table, columns: Sequence[str], mark: str | None = None) -> DistinctBlock:
+        """The codes of an engine's distinct table; combinations of nothing but `mark` are suppressed, and left out.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> table = pa.table({"zip": ["a", None, "*"], "__count": [2, 3, 4]})
+        >>> block = DistinctBlock.from_table(table, ["zip"], mark="*")
+        >>> block.counts.tolist(), block.records
+        ([2, 3], 5)
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        counts = table["__count"].to_numpy().astype(np.int64)
+        codes = np.zeros((len(counts), len(columns)), dtype=np.int64)
+        marked = np.full(len(counts), mark is not None and bool(columns))
+        for at, column in enumerate(columns):
+            encoded = table[column].combine_chunks().dictionary_encode(null_encoding="encode")
+            encoded = pa.concat_arrays(encoded.chunks) if isinstance(encoded, pa.ChunkedArray) else encoded
+            codes[:, at] = encoded.indices.to_numpy(zero_copy_only=False)
+            text = pa.types.is_string(table[column].type) or pa.types.is_large_string(table[column].type)
+            found = pc.equal(table[column], mark).fill_null(False).to_numpy() if text and marked.any() else False
+            marked &= found
+        return cls(tuple(columns), codes[~marked], counts[~marked])

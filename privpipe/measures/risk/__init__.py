@@ -1,0 +1,1 @@
+"""Measures of what an attacker can learn."""
