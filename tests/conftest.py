@@ -22,8 +22,9 @@ os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One worker runs all Spark tests, so that one session serves them."""
+    """One worker runs all Spark tests, so that one session serves them; before xdist reads the groups."""
     for item in items:
         needs_spark = "spark" in item.keywords or "spark" in getattr(getattr(item, "callspec", None), "id", "")
         if needs_spark:
