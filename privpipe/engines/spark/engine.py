@@ -28,7 +28,6 @@ from privpipe.engines.spark.learning import count_records, distinct, learn
 from privpipe.engines.spark.reading import is_spark_frame, scan
 from privpipe.engines.spark.session import Options, hush_py4j, open_session
 from privpipe.engines.spark.stacking import stack
-from privpipe.engines.spark.stacking import stack
 from privpipe.engines.spark.table import SparkTable
 from privpipe.errors import DataError, did_you_mean
 
@@ -177,9 +176,6 @@ class SparkEngine(Engine):
     def select(self, table: SparkTable, columns: Sequence[str]) -> SparkTable:
         _require(table, columns)
         return replace(table.select(columns), remembered=table.remembered, at_most=table.at_most)
-
-    def stack(self, table: SparkTable, other: SparkTable, columns: Sequence[str], tag: str) -> SparkTable:
-        return stack(table, other, columns, tag)
 
     def stack(self, table: SparkTable, other: SparkTable, columns: Sequence[str], tag: str) -> SparkTable:
         return stack(table, other, columns, tag)
