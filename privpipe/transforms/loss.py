@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Aggregate", "LossSpec", "OwnUnitLoss", "aggregated", "normalised", "own_loss", "unit_losses"]
 
 Aggregate = Literal["geometric_mean", "arithmetic_mean", "sum", "max", "rank"]
+SAME_DIGITS = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +112,8 @@ class OwnUnitLoss:
 def own_loss(each: NDArray[np.float64], columns: Sequence[str], loss: LossSpec) -> NDArray[np.float64]:
     """Aggregate of per-column losses, shape (n, m) to (n, 1); under `rank` to (n, m), the largest first.
 
+    To twelve digits: what orders classes must not be the rounding of a sum.
+
     Parameters
     ----------
     columns : sequence of str
@@ -123,7 +126,7 @@ def own_loss(each: NDArray[np.float64], columns: Sequence[str], loss: LossSpec) 
     >>> own_loss(np.array([[0.5, 1.0]]), ["age", "zip"], LossSpec(aggregate="rank", weights={"age": 4})).tolist()
     [[0.5, 0.25]]
     """
-    return aggregated(each * loss.weights_of(columns), loss.aggregate)
+    return np.round(aggregated(each * loss.weights_of(columns), loss.aggregate), SAME_DIGITS)
 
 
 def aggregated(scaled: NDArray[np.float64], aggregate: Aggregate) -> NDArray[np.float64]:

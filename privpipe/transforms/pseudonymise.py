@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
-from privpipe.blocks.entry import require_integer
+from privpipe.blocks.entry import require_choice, require_integer
 from privpipe.draws.secret import key_id, read_key, require_key_place
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.roles import ColumnType, column_type_of
@@ -88,10 +88,10 @@ class Pseudonymise(Transformer):
         object.__setattr__(self, "columns", checked_columns("Pseudonymise", self.columns))
         require_key_place("Pseudonymise", self.key)
         require_integer("Pseudonymise", "length", self.length, least=1, most=51)
-        if not self.domain or "\x1f" in self.domain:
+        # A separator inside the domain would let two domains and values meet.
+        if not isinstance(self.domain, str) or not self.domain or not self.domain.isprintable():
             raise UsageError("Pseudonymise: domain must be a text without control characters, not empty")
-        if self.canonical not in ("typed", "text"):
-            raise UsageError(f"Pseudonymise: canonical must be typed or text, got {self.canonical!r}")
+        require_choice("Pseudonymise", "canonical", self.canonical, ("typed", "text"))
 
     def request(self, context: StageContext) -> FactsRequest:
         for column in self.columns:
@@ -104,7 +104,7 @@ class Pseudonymise(Transformer):
     def plan(self, facts: Facts, context: StageContext) -> StagePlan:
         expected = facts.records**2 / 2 ** (5 * self.length + 1)
         if self.length < 16 and expected >= COLLISIONS_ALLOWED:
-            raise UsageError(
+            raise DataError(
                 f"{context.place}: pseudonyms of {self.length} characters would collide ({expected:.2g} expected "
                 f"for {facts.records:,} records); use length 26"
             )
@@ -159,8 +159,6 @@ class Pseudonyms:
         return words.take(encoded.indices)
 
     def _pseudonym(self, tag: bytes, text: str) -> str:
-        message = b"\x1f".join(
-            [self.stage.domain.encode(), tag + unicodedata.normalize("NFC", text).encode()],
-        )
+        message = b"\x1f".join([self.stage.domain.encode(), tag + unicodedata.normalize("NFC", text).encode()])
         digest = hmac.new(self.key, message, hashlib.sha256).digest()
         return base64.b32encode(digest).decode().lower().rstrip("=")[: self.stage.length]

@@ -37,6 +37,15 @@ class Outcome:
 Run = Callable[..., Outcome]
 
 
+def dealt_out(frame: pa.Table, parts: int, shuffled: bool, tmp_path: Path) -> Source:
+    folder = tmp_path / f"source-{len(list(tmp_path.iterdir()))}"
+    folder.mkdir()
+    order = np.random.default_rng(parts).permutation(len(frame)) if shuffled else np.arange(len(frame))
+    for part in range(parts):
+        pq.write_table(frame.take(order[part::parts]), folder / f"{part}.parquet")
+    return Source(data=str(folder), format="parquet")
+
+
 @pytest.fixture
 def run_on(tmp_path: Path) -> Run:
     """Plans and runs a stage on an engine, the rows dealt out to several files in any order."""
@@ -49,6 +58,7 @@ def run_on(tmp_path: Path) -> Run:
         parts: int = 1,
         shuffled: bool = False,
         seed: int = 7,
+        record_id: str | None = None,
         roles: Roles | None = None,
         guarantees: Sequence[Guarantee] = (),
         hierarchies: Mapping[str, Any] | None = None,
@@ -56,12 +66,8 @@ def run_on(tmp_path: Path) -> Run:
         identifiers_released: Sequence[str] = (),
     ) -> Outcome:
         frame = rows if isinstance(rows, pa.Table) else pa.table(dict(rows))
-        folder = tmp_path / f"{engine.name}-{len(list(tmp_path.iterdir()))}"
-        folder.mkdir()
-        order = np.random.default_rng(parts).permutation(len(frame)) if shuffled else np.arange(len(frame))
-        for part in range(parts):
-            pq.write_table(frame.take(order[part::parts]), folder / f"{part}.parquet")
-        table = engine.with_record_ids(engine.scan(Source(data=str(folder), format="parquet")), None, Seed.of(seed))
+        source = Source(data=frame) if parts == 1 else dealt_out(frame, parts, shuffled, tmp_path)
+        table = engine.with_record_ids(engine.scan(source), record_id, Seed.of(seed))
         context = StageContext(
             roles=roles or Roles(insensitive=frame.column_names),
             schema=table.schema,

@@ -1,0 +1,205 @@
+"""Noise: the formulas, their moments, and what stays as it is."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privpipe.blocks import Facts, Moments, RowBlock
+from privpipe.draws import Draws, Seed
+from privpipe.errors import DataError, UsageError
+from privpipe.transforms import AddNoise
+from privpipe.transforms.add_noise import covariance_factor
+from privpipe.transforms.base import StageContext, StagePlan
+
+N = 60_000
+
+
+def noisy(run: Any, stage: AddNoise, columns: dict[str, Any], **options: Any) -> list[Any]:
+    """Released columns in the order of the given rows."""
+    frame = pa.table({**columns, "row": range(len(next(iter(columns.values()))))})
+    found = run(stage, frame, record_id="row", **options).rows.sort_by("row")
+    return [found.column(name).to_pylist() for name in columns]
+
+
+def applied(stage: AddNoise, columns: dict[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
+    """On rows at hand, with facts by numpy."""
+    names = list(columns)
+    x = np.stack([columns[name] for name in names])
+    moments = {
+        name: Moments(x.shape[1], 0, float(row.mean()), float(row.std(ddof=1)), float(row.min()), float(row.max()))
+        for name, row in zip(names, x, strict=True)
+    }
+    facts = Facts(records=x.shape[1], moments=moments, covariance=np.atleast_2d(np.cov(x)))
+    plan = stage.plan(facts, StageContext(roles=None, schema=None))  # type: ignore[arg-type]
+    ids = np.stack([np.arange(x.shape[1]), np.zeros(x.shape[1], np.int64)], axis=1)
+    rows = RowBlock(pa.record_batch(columns), ids)
+    found = stage.apply(rows, plan, Draws(Seed.of(5), 0, "add_noise"))
+    return {name: found[name] for name in names}
+
+
+def test_noise_is_keyed_by_record_and_column(run: Any) -> None:
+    """The oracle: y = x + sqrt(k) sd z, z from the column's stream."""
+    x = [1.0, 5.0, 9.0, 2.0]
+    stage = AddNoise(columns=["a"], variance_ratio=0.25)
+    ids = np.array([[at, 0] for at in range(4)])
+    z = Draws(Seed.of(5), 0, "add_noise").of("a").normal(ids)
+    wanted = np.array(x) + 0.5 * np.std(x, ddof=1) * z
+    assert applied(stage, {"a": np.array(x)})["a"].tolist() == wanted.tolist()
+    alone = noisy(run, stage, {"a": x})
+    (beside, _) = noisy(run, AddNoise(columns=["b", "a"], variance_ratio=0.25), {"a": x, "b": x})
+    assert alone[0] == beside
+
+
+def sample() -> np.ndarray[Any, Any]:
+    return np.random.default_rng(8).gamma(2.0, 3.0, N) + 1.0
+
+
+def test_moments_of_uncorrelated_noise() -> None:
+    x = sample()
+    y = applied(AddNoise(columns=["a"], variance_ratio=0.3), {"a": x})["a"]
+    sd = x.std() * math.sqrt(0.3 / N)
+    assert abs(y.mean() - x.mean()) <= 5 * sd
+    assert y.var() / (1.3 * x.var()) == pytest.approx(1.0, abs=5 * math.sqrt(2 * 4 / N))
+
+
+def test_moments_of_multiplicative_noise() -> None:
+    """Var(Y) = (1 + k) Var(X) + k m^2, signs and zeros stay."""
+    x = np.where(np.arange(N) % 7 == 0, 0.0, sample())
+    y = applied(AddNoise(columns=["a"], relative_sd=0.4, kind="multiplicative"), {"a": x})["a"]
+    k = 0.16
+    assert ((y == 0) == (x == 0)).all()
+    assert (y >= 0).all()
+    assert y.mean() == pytest.approx(x.mean(), rel=5 * math.sqrt((k + 1) / N))
+    assert y.var() == pytest.approx((1 + k) * x.var() + k * x.mean() ** 2, rel=0.05)
+
+
+def test_correlated_noise_keeps_correlations_and_collinear_sums() -> None:
+    a = sample()
+    b = a * 0.5 + np.random.default_rng(9).normal(size=N)
+    stage = AddNoise(columns=["a", "b", "c"], kind="correlated", variance_ratio=0.5)
+    y = applied(stage, {"a": a, "b": b, "c": a + b})
+    assert np.corrcoef(y["a"], y["b"])[0, 1] == pytest.approx(np.corrcoef(a, b)[0, 1], abs=0.01)
+    assert np.abs(y["a"] + y["b"] - y["c"]).max() < 1e-9
+    assert y["a"].var() == pytest.approx(1.5 * a.var(), rel=0.05)
+    shrunk = AddNoise(columns=["a", "b", "c"], kind="correlated", variance_ratio=0.5, bias_correct=True)
+    assert applied(shrunk, {"a": a, "b": b, "c": a + b})["a"].var() == pytest.approx(a.var(), rel=0.05)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.lists(st.integers(-5, 5), min_size=3, max_size=3), min_size=2, max_size=8))
+def test_the_factor_gives_the_covariance_back(rows: list[list[int]]) -> None:
+    covariance = np.cov(np.array(rows, dtype=float).T)
+    factor = covariance_factor(covariance)
+    assert np.abs(factor @ factor.T - covariance).max() <= 1e-9 * max(1.0, np.abs(covariance).max())
+    assert not factor[np.diag(covariance) == 0].any()
+
+
+def test_a_record_that_misses_one_value_is_masked_in_the_others(run: Any) -> None:
+    a, b = noisy(
+        run,
+        AddNoise(columns=["a", "b"], kind="correlated", variance_ratio=0.5),
+        {"a": [1.0, 2.0, 4.0, None, 8.0], "b": [2.0, 1.0, 5.0, 7.0, None]},
+    )
+    assert a[3] is None
+    assert b[4] is None
+    assert not {1.0, 2.0, 4.0, 8.0} & set(a)
+    assert not {2.0, 1.0, 5.0, 7.0} & set(b)
+
+
+def test_no_correlation_without_two_complete_records(run: Any) -> None:
+    stage = AddNoise(columns=["a", "b"], kind="correlated", variance_ratio=0.5)
+    with pytest.raises(DataError, match="fewer than two records"):
+        noisy(run, stage, {"a": [1.0, 2.0, None], "b": [None, None, 3.0]})
+    assert noisy(run, stage, {"a": [1.0], "b": [2.0]}) == [[1.0], [2.0]]
+
+
+def test_constant_columns_and_single_records_stay(run: Any) -> None:
+    for kind in ("uncorrelated", "multiplicative"):
+        stage = AddNoise(columns=["a"], variance_ratio=0.5, kind=kind)  # type: ignore[arg-type]
+        assert noisy(run, stage, {"a": [3, 3, 3]}) == [[3.0] * 3]
+        assert noisy(run, stage, {"a": [3.5]}) == [[3.5]]
+    both = noisy(
+        run, AddNoise(columns=["a", "b"], variance_ratio=0.5, kind="correlated"), {"a": [3, 3], "b": [1.0, 2.0]}
+    )
+    assert both[0] == [3.0, 3.0]
+    assert both[1] != [1.0, 2.0]
+
+
+def test_an_empty_table_stays_empty(run: Any) -> None:
+    assert noisy(run, AddNoise(columns=["a"], variance_ratio=0.5), {"a": pa.array([], pa.float64())}) == [[]]
+    assert noisy(run, AddNoise(columns=["a"], variance_ratio=0.5), {"a": pa.nulls(2, pa.float64())}) == [[None, None]]
+
+
+def test_zeros_clips_and_whole_numbers(run: Any) -> None:
+    x = [0, 10, 20, 0, 40]
+    (kept,) = noisy(run, AddNoise(columns=["a"], variance_ratio=4, keep_zeros=True, clip=[1, 39]), {"a": x})
+    assert all(1 <= value <= 39 for value in kept)
+    (zeros,) = noisy(run, AddNoise(columns=["a"], variance_ratio=4, keep_zeros=True), {"a": x})
+    assert [value == 0 for value in zeros] == [value == 0 for value in x]
+    outcome = run(AddNoise(columns=["a"], variance_ratio=9, clip="domain", round=True), {"a": x})
+    assert set(outcome["a"]) <= set(range(41))
+    assert "discloses" in outcome.plan.detail["warning"]
+    assert outcome.rows.schema.field("a").type == pa.int64()
+
+
+def test_dates_timestamps_and_decimals_come_back_as_such(run: Any) -> None:
+    days = [datetime.date(2000, 1, 1) + datetime.timedelta(days=at * 30) for at in range(9)]
+    (dates,) = noisy(run, AddNoise(columns=["a"], variance_ratio=0.1), {"a": days})
+    assert all(isinstance(day, datetime.date) for day in dates)
+    assert dates != days
+    cents = [Decimal(at) / 100 for at in range(0, 900, 100)]
+    (money,) = noisy(run, AddNoise(columns=["a"], variance_ratio=0.1), {"a": pa.array(cents, pa.decimal128(10, 2))})
+    assert all(value.as_tuple().exponent == -2 for value in money)
+
+
+def test_results_beyond_the_type_are_an_error_without_a_value(run: Any) -> None:
+    days = pa.array([datetime.date(1, 1, 1), datetime.date(9999, 12, 31), datetime.date(5000, 1, 1)])
+    with pytest.raises(DataError, match=r"masking carries \d cells of column 'a' beyond what date32") as raised:
+        noisy(run, AddNoise(columns=["a"], variance_ratio=50), {"a": days})
+    assert "9999" not in str(raised.value)
+
+
+def test_nulls_may_be_refused_and_infinities_are(run: Any) -> None:
+    with pytest.raises(DataError, match=r"'a' has 1 missing values"):
+        noisy(run, AddNoise(columns=["a"], variance_ratio=1, nulls="refuse"), {"a": [1.0, None]})
+    with pytest.raises(DataError, match=r"'a' holds 1 infinite"):
+        noisy(run, AddNoise(columns=["a"], variance_ratio=1), {"a": [1.0, math.inf]})
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({}, "one of the two"),
+        ({"variance_ratio": 0.1, "relative_sd": 0.1}, "one of the two"),
+        ({"variance_ratio": 0}, "variance_ratio must be"),
+        ({"relative_sd": math.nan}, "relative_sd must be"),
+        ({"variance_ratio": 1, "kind": "corelated"}, "did you mean 'correlated'"),
+        ({"variance_ratio": 1, "nulls": "drop"}, "nulls must be"),
+        ({"variance_ratio": 1, "clip": [2, 1]}, "lo below hi"),
+        ({"variance_ratio": 1, "clip": [1]}, "clip must be"),
+        ({"variance_ratio": 1, "clip": "range"}, "clip must be"),
+        ({"variance_ratio": 1, "clip": [0, math.inf]}, "clip must be"),
+        ({"variance_ratio": 1, "bias_correct": True}, "goes with kind: correlated"),
+        ({"variance_ratio": 1, "columns": "a"}, "list of at least one"),
+    ],
+)
+def test_wrong_parameters(parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        AddNoise(**{"columns": ["a"], **parameters})
+
+
+def test_a_plan_knows_no_ends() -> None:
+    facts = Facts(records=3, moments={"a": Moments(3, 0, 5.0, 2.0, -77.25, 99.5)})
+    context = StageContext(roles=None, schema=None)  # type: ignore[arg-type]
+    plan: StagePlan = AddNoise(columns=["a"], variance_ratio=1, clip="domain").plan(facts, context)
+    assert "99.5" not in str(plan)
+    assert "77.25" not in str(plan)

@@ -1,0 +1,182 @@
+"""Rank swapping: the multiset stays, nobody moves further than the window, tails become means."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections import Counter
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from privpipe.blocks import Histogram
+from privpipe.draws import Draws, Seed
+from privpipe.engines import Engine, Source
+from privpipe.errors import DataError, UsageError
+from privpipe.kernels.rank_swap import swap_permutation
+from privpipe.tolerance import floor_share
+from privpipe.transforms import RankSwap
+from privpipe.transforms.rank_swap import SortedValues, tails
+
+MANY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def aligned(run: Any, stage: RankSwap, values: Any, **options: Any) -> list[Any]:
+    """Released values in the order of the given ones."""
+    frame = pa.table({"x": values, "row": range(len(values))})
+    found = run(stage, frame, record_id="row", **options).rows.sort_by("row")
+    return found.column("x").to_pylist()  # type: ignore[no-any-return]
+
+
+@MANY
+@given(
+    values=st.lists(st.one_of(st.none(), st.integers(0, 12)), min_size=1, max_size=60),
+    p=st.sampled_from([0.05, 0.2, 0.5, 1.0]),
+    partner=st.sampled_from(["unswapped", "content", "skip"]),
+)
+def test_window_and_multiset(run: Any, values: list[int | None], p: float, partner: Any) -> None:
+    array = pa.array(values, pa.int64())
+    known = [value for value in values if value is not None]
+    w = floor_share(p, len(known))
+    if known and w < 1:
+        with pytest.raises(DataError, match="window of 0 ranks"):
+            aligned(run, RankSwap(columns=["x"], p=p, partner=partner), array)
+        return
+    found = aligned(run, RankSwap(columns=["x"], p=p, partner=partner), array)
+    assert Counter(found) == Counter(values)
+    ordered = sorted(known)
+    for before, after in zip(values, found, strict=True):
+        assert (before is None) == (after is None)
+        if before is not None and after is not None:
+            # A value stands at a run of ranks; the two runs come within w of each other.
+            low, high = sorted((before, after))
+            assert ordered.index(high) - (len(ordered) - 1 - ordered[::-1].index(low)) <= w
+
+
+def test_who_gets_what_is_the_permutation_by_keyed_rank(run: Any, embedded: Engine) -> None:
+    """The oracle: rank by (value, keyed order), then take the value of the partner's rank."""
+    values = [int(value) for value in np.random.default_rng(1).integers(0, 30, 200)]
+    found = aligned(run, RankSwap(columns=["x"], p=0.07), pa.array(values), seed=11)
+    rows = pa.table({"row": range(200)})
+    table = embedded.with_record_ids(embedded.scan(Source(data=rows)), "row", Seed.of(11))
+
+    class Ids:
+        def measure(self, block: Any, facts: Any) -> dict[int, list[int]]:
+            return dict(zip(block.column("row").to_pylist(), block.record_ids.tolist(), strict=True))
+
+        def merge(self, left: dict[int, Any], right: dict[int, Any]) -> dict[int, Any]:
+            return left | right
+
+    ids = embedded.reduce_rows(table, ["row"], Ids(), None)  # type: ignore[arg-type]
+    assert ids is not None
+    stream = Draws(Seed.of(11), 0, "rank_swap").of("x")
+    order = stream.order(np.array([ids[row] for row in range(200)])).tolist()
+    by_rank = sorted(range(200), key=lambda row: (values[row], order[row], ids[row]))
+    pi = swap_permutation(200, 14, stream)
+    wanted = [0] * 200
+    for rank, row in enumerate(by_rank):
+        wanted[row] = values[by_rank[pi[rank]]]
+    assert found == wanted
+
+
+def test_one_more_column_leaves_the_others_alone(run: Any, people: pa.Table) -> None:
+    one = run(RankSwap(columns=["age"], p=0.1), people, seed=4)
+    two = run(RankSwap(columns=["rent", "age"], p=0.1), people, seed=4)
+    names = ["name", "age", "town", "illness", "seen"]
+    ordered = [("name", "ascending"), ("seen", "ascending")]
+    assert one.rows.select(names).sort_by(ordered).equals(two.rows.select(names).sort_by(ordered))
+
+
+def test_unswapped_pairs_ranks(run: Any) -> None:
+    values = [float(value) for value in range(500)]
+    found = aligned(run, RankSwap(columns=["x"], p=0.05), pa.array(values))
+    assert [found[int(value)] for value in found] == values
+    assert sum(value == after for value, after in zip(values, found, strict=True)) < 10
+
+
+def test_segments_are_never_crossed(run: Any) -> None:
+    found = aligned(run, RankSwap(columns=["x"], p=0.5, segment=10), pa.array(range(100)))
+    assert all(value // 10 == after // 10 for value, after in enumerate(found))
+    whole = aligned(run, RankSwap(columns=["x"], p=0.5, segment=None), pa.array(range(100)))
+    assert any(value // 10 != after // 10 for value, after in enumerate(whole))
+
+
+def test_tails_become_their_means(run: Any) -> None:
+    values = [*range(1, 11), 10, 10]
+    found = aligned(run, RankSwap(columns=["x"], p=0.3, top=0.1, bottom=0.2), pa.array(values))
+    # floor(.2 x 12) = 2 smallest; floor(.1 x 12) = 1 largest, which its two equals join.
+    assert found[:2] == [1.5, 1.5]
+    assert found[9:] == [10.0] * 3
+    assert sorted(found[2:9]) == [float(value) for value in range(3, 10)]
+    assert math.fsum(found) == sum(values)
+
+
+def test_tails_of_dates_and_decimals_keep_their_type(run: Any) -> None:
+    days = [datetime.date(2000, 1, day) for day in (1, 2, 6, 10, 20)]
+    dates = aligned(run, RankSwap(columns=["x"], p=0.5, bottom=0.4), pa.array(days))
+    assert dates[:2] == [datetime.date(2000, 1, 2)] * 2  # 1.5, half to even
+    assert sorted(dates[2:]) == days[2:]
+    cents = [Decimal("0.10"), Decimal("0.20"), Decimal("5.00"), Decimal("99999999999999.99")]
+    found = aligned(run, RankSwap(columns=["x"], p=0.5, bottom=0.49), pa.array(cents))
+    assert found[0] == Decimal("0.10")
+    assert sorted(found[1:]) == cents[1:]
+    moments = [datetime.datetime(2000, 1, 1, hour) for hour in (0, 2, 9)]
+    seen = aligned(run, RankSwap(columns=["x"], p=1.0, bottom=0.49), pa.array(moments, pa.timestamp("us")))
+    assert seen[0] == moments[0]
+
+
+def test_everything_in_the_tails(run: Any) -> None:
+    assert aligned(run, RankSwap(columns=["x"], p=1.0, top=0.4), pa.array([3, 3, 3])) == [3.0] * 3
+
+
+def test_few_records(run: Any) -> None:
+    assert aligned(run, RankSwap(columns=["x"], p=1.0), pa.array([5])) == [5]
+    assert aligned(run, RankSwap(columns=["x"], p=0.1), pa.array([None, None], pa.int64())) == [None, None]
+    assert aligned(run, RankSwap(columns=["x"], p=0.5), pa.array([2, 2, 2, 2])) == [2] * 4
+    assert aligned(run, RankSwap(columns=["x"], p=0.1), pa.array([], pa.float64())) == []
+
+
+def test_nan_is_missing_and_infinity_is_refused(run: Any) -> None:
+    found = aligned(run, RankSwap(columns=["x"], p=0.5), pa.array([1.0, math.nan, 2.0, -0.0]))
+    assert found[1] is None
+    with pytest.raises(DataError, match=r"'x' holds 2 infinite"):
+        aligned(run, RankSwap(columns=["x"], p=0.5), pa.array([1.0, math.inf, math.inf]))
+    with pytest.raises(DataError, match=r"'x' has 1 missing values"):
+        aligned(run, RankSwap(columns=["x"], p=0.5, nulls="refuse"), pa.array([1.0, None, 2.0]))
+    with pytest.raises(DataError, match="'town' is text"):
+        run(RankSwap(columns=["town"], p=0.5), {"town": ["a", "b"]})
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"p": 5}, r"fraction of the records in \(0, 1\], got 5; 5 % is p: 0.05"),
+        ({"p": 0}, "p must be"),
+        ({"p": True}, "p must be"),
+        ({"p": 0.1, "top": 0.5}, "top must be"),
+        ({"p": 0.1, "bottom": -0.1}, "bottom must be"),
+        ({"p": 0.1, "partner": "unswaped"}, "did you mean 'unswapped'"),
+        ({"p": 0.1, "kind": "buckets"}, "kind must be one of window"),
+        ({"p": 0.1, "nulls": "own_group"}, "nulls must be one of"),
+        ({"p": 0.1, "segment": 1}, "segment must be an integer >= 2"),
+        ({"p": 0.1, "columns": []}, "at least one column"),
+        ({"p": 0.1, "columns": ["x", "x"]}, "twice"),
+    ],
+)
+def test_wrong_parameters(parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        RankSwap(**{"columns": ["x"], **parameters})
+
+
+def test_ties_at_the_border_join_the_tail() -> None:
+    histogram = Histogram(pa.array([1, 2, 3, None]), np.array([2, 5, 2, 4]))
+    assert tails(histogram, 0, 0) == (0, 0)
+    assert tails(histogram, 3, 1) == (7, 2)
+    assert tails(histogram, 8, 8) == (9, 0)
+    assert SortedValues.of(histogram).at(np.array([0, 1, 2, 8, -1])).to_pylist() == [1, 1, 2, 3, None]
+    assert SortedValues.of(histogram).mean(1, 8) == pytest.approx((1 + 10 + 3) / 7)
