@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from privpipe.errors import UnsupportedError
-
 __all__ = ["GAPS", "Gap"]
 
 
@@ -30,11 +28,5 @@ class Gap:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
-GAPS: Mapping[tuple[str, str], Gap] = {
-    ("*", "t_closeness"): Gap(
-        raises=UnsupportedError,
-        why="hierarchical distance needs the tree of the sensitive column beside the facts",
-        parameters={"column": "illness", "t": 0.2, "distance": "hierarchical"},
-    ),
-}
+GAPS: Mapping[tuple[str, str], Gap] = {}
 """By (engine, what): an engine's name or ``*``; a hostile table, a catalogue entry, or ``entry table``."""

@@ -19,6 +19,7 @@ from privpipe.testing.hostile import HostileTable
 from privpipe.testing.oracle_classes import Classes, Expected, at_most, by_class, plain_cell, slack
 from privpipe.testing.oracle_of_shares import SHARE_ORACLES
 from privpipe.testing.oracle_of_sizes import SIZE_ORACLES
+from privpipe.testing.oracle_of_trees import distance_along, paths_of
 
 __all__ = ["ORACLES", "Classes", "Expected", "oracle"]
 
@@ -119,6 +120,8 @@ def _recursive(model: Any, classes: Classes) -> Expected:
 
 def _t_closeness(model: Any, classes: Classes) -> Expected:
     base = classes.base[model.column]
+    if model.distance == "hierarchical":
+        return _along_a_tree(model, classes)
     ordered = model.distance == "ordered"
     line = _line(model, base) if ordered else list(base)
     total = sum(base.values())
@@ -131,6 +134,17 @@ def _t_closeness(model: Any, classes: Classes) -> Expected:
         moved = list(accumulate(gains))[:-1] if ordered else gains
         steps = max(len(line) - 1, 1) if ordered else 2
         distances.append(sum(map(abs, moved), start=Fraction(0)) / steps)
+    passes = (model.t is None or float(distance) <= model.t + slack(model.t) for distance in distances)
+    return by_class(classes, distances, passes, max)
+
+
+def _along_a_tree(model: Any, classes: Classes) -> Expected:
+    base = classes.base[model.column]
+    counted = classes.counts(model.column)
+    if any(value not in base for counts in counted for value in counts):
+        raise DataError("base does not cover the released values")
+    paths = paths_of(model.hierarchy, list(base))
+    distances = [distance_along(paths, counts, base) for counts in counted]
     passes = (model.t is None or float(distance) <= model.t + slack(model.t) for distance in distances)
     return by_class(classes, distances, passes, max)
 

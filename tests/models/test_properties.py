@@ -12,13 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, Guarantee, SizeModel, Tally
+from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, Guarantee, SizeModel, Tally, prepared
 from privpipe.models import CATALOGUE
 from privpipe.roles import Roles
 from privpipe.testing import examples_of, facts_of
 
 ROLES = Roles(quasi_identifiers=["zip"], sensitive=["illness", "income"])
-MODELS = [model.over(ROLES) for model in examples_of(CATALOGUE)]
+MODELS = [
+    model.over(ROLES)
+    for model in examples_of(CATALOGUE)
+    if "tree" not in (getattr(model, "hierarchy", None) or {})  # one that names other values than those made up here
+]
 CLASS_MODELS = [model for model in MODELS if isinstance(model, ClassModel)]
 THRESHOLDS: dict[str, st.SearchStrategy[Any]] = {
     "KAnonymity": st.integers(1, 8),
@@ -228,4 +232,5 @@ def ordered_facts(block: ClassBlock) -> Facts:
     facts = facts_of(block)
     illness = facts.histograms["illness"]
     texts = pa.array([f"value {code}" for code in range(len(illness))])
-    return replace(facts, histograms={**facts.histograms, "illness": replace(illness, values=texts)})
+    known = replace(facts, histograms={**facts.histograms, "illness": replace(illness, values=texts)})
+    return prepared(known, MODELS)

@@ -25,6 +25,7 @@ SERVED = {
     "recursive-cl-diversity",
     "t-closeness-equal",
     "t-closeness-ordered",
+    "t-closeness-hierarchical",
     "average-risk",
     "sample-uniqueness",
     "delta-disclosure",

@@ -6,13 +6,14 @@ the suppression limit; by definition where the peer errs.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from privpipe.blocks import ClassBlock, ClassModel, Facts, Guarantee, SizeModel
+from privpipe.blocks import ClassBlock, ClassModel, Facts, Guarantee, SizeModel, prepared
 from privpipe.models import (
     AverageRisk,
     BasicBetaLikeness,
@@ -30,6 +31,8 @@ from privpipe.models import (
 )
 from privpipe.testing import judged
 from privpipe.tolerance import floor_share
+
+ADULT = Path(__file__).resolve().parents[3] / "shared" / "data" / "adult"
 
 
 def model_of(spec: dict[str, Any]) -> Any:
@@ -65,6 +68,9 @@ def model_of(spec: dict[str, Any]) -> Any:
             return PopulationUniqueness(
                 at_most=spec["threshold"], population_size=spec["population"], estimator=spec["estimator"]
             )
+        case "t-closeness-hierarchical":
+            file = {"file": f"{ADULT}/{spec['hierarchy']}", "delimiter": ";"}
+            return TCloseness(column=column, t=spec["t"], distance="hierarchical", hierarchy=file)
         case "average-risk" if "highest" in spec:
             at_risk = spec["records_at_risk"]
             return StrictAverageRisk(at_most=spec["average"], highest=spec["highest"], records_at_risk=at_risk)
@@ -111,6 +117,7 @@ def test_a_given_transformation(arx_row: dict[str, Any], adult: Any) -> None:
     node = arx_row["node"]
     levels = dict(zip(arx_row["qis"], node["transformation"], strict=True))
     block, facts = adult.block(levels, sensitive_of(models))
+    facts = prepared(facts, models)
     wrong_root = {
         name: share for name, share in arx_row.get("by_definition", {}).items() if name.startswith("pitman_at")
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts
 from privpipe.blocks.entry import require_choice, require_number
 from privpipe.blocks.guarantee import Direction
-from privpipe.errors import UnsupportedError, UsageError
+from privpipe.errors import UsageError
+from privpipe.hierarchies import HierarchySpec
 from privpipe.models.attribute.base_distribution import Base, as_base
 from privpipe.models.attribute.value_order import Order, as_order, in_rank_order, ranks
+from privpipe.models.attribute.value_tree import ValueTree, spec_of, tree_key
 
 __all__ = ["TCloseness"]
 
@@ -31,12 +33,16 @@ class TCloseness(ClassModel):
         A sensitive column. A missing value counts as one more value, but has no place in an order.
     t : float, optional
         In [0, 1]. Left out (under `measures:`), the largest distance is reported.
-    distance : {"equal", "ordered"}
-        Earth mover's distance with all values equally far apart, or with neighbouring values one step apart and
-        the two ends at distance 1. Of the m values that the base has; those absent from a class count.
+    distance : {"equal", "ordered", "hierarchical"}
+        Earth mover's distance with all values equally far apart; with neighbouring values one step apart and the
+        two ends at distance 1; or along a tree, where two values are as far as the level of the node that joins
+        them, the root at 1. Of the m values that the base has; those absent from a class count.
     order : sequence of values or "text", optional
         Order of the values for `ordered`. Left out: numbers by value, dates by time. Text has no order of its
         own: list its values, or write "text" to sort them by code points.
+    hierarchy : mapping, optional
+        The tree for `hierarchical`, as under `columns:` of a policy: ``{"file": "occupation.csv"}``. Left out: the
+        one declared for the column.
     base : {"original", "released"} or {"file": path}
         The distribution that classes are compared with: all records of the input, suppressed ones too; the
         judged table; or a file's.
@@ -46,11 +52,9 @@ class TCloseness(ClassModel):
     Raises
     ------
     UsageError
-        Also while judging: `ordered` on a text column without `order`.
-    UnsupportedError
-        `hierarchical`.
+        Also while judging: `ordered` on a text column without `order`, `hierarchical` without a tree.
     DataError
-        While judging: a missing value in an ordered column, a value that `order` does not list.
+        While judging: a missing value in an ordered column, a value that `order` or the tree does not have.
 
     Notes
     -----
@@ -78,7 +82,8 @@ class TCloseness(ClassModel):
     about: ClassVar[Mapping[str, str]] = {
         "column": "the sensitive column",
         "t": "largest distance of a class's values from those of the whole table, 0 to 1",
-        "distance": "equal (all values equally far apart) or ordered (by their rank)",
+        "distance": "equal (all values equally far apart), ordered (by their rank) or hierarchical (along a tree)",
+        "hierarchy": "the tree for hierarchical; left out: the one declared for the column",
         "order": "values in order, or text for code-point order; numbers and dates have their own",
         "base": "what classes are compared with: original, released, or {file: path}",
     }
@@ -88,7 +93,7 @@ class TCloseness(ClassModel):
     )
     formula: ClassVar[str] = "EMD(q, p) <= t in each class; q its shares, p those of the whole table"
     choose: ClassVar[str] = (
-        "0.2 to 0.3 with equal distance, 0.1 to 0.2 with ordered; ordered for numbers and dates. "
+        "0.2 to 0.3 with equal distance, 0.1 to 0.2 with ordered or hierarchical; ordered for numbers and dates. "
         "It bounds the average shift: a rare value may still gain much."
     )
 
@@ -96,6 +101,7 @@ class TCloseness(ClassModel):
     t: float | None = None
     distance: Distance = "equal"
     order: Order | None = None
+    hierarchy: Mapping[str, Any] | None = field(default=None, hash=False)
     base: Base = "original"
 
     def __post_init__(self) -> None:
@@ -103,17 +109,31 @@ class TCloseness(ClassModel):
         if self.t is not None:
             require_number("TCloseness", "t", self.t, least=0, most=1)
         require_choice("TCloseness", "distance", self.distance, get_args(Distance))
-        if self.distance == "hierarchical":
-            raise UnsupportedError("TCloseness: distance hierarchical is not served yet; use equal or ordered")
+        if self.hierarchy is not None:
+            if self.distance != "hierarchical":
+                raise UsageError(
+                    f"TCloseness: hierarchy says nothing to distance {self.distance}; write distance: hierarchical"
+                )
+            HierarchySpec.from_mapping(self.hierarchy, ".", column=self.column)
         if self.order is not None and self.distance != "ordered":
             raise UsageError(f"TCloseness: order says nothing to distance {self.distance}; write distance: ordered")
         object.__setattr__(self, "order", as_order("TCloseness", self.order))
         object.__setattr__(self, "base", as_base("TCloseness", self.base))
 
+    def learn(self, facts: Facts) -> Mapping[str, Any]:
+        if self.distance != "hierarchical" or self.column not in facts.histograms:
+            return {}
+        spec = spec_of(self.column, self.hierarchy, facts)
+        tree = ValueTree.of(spec, facts.histograms[self.column], self.column)
+        return {tree_key(self.column, self.hierarchy): tree}
+
     def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
         cells = block.cells[self.column]
         if self.distance == "equal":
             return cells.once("emd equal", lambda them: self._equal(them, facts))
+        if self.distance == "hierarchical":
+            key = tree_key(self.column, self.hierarchy)
+            return cells.once(f"emd {key}", lambda them: self._hierarchical(them, facts, key))
         return cells.once(f"emd ordered {self.order!r}", lambda them: self._ordered(them, facts))
 
     def _equal(self, cells: Cells, facts: Facts) -> NDArray[np.float64]:
@@ -133,6 +153,17 @@ class TCloseness(ClassModel):
         codes, counts = in_rank_order(cells, rank)
         return emd_ordered_by_class(cells.offsets, codes, counts, by_rank)
 
+    def _hierarchical(self, cells: Cells, facts: Facts, key: str) -> NDArray[np.float64]:
+        from privpipe.kernels.class_hierarchical import emd_hierarchical_by_class
+
+        if key not in facts.extra:
+            raise UsageError(f"t_closeness: the tree of column {self.column!r} is not among the facts")
+        tree: ValueTree = facts.extra[key]
+        base = np.empty(len(tree.rank), dtype=np.int64)
+        base[tree.rank] = facts.histograms[self.column].counts
+        leaves, counts = in_rank_order(cells, tree.rank)
+        return emd_hierarchical_by_class(cells.offsets, leaves, counts, base, tree.nodes)
+
     @classmethod
     def examples(cls) -> list[Self]:
         return [
@@ -142,4 +173,11 @@ class TCloseness(ClassModel):
             cls(column="illness", t=0.2, base="released"),
             cls(column="income", t=0.25, distance="ordered"),
             cls(column="illness", t=0.25, distance="ordered", order="text"),
+            cls(column="illness", t=0.3, distance="hierarchical", hierarchy={"redact": {"keep": "left"}}),
+            cls(
+                column="illness",
+                t=0.4,
+                distance="hierarchical",
+                hierarchy={"tree": {"any": {"common": ["flu", "cold"], "rare": ["gout"]}}},
+            ),
         ]

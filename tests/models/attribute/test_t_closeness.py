@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from privpipe.blocks import Facts, Histogram
-from privpipe.errors import DataError, UnsupportedError, UsageError
+from privpipe.blocks import Cells, ClassBlock, Facts, Histogram, Verdict, prepared
+from privpipe.errors import DataError, UsageError
+from privpipe.hierarchies import HierarchySpec
 from privpipe.models import TCloseness
 from privpipe.testing import block_of, facts_of, judged
 
@@ -146,9 +148,87 @@ def test_values_that_the_order_leaves_out_are_counted_not_shown() -> None:
     assert "secret" not in str(raised.value)
 
 
-def test_hierarchical_is_not_served_yet() -> None:
-    with pytest.raises(UnsupportedError, match="use equal or ordered"):
-        TCloseness(column="it", t=0.2, distance="hierarchical")
+DISEASES = {
+    "any": {
+        "respiratory": {"infection": ["flu", "pneumonia"], "vascular": ["oedema"]},
+        "digestive": {"colon": ["colitis"], "stomach": ["gastritis", "ulcer"]},
+    }
+}
+
+
+def along(tree: object, values: list[object], counts: list[int], rows: list[list[int]], **more: object) -> Verdict:
+    """The verdict along a tree, the facts prepared as an assessment does."""
+    model = TCloseness(column="it", distance="hierarchical", hierarchy={"tree": tree}, **more)
+    known = prepared(facts(pa.array(values), counts), [model])
+    return judged(model, block_of(it=rows), known)
+
+
+def test_hierarchical_distance_is_that_of_the_lowest_common_node() -> None:
+    """Everybody has one of two values: half of the records move as far as the node that joins the two."""
+    for pair, level in ((("flu", "pneumonia"), 1), (("flu", "oedema"), 2), (("flu", "ulcer"), 3)):
+        held = sorted(pair)
+        verdict = along(DISEASES, held, [1, 1], [[2, 0], [0, 2]])
+        assert verdict.observed == pytest.approx(0.5 * level / 3)
+
+
+def test_two_values_under_the_root_have_the_equal_distance() -> None:
+    assert along({"any": ["a", "b"]}, ["a", "b"], [3, 1], [[2, 0], [1, 1]]).observed == 0.25
+
+
+def test_values_of_the_tree_that_nobody_has_do_not_count() -> None:
+    small, large = ({"any": ["a", "b"]}, {"any": ["a", "b", "c", "d"]})
+    found = [along(tree, ["a", "b"], [1, 1], [[2, 0], [0, 2]]).observed for tree in (small, large)]
+    assert found == [0.5, 0.5]
+
+
+def test_a_missing_value_is_as_far_as_the_root() -> None:
+    assert along(DISEASES, ["flu", None], [1, 1], [[2, 0], [0, 2]]).observed == 0.5
+
+
+def test_one_class_is_exactly_the_base() -> None:
+    verdict = along(DISEASES, ["colitis", "flu", "ulcer"], [3, 7, 11], [[3, 7, 11]], t=0.0)
+    assert (verdict.observed, verdict.passed) == (0.0, True)
+
+
+def test_a_value_outside_the_tree_is_counted_not_shown() -> None:
+    with pytest.raises(DataError, match="1 distinct values") as raised:
+        along(DISEASES, ["flu", "secret"], [1, 1], [[1, 1]])
+    assert "secret" not in str(raised.value)
+
+
+def test_the_declared_tree_serves_unless_the_guarantee_has_its_own() -> None:
+    known = replace(
+        facts(pa.array(["a", "b", "c"]), [1, 1, 1]),
+        hierarchies={"it": HierarchySpec.from_mapping({"tree": {"any": {"x": ["a", "b"], "y": ["c"]}}}, column="it")},
+    )
+    declared = TCloseness(column="it", distance="hierarchical")
+    own = TCloseness(column="it", distance="hierarchical", hierarchy={"tree": {"any": {"x": ["a", "c"], "y": ["b"]}}})
+    learnt = prepared(known, [declared, own])
+    assert not learnt.hierarchies, "files are where the driver is"
+    block = block_of(it=[[1, 1, 0]])
+    assert judged(declared, block, learnt).observed == pytest.approx(1 / 3)
+    assert judged(own, block, learnt).observed == pytest.approx(1 / 3 * 1 / 2)
+
+
+def test_without_a_tree_it_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="declare its `hierarchy:`"):
+        prepared(facts(pa.array(["a"]), [1]), [TCloseness(column="it", distance="hierarchical")])
+
+
+def test_memory_is_that_of_the_cells() -> None:
+    """100,000 values under 1,000 nodes, in classes of one record: a matrix would hold 10^10 numbers."""
+    values = 100_000
+    tree = {"any": {f"node {at}": [f"{value:06d}" for value in range(at, values, 1000)] for at in range(1000)}}
+    model = TCloseness(column="it", distance="hierarchical", hierarchy={"tree": tree})
+    histogram = Histogram(pa.array([f"{value:06d}" for value in range(values)]), np.ones(values, dtype=np.int64))
+    known = prepared(Facts(histograms={"it": histogram}), [model])
+    each = np.arange(values, dtype=np.int64)
+    block = ClassBlock(
+        np.ones(values, dtype=np.int64), {"it": Cells(np.arange(values + 1), each, np.ones(values, dtype=np.int64))}
+    )
+    verdict = judged(model, block, known)
+    near, far = (100 - 1) / values, 1 - 100 / values
+    assert verdict.observed == pytest.approx(near / 2 + far)
 
 
 @pytest.mark.parametrize(
@@ -159,6 +239,8 @@ def test_hierarchical_is_not_served_yet() -> None:
         ({"t": True}, "t must"),
         ({"distance": "order"}, "did you mean 'ordered'"),
         ({"order": ("a",)}, "write distance: ordered"),
+        ({"hierarchy": {"tree": {"any": ["a"]}}}, "write distance: hierarchical"),
+        ({"distance": "hierarchical", "hierarchy": {"trees": {}}}, "tree"),
         ({"distance": "ordered", "order": "a"}, 'list of values or "text"'),
         ({"distance": "ordered", "order": ()}, "at least one value"),
         ({"distance": "ordered", "order": (True,)}, "texts or numbers"),
