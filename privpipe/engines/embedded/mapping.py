@@ -66,13 +66,14 @@ def map_groups(
     sql = f"SELECT {column_list([*table.all_columns, KEY])} FROM {keyed.source} ORDER BY {KEY}"
     batches = (logical(batch, table.schema) for batch in session.stream(sql, keyed.frames))
 
-    def make(groups: list[pa.RecordBatch]) -> pa.RecordBatch:
-        return joined([make_one(group) for group in groups])
+    names = [*table.all_columns]
 
-    def make_one(group: pa.RecordBatch) -> pa.RecordBatch:
-        value = group.column(KEY)[0].as_py()
-        rows = RowBlock(group.select([name for name in group.schema.names if name != KEY]))
-        return fitted(function(rows, value).to_batch(), schema)
+    def make(groups: list[pa.RecordBatch]) -> pa.RecordBatch:
+        made = [function(RowBlock(group.select(names)), group.column(KEY)[0].as_py()).to_batch() for group in groups]
+        # A column that one group left without any value may have come back without a type.
+        if any(not batch.schema.equals(made[0].schema) for batch in made):
+            made = [fitted(batch, schema) for batch in made]
+        return fitted(joined(made), schema)
 
     return store(session, _many(_groups(batches)), schema, make, ids=table.has_record_ids)
 
