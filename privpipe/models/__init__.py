@@ -25,6 +25,7 @@ CATALOGUE = Catalogue(
         "DeltaDisclosure": "attribute.delta_disclosure",
         "BasicBetaLikeness": "attribute.basic_beta_likeness",
         "EnhancedBetaLikeness": "attribute.enhanced_beta_likeness",
+        "DifferentialPrivacy": "process.differential_privacy",
     },
 )
 

@@ -145,5 +145,16 @@ def _arx_k_map() -> list[Any]:
     return [pytest.param(row, id=f"{row['estimator']}-{at}") for at, row in enumerate(rows)]
 
 
-ROWS = {"pycanon_row": _pycanon, "arx_row": _arx, "arx_raw_risk": _arx_raw_risk, "arx_k_map": _arx_k_map}
+def _arx_safepub() -> list[Any]:
+    rows = _read("arx.json")["estimators"]["safepub_parameters"]
+    return [pytest.param(row, id=f"{row['epsilon']:.3g}-{row['delta']}") for row in rows]
+
+
+ROWS = {
+    "pycanon_row": _pycanon,
+    "arx_row": _arx,
+    "arx_raw_risk": _arx_raw_risk,
+    "arx_k_map": _arx_k_map,
+    "arx_safepub": _arx_safepub,
+}
 """Rows of each fixture."""

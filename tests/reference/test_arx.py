@@ -14,6 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts, Guarantee, SizeModel, prepared
+from privpipe.kernels.safepub import safepub_parameters
 from privpipe.models import (
     AverageRisk,
     BasicBetaLikeness,
@@ -184,3 +185,9 @@ def test_derived_class_sizes(arx_k_map: dict[str, Any]) -> None:
         estimator=arx_k_map["estimator"],
     )
     assert model.derived(arx_k_map["sample"]) == arx_k_map["derived_k"]
+
+
+def test_safepub_parameters(arx_safepub: dict[str, Any]) -> None:
+    beta, k = safepub_parameters(arx_safepub["epsilon"], arx_safepub["delta"])
+    assert k == arx_safepub["k"]
+    assert beta == pytest.approx(arx_safepub["beta"], rel=1e-14)

@@ -207,7 +207,7 @@ def test_the_declared_tree_serves_unless_the_guarantee_has_its_own() -> None:
     assert not learnt.hierarchies, "files are where the driver is"
     block = block_of(it=[[1, 1, 0]])
     assert judged(declared, block, learnt).observed == pytest.approx(1 / 3)
-    assert judged(own, block, learnt).observed == pytest.approx(1 / 3 * 1 / 2)
+    assert judged(own, block, learnt).observed == pytest.approx(1 / 4)
 
 
 def test_without_a_tree_it_is_a_usage_error() -> None:

@@ -1,0 +1,115 @@
+"""Differential privacy by the record of its process."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from privpipe.assess import JudgingRules, assess
+from privpipe.blocks import ClassBlock, Facts
+from privpipe.engines import Engine, Source
+from privpipe.errors import UsageError
+from privpipe.kernels.safepub import delta_of, safepub_parameters
+from privpipe.models import DifferentialPrivacy
+from privpipe.roles import Roles
+from privpipe.testing import judged
+
+RECORD: dict[str, Any] = {
+    "epsilon": 1.0,
+    "delta": 1e-4,
+    "beta": safepub_parameters(1.0, 1e-4)[0],
+    "k": safepub_parameters(1.0, 1e-4)[1],
+    "scheme": "9f86d081884c7d65",
+    "data_independent": True,
+    "drawn": 1000,
+}
+MODEL = DifferentialPrivacy(epsilon=1.0, delta=1e-4)
+K = RECORD["k"]
+TABLE = ClassBlock(np.array([K, K + 5]))
+
+
+def verdict(record: dict[str, Any] | None, block: ClassBlock = TABLE, model: DifferentialPrivacy = MODEL) -> Any:
+    return judged(model, block, Facts(extra={} if record is None else {"process": record}))
+
+
+def test_a_recorded_process_passes() -> None:
+    found = verdict(RECORD)
+    assert found.passed
+    assert found.observed == {"beta": RECORD["beta"], "k": K}
+    assert found.threshold == {"epsilon": 1.0, "delta": 1e-4}
+
+
+def test_without_a_record_there_is_no_verdict_and_no_pass() -> None:
+    found = verdict(None)
+    assert (found.outcome, found.observed) == ("error", None)
+    assert "no table can prove" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"epsilon": 1.1, "beta": 0.1, "k": 500}, "made for epsilon 1.1, asked at most 1"),
+        ({"delta": 1e-3}, "made for delta 0.001"),
+        ({"beta": 0.7}, "drawn at rate 0.7"),
+        ({"beta": 0.0}, "drawn at rate 0"),
+        ({"k": K - 1}, "needed is below"),
+        ({"data_independent": False}, "independent of the data"),
+        ({"drawn": 3}, "3 were drawn"),
+        ({"k": "60"}, "no k of its type"),
+        ({"k": True}, "no k of its type"),
+        ({"epsilon": -1.0}, "out of range"),
+        ({"scheme": None}, "no scheme"),
+    ],
+)
+def test_what_breaks_the_relation_fails(change: dict[str, Any], text: str) -> None:
+    found = verdict(RECORD | change)
+    assert found.outcome == "fail"
+    assert text in found.reason
+
+
+def test_a_class_below_k_fails() -> None:
+    found = verdict(RECORD, ClassBlock(np.array([K, K - 1])))
+    assert (found.passed, found.failing_classes, found.failing_records) == (False, 1, K - 1)
+
+
+def test_a_process_made_for_less_is_good_enough() -> None:
+    assert verdict(RECORD, model=DifferentialPrivacy(epsilon=2.0, delta=1e-3)).passed
+
+
+def test_blocks_merge() -> None:
+    facts = Facts(extra={"process": RECORD})
+    parts = [MODEL.measure(ClassBlock(np.array(sizes)), facts) for sizes in ([K], [2, K], [])]
+    merged = MODEL.merge(MODEL.merge(parts[0], parts[1]), parts[2])
+    assert merged == MODEL.measure(ClassBlock(np.array([K, 2, K])), facts)
+
+
+def test_delta_falls_with_the_class_size() -> None:
+    deltas = [delta_of(k, 0.5) for k in range(1, 60)]
+    assert deltas == sorted(deltas, reverse=True)
+    for epsilon in (0.2, 0.7, 1.3):
+        _, k = safepub_parameters(epsilon, 1e-5)
+        assert delta_of(k - 1, epsilon) < 1e-5 <= delta_of(k - 2, epsilon)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(0.0, 0.1), (math.inf, 0.1), (1.0, 0.0), (1.0, 1.0), (math.nan, 0.1), (True, 0.1)]
+)
+def test_ranges(epsilon: float, delta: float) -> None:
+    with pytest.raises(UsageError):
+        DifferentialPrivacy(epsilon=epsilon, delta=delta)
+
+
+def test_every_engine_counts_its_classes(engine: Engine) -> None:
+    frame = pa.table({"zip": ["a"] * K + ["b"] * (K - 1)})
+    for kept, outcome in ((K, "pass"), (2 * K - 1, "fail")):
+        table = engine.scan(Source(data=frame.slice(0, kept)))
+        rules = JudgingRules(process=RECORD)
+        found = assess(engine, table, guarantees=[MODEL], roles=Roles(quasi_identifiers=["zip"]), rules=rules)
+        assert found.verdicts[0].outcome == outcome
+    without = assess(engine, table, guarantees=[MODEL], roles=Roles(quasi_identifiers=["zip"]))
+    assert without.verdicts[0].outcome == "error"
+    assert not without.passed
