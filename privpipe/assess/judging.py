@@ -12,6 +12,10 @@ from numpy.typing import NDArray
 
 from privpipe.assess.assessment import Assessment
 from privpipe.assess.composite import Composite, Judged
+from privpipe.assess.persons import count_persons, in_persons, require_persons
+from privpipe.assess.population import reduce_beside_population, require_population
+from privpipe.assess.served import refused_in_persons, refused_under_wildcard
+from privpipe.assess.wildcards import reduce_matching
 from privpipe.blocks import (
     ClassBlock,
     ClassQuery,
@@ -44,6 +48,10 @@ class JudgingRules:
         How a missing quasi-identifier matches.
     refuse_nulls : tuple of str
         Sensitive columns in which a missing value is an error.
+    wildcard : str, optional
+        Under `nulls: wildcard` a text that matches anything, as a missing value does.
+    person : str, optional
+        Column that tells persons apart: they are counted instead of records.
     mark : str
         A record with this text in every quasi-identifier counts as suppressed.
     base : mapping of column to Histogram
@@ -60,6 +68,8 @@ class JudgingRules:
 
     nulls: NullRule = "own_value"
     refuse_nulls: tuple[str, ...] = ()
+    wildcard: str | None = None
+    person: str | None = None
     mark: str = "*"
     base: Mapping[str, Histogram] = field(default_factory=dict)
     records: int | None = None
@@ -72,12 +82,14 @@ class JudgingRules:
 class _Group:
     """Entries counted together: the same keys, the same base of each column.
 
-    `whole` are the columns whose every value must be the mark for a record to count as suppressed.
+    `whole` are the columns whose every value must be the mark for a record to count as suppressed; `population` says
+    whether the classes of a population are counted beside them.
     """
 
     keys: tuple[str, ...]
     released_base: bool
     whole: tuple[str, ...]
+    population: bool
     entries: list[tuple[int, Guarantee]] = field(default_factory=list)
 
 
@@ -98,6 +110,7 @@ def assess(
     roles: Roles,
     rules: JudgingRules | None = None,
     original: Any = None,
+    population: Any = None,
 ) -> Assessment:
     """Judge every guarantee and compute every measure over one table.
 
@@ -113,6 +126,8 @@ def assess(
     rules : JudgingRules, optional
     original : Table, optional
         The original with record ids, for entries that read pairs; without it these are errors, never passes.
+    population : Table, optional
+        The population the records were drawn from, with the same quasi-identifiers, generalized alike.
 
     Returns
     -------
@@ -121,7 +136,8 @@ def assess(
     Raises
     ------
     UsageError
-        No entry; quasi-identifiers left out everywhere.
+        No entry; quasi-identifiers left out everywhere; an entry that the way of counting does not serve, or that
+        needs a population where none is given.
     DataError
         A column is missing, the table has no records, a null under `refuse`, a base that does not cover.
     """
@@ -129,16 +145,22 @@ def assess(
     entries = [entry.over(roles) for entry in (*guarantees, *measures)]
     if not entries:
         raise UsageError("nothing to judge by: give at least one guarantee or measure")
-    if rules.nulls == "wildcard":
-        raise UnsupportedError("nulls: wildcard is not served yet; use own_value or refuse")
+    _require_served(entries, rules)
     _require_columns(table, entries, roles)
+    if rules.person is not None:
+        require_persons(table, rules.person)
+    compared = dict.fromkeys(key for entry in entries if entry.needs_population for key in _keys(entry, roles))
+    require_population(engine, population, entries, tuple(compared), rules.nulls == "refuse")
     facts, notes = _facts(engine, table, entries, roles, rules)
     verdicts: dict[int, Verdict] = {}
     tallies: dict[int, list[Tally]] = {}
     seen: list[Judged] = []
+    classes: int | None = None
     for group in _groups(entries, roles, rules):
-        judged = _judged(engine, table, group, facts[group.released_base], rules)
+        judged = _judged(engine, table, population, group, facts[group.released_base], rules)
         seen.append(judged)
+        if classes is None and group.keys == group.whole:  # not those over some columns alone
+            classes = judged.classes
         for (at, entry), tally in zip(group.entries, judged.tallies, strict=True):
             tallies.setdefault(at, []).append(tally)
             figure = entry.across(tallies[at])
@@ -152,24 +174,58 @@ def assess(
         elif entry.reads == "distinct":
             verdicts[at] = _distinct_verdict(engine, table, entry, roles, rules, counted)
     first = seen[0] if seen else None
+    records, suppressed = _records(engine, table, roles, first, rules)
     return Assessment(
         verdicts=tuple(verdicts[at] for at in range(len(guarantees))),
         measures=tuple(verdicts[at] for at in range(len(guarantees), len(entries))),
-        records=first.released if first else engine.count(table),
-        suppressed_records=first.marked if first else 0,
-        classes=first.classes if first else None,
+        records=records,
+        suppressed_records=suppressed,
+        classes=classes,
         notes=tuple(notes),
     )
 
 
-def _judged(engine: Engine, table: Any, group: _Group, facts: Facts, rules: JudgingRules) -> Judged:
+def _require_served(entries: Sequence[Guarantee], rules: JudgingRules) -> None:
+    """What a way of counting does not serve is refused; passed over, it would make figures look safer than they are."""
+    if rules.nulls == "wildcard" and rules.person is not None:
+        raise UnsupportedError("nulls: wildcard counts records and cannot be had together with person_id")
+    for entry in entries:
+        if rules.nulls == "wildcard" and (refused := refused_under_wildcard(entry)):
+            raise UsageError(refused)
+        if rules.person is not None and (refused := refused_in_persons(entry)):
+            raise UnsupportedError(refused)
+
+
+def _records(engine: Engine, table: Any, roles: Roles, first: Judged | None, rules: JudgingRules) -> tuple[int, int]:
+    """Records judged, and records that bear the mark: a judged group knows, unless it counted persons."""
+    if first is not None and rules.person is None:
+        return first.released, first.marked
+    total = left = engine.count(table)
+    if first is not None and first.marked:
+        whole = ClassQuery(keys=tuple(roles.quasi_identifiers), mark=rules.mark)
+        left = engine.count(engine.keep_classes(table, whole, _Unmarked()))
+    return left, total - left
+
+
+def _counted(
+    engine: Engine, table: Any, population: Any, query: ClassQuery, group: _Group, facts: Facts, rules: JudgingRules
+) -> Judged | None:
+    """Every class of a group once, by the way of counting that the rules ask for."""
     composite = Composite(tuple(entry for _, entry in group.entries))
+    if rules.nulls == "wildcard":
+        return reduce_matching(engine, table, query, composite, facts, rules.wildcard)
+    if group.population:
+        return reduce_beside_population(engine, table, population, query, composite, facts)
+    return engine.reduce_classes(table, query, composite, facts)
+
+
+def _judged(engine: Engine, table: Any, population: Any, group: _Group, facts: Facts, rules: JudgingRules) -> Judged:
     query = _query(group, facts, rules)
-    judged = engine.reduce_classes(table, query, composite, facts)
+    judged = _counted(engine, table, population, query, group, facts, rules)
     if judged is not None and judged.marked and group.keys != group.whole:
         # Some columns alone do not tell a suppressed record from one with a mark in these.
         left = engine.keep_classes(table, ClassQuery(keys=group.whole, mark=rules.mark), _Unmarked())
-        again = engine.reduce_classes(left, replace(query, mark=None), composite, facts)
+        again = _counted(engine, left, population, replace(query, mark=None), group, facts, rules)
         if again is None:
             return judged
         total = judged.released + judged.marked
@@ -226,6 +282,15 @@ def _facts(
         f"base distribution of {column!r}: " + ("the original" if column in rules.base else "the judged table")
         for column in sorted(based)
     ]
+    if rules.nulls == "wildcard":
+        notes.append("a missing quasi-identifier matches anything: sizes are those of all records that match")
+    if rules.person is not None:
+        notes.append(f"persons are counted, not records: they are told apart by {rules.person!r}")
+        learnt = replace(
+            learnt,
+            records=count_persons(engine, table, rules.person) if counts_records else learnt.records,
+            histograms={**learnt.histograms, **in_persons(engine, table, learnt.histograms, rules.person)},
+        )
     released = replace(
         learnt,
         records=learnt.records if rules.records is None else rules.records,
@@ -244,7 +309,7 @@ def _wants_released(entry: Guarantee) -> bool:
 
 
 def _groups(entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules) -> list[_Group]:
-    groups: dict[tuple[tuple[str, ...], bool, tuple[str, ...]], _Group] = {}
+    groups: dict[tuple[tuple[str, ...], bool, tuple[str, ...], bool], _Group] = {}
     for at, entry in enumerate(entries):
         if entry.reads not in ("classes", "process"):
             continue
@@ -252,11 +317,12 @@ def _groups(entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules) -> 
         sets = entry.key_sets(_keys(entry, roles))
         whole = _whole(entry, sets, roles)
         for keys in sets:
-            group = groups.setdefault((keys, released, whole), _Group(keys, released, whole))
+            kind = (keys, released, whole, entry.needs_population)
+            group = groups.setdefault(kind, _Group(*kind))
             group.entries.append((at, entry))
     # The policy's own quasi-identifiers first: their class count stands in the verdict document.
     own = tuple(roles.quasi_identifiers)
-    return sorted(groups.values(), key=lambda group: (group.keys != own, group.keys != group.whole))
+    return sorted(groups.values(), key=lambda group: (group.keys != own, group.keys != group.whole, group.population))
 
 
 def _whole(entry: Guarantee, sets: Sequence[tuple[str, ...]], roles: Roles) -> tuple[str, ...]:
@@ -277,6 +343,7 @@ def _query(group: _Group, facts: Facts, rules: JudgingRules) -> ClassQuery:
         columns=tuple(columns),
         dictionaries={column: facts.histograms[column] for column in columns if column in coded},
         mark=rules.mark,
+        person=rules.person,
     )
 
 

@@ -97,7 +97,7 @@ class ClassBlock:
     Parameters
     ----------
     sizes : ndarray of int64, shape (n_classes,)
-        n_c, records (or persons) of each class, at least 1.
+        n_c, records (or persons) of each class, at least 1; beside a population 0 for its classes without a record.
     cells : mapping of column to Cells
     marked : ndarray of bool, shape (n_classes,), or None
         Classes whose every key is the suppression mark.
@@ -105,6 +105,8 @@ class ClassBlock:
         F_c, size of the class in the population table; 0 where the population lacks it.
     weights : ndarray of float64, shape (n_classes,), or None
         Sum of the sampling weights of the class.
+    matching : ndarray of int64, shape (n_classes,), or None
+        Under wildcard matching the "classes" are distinct patterns, and this is w, the records that match each.
 
     Examples
     --------
@@ -118,6 +120,7 @@ class ClassBlock:
     marked: NDArray[np.bool_] | None = None
     population: NDArray[np.int64] | None = None
     weights: NDArray[np.float64] | None = None
+    matching: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -127,6 +130,11 @@ class ClassBlock:
         """Records in these classes."""
         return int(self.sizes.sum())
 
+    @property
+    def alike(self) -> NDArray[np.int64]:
+        """Records that a record of each class is like: the class's size, or what matches it under wildcards."""
+        return self.sizes if self.matching is None else self.matching
+
     def take(self, chosen: NDArray[np.bool_]) -> ClassBlock:
         """The chosen classes (a mask over classes)."""
         return ClassBlock(
@@ -135,6 +143,7 @@ class ClassBlock:
             None if self.marked is None else self.marked[chosen],
             None if self.population is None else self.population[chosen],
             None if self.weights is None else self.weights[chosen],
+            None if self.matching is None else self.matching[chosen],
         )
 
     def released(self) -> ClassBlock:

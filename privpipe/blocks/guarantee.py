@@ -58,6 +58,7 @@ class Guarantee(Entry):
     needs_base: ClassVar[bool] = False
     needs_records: ClassVar[bool] = False
     needs_population: ClassVar[bool] = False
+    judges_matching: ClassVar[bool] = False
 
     quasi_identifiers: tuple[str, ...] | None = None
 
@@ -273,7 +274,8 @@ class SizeModel(Guarantee):
     prefix_monotone: ClassVar[bool] = True
 
     def measure(self, block: ClassBlock, facts: Facts) -> Tally:
-        return Tally(classes=len(block), records=block.records, sums=histogram_sums(block.sizes))
+        sums = histogram_sums(block.sizes) if block.matching is None else matching_sums(block.matching, block.sizes)
+        return Tally(classes=len(block), records=block.records, sums=sums)
 
     def merge(self, left: Tally, right: Tally) -> Tally:
         return Tally(
@@ -348,8 +350,28 @@ def histogram_sums(sizes: NDArray[np.int64]) -> dict[str, int]:
     return {str(size): count for size, count in zip(seen.tolist(), counts.tolist(), strict=True)}
 
 
-def size_histogram(tally: Tally) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Sizes, ascending, and the number of classes of each, of a `SizeModel`'s tally."""
+def matching_sums(matching: NDArray[np.int64], records: NDArray[np.int64]) -> dict[str, int]:
+    """How many records are matched by so many, under keys that tell this from a histogram of classes.
+
+    Examples
+    --------
+    >>> matching_sums(np.array([6, 7, 6]), np.array([3, 2, 1]))
+    {'~6': 4, '~7': 2}
+    """
+    seen, places = np.unique(matching, return_inverse=True)
+    counts = np.bincount(places, weights=records, minlength=len(seen)).astype(np.int64)
+    return {f"~{size}": count for size, count in zip(seen.tolist(), counts.tolist(), strict=True)}
+
+
+def size_histogram(tally: Tally) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Sizes, ascending, and the number of classes of each, of a `SizeModel`'s tally.
+
+    Under wildcard matching a record matched by w counts as a w-th of a class, which is what every figure of sizes
+    means by it: their sum is the sum of 1/w over records.
+    """
+    if any(size.startswith("~") for size in tally.sums):
+        matching = np.array(sorted(int(size[1:]) for size in tally.sums), dtype=np.int64)
+        return matching, np.array([tally.sums[f"~{size}"] / size for size in matching.tolist()], dtype=np.float64)
     sizes = np.array(sorted(int(size) for size in tally.sums), dtype=np.int64)
     return sizes, np.array([tally.sums[str(size)] for size in sizes], dtype=np.int64)
 

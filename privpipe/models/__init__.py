@@ -11,7 +11,9 @@ CATALOGUE = Catalogue(
     "privacy model",
     {
         "KAnonymity": "identity.k_anonymity",
+        "KMap": "identity.k_map",
         "EstimatedKMap": "identity.estimated_k_map",
+        "KmAnonymity": "identity.km_anonymity",
         "AverageRisk": "identity.average_risk",
         "StrictAverageRisk": "identity.strict_average_risk",
         "SampleUniqueness": "identity.sample_uniqueness",
@@ -25,6 +27,7 @@ CATALOGUE = Catalogue(
         "DeltaDisclosure": "attribute.delta_disclosure",
         "BasicBetaLikeness": "attribute.basic_beta_likeness",
         "EnhancedBetaLikeness": "attribute.enhanced_beta_likeness",
+        "DeltaPresence": "membership.delta_presence",
         "DifferentialPrivacy": "process.differential_privacy",
     },
 )

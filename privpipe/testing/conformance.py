@@ -66,8 +66,14 @@ class Report:
         return "\n".join(lines)
 
 
-def examples_of(catalogue: Catalogue) -> list[Guarantee]:
+def examples_of(catalogue: Catalogue, *, population: bool = False) -> list[Guarantee]:
     """The examples of every entry that reads classes, in catalogue order.
+
+    Parameters
+    ----------
+    catalogue : Catalogue
+    population : bool
+        Whether those are wanted too that compare with a population.
 
     Examples
     --------
@@ -76,13 +82,19 @@ def examples_of(catalogue: Catalogue) -> list[Guarantee]:
     KAnonymity(k=1)
     """
     examples = [example for name in catalogue for example in catalogue[name].examples()]
-    return [example for example in examples if isinstance(example, Guarantee) and example.reads == "classes"]
+    return [
+        example
+        for example in examples
+        if isinstance(example, Guarantee)
+        and example.reads == "classes"
+        and (population or not example.needs_population)
+    ]
 
 
 def cases(models: Sequence[Guarantee] | None = None) -> Iterator[Case]:
     """Every model with every hostile table."""
     for table in HOSTILE_TABLES.values():
-        for model in examples_of(CATALOGUE) if models is None else models:
+        for model in examples_of(CATALOGUE, population=True) if models is None else models:
             yield Case(model, table)
 
 
@@ -102,7 +114,7 @@ class Conformance:
     def __init__(self, engine: Engine, models: Sequence[Guarantee] | None = None, folder: Path | None = None) -> None:
         self.engine = engine
         self.folder = folder
-        self.models = tuple(examples_of(CATALOGUE) if models is None else models)
+        self.models = tuple(examples_of(CATALOGUE, population=True) if models is None else models)
         self._judged: dict[str, dict[str, tuple[Verdict, Assessment]] | Exception] = {}
         self._refused: dict[str, Exception | None] = {}
 
@@ -163,9 +175,11 @@ class Conformance:
         handle = self.engine.scan(self._source(table))
         gates = [model for model in models if model.is_gate()]
         reported = [model for model in models if not model.is_gate()]
+        asked = any(model.needs_population for model in models) and table.refused is None
         assessment = assess(
             self.engine,
             handle,
+            population=self.engine.scan(Source(data=table.population.frame())) if asked else handle,
             guarantees=gates,
             measures=reported,
             roles=table.roles,

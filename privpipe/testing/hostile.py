@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from privpipe.errors import PrivpipeError
@@ -66,6 +66,17 @@ class HostileTable:
             first.setdefault(name.casefold(), name)
         keys = [name for name in first.values() if name not in SENSITIVE]
         return Roles(quasi_identifiers=keys, sensitive=SENSITIVE)
+
+    @property
+    def population(self) -> HostileTable:
+        """Whom the table is a sample of: its records, half of them once more, and some with keys it may not have."""
+        keys = self.roles.quasi_identifiers
+        half = (len(self) + 1) // 2
+        rows = {}
+        for place, (name, values) in enumerate(self.rows.items()):
+            shift = place % max(1, len(self)) if name in keys else 0
+            rows[name] = [*values, *list(values)[:half], *list(values)[shift:], *list(values)[:shift]]
+        return replace(self, rows=rows, make=None)
 
     def frame(self) -> Any:
         """The table as somebody would hand it over: an Arrow table, or the frame that is the point of it."""

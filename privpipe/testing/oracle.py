@@ -17,6 +17,7 @@ from privpipe.blocks import Guarantee
 from privpipe.errors import DataError, PrivpipeError, UsageError
 from privpipe.testing.hostile import HostileTable
 from privpipe.testing.oracle_classes import Classes, Expected, at_most, by_class, plain_cell, slack
+from privpipe.testing.oracle_of_populations import POPULATION_ORACLES
 from privpipe.testing.oracle_of_shares import SHARE_ORACLES
 from privpipe.testing.oracle_of_sizes import SIZE_ORACLES
 from privpipe.testing.oracle_of_trees import distance_along, paths_of
@@ -66,7 +67,21 @@ def count_classes(model: Guarantee, table: HostileTable, mark: str) -> Classes:
     original = {} if getattr(model, "base", None) == "released" else table.base
     base = {name: Counter(plain_cell(value) for value in original.get(name, values[name])) for name in values}
     sensitive = tuple(table.roles.sensitive)
-    return Classes(list(groups.values()), len(suppressed), values, base, len(table), sensitive)
+    everybody = table.population.rows
+    inhabitants = Counter(zip(*(map(plain_cell, everybody[name]) for name in keys), strict=True)) if keys else Counter()
+    if not keys:
+        inhabitants[()] = len(table.population)
+    return Classes(
+        list(groups.values()),
+        len(suppressed),
+        values,
+        base,
+        len(table),
+        sensitive,
+        tuple(keys),
+        population=tuple(inhabitants[key] for key in groups),
+        foreign=tuple(count for key, count in inhabitants.items() if key not in groups),
+    )
 
 
 def _k_anonymity(model: Any, classes: Classes) -> Expected:
@@ -185,6 +200,7 @@ ORACLES: dict[str, Judge] = {
     "t_closeness": _t_closeness,
     **SHARE_ORACLES,
     **SIZE_ORACLES,
+    **POPULATION_ORACLES,
 }
 """The oracle of each model by its catalogue name; a plug-in adds its own."""
 

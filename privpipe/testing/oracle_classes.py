@@ -45,6 +45,12 @@ class Classes:
         Records of the table, suppressed ones too.
     sensitive : tuple of str
         The sensitive columns.
+    keys : tuple of str
+        The quasi-identifiers.
+    population : tuple of int
+        Records of the population in each class.
+    foreign : tuple of int
+        Records of the population in each class that the table has no record of, a suppressed one aside.
     """
 
     members: list[list[int]]
@@ -53,6 +59,9 @@ class Classes:
     base: Mapping[str, Counter[Any]]
     records: int = 0
     sensitive: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    population: tuple[int, ...] = ()
+    foreign: tuple[int, ...] = ()
 
     def counts(self, column: str) -> list[Counter[Any]]:
         """Values of a column in each class, with their number."""

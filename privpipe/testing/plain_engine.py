@@ -69,11 +69,11 @@ class PlainEngine:
 
     def stack(self, table: PlainTable, other: PlainTable, columns: Sequence[str], tag: str) -> PlainTable:
         """The rows of both, told apart by a tag."""
-        from privpipe.engines.base.stackable import stacked_schema
+        import pyarrow as pa
 
-        schema = stacked_schema(table.schema, other.schema, columns, tag)
+        fields = [pa.field(name, table.schema.field(name).type) for name in columns]
         rows = {name: [*table.columns[name], *other.columns[name]] for name in columns}
-        return PlainTable(schema, {**rows, tag: [0] * len(table) + [1] * len(other)})
+        return PlainTable(pa.schema([*fields, (tag, pa.int64())]), {**rows, tag: [0] * len(table) + [1] * len(other)})
 
     def count(self, table: PlainTable) -> int:
         """Number of records."""
@@ -96,6 +96,16 @@ class PlainEngine:
         groups = list(reversed(members.items()))
         for start in range(0, len(groups), self.classes_a_block):
             yield _block(groups[start : start + self.classes_a_block], table, query)
+
+    def keep_classes(self, table: PlainTable, query: ClassQuery, passing: Any) -> PlainTable:
+        """The records whose class passes; one class at a time."""
+        keys = list(zip(*(table.columns[name] for name in query.keys), strict=True)) or [()] * len(table)
+        members: dict[Any, list[int]] = {}
+        for row, key in enumerate(keys):
+            members.setdefault(key, []).append(row)
+        fine = {key for key, rows in members.items() if passing(_block([(key, rows)], table, query))[0]}
+        kept = [row for row, key in enumerate(keys) if key in fine]
+        return PlainTable(table.schema, {name: [cells[row] for row in kept] for name, cells in table.columns.items()})
 
     def reduce_classes(self, table: PlainTable, query: ClassQuery, reduction: Any, facts: Facts) -> Any:
         """Measure each block and merge; None for a table without records."""

@@ -43,6 +43,7 @@ class AverageRisk(SizeModel):
     ('pass', 0.02)
     """
 
+    judges_matching: ClassVar[bool] = True
     threshold_field: ClassVar[str | None] = "at_most"
     about: ClassVar[Mapping[str, str]] = {
         "at_most": "highest mean probability, over records, that a record is matched to its person"
@@ -64,7 +65,7 @@ class AverageRisk(SizeModel):
             require_number("AverageRisk", "at_most", self.at_most, above=0, most=1)
 
     def figure(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
-        return int(counts.sum()) / int(sizes @ counts)
+        return float(counts.sum() / (sizes @ counts))
 
     @classmethod
     def examples(cls) -> list[Self]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally

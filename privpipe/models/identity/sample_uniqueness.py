@@ -41,6 +41,7 @@ class SampleUniqueness(SizeModel):
     ('fail', 0.25)
     """
 
+    judges_matching: ClassVar[bool] = True
     threshold_field: ClassVar[str | None] = "at_most"
     about: ClassVar[Mapping[str, str]] = {
         "at_most": "highest share of records whose quasi-identifier combination no other record has"
@@ -63,7 +64,7 @@ class SampleUniqueness(SizeModel):
             require_number("SampleUniqueness", "at_most", self.at_most, least=0, most=1)
 
     def figure(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
-        return int(counts[sizes == 1].sum()) / int(sizes @ counts)
+        return float(counts[sizes == 1].sum() / (sizes @ counts))
 
     @classmethod
     def examples(cls) -> list[Self]:

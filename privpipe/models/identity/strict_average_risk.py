@@ -52,6 +52,7 @@ class StrictAverageRisk(SizeModel):
     ('pass', {'average': 0.02, 'highest': 1.0, 'records_at_risk': 0.01})
     """
 
+    judges_matching: ClassVar[bool] = True
     threshold_field: ClassVar[str | None] = "at_most"
     about: ClassVar[Mapping[str, str]] = {
         "at_most": "highest mean probability, over records, that a record is matched to its person",
@@ -100,12 +101,12 @@ class StrictAverageRisk(SizeModel):
 
     def figures(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> dict[str, float]:
         """The three figures of so many (`counts`) classes of each of these `sizes`."""
-        records = int(sizes @ counts)
+        records = float(sizes @ counts)
         small = sizes < self.least_class()
         return {
-            "average": int(counts.sum()) / records,
+            "average": float(counts.sum()) / records,
             "highest": 1 / int(sizes[counts > 0].min()),
-            "records_at_risk": int(sizes[small] @ counts[small]) / records,
+            "records_at_risk": float(sizes[small] @ counts[small]) / records,
         }
 
     def figure(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:

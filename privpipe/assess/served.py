@@ -1,0 +1,27 @@
+"""Which entries can be judged under wildcard matching and in persons."""
+
+from __future__ import annotations
+
+from privpipe.blocks import Guarantee
+
+__all__ = ["refused_in_persons", "refused_under_wildcard"]
+
+
+def refused_under_wildcard(entry: Guarantee) -> str:
+    """Why an entry has no meaning under `nulls: wildcard`, or nothing."""
+    if entry.judges_matching or entry.reads == "pairs":
+        return ""
+    return (
+        f"{entry.name()} needs classes, and under `nulls: wildcard` there are none: what matches is not transitive; "
+        "judge it with `nulls: own_value` or `refuse`, or keep to models on sizes (k_anonymity, average_risk, "
+        "strict_average_risk, sample_uniqueness)"
+    )
+
+
+def refused_in_persons(entry: Guarantee) -> str:
+    """Why an entry cannot count persons, or nothing."""
+    if entry.needs_population:
+        return f"{entry.name()} counts records of a population; with `person_id` it is not served: leave one out"
+    if entry.reads in ("classes", "pairs"):
+        return ""
+    return f"{entry.name()} counts records; with `person_id` it is not served: leave one of the two out"

@@ -1,0 +1,107 @@
+"""Sizes under wildcard matching: how many records could be meant by what is known of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.assess.composite import Composite, Judged
+from privpipe.blocks import ClassBlock, ClassQuery, Facts
+from privpipe.engines import Engine
+from privpipe.errors import UnsupportedError
+
+__all__ = ["MOST_PATTERNS", "MOST_STEPS", "matching_block", "reduce_matching"]
+
+MOST_PATTERNS = 1 << 24
+"""Distinct patterns that the driver holds."""
+MOST_STEPS = 1 << 33
+"""Patterns times masks that it joins."""
+
+
+def reduce_matching(
+    engine: Engine, table: Any, query: ClassQuery, composite: Composite, facts: Facts, wildcard: str | None
+) -> Judged | None:
+    """Judge the distinct patterns of some keys by the records that match each; None for a table without records.
+
+    Raises
+    ------
+    UnsupportedError
+        More patterns, or more pairs of masks, than the driver serves.
+    """
+    found = engine.distinct(table, query.keys)
+    if not found.num_rows or not int(found["__count"][0].as_py()):
+        return None
+    block, marked = matching_block(found, query.keys, wildcard, query.mark)
+    return replace(composite.measure(block, facts), marked=marked)
+
+
+def matching_block(
+    distinct: Any, keys: Sequence[str], wildcard: str | None, mark: str | None
+) -> tuple[ClassBlock, int]:
+    """Patterns as a block, with their matching sizes, and the number of suppressed records left out.
+
+    Parameters
+    ----------
+    distinct : pyarrow.Table
+        Distinct combinations of `keys` with their `__count`.
+    wildcard : str or None
+        A text that matches anything, as a missing value does.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> distinct = pa.table({"sex": ["F", "M", None], "__count": [1, 2, 4]})
+    >>> block, _ = matching_block(distinct, ["sex"], None, "*")
+    >>> block.sizes.tolist(), block.matching.tolist()
+    ([1, 2, 4], [5, 6, 7])
+    """
+    from privpipe.kernels.wildcard_matching import mask_count, matching_sizes
+
+    counts = distinct["__count"].to_numpy().astype(np.int64)
+    columns = [distinct[name].combine_chunks() for name in keys]
+    marked = _marked(columns, mark, len(counts))
+    codes = np.full((len(counts), len(columns)), -1, dtype=np.int64)
+    for place, column in enumerate(columns):
+        codes[:, place] = _codes(column, wildcard)
+    codes, kept = codes[~marked], counts[~marked]
+    _require_served(len(codes), mask_count(codes))
+    # With a wildcard text two patterns may read differently and mean the same; then they are one.
+    distinct_codes, first, owner = np.unique(codes, axis=0, return_index=True, return_inverse=True)
+    merged = np.bincount(owner.ravel(), weights=kept, minlength=len(first)).astype(np.int64)
+    return ClassBlock(merged, matching=matching_sizes(distinct_codes, merged)), int(counts[marked].sum())
+
+
+def _require_served(patterns: int, masks: int) -> None:
+    if patterns > MOST_PATTERNS or patterns * masks > MOST_STEPS:
+        raise UnsupportedError(
+            f"nulls: wildcard serves {MOST_PATTERNS:,} distinct combinations and {MOST_STEPS:,} comparisons of them; "
+            f"this table has {patterns:,} combinations with {masks:,} different sets of missing columns; judge fewer "
+            "quasi-identifiers at a time, generalize them, or write `nulls: own_value`, which is stricter"
+        )
+
+
+def _codes(column: Any, wildcard: str | None) -> NDArray[np.int64]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if wildcard is not None and pa.types.is_string(column.type):
+        column = pc.if_else(pc.equal(column, wildcard), pa.scalar(None, column.type), column)
+    encoded = column.dictionary_encode()
+    codes: NDArray[np.int64] = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes
+
+
+def _marked(columns: Sequence[Any], mark: str | None, rows: int) -> NDArray[np.bool_]:
+    """Patterns of nothing but the suppression mark."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    textual = bool(columns) and all(pa.types.is_string(column.type) for column in columns)
+    marked = np.full(rows, textual and mark is not None)
+    for column in columns if textual and mark is not None else ():
+        marked &= pc.equal(column, mark).fill_null(False).to_numpy(zero_copy_only=False)
+    return marked
