@@ -63,7 +63,7 @@ STAGES: dict[str, tuple[Transformer, dict[str, Any]]] = {
         AddNoise(columns=["income"], kind="multiplicative", variance_ratio=0.2, keep_zeros=True),
         {},
     ),
-    "rank swap": (RankSwap(columns=["income", "age", "rent", "admitted"], p=0.1), {}),
+    "rank swap": (RankSwap(columns=["income", "rent"], p=0.1), {}),
     "rank swap in segments": (RankSwap(columns=["seen"], p=0.05, partner="content", segment=50), {}),
     "rank swap with tails": (RankSwap(columns=["income", "admitted"], p=0.2, top=0.05, bottom=0.1), {}),
     "mdav": (Microaggregate(columns=["age", "rent", "seen"], k=4), {}),
@@ -95,7 +95,7 @@ def test_the_same_records_everywhere(
     monkeypatch.setenv("PRIVPIPE_TEST_KEY", "0123456789abcdef" * 2)
     stage, options = STAGES[name]
     wanted = run_on(embedded, stage, people, **options)
-    found = run_on(engine, stage, people, parts=5, shuffled=True, **options)
+    found = run_on(engine, stage, people, parts=3, shuffled=True, **options)
     assert canonical_json(found.plan.detail) == canonical_json(wanted.plan.detail)
     assert found.rows.schema.equals(wanted.rows.schema)
     assert multiset(found.rows) == multiset(wanted.rows)
