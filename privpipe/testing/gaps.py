@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from privpipe.errors import UnsupportedError
+
 __all__ = ["GAPS", "Gap"]
 
 
@@ -28,5 +30,11 @@ class Gap:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
-GAPS: Mapping[tuple[str, str], Gap] = {}
+GAPS: Mapping[tuple[str, str], Gap] = {
+    ("*", "km_anonymity"): Gap(
+        raises=UnsupportedError,
+        why="no engine reads set-valued columns",
+        parameters={"k": 2, "m": 2, "items": "basket"},
+    ),
+}
 """By (engine, what): an engine's name or ``*``; a hostile table, a catalogue entry, or ``entry table``."""

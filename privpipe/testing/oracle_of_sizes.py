@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from itertools import combinations
 from typing import Any
 
 from privpipe.errors import DataError
@@ -70,9 +71,28 @@ def _population_uniqueness(model: Any, classes: Classes) -> Expected:
     return Expected("pass" if met else "fail", share, tolerance=1e-6)
 
 
+def _km_anonymity(model: Any, classes: Classes) -> Expected:
+    """Every set of m keys, record by record."""
+    rows = [row for rows in classes.members for row in rows]
+    known = min(model.m, len(classes.keys))
+    supports: list[int] = []
+    for columns in combinations(classes.keys, known):
+        seen = Counter(tuple(classes.values[name][row] for name in columns) for row in rows)
+        supports += seen.values()
+    sets = math.comb(len(classes.keys), known)
+    failing = [support for support in supports if model.k is not None and support < model.k]
+    return Expected(
+        "fail" if failing else "pass",
+        min(supports, default=None),
+        len(failing),
+        sum(failing) if sets == 1 else None,
+    )
+
+
 SIZE_ORACLES: Mapping[str, Callable[[Any, Classes], Expected]] = {
     "strict_average_risk": _strict_average_risk,
     "estimated_k_map": _estimated_k_map,
+    "km_anonymity": _km_anonymity,
     "population_uniqueness": _population_uniqueness,
 }
 """By catalogue name."""

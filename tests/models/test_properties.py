@@ -33,6 +33,7 @@ THRESHOLDS: dict[str, st.SearchStrategy[Any]] = {
     "RecursiveCLDiversity": st.floats(0.3, 6),
     "TCloseness": st.floats(0, 1),
     "EstimatedKMap": st.integers(1, 8),
+    "KmAnonymity": st.integers(1, 8),
     "PopulationUniqueness": st.floats(0, 1),
     "StrictAverageRisk": st.floats(0.01, 1),
     "DeltaDisclosure": st.floats(0.05, 4),

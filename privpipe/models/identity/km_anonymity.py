@@ -1,0 +1,144 @@
+"""k^m-anonymity."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any, ClassVar, Self
+
+from numpy.typing import NDArray
+
+from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally, Verdict
+from privpipe.blocks.entry import require_integer
+from privpipe.errors import UnsupportedError, UsageError
+
+__all__ = ["KmAnonymity"]
+
+MOST_PROJECTIONS = 1000
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class KmAnonymity(ClassModel):
+    """Whatever `m` quasi-identifiers somebody knows, at least `k` records share their values; observed = least number.
+
+    Parameters
+    ----------
+    k : int, optional
+        At least 1. Left out (under `measures:`), the least number is reported.
+    m : int
+        At least 1: how many quasi-identifiers are known at once. As many as there are, or more: `k_anonymity`.
+    columns : tuple of str, optional
+        The quasi-identifiers; default: all of the policy.
+    items : str, optional
+        A set-valued column, not served yet.
+    quasi_identifiers : tuple of str, optional
+        The same as `columns`.
+
+    Raises
+    ------
+    UsageError
+        More than 1,000 sets of m quasi-identifiers: each is counted by itself.
+    UnsupportedError
+        `items`.
+
+    Notes
+    -----
+    Combinations of fewer than m quasi-identifiers are shared by more records, so those of m suffice.
+    `failing_classes` counts combinations over all sets; a record may be in several, so failing records are counted
+    only where there is a single set.
+
+    Source: Terrovitis, Mamoulis, Kalnis, Privacy-preserving anonymization of set-valued data, PVLDB 1(1), 2008.
+
+    Examples
+    --------
+    >>> model = KmAnonymity(k=2, m=2)
+    >>> model.key_sets(("age", "sex", "zip"))
+    (('age', 'sex'), ('age', 'zip'), ('sex', 'zip'))
+    """
+
+    threshold_field: ClassVar[str | None] = "k"
+    hereditary: ClassVar[bool] = True
+    convex: ClassVar[bool] = True
+    about: ClassVar[Mapping[str, str]] = {
+        "k": "least number of records that share each combination of m quasi-identifiers",
+        "m": "how many quasi-identifiers an attacker knows of a person",
+        "columns": "the quasi-identifiers; left out: all",
+        "items": "a set-valued column (not served yet)",
+    }
+    source: ClassVar[str] = "Terrovitis, Mamoulis, Kalnis, PVLDB 1(1), 2008"
+    threat: ClassVar[str] = (
+        "Somebody who knows a few of a person's quasi-identifiers, not all of them, finds the record."
+    )
+    formula: ClassVar[str] = "min over all sets of m quasi-identifiers, and classes over each, of n_c >= k"
+    choose: ClassVar[str] = (
+        "m = 2 or 3: what a neighbour or a colleague knows. Milder than k_anonymity, for tables of many "
+        "quasi-identifiers that nobody knows together."
+    )
+
+    k: int | None = None
+    m: int
+    columns: tuple[str, ...] | None = None
+    items: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.items is not None:
+            raise UnsupportedError("KmAnonymity: items, a set-valued column, is not served yet; use columns")
+        if self.columns is not None:
+            if isinstance(self.columns, str) or not self.columns:
+                raise UsageError("KmAnonymity: columns must be a list of at least one column name")
+            if self.quasi_identifiers is not None and tuple(self.quasi_identifiers) != tuple(self.columns):
+                raise UsageError("KmAnonymity: columns and quasi_identifiers are the same thing; write one of them")
+            object.__setattr__(self, "columns", tuple(self.columns))
+            object.__setattr__(self, "quasi_identifiers", self.columns)
+        super().__post_init__()
+        if self.k is not None:
+            require_integer("KmAnonymity", "k", self.k, least=1)
+        require_integer("KmAnonymity", "m", self.m, least=1)
+
+    def key_sets(self, keys: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+        known = min(self.m, len(keys))
+        sets = math.comb(len(keys), known)
+        if sets > MOST_PROJECTIONS:
+            raise UsageError(
+                f"km_anonymity: {len(keys):,} quasi-identifiers have {sets:,} sets of {known:,}, more than the "
+                f"{MOST_PROJECTIONS:,} that are counted; lower m, or name fewer columns"
+            )
+        return tuple(combinations(keys, known))
+
+    def across(self, tallies: Sequence[Tally]) -> Tally:
+        together = tallies[0]
+        for tally in tallies[1:]:
+            together = self.merge(together, tally)
+        return replace(together, records=tallies[0].records, sums={"sets": len(tallies)})
+
+    def least_size(self) -> int:
+        return self.k or 1
+
+    def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
+        return block.sizes
+
+    def judge(self, observed: Tally, facts: Facts) -> Verdict:
+        verdict = super().judge(observed, facts)
+        if observed.sums.get("sets", 1) == 1:
+            return verdict
+        return replace(verdict, failing_records=None, failing_share=None)
+
+    def reason(self, observed: Tally, facts: Facts) -> str:
+        sets = observed.sums.get("sets", 1)
+        if sets == 1:
+            return super().reason(observed, facts)
+        asked = "" if self.k is None else f", asked at least {self.k:,}"
+        over = f"over {sets:,} sets of {self.m:,} quasi-identifiers"
+        fails = (
+            f"all {observed.classes:,} combinations meet it"
+            if not observed.failing_classes
+            else f"{observed.failing_classes:,} of {observed.classes:,} combinations fail"
+        )
+        note = self.unattainable(observed.records, facts) if observed.failing_classes else ""
+        return "; ".join(part for part in (f"{self.seen(observed)}{asked}", over, fails, note) if part) + "."
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(m=1), cls(k=1, m=1), cls(k=2, m=1), cls(k=2, m=2), cls(k=5, m=9)]
