@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privpipe.cli.guessing import Guess, Profile, guess_role, suggest_hierarchy
+from privpipe.cli.guessing import Guess, Profile, guess_role, suggest_hierarchy, told_by_itself
+from privpipe.cli.suggesting import propose
+from privpipe.cli.thinning import thinned
 
 if TYPE_CHECKING:
     from privpipe.engines import Source
@@ -33,14 +35,15 @@ def draft_policy(source: Source, profiles: Sequence[Profile], *, home: Path, sug
     home : Path
         The folder the policy will stand in; its paths start there.
     suggest : bool
-        Whether to suggest hierarchies and a generalization.
+        Whether to suggest hierarchies, a generalization and guarantees with their reasons.
     """
     guesses = {profile.name: guess_role(profile) for profile in profiles}
-    hierarchies = {
+    offered = {
         profile.name: found
         for profile in profiles
         if suggest and guesses[profile.name].role == "quasi_identifier" and (found := suggest_hierarchy(profile))
     }
+    hierarchies = thinned(offered, {profile.name: profile.code_length for profile in profiles})
     stem = re.sub(r"\W+", "-", Path(str(source.data)).stem).strip("-") or "table"
     lines = [
         "# Written by `privpipe init`. Roles and types are guesses: read every line before you rely on it.",
@@ -49,8 +52,8 @@ def draft_policy(source: Source, profiles: Sequence[Profile], *, home: Path, sug
         f"source: {_flow(_source(source, profiles, home))}",
         "columns:",
         *_columns(profiles, guesses, hierarchies),
-        *_transform(guesses, hierarchies),
-        *_guarantees(profiles, guesses),
+        *_transform(guesses, hierarchies, shortened=hierarchies != offered),
+        *(_suggested(profiles, guesses) if suggest else _guarantees(profiles, guesses)),
         "measures:",
         f"  - average_risk: {_flow(_classes(guesses))}",
         f"sink: {_flow({'path': f'published/{stem}', 'format': 'parquet'})}",
@@ -85,15 +88,25 @@ def _columns(profiles: Sequence[Profile], guesses: dict[str, Guess], hierarchies
             spec["hierarchy"] = hierarchies[profile.name]
         missing = f"; {profile.missing:,} missing" if profile.missing else ""
         lines.append(f"  # {guess.reason}{missing}")
+        named = [str(finding) for finding in profile.findings if str(finding) not in guess.reason]
+        if named:
+            lines.append(f"  # HIPAA Safe Harbor: {'; '.join(named)}")
+        if told := told_by_itself(profile, guess.role):
+            lines.append(f"  # {told}")
         lines.append(f"  {_flow(profile.name)}: {_flow(spec)}")
     return lines
 
 
-def _transform(guesses: dict[str, Guess], hierarchies: dict[str, Any]) -> list[str]:
+def _transform(guesses: dict[str, Guess], hierarchies: dict[str, Any], *, shortened: bool) -> list[str]:
     if not any(guess.role == "quasi_identifier" for guess in guesses.values()):
         return []
     if hierarchies:
-        return ["transform:", "  - generalize: {search: optimal, suppress_at_most: 0.05}"]
+        note = "  # Hierarchies are kept short so that the search ends soon; fewer quasi-identifiers allow finer ones."
+        return [
+            "transform:",
+            *([note] if shortened else []),
+            "  - generalize: {search: optimal, suppress_at_most: 0.05}",
+        ]
     return [
         "transform:",
         "  # Without hierarchies records can only be left out; `privpipe init --suggest` proposes some.",
@@ -108,6 +121,20 @@ def _guarantees(profiles: Sequence[Profile], guesses: dict[str, Guess]) -> list[
         if guesses[profile.name].role == "sensitive":
             least = min(LEAST_L, profile.distinct)
             lines.append(f"  - distinct_l_diversity: {_flow({'column': profile.name, 'l': least, **own})}")
+    return lines
+
+
+def _suggested(profiles: Sequence[Profile], guesses: dict[str, Guess]) -> list[str]:
+    """Guarantees with the reason of each."""
+    own = _classes(guesses)
+    sensitive = [profile for profile in profiles if guesses[profile.name].role == "sensitive"]
+    lines = [
+        "guarantees:",
+        "  # Proposals: start from the risk that you can tolerate; `privpipe explain NAME` tells more.",
+    ]
+    for proposal in propose(sensitive, max(profile.records for profile in profiles)):
+        lines.append(f"  # {proposal.reason}")
+        lines.append(f"  - {proposal.name}: {_flow({**proposal.parameters, **own})}")
     return lines
 
 

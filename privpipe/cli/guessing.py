@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from privpipe.roles import ColumnType, Role
 
-__all__ = ["MISSING", "Guess", "Profile", "guess_role", "guess_type", "suggest_hierarchy"]
+if TYPE_CHECKING:
+    from privpipe.report.safe_harbor import Finding
+
+__all__ = ["MISSING", "Guess", "Profile", "guess_role", "guess_type", "suggest_hierarchy", "told_by_itself"]
 
 MISSING = ("", "?", "NA", "N/A", "n/a", "NULL", "null", "None", "NaN", "nan", "-", ".")
 ALMOST_ALL = 0.95
 FEW_RECORDS = 20
+MUCH_SEPARATION = 0.9
 
 
 def _words(*lines: str) -> frozenset[str]:
@@ -65,6 +69,12 @@ class Profile:
         Largest less least value, of numbers; 0 elsewhere.
     code_length : int
         Length of the values when all are codes of one length, else 0.
+    separation : float
+        Share of record pairs that the column alone tells apart.
+    counts : tuple of int
+        Records of each value, a missing one too; empty for more values than a class could show.
+    findings : tuple of Finding
+        Kinds of identifiers that HIPAA Safe Harbor would have removed.
     """
 
     name: str
@@ -75,6 +85,9 @@ class Profile:
     null_values: tuple[str, ...] = ()
     spread: float = 0.0
     code_length: int = 0
+    separation: float = 0.0
+    counts: tuple[int, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -113,6 +126,10 @@ def guess_role(profile: Profile) -> Guess:
     share = profile.distinct / profile.records if profile.records else 0.0
     unique = share >= ALMOST_ALL and profile.records >= FEW_RECORDS and profile.type in ("text", "integer")
     seen = f"{profile.distinct:,} distinct values in {profile.records:,} records"
+    seen_as = [finding for finding in profile.findings if finding.by != "name"]
+    direct = [finding for finding in seen_as if not finding.coarsens]
+    if direct:
+        return Guess("identifier", f"looks like {' and '.join(map(str, direct))}")
     if profile.distinct <= 1:
         return Guess("insensitive", "holds a single value")
     if unique:
@@ -125,6 +142,8 @@ def guess_role(profile: Profile) -> Guess:
         )
         if found and not weak:
             return Guess(role, f"by its name ({found[0]}); {seen}")
+    if seen_as:
+        return Guess("quasi_identifier", f"looks like {' and '.join(map(str, seen_as))}; {seen}")
     return Guess("quasi_identifier", f"not recognised, and somebody may know it; insensitive if nobody can; {seen}")
 
 
@@ -139,8 +158,24 @@ def words_of(name: str) -> list[str]:
     return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
 
 
+def told_by_itself(profile: Profile, role: Role) -> str:
+    """What the column alone gives away, if it is much; a warning where it is released as it is.
+
+    Source: Motwani, Xu, Finding Quasi-Identifiers, VLDB SDM workshop, 2007 (separation).
+
+    Examples
+    --------
+    >>> told_by_itself(Profile("hours", "integer", 1000, 0, 90, separation=0.912), "insensitive")
+    'WARNING: alone it tells 91.2 % of all pairs of records apart; insensitive only if nobody can know it'
+    """
+    if role == "identifier" or profile.separation <= MUCH_SEPARATION:
+        return ""
+    found = f"alone it tells {100 * profile.separation:.1f} % of all pairs of records apart"
+    return f"WARNING: {found}; insensitive only if nobody can know it" if role == "insensitive" else found
+
+
 def suggest_hierarchy(profile: Profile) -> dict[str, Any] | None:
-    """A builder that needs no list of values; None for texts that are words.
+    """A builder that needs no list of values; words stay or become ``*``.
 
     Examples
     --------
@@ -155,7 +190,7 @@ def suggest_hierarchy(profile: Profile) -> dict[str, Any] | None:
         return {"intervals": {"widths": _widths(profile.spread, least=2 if profile.type == "integer" else 0)}}
     if profile.type == "text" and profile.code_length > 1:
         return {"redact": {"keep": "left"}}
-    return None
+    return {"priority": {"levels": 1}} if profile.distinct else None
 
 
 def _widths(spread: float, *, least: float) -> list[int | float]:

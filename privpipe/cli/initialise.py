@@ -21,7 +21,7 @@ def init(
         Path | None, typer.Option("--out", metavar="FILE", help="Write here instead of stdout.", show_default=False)
     ] = None,
     suggest: Annotated[
-        bool, typer.Option("--suggest", help="Suggest hierarchies, and a generalization that uses them.")
+        bool, typer.Option("--suggest", help="Suggest hierarchies, a generalization and guarantees, with reasons.")
     ] = False,
     delimiter: Annotated[
         str | None, typer.Option("--delimiter", help="Between the fields of a CSV file; left out, seen.")

@@ -11,11 +11,13 @@ from privpipe.blocks import FactsRequest, Histogram
 from privpipe.cli.guessing import CODE, MISSING, Profile, guess_type
 from privpipe.engines import Source, open_engine
 from privpipe.errors import DataError, UsageError
+from privpipe.report.safe_harbor import kinds_in_column
 from privpipe.roles import ColumnType, column_type_of
 
 __all__ = ["profile_table", "seen_delimiter"]
 
 DELIMITERS = (",", ";", "\t", "|")
+MOST_COUNTS = 10_000
 
 
 def profile_table(data: str, delimiter: str | None = None) -> tuple[Source, list[Profile]]:
@@ -126,4 +128,13 @@ def _profile(name: str, histogram: Histogram, arrow_type: Any, records: int, *, 
         null_values=null_values,
         spread=spread,
         code_length=lengths.pop() if code else 0,
+        separation=_separation(histogram),
+        counts=tuple(histogram.counts.tolist()) if len(histogram) <= MOST_COUNTS else (),
+        findings=tuple(kinds_in_column(name, histogram)),
     )
+
+
+def _separation(histogram: Histogram) -> float:
+    records = histogram.total
+    alike = sum(count * (count - 1) for count in histogram.counts.tolist())
+    return 1 - alike / (records * (records - 1)) if records > 1 else 0.0

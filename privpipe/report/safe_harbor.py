@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.report.safe_harbor_kinds import KINDS, NAMES, PATTERNS, Pattern
+from privpipe.report.safe_harbor_kinds import KINDS, NAMES, PATTERNS, QUASI_KINDS, Pattern
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,6 +50,11 @@ class Finding:
     kind: str
     by: Literal["name", "value", "both"]
     share: float = 0.0
+
+    @property
+    def coarsens(self) -> bool:
+        """Whether values of the kind can be made coarser instead of being removed."""
+        return self.kind in QUASI_KINDS
 
     def __str__(self) -> str:
         """One clause for a comment.

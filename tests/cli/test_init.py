@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.cli.drafting import draft_policy
-from privpipe.cli.guessing import Profile, guess_role, guess_type, suggest_hierarchy
+from privpipe.cli.guessing import Profile, guess_role, guess_type, suggest_hierarchy, told_by_itself
 from privpipe.cli.profiling import seen_delimiter
 from privpipe.engines import Source
 from privpipe.hierarchies import HierarchySpec
@@ -157,7 +157,7 @@ def test_a_csv_file_becomes_a_policy(run: Any, tmp_path: Path, delimiter: str, s
     assert policy.source is not None
     assert policy.source.path == "../people.csv"
     assert policy.source.null_values == ("", "NA")
-    assert set(policy.hierarchies) == ({"age", "zip", "born"} if suggest else set())
+    assert set(policy.hierarchies) == ({"age", "zip", "born", "smoker"} if suggest else set())
     assert out.read_text().count("  # ") >= 7
 
 
@@ -168,6 +168,38 @@ def test_the_draft_judges_its_own_data(run: Any, tmp_path: Path) -> None:
     assert done.exit_code in (0, 5), done.output
     assert CANARY not in done.output
     assert run("hierarchy", "check", out).exit_code == 0
+
+
+def test_what_gives_people_away_is_told_and_no_value(run: Any, tmp_path: Path) -> None:
+    remarks = [f"{CANARY.lower()}@example.org" if at % 50 == 0 else "none" for at in range(200)]
+    frame = pa.table(
+        {
+            "remark": remarks,
+            "seen": [f"19{50 + at % 40}-01-31" for at in range(200)],
+            "age": [20 + at % 75 for at in range(200)],
+            "city": [f"town {at % 7}" for at in range(200)],
+        }
+    )
+    pq.write_table(frame, tmp_path / "a.parquet")
+    done = run("init", tmp_path / "a.parquet", "--out", tmp_path / "release.yaml")
+    assert done.exit_code == 0, done.output
+    text = (tmp_path / "release.yaml").read_text()
+    assert "looks like e-mail addresses (2 % of values)" in text
+    assert "looks like dates other than years, and ages over 89 (100 % of values)" in text
+    assert "HIPAA Safe Harbor: dates other than years, and ages over 89 (5 % of values)" in text
+    assert "HIPAA Safe Harbor: geographic subdivisions smaller than a state (by its name)" in text
+    assert "alone it tells 99.1 % of all pairs of records apart" in text
+    assert CANARY.lower() not in text
+    assert Policy.load(tmp_path / "release.yaml").roles.identifiers == ("remark",)
+
+
+def test_a_column_released_as_it_is_warns_where_it_identifies() -> None:
+    """Above 0.9, not at it; an identifier is not released at all."""
+    profile = Profile("x", "text", 100, 0, 50, separation=0.91)
+    assert told_by_itself(profile, "insensitive").startswith("WARNING: alone it tells 91.0 %")
+    assert not told_by_itself(profile, "quasi_identifier").startswith("WARNING")
+    assert told_by_itself(profile, "identifier") == ""
+    assert told_by_itself(Profile("x", "text", 100, 0, 50, separation=0.9), "insensitive") == ""
 
 
 def test_parquet_keeps_its_types(run: Any, tmp_path: Path) -> None:

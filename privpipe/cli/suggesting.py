@@ -1,0 +1,143 @@
+"""Propose guarantees for a table, each with its reason and none beyond what the table can meet."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from privpipe.cli.guessing import Profile, words_of
+
+__all__ = ["RULE_OF_THUMB", "Band", "Proposal", "least_distance", "propose"]
+
+
+@dataclass(frozen=True)
+class Band:
+    """What is usual for data of some sensitivity.
+
+    Parameters
+    ----------
+    name : str
+    range_of_k : str
+    risk : float
+        Tolerable risk that a record is found; k is its inverse.
+    l : int
+        Values a class should hold.
+    t : float
+        Distance of a class from the whole table.
+    """
+
+    name: str
+    range_of_k: str
+    risk: float
+    l: int  # the literature's letter
+    t: float
+
+    @property
+    def k(self) -> int:
+        """The least class size that keeps the risk."""
+        return round(1 / self.risk)
+
+
+RULE_OF_THUMB = (
+    Band("low", "3-5", 0.2, 2, 0.3),
+    Band("medium", "5-10", 0.1, 3, 0.2),
+    Band("high", "10-20", 0.05, 4, 0.15),
+)
+SPECIAL = (
+    "diagnosis disease illness condition disorder symptom treatment medication drug therapy hiv icd pregnancy "
+    "disability religion belief union party orientation gene genome conviction crime offence"
+)
+"""Health, belief, sexuality, crime: special categories of personal data in law (GDPR articles 9 and 10)."""
+ORDERED_TYPES = ("integer", "number", "decimal", "date", "timestamp")
+FEW = 2
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """An entry of `guarantees:` and why it is proposed."""
+
+    name: str
+    parameters: Mapping[str, Any]
+    reason: str
+
+
+def propose(sensitive: Sequence[Profile], records: int) -> list[Proposal]:
+    """Guarantees for a table with these sensitive columns.
+
+    Examples
+    --------
+    >>> income = Profile("income", "text", 1000, 0, 2, counts=(760, 240))
+    >>> for proposal in propose([income], 1000):
+    ...     print(proposal.name, proposal.parameters)
+    k_anonymity {'k': 10}
+    distinct_l_diversity {'column': 'income', 'l': 2}
+    t_closeness {'column': 'income', 't': 0.2}
+    """
+    bands = {profile.name: _band(profile) for profile in sensitive}
+    band = max(bands.values(), key=lambda band: band.k, default=RULE_OF_THUMB[0])
+    why = ", ".join(repr(name) for name, own in bands.items() if own is band) or "no sensitive column"
+    k = min(band.k, records)
+    risk = f"nobody is found with a chance above 1/k = {1 / k:.2g}"
+    less = "" if k == band.k else f"; the table has no more than {records:,} records"
+    reason = f"{band.name} sensitivity ({why}): k {band.range_of_k}; {risk}{less}"
+    return [
+        Proposal("k_anonymity", {"k": k}, reason),
+        *(proposal for profile in sensitive for proposal in _within_classes(profile, bands[profile.name], k)),
+    ]
+
+
+def _band(profile: Profile) -> Band:
+    """High for special categories of personal data, medium for what else is sensitive."""
+    return RULE_OF_THUMB[2 if set(SPECIAL.split()).intersection(words_of(profile.name)) else 1]
+
+
+def _within_classes(profile: Profile, band: Band, k: int) -> Iterator[Proposal]:
+    """For one sensitive column: how many values a class must hold, and how far it may lie from the whole table."""
+    worth = effective_values(profile.counts)
+    # Rare values cannot be in every class: two are asked of a column in which one value prevails.
+    least = max(1, min(band.l, profile.distinct, k, max(FEW, math.floor(worth + 1e-9)) if worth else band.l))
+    spread = f", worth {worth:.3g} even ones" if worth else ""
+    why = f"each class holds {least} of {profile.distinct:,} values{spread}: being found does not tell the value"
+    yield Proposal("distinct_l_diversity", {"column": profile.name, "l": least}, why)
+    if profile.distinct < FEW or not profile.counts:
+        return
+    ordered = profile.type in ORDERED_TYPES and not profile.missing and profile.distinct > FEW
+    finest = 1 / (2 * k) if ordered else least_distance(profile.counts, k)
+    t = max(band.t, math.ceil(100 * finest) / 100)
+    top = max(profile.counts) / sum(profile.counts)
+    why = f"no class tells much more than the table does (commonest value {top:.0%})".replace("%", " %")
+    more = f"; a class of {k} cannot come closer than {finest:.2f}" if t > band.t else ""
+    distance = {"distance": "ordered"} if ordered else {}
+    if t < 1:
+        yield Proposal("t_closeness", {"column": profile.name, "t": t, **distance}, why + more)
+
+
+def effective_values(counts: Sequence[int]) -> float:
+    """exp of the entropy: as many values, all even, would be as uncertain; 0 without counts.
+
+    Examples
+    --------
+    >>> round(effective_values([5, 5]), 6), effective_values([7])
+    (2.0, 1.0)
+    """
+    total = sum(counts)
+    return math.exp(-sum(count / total * math.log(count / total) for count in counts)) if total else 0.0
+
+
+def least_distance(counts: Sequence[int], k: int) -> float:
+    """Least distance, all values equally far apart, that any class of k records has from the whole table.
+
+    By the largest remainders: each value gets the whole part of its share of k, the rest goes where most is missing.
+
+    Examples
+    --------
+    >>> least_distance([1, 1], 10), round(least_distance([1, 1, 1], 2), 6)
+    (0.0, 0.333333)
+    """
+    total = sum(counts)
+    whole = [count * k // total for count in counts]
+    remainders = sorted(((count * k % total) / total for count in counts), reverse=True)
+    given = k - sum(whole)
+    return (sum(1 - part for part in remainders[:given]) + sum(remainders[given:])) / (2 * k)

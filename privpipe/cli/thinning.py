@@ -1,0 +1,60 @@
+"""Keep the suggested hierarchies together small enough for an optimal search to end soon."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["MOST_NODES", "levels_of", "thinned"]
+
+MOST_NODES = 50_000
+LISTS = {"intervals": "widths", "dates": "levels"}
+
+
+def levels_of(hierarchy: Mapping[str, Any], code_length: int = 0) -> int:
+    """Levels that a search may choose from, of a suggested hierarchy.
+
+    Examples
+    --------
+    >>> levels_of({"intervals": {"widths": [5, 10]}}), levels_of({"redact": {"keep": "left"}}, 5)
+    (4, 6)
+    """
+    builder = next(iter(hierarchy))
+    if builder in LISTS:
+        found = 2 + len(hierarchy[builder][LISTS[builder]])
+    else:
+        found = 1 + (hierarchy[builder]["levels"] if builder == "priority" else code_length)
+    return int(found - hierarchy.get("min_level", 0))
+
+
+def thinned(
+    hierarchies: Mapping[str, Mapping[str, Any]], code_lengths: Mapping[str, int], most: int = MOST_NODES
+) -> dict[str, dict[str, Any]]:
+    """The hierarchies with fewer levels: the one with most loses its finest above the raw values, then these.
+
+    Every column keeps two levels at least, so many columns may still make more vectors of levels than `most`.
+
+    Examples
+    --------
+    >>> thinned({"age": {"intervals": {"widths": [5, 10]}}}, {}, most=3)
+    {'age': {'intervals': {'widths': [10]}}}
+    >>> thinned({"zip": {"redact": {"keep": "left"}}}, {"zip": 5}, most=4)
+    {'zip': {'redact': {'keep': 'left'}, 'min_level': 2}}
+    """
+    left = {name: dict(hierarchy) for name, hierarchy in hierarchies.items()}
+    while left:
+        levels = {name: levels_of(hierarchy, code_lengths.get(name, 0)) for name, hierarchy in left.items()}
+        name = max(levels, key=lambda name: levels[name])
+        if math.prod(levels.values()) <= most or levels[name] <= 2:
+            break
+        left[name] = _coarser(left[name])
+    return left
+
+
+def _coarser(hierarchy: dict[str, Any]) -> dict[str, Any]:
+    builder = next(iter(hierarchy))
+    listed = hierarchy[builder].get(LISTS.get(builder, ""), ())
+    if len(listed) > 1:
+        return {**hierarchy, builder: {**hierarchy[builder], LISTS[builder]: listed[1:]}}
+    return {**hierarchy, "min_level": hierarchy.get("min_level", 0) + 1}
