@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Options", "hush_py4j", "is_connect", "open_session"]
 
+log = logging.getLogger("privpipe.engines.spark")
 LOOPBACK = re.compile(r"^(local(\[.*\])?|local-cluster\[.*\]|spark://(127\.0\.0\.1|localhost|\[::1\]):\d+)$")
 QUIET = {"spark.log.level": "ERROR", "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
 
@@ -96,6 +97,8 @@ def open_session(options: Options) -> tuple[SparkSession, bool]:
             for name, value in _settings(options).items():
                 builder = builder.config(name, value)
             session, started = builder.getOrCreate(), True
+        if not started and (options.conf or options.master):
+            log.info("the Spark session that runs already is used as it is; `master` and `conf` change nothing in it")
         if options.shuffle_partitions is not None:
             session.conf.set("spark.sql.shuffle.partitions", str(options.shuffle_partitions))
     return session, started

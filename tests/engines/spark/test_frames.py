@@ -240,3 +240,15 @@ def test_local_frames(spark_engine: SparkEngine) -> None:
     assert sorted(back["n"].dropna().tolist()) == [1, 3]
     with pytest.raises(DataError, match="'m' mixes types"):
         spark_engine.scan(Source(data=pd.DataFrame({"m": [1, "x"]})))
+
+
+def test_large_types_of_a_session_change_nothing(spark_engine: SparkEngine) -> None:
+    session = spark_engine.session
+    session.conf.set("spark.sql.execution.arrow.useLargeVarTypes", "true")
+    try:
+        table = spark_engine.scan(Source(data=pa.table({"t": ["x", None], "b": [b"y", None]})))
+        found = spark_engine.collect(spark_engine.map_rows(table, lambda block: block, table.schema))
+        assert sorted(found.to_pylist(), key=repr) == [{"t": "x", "b": b"y"}, {"t": None, "b": None}]
+        assert found.schema.types == [pa.string(), pa.binary()]
+    finally:
+        session.conf.unset("spark.sql.execution.arrow.useLargeVarTypes")
