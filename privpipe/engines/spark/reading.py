@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = ["is_spark_frame", "scan"]
 
+ELSEWHERE = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:/")
+"""The start of a path on another file system; a single letter is a drive."""
+
 
 def scan(session: SparkSession, source: Source) -> tuple[SparkTable, bool]:
     """The table of a source, and whether it was made at some cost and had better be kept."""
@@ -38,7 +42,7 @@ def scan(session: SparkSession, source: Source) -> tuple[SparkTable, bool]:
     if not source.is_path:
         return _local(session, source), False
     kind = source.resolved_format
-    if "://" in os.fspath(source.data) and not os.fspath(source.data).startswith("file://"):
+    if ELSEWHERE.match(os.fspath(source.data)):
         return typed_table(_remote(session, source), source.types), kind == "csv"
     if kind == "delta":
         return typed_table(_delta(session, source), source.types), False

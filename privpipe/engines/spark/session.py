@@ -126,6 +126,9 @@ def _active() -> Any:
     from pyspark.sql import SparkSession
 
     session = SparkSession.getActiveSession()
+    context = getattr(sys.modules.get("pyspark.core.context"), "SparkContext", None)
+    if session is None and getattr(context, "_active_spark_context", None) is not None:
+        return SparkSession.builder.getOrCreate()  # active in another thread
     if session is None and "pyspark.sql.connect.session" in sys.modules:
         session = sys.modules["pyspark.sql.connect.session"].SparkSession.getActiveSession()
     return session

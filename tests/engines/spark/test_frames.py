@@ -217,8 +217,9 @@ def test_json_lines_and_arrays(spark_engine: SparkEngine, tmp_path: Path) -> Non
 
 
 def test_files_that_only_spark_reaches(spark_engine: SparkEngine) -> None:
-    with pytest.raises(UnsupportedError, match="Parquet"):
-        spark_engine.scan(Source(data="s3a://bucket/a.csv"))
+    for path in ("s3a://bucket/a.csv", "dbfs:/mnt/a.json"):
+        with pytest.raises(UnsupportedError, match="Parquet"):
+            spark_engine.scan(Source(data=path))
     with pytest.raises(EngineError, match="could not open the Parquet files"):
         spark_engine.scan(Source(data="nosuchscheme://bucket/a.parquet"))
 

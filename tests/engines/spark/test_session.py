@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -66,6 +67,17 @@ def test_a_running_session_is_used_and_left_running(spark_engine: SparkEngine) -
         assert other.session is spark_engine.session
         kept = other.with_record_ids(other.scan(Source(data=spark_engine.session.range(3))), None, _seed())
         assert other.count(kept) == 3
+    assert spark_engine.session.range(5).count() == 5
+
+
+def test_a_session_of_another_thread_is_left_running_too(spark_engine: SparkEngine) -> None:
+    def elsewhere() -> bool:
+        with open_engine("spark", {}) as other:
+            assert isinstance(other, SparkEngine)
+            return other.session.sparkContext is spark_engine.session.sparkContext
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(elsewhere).result()
     assert spark_engine.session.range(5).count() == 5
 
 
