@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from privpipe.cli.arguments import JsonOption
 from privpipe.cli.console import print_json
+from privpipe.cli.suggesting import rule_of_thumb
 from privpipe.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
@@ -85,7 +86,15 @@ def _document(entry: type[Entry], room: Catalogue) -> dict[str, Any]:
         "about": more,
         "parameters": list(_parameters(entry)),
         **{name: text for name, text in said.items() if text},
+        **({"rule_of_thumb": table} if (table := _rule_of_thumb(entry, room)) else {}),
     }
+
+
+def _rule_of_thumb(entry: type[Entry], room: Catalogue) -> list[dict[str, Any]]:
+    """Usual values of the entry's k, l and t, where they mean class size, values of a class and distance."""
+    if room.module_of(entry.name()).partition(".")[0] not in ("identity", "attribute"):
+        return []
+    return rule_of_thumb([field.name for field in dataclasses.fields(entry)])  # type: ignore[arg-type]
 
 
 def _beyond_the_first_line(entry: type[Entry]) -> str:
@@ -155,6 +164,16 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
         if document.get(name):
             yield ""
             yield from _paragraphs(f"{title}: ", document[name])
+        if name == "choose" and "rule_of_thumb" in document:
+            yield from _table(document["rule_of_thumb"])
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    yield "rule of thumb: start from the risk that you can tolerate; the more sensitive the data, the lower"
+    lines = [list(rows[0]), *([str(cell) for cell in row.values()] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
 
 
 def _paragraphs(title: str, text: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from privpipe.cli.guessing import Profile, words_of
 
-__all__ = ["RULE_OF_THUMB", "Band", "Proposal", "least_distance", "propose"]
+__all__ = ["RULE_OF_THUMB", "Band", "Proposal", "least_distance", "propose", "rule_of_thumb"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,29 @@ SPECIAL = (
 """Health, belief, sexuality, crime: special categories of personal data in law (GDPR articles 9 and 10)."""
 ORDERED_TYPES = ("integer", "number", "decimal", "date", "timestamp")
 FEW = 2
+
+
+def rule_of_thumb(parameters: Sequence[str]) -> list[dict[str, Any]]:
+    """What is usual for those of these parameters that sensitivity decides; one row a sensitivity.
+
+    Examples
+    --------
+    >>> rule_of_thumb(["k", "quasi_identifiers"])[0]
+    {'sensitivity': 'low', 'k': '3-5', 'tolerable risk 1/k': '0.33-0.2'}
+    >>> rule_of_thumb(["at_most"])
+    []
+    """
+    shown = [name for name in ("k", "l", "t") if name in parameters]
+    return [_usual(band, shown) for band in RULE_OF_THUMB] if shown else []
+
+
+def _usual(band: Band, shown: Sequence[str]) -> dict[str, Any]:
+    row: dict[str, Any] = {"sensitivity": band.name}
+    for name in shown:
+        row[name] = band.range_of_k if name == "k" else getattr(band, name)
+    if "k" in shown:
+        row["tolerable risk 1/k"] = "-".join(f"{1 / int(k):.2g}" for k in band.range_of_k.split("-"))
+    return row
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,30 @@ def test_every_model_tells_threat_rule_choice_and_source(run: Any, name: str) ->
         assert f"\n{title}" in said
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_the_rule_of_thumb_stands_where_its_parameters_are(run: Any, name: str) -> None:
+    """Derived from the entry's own fields, so a model that comes later has it too."""
+    document = described(name)
+    group = next(room.module_of(name).split(".")[0] for room in CATALOGUES.every() if name in room)
+    parameters = {parameter["name"] for parameter in document["parameters"]}
+    shown = parameters & {"k", "l", "t"} if group in ("identity", "attribute") else set()
+    table = document.get("rule_of_thumb", [])
+    assert bool(table) == bool(shown)
+    assert ("rule of thumb: start from the risk" in run("explain", name).stdout) == bool(shown)
+    assert all(shown <= set(row) for row in table)
+
+
+def test_k_is_chosen_by_sensitivity(run: Any) -> None:
+    said = run("explain", "k_anonymity").stdout
+    for row in ("low          3-5    0.33-0.2", "medium       5-10   0.2-0.1", "high         10-20  0.1-0.05"):
+        assert f"\n  {row}\n" in said
+
+
+def test_every_measure_tells_threat_rule_choice_and_source(run: Any) -> None:
+    for name in CATALOGUES.measures:
+        assert {"threat", "formula", "choose", "source"} <= set(described(name))
+
+
 def test_without_a_name_all_are_listed(run: Any) -> None:
     said = run("explain").stdout
     assert all(f"\n  {name} " in said for name in NAMES)
