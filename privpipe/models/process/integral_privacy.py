@@ -1,0 +1,158 @@
+"""Integral privacy of a published statistic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Literal, Self, get_args
+
+from privpipe.blocks import Facts, Guarantee, Histogram, Tally, Verdict
+from privpipe.blocks.entry import require_choice, require_integer
+from privpipe.errors import DataError, UsageError
+
+__all__ = ["IntegralPrivacy", "StatisticQuery"]
+
+Statistic = Literal["mean", "sum", "count"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatisticQuery:
+    """A statistic that is published of one column.
+
+    Parameters
+    ----------
+    statistic : {"mean", "sum", "count"}
+    column : str
+        A number column; missing values are left out.
+    digits : int
+        Digits after the point; below 0: tens, hundreds and so on.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}  # an unknown key is an error
+
+    statistic: Statistic
+    column: str
+    digits: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class IntegralPrivacy(Guarantee):
+    """At least `k` ways to change the data leave a published statistic as it is; observed = number of minimal ways.
+
+    Parameters
+    ----------
+    k : int, optional
+        At least 1. Left out (under `measures:`), the number is reported.
+    query : mapping
+        The statistic: ``{statistic: mean | sum | count, column, digits}``.
+    changes : int
+        Records added or deleted at once, at most: 1 or 2.
+    quasi_identifiers : tuple of str, optional
+        Says nothing here.
+
+    Notes
+    -----
+    The testable form: a change adds a record with a value that the column has, or deletes one that is there; records
+    of one value are alike. A set of changes counts when it keeps the rounded statistic and no smaller part of it
+    does. No change may be in every set. The test is exhaustive, in exact arithmetic, halves rounded to even.
+
+    Source: Torra and Navarro-Arribas, Integral privacy, CANS 2016; Torra, Navarro-Arribas, Galvan, PSD 2020.
+
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa
+    >>> from privpipe.blocks import Facts, Histogram, Tally
+    >>> facts = Facts(histograms={"income": Histogram(pa.array([1, 2, 3]), np.array([5, 5, 5]))})
+    >>> model = IntegralPrivacy(k=2, query={"statistic": "mean", "column": "income", "digits": 1})
+    >>> verdict = model.judge(Tally(), facts)
+    >>> verdict.outcome, verdict.observed
+    ('pass', 2)
+    """
+
+    reads: ClassVar[Literal["classes", "pairs", "process", "facts", "distinct"]] = "facts"
+    threshold_field: ClassVar[str | None] = "k"
+    about: ClassVar[Mapping[str, str]] = {
+        "k": "least number of minimal sets of changes that keep the statistic",
+        "query": "the statistic: {statistic: mean | sum | count, column: name, digits: 2}",
+        "changes": "most records added or deleted at once: 1 or 2",
+    }
+    source: ClassVar[str] = "Torra and Navarro-Arribas, CANS 2016; Torra, Navarro-Arribas, Galvan, PSD 2020"
+    threat: ClassVar[str] = (
+        "Somebody who knows all records but a few learns from a published figure which one was added or deleted."
+    )
+    formula: ClassVar[str] = (
+        "at least k minimal sets of changes keep the rounded statistic, and no change is in all of them"
+    )
+    choose: ClassVar[str] = (
+        "k of 3 or more. Publish fewer digits where it fails. It judges one statistic, not the table: pair it with a "
+        "model of the table."
+    )
+
+    k: int | None = None
+    query: StatisticQuery
+    changes: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.k is not None:
+            require_integer("IntegralPrivacy", "k", self.k, least=1)
+        if isinstance(self.query, Mapping):
+            try:
+                object.__setattr__(self, "query", StatisticQuery(**self.query))
+            except TypeError:
+                raise UsageError(
+                    "IntegralPrivacy: query must be {statistic: mean | sum | count, column: name, digits: 2}"
+                ) from None
+        require_choice("IntegralPrivacy", "query.statistic", self.query.statistic, get_args(Statistic))
+        if not isinstance(self.query.column, str) or not self.query.column:
+            raise UsageError("IntegralPrivacy: query.column must be a column name")
+        require_integer("IntegralPrivacy", "query.digits", self.query.digits, least=-30, most=30)
+        require_integer("IntegralPrivacy", "changes", self.changes, least=1, most=2)
+
+    def counted_columns(self, keys: tuple[str, ...]) -> tuple[str, ...]:
+        return (self.query.column,)
+
+    def judge(self, observed: Tally, facts: Facts) -> Verdict:
+        from privpipe.kernels.integral import minimal_generators
+
+        values, counts = _numbers(self.query.column, facts.histograms[self.query.column])
+        if not values:
+            return Verdict(self, None, "error", self.k, reason="the column has no value to compute a statistic of.")
+        found = minimal_generators(values, counts, self.query.statistic, self.query.digits, self.changes)
+        passed = self.k is None or (found.total >= self.k and not found.common)
+        asked = "" if self.k is None else f", asked at least {self.k:,}"
+        common = "; one change is in every set" if found.common else ""
+        return Verdict(
+            self,
+            found.total,
+            outcome="pass" if passed else "fail",
+            threshold=self.k,
+            reason=(
+                f"observed {found.total:,} minimal sets of at most {self.changes:,} changes that keep the "
+                f"{self.query.statistic}{asked}{common}; exhaustive."
+            ),
+        )
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [
+            cls(k=3, query=StatisticQuery(statistic="mean", column="income", digits=0)),
+            cls(k=2, query=StatisticQuery(statistic="sum", column="income", digits=-2), changes=2),
+            cls(query=StatisticQuery(statistic="count", column="income"), changes=2),
+        ]
+
+
+def _numbers(column: str, histogram: Histogram) -> tuple[list[Fraction], list[int]]:
+    """Values as exact numbers with their counts, ascending; missing ones left out."""
+    import pyarrow as pa
+
+    kind = histogram.values.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        raise DataError(f"integral_privacy: column {column!r} is not a number column")
+    pairs = zip(histogram.values.to_pylist(), histogram.counts.tolist(), strict=True)
+    try:
+        known = sorted((Fraction(value), count) for value, count in pairs if value is not None and value == value)
+    except OverflowError:
+        raise DataError(f"integral_privacy: column {column!r} has infinite values") from None
+    return [value for value, _ in known], [count for _, count in known]
