@@ -71,6 +71,7 @@ def test_nothing_is_proposed_that_the_table_cannot_meet(counts: list[int], name:
     assert all(t >= least_distance(counts, k) - 1e-12 for t in chosen)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=4), st.integers(1, 6))
 def test_the_least_distance_is_that_of_the_best_class(counts: list[int], k: int) -> None:
     """Oracle: every class of k records."""
@@ -96,6 +97,7 @@ builders = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from("abcdefgh"), builders), st.integers(1, 5000))
 def test_thinning_stops_as_soon_as_it_fits(hierarchies: dict[str, Any], most: int) -> None:
     lengths = dict.fromkeys("abcdefgh", 5)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privpipe.assess import assess
@@ -92,6 +92,7 @@ def test_sizes_of_sets_are_taken_whole() -> None:
         list(AttributeRisk(max_sets=5).column_sets(names))
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_projections_are_the_counted_classes(data: st.DataObject) -> None:
     width = data.draw(st.integers(0, 4))

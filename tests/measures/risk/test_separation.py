@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privpipe.blocks import Facts
@@ -48,6 +48,7 @@ def test_billions_of_records_do_not_wrap() -> None:
 sizes = st.lists(st.integers(1, 9), min_size=2, max_size=8)
 
 
+@settings(deadline=None)
 @given(sizes)
 def test_removing_the_smallest_class_never_raises_it(found: list[int]) -> None:
     """So that the shortest prefix to suppress may be bisected."""
@@ -58,6 +59,7 @@ def test_removing_the_smallest_class_never_raises_it(found: list[int]) -> None:
     assert after <= before
 
 
+@settings(deadline=None)
 @given(sizes)
 def test_coarser_columns_tell_no_more_pairs_apart(found: list[int]) -> None:
     merged = [found[0] + found[1], *found[2:]]
