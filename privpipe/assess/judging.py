@@ -14,6 +14,7 @@ from privpipe.assess.assessment import Assessment
 from privpipe.assess.composite import Composite, Judged
 from privpipe.assess.persons import count_persons, in_persons, require_persons
 from privpipe.assess.population import reduce_beside_population, require_population
+from privpipe.assess.row_columns import with_row_columns
 from privpipe.assess.served import refused_in_persons, refused_under_wildcard
 from privpipe.assess.wildcards import reduce_matching
 from privpipe.blocks import (
@@ -221,6 +222,7 @@ def _counted(
 
 def _judged(engine: Engine, table: Any, population: Any, group: _Group, facts: Facts, rules: JudgingRules) -> Judged:
     query = _query(group, facts, rules)
+    table, query, facts = with_row_columns(engine, table, query, (entry for _, entry in group.entries), facts)
     judged = _counted(engine, table, population, query, group, facts, rules)
     if judged is not None and judged.marked and group.keys != group.whole:
         # Some columns alone do not tell a suppressed record from one with a mark in these.

@@ -28,6 +28,7 @@ CATALOGUE = Catalogue(
         "BasicBetaLikeness": "attribute.basic_beta_likeness",
         "EnhancedBetaLikeness": "attribute.enhanced_beta_likeness",
         "DeltaPresence": "membership.delta_presence",
+        "ProsecutorProfitability": "economic.prosecutor_profitability",
         "DifferentialPrivacy": "process.differential_privacy",
         "IntegralPrivacy": "process.integral_privacy",
     },

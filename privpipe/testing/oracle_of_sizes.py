@@ -89,9 +89,17 @@ def _km_anonymity(model: Any, classes: Classes) -> Expected:
     )
 
 
+def _prosecutor_profitability(model: Any, classes: Classes) -> Expected:
+    """The rule that no attack pays; the payout needs hierarchies, which the hostile tables have not."""
+    sizes = [len(rows) for rows in classes.members]
+    gain, cost = Fraction(str(model.adversary_gain)), Fraction(str(model.adversary_cost))
+    return by_class(classes, sizes, [size * cost > gain or not gain for size in sizes], min)
+
+
 SIZE_ORACLES: Mapping[str, Callable[[Any, Classes], Expected]] = {
     "strict_average_risk": _strict_average_risk,
     "estimated_k_map": _estimated_k_map,
+    "prosecutor_profitability": _prosecutor_profitability,
     "km_anonymity": _km_anonymity,
     "population_uniqueness": _population_uniqueness,
 }

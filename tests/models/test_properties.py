@@ -61,6 +61,8 @@ def matrices(draw: st.DrawFn, classes: int = 6) -> Matrix:
 def gates(draw: st.DrawFn, models: list[Any]) -> Any:
     """A model with a threshold of its own."""
     model = draw(st.sampled_from(models))
+    if model.threshold_field is None:
+        return model
     return with_threshold(model, draw(THRESHOLDS[type(model).__name__]))
 
 
@@ -184,6 +186,8 @@ def test_observed_is_the_tightest_threshold_that_passes(model: ClassModel, rows:
         return
     if observed == 0 and model.threshold_field in ("delta", "beta"):
         return  # their thresholds are above 0
+    if model.threshold_field is None:
+        return  # the threshold follows from other parameters
     if isinstance(observed, dict) and not all(observed.values()):
         return  # a share of no record is no alpha
     at_it = with_threshold(model, observed)

@@ -1,0 +1,112 @@
+"""How much of a class's information its labels have lost, from the hierarchies and the labels alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import Facts, Histogram, RowBlock
+from privpipe.errors import DataError
+from privpipe.hierarchies import HierarchySpec
+from privpipe.hierarchies.canonical import canonical_text
+from privpipe.roles import column_type_of
+
+__all__ = ["INFORMATION", "LabelShares"]
+
+MASK = "*"
+INFORMATION = "__privpipe_information"
+"""A column with the loss of each record's labels, added to a table while it is judged."""
+
+
+@dataclass(frozen=True)
+class LabelShares:
+    """ln share of every released label, by column.
+
+    Parameters
+    ----------
+    logs : mapping of column to mapping of label to float
+        ln share_j(v), at most 0; a missing value is under None.
+    domain : float
+        sum_j ln D_j.
+    """
+
+    column: ClassVar[str] = INFORMATION
+    logs: Mapping[str, Mapping[str | None, float]] = field(repr=False)
+    domain: float
+
+    @classmethod
+    def of(cls, columns: Sequence[str], facts: Facts) -> LabelShares:
+        """The shares of the labels that the facts' histograms hold, by the declared hierarchies.
+
+        A column without a hierarchy is raw: each of its values has the same share.
+
+        Raises
+        ------
+        DataError
+            Labels that the hierarchy does not have (their number).
+        """
+        logs: dict[str, Mapping[str | None, float]] = {}
+        domain = 0.0
+        for column in columns:
+            labels, spec = _texts(column, facts.histograms[column]), facts.hierarchies.get(column)
+            size, logs[column] = _raw(labels) if spec is None else _along(spec, labels, column)
+            domain += math.log(size)
+        return cls(logs, domain)
+
+    def __call__(self, rows: RowBlock) -> RowBlock:
+        """The rows with the loss of their labels, in [0, 1], as one more column."""
+        import pyarrow as pa
+
+        total = np.zeros(len(rows), dtype=np.float64)
+        for column, logs in self.logs.items():
+            values = rows.column(column)
+            coded = values.dictionary_encode() if not pa.types.is_dictionary(values.type) else values
+            known = canonical_text(coded.dictionary, column_type_of(coded.dictionary.type), column=column)
+            table = np.array([logs[text] for text in known.to_pylist()] + [logs.get(None, 0.0)])
+            codes = coded.indices.fill_null(len(known)).to_numpy(zero_copy_only=False)
+            total += table[codes]
+        loss = np.clip(1 + total / self.domain, 0.0, 1.0) if self.domain > 0 else np.zeros(len(rows))
+        batch = rows.batch.append_column(pa.field(INFORMATION, pa.float64()), pa.array(loss))
+        return RowBlock(batch, rows.record_ids if rows._ids is not None else None)
+
+
+def _texts(column: str, histogram: Histogram) -> list[str | None]:
+    texts: list[str | None] = canonical_text(
+        histogram.values, column_type_of(histogram.values.type), column=column
+    ).to_pylist()
+    return texts
+
+
+def _raw(labels: Sequence[str | None]) -> tuple[float, dict[str | None, float]]:
+    return float(len(labels)), dict.fromkeys(labels, -math.log(len(labels)))
+
+
+def _along(spec: HierarchySpec, labels: Sequence[str | None], column: str) -> tuple[float, dict[str | None, float]]:
+    hierarchy = spec.build([], [], None)
+    shares: list[dict[str, float]] = []
+    for level in range(hierarchy.height + 1):
+        each: NDArray[np.float64] = hierarchy.shares(level)
+        shares.append(dict(zip(hierarchy.texts(level), each.tolist(), strict=True)))
+    named = [label for label in labels if label is not None]
+    # A masked cell of suppressed records stands for any value.
+    found: dict[str | None, float] = {MASK: 0.0}
+    named = [label for label in named if label != MASK or any(MASK in level for level in shares)]
+    missing = sum(all(label not in level for level in shares) for label in named)
+    if missing:
+        raise DataError(
+            f"column {column!r} has {missing:,} distinct labels that its hierarchy does not have: the share of the "
+            "domain behind them is not known"
+        )
+    size = max(hierarchy.domain_size, 1.0)
+    # One level for the whole column where one fits; else a label counts as the coarsest node of its name.
+    fitting = next((level for level in shares if all(label in level for label in named)), None)
+    found[None] = -math.log(size)
+    for label in named:
+        held = [fitting[label]] if fitting is not None else [level[label] for level in shares if label in level]
+        found[label] = math.log(max(held))
+    return size, found

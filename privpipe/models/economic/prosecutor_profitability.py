@@ -1,0 +1,193 @@
+"""Profitability of a release against a prosecutor."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally
+from privpipe.blocks.entry import require_number
+from privpipe.blocks.guarantee import short
+from privpipe.errors import UnsupportedError, UsageError
+from privpipe.models.economic.information_loss import INFORMATION, LabelShares
+from privpipe.roles import Roles
+from privpipe.tolerance import below
+
+__all__ = ["ProsecutorProfitability"]
+
+AMOUNTS = ("publisher_benefit", "publisher_loss", "adversary_gain", "adversary_cost")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ProsecutorProfitability(ClassModel):
+    """Publishing every class pays although an attacker attacks where it pays; observed = least payout of a record.
+
+    Parameters
+    ----------
+    publisher_benefit, publisher_loss : float
+        What a record is worth to the publisher unchanged, and what a successful attack on it costs; at least 0.
+    adversary_gain, adversary_cost : float
+        What a successful attack brings, and what an attempt costs; at least 0.
+    no_attack : bool
+        Ask instead that no attack pays at all: a rule on class sizes, observed = least class size.
+    quasi_identifiers : tuple of str, optional
+        Default: all of the policy.
+
+    Raises
+    ------
+    UsageError
+        Also with `no_attack` where an attempt costs nothing and brings something: no class is large enough.
+    UnsupportedError
+        In a stage that suppresses or searches, without `no_attack`.
+
+    Notes
+    -----
+    payout = benefit (1 - IL) - (loss / n_c if gain / n_c > cost else 0), IL the loss of information of the class:
+    1 + (sum of ln share of its labels) / (sum of ln D), share the part of a hierarchy's rows under the label, D their
+    number. A payout of 0 fails. Generalization makes attacks dearer and the data worth less, so neither coarser nor
+    finer tables are surely better.
+
+    Source: Wan et al., A game theoretic framework for analyzing re-identification risk, PLoS ONE 10(3), 2015; Prasser
+    et al., An open source tool for game theoretic health data de-identification, AMIA Annu. Symp. Proc. 2017.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from privpipe.blocks import ClassBlock, Facts
+    >>> model = ProsecutorProfitability(no_attack=True, adversary_gain=300.0, adversary_cost=4.0)
+    >>> verdict = model.judge(model.measure(ClassBlock(np.array([76, 75])), Facts()), Facts())
+    >>> verdict.outcome, verdict.observed, verdict.threshold
+    ('fail', 75, 76)
+    """
+
+    about: ClassVar[Mapping[str, str]] = {
+        "publisher_benefit": "what an unchanged record is worth to the publisher",
+        "publisher_loss": "what a successful attack on a record costs the publisher",
+        "adversary_gain": "what a successful attack brings the attacker",
+        "adversary_cost": "what an attempt costs the attacker",
+        "no_attack": "ask that no attack pays at all, a rule on class sizes",
+    }
+    source: ClassVar[str] = "Wan et al., PLoS ONE 10(3), 2015; Prasser et al., AMIA Annu. Symp. Proc. 2017"
+    threat: ClassVar[str] = (
+        "Somebody who knows that a person is in the table and attacks only where the gain exceeds the cost."
+    )
+    formula: ClassVar[str] = "benefit (1 - IL) - (loss / n_c if gain / n_c > cost) > 0; no_attack: n_c > gain / cost"
+    choose: ClassVar[str] = (
+        "1200, 300, 300 and 4 are the literature's example, in dollars for health data. Take no_attack where any "
+        "attack is unwanted; gain / cost is then the class size to exceed."
+    )
+
+    publisher_benefit: float = 1200.0
+    publisher_loss: float = 300.0
+    adversary_gain: float = 300.0
+    adversary_cost: float = 4.0
+    no_attack: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in AMOUNTS:
+            require_number("ProsecutorProfitability", name, getattr(self, name), least=0)
+        if not isinstance(self.no_attack, bool):
+            raise UsageError("ProsecutorProfitability: no_attack must be true or false")
+        if self.no_attack and not self.adversary_cost and self.adversary_gain:
+            raise UsageError(
+                "ProsecutorProfitability: adversary_cost 0 makes every attack pay; no class is large enough"
+            )
+        # A rule on sizes holds for whole and parts as k-anonymity does; a payout does not.
+        object.__setattr__(self, "hereditary", self.no_attack)
+        object.__setattr__(self, "convex", self.no_attack)
+
+    def over(self, roles: Roles) -> Self:
+        filled = copy.copy(self)
+        keys = tuple(roles.quasi_identifiers) if self.quasi_identifiers is None else self.quasi_identifiers
+        object.__setattr__(filled, "_keys", keys)  # no parameter: whose labels carry the information
+        return filled
+
+    def counted_columns(self, keys: tuple[str, ...]) -> tuple[str, ...]:
+        return () if self.no_attack else keys
+
+    def learn(self, facts: Facts) -> Mapping[str, Any]:
+        keys: tuple[str, ...] = self.__dict__.get("_keys", ())
+        if self.no_attack or not keys or any(name not in facts.histograms for name in keys):
+            return {}
+        return {f"{INFORMATION} of {keys!r}": LabelShares.of(keys, facts)}
+
+    def row_column(self, facts: Facts) -> LabelShares | None:
+        """What adds the column `INFORMATION` to the rows before they are counted; None where none is needed."""
+        shares: LabelShares | None = facts.extra.get(f"{INFORMATION} of {self.__dict__.get('_keys', ())!r}")
+        return shares
+
+    def threshold(self) -> Any:
+        return self.least_class() if self.no_attack else 0
+
+    def least_class(self) -> int:
+        """z, records of the smallest class that no attack on pays.
+
+        Examples
+        --------
+        >>> ProsecutorProfitability(no_attack=True, adversary_gain=0.3, adversary_cost=0.1).least_class()
+        4
+        """
+        if not self.adversary_gain:
+            return 1
+        return math.floor(Fraction(str(self.adversary_gain)) / Fraction(str(self.adversary_cost))) + 1
+
+    def least_size(self) -> int:
+        return self.least_class() if self.no_attack else 1
+
+    def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
+        if self.no_attack:
+            return block.sizes
+        benefit = self.publisher_benefit * (1 - self._loss(block, facts))
+        return np.asarray(benefit - np.where(self._attacked(block.sizes), self.publisher_loss / block.sizes, 0.0))
+
+    def passing(self, block: ClassBlock, facts: Facts) -> NDArray[np.bool_]:
+        scores = self.scores(block, facts)
+        if self.no_attack:
+            return np.asarray(scores >= self.least_class(), dtype=np.bool_)
+        return np.asarray(below(-scores, 0.0), dtype=np.bool_)
+
+    def reason(self, observed: Tally, facts: Facts) -> str:
+        if self.no_attack:
+            return super().reason(observed, facts)
+        if not observed.classes:
+            return "no class to judge."
+        fails = (
+            f"all {observed.classes:,} classes pay"
+            if not observed.failing_classes
+            else f"{observed.failing_classes:,} of {observed.classes:,} classes, "
+            f"{observed.failing_records:,} of {observed.records:,} records do not pay"
+        )
+        return f"observed a least payout of {short(observed.observed)} a record, asked above 0; {fails}."
+
+    def _attacked(self, sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """gain / n > cost, exactly."""
+        if not self.adversary_cost:
+            return np.full(len(sizes), self.adversary_gain > 0)
+        ratio = Fraction(str(self.adversary_gain)) / Fraction(str(self.adversary_cost))
+        return np.asarray(sizes < math.ceil(ratio), dtype=np.bool_)
+
+    def _loss(self, block: ClassBlock, facts: Facts) -> NDArray[np.float64]:
+        if INFORMATION not in block.cells:
+            raise UnsupportedError(
+                "prosecutor_profitability: a stage that suppresses or searches does not know what the labels lose; "
+                "generalize by fixed levels and let the release be judged, or take no_attack"
+            )
+        cells = block.cells[INFORMATION]
+        values = facts.histograms[INFORMATION].values.to_numpy(zero_copy_only=False)
+        return np.asarray(values[cells.codes[cells.offsets[:-1]]], dtype=np.float64)
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [
+            cls(no_attack=True),
+            cls(no_attack=True, adversary_gain=3.0, adversary_cost=1.5),
+            cls(no_attack=True, adversary_gain=0.0),
+        ]
