@@ -164,6 +164,8 @@ def _settings(options: Options) -> dict[str, str]:
                 "spark.driver.bindAddress": "127.0.0.1",
                 "spark.driver.host": "127.0.0.1",
                 "spark.driver.memory": f"{_quarter_of_memory()}m",
+                # Two tasks a core: the default of 200 starts some 200 Python workers for a table of any size.
+                "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 2)),
                 "spark.driver.maxResultSize": "0",  # what is collected has to fit the driver, not a gigabyte
             }
     return settings | dict(options.conf)
