@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
-
-import numpy as np
 
 from privpipe.errors import NoSolutionError, UsageError
 from privpipe.search.encoded import EncodedTable, encode
@@ -28,9 +26,11 @@ def plan(engine: Any, table: Any, stage: Generalize, context: StageContext) -> S
     NoSolutionError
         No vector of levels meets the guarantees within the budget, or the given one does not; says what would do.
     """
+    if stage.limit is None:
+        # Nothing is suppressed, so nothing is judged here: the release is.
+        context = replace(context, guarantees=())
     encoded = encode(engine, table, stage, context)
-    loss = LossModel(encoded, stage.loss)
-    check = NodeCheck(encoded, context, loss)
+    check = NodeCheck(encoded, context, LossModel(encoded, stage.loss))
     if not stage.is_search:
         return _given(stage, encoded, check, context)
     if not check.sets.keys:
@@ -49,12 +49,9 @@ def plan(engine: Any, table: Any, stage: Generalize, context: StageContext) -> S
 def _given(stage: Generalize, encoded: EncodedTable, check: NodeCheck, context: StageContext) -> StagePlan:
     """The plan of levels that the policy gives; classes are suppressed only if it says so."""
     node = check(_given_levels(stage, encoded, context))
-    if stage.limit is None:
-        gone = np.zeros(len(encoded), dtype=np.bool_)
-        node = CheckedNode(node.levels, encoded.unknown, encoded.unknown, gone)
-    elif node.suppressed < 0:
+    if node.suppressed < 0:
         raise NoSolutionError(f"{context.place}: at these levels every record would have to be suppressed")
-    else:
+    if stage.limit is not None:
         require_within(node.suppressed, stage.limit, encoded.records, context)
     loss, columns = check.loss.exact(node.levels, node.rows)
     return _plan(stage, encoded, check, node, {"loss": _figure(loss), "column_losses": _by_column(encoded, columns)})

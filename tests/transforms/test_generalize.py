@@ -105,7 +105,8 @@ def test_a_plan_read_back_with_its_keys_sorted_does_the_same(embedded: Engine) -
     rows = {"town": ["Ashford", "Barrow", "Crewe"] * 5, "age": [int(at) for at in range(15)]}
     table = embedded.with_record_ids(embedded.scan(Source(data=pa.table(rows))), None, Seed.of(1))
     context = context_of(table, HIERARCHIES, AverageRisk(at_most=0.2))
-    stage = Generalize(levels={"town": 1, "age": 1}, suppress_at_most=0.9, loss=LossSpec(gs_factor=0.2, weights={"town": 3.0}))
+    loss = LossSpec(gs_factor=0.2, weights={"town": 3.0})
+    stage = Generalize(levels={"town": 1, "age": 1}, suppress_at_most=0.9, loss=loss)
     made = plan(embedded, table, stage, context)
     shuffled = dataclasses.replace(
         made, detail={key: dict(sorted(v.items())) if isinstance(v, dict) else v for key, v in made.detail.items()}
