@@ -12,7 +12,7 @@ from great_expectations.expectations.metrics.metric_provider import metric_value
 from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
 
 from privpipe.assess import Composite, Judged
-from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, Guarantee
+from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, Guarantee, prepared
 from privpipe.engines import Source, engine_for, open_engine
 from privpipe.errors import DataError, EngineError, PrivpipeError, did_you_mean
 from privpipe.gx.handle import held
@@ -43,6 +43,10 @@ class CountedClasses:
     blocks: tuple[ClassBlock, ...] = field(repr=False)
     facts: Facts = field(repr=False)
 
+    def known_to(self, guarantee: Guarantee) -> Facts:
+        """The facts with what the guarantee works out of them."""
+        return prepared(self.facts, (guarantee,))
+
     def judged(self, guarantee: Guarantee) -> Judged:
         """What a guarantee sees of the table.
 
@@ -52,9 +56,10 @@ class CountedClasses:
             The table has no records.
         """
         composite = Composite((guarantee,))
+        facts = self.known_to(guarantee)
         found: Judged | None = None
         for block in self.blocks:
-            measured = composite.measure(block, self.facts)
+            measured = composite.measure(block, facts)
             found = measured if found is None else composite.merge(found, measured)
         if found is None:
             raise DataError("the table has no records: there is nothing to judge")

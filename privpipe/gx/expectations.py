@@ -12,10 +12,11 @@ from great_expectations.validator.validator import ValidationDependencies
 
 from privpipe.blocks import Catalogue, Guarantee, Verdict
 from privpipe.blocks.verdict import plain
-from privpipe.errors import UsageError
+from privpipe.errors import UnsupportedError, UsageError
 from privpipe.gx.class_table import METRIC, CountedClasses
 from privpipe.measures import CATALOGUE as MEASURES
 from privpipe.models import CATALOGUE as MODELS
+from privpipe.roles import Roles
 
 __all__ = ["EXPECTATIONS", "PrivacyExpectation"]
 
@@ -47,7 +48,11 @@ class PrivacyExpectation(BatchExpectation):
         """The guarantee with this expectation's parameters."""
         names = [field.name for field in dataclasses.fields(self.entry)]
         given = {name: getattr(self, name) for name in names if getattr(self, name, None) is not None}
-        return self.entry.build(given)
+        keys = tuple(self.quasi_identifiers)
+        made = self.entry.build(given).over(Roles(quasi_identifiers=keys, sensitive=self.sensitive))
+        if made.key_sets(keys) != (keys,):
+            raise UnsupportedError(f"{made.name()}: an expectation counts one set of quasi-identifiers, not several")
+        return made
 
     def counted_columns(self) -> list[str]:
         """Sensitive columns of the count: the guarantee's own and those shared with the suite."""
@@ -85,7 +90,7 @@ class PrivacyExpectation(BatchExpectation):
         if not judged.released:
             verdict = Verdict(guarantee, None, "fail", guarantee.threshold(), reason="every record is suppressed.")
         else:
-            verdict = guarantee.judge(judged.tallies[0], counted.facts)
+            verdict = guarantee.judge(judged.tallies[0], counted.known_to(guarantee))
         row = verdict.to_dict()
         details = {key: row[key] for key in ("outcome", "threshold", "failing_classes", "failing_records", "reason")}
         return {
