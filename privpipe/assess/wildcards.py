@@ -57,7 +57,7 @@ def matching_block(
     >>> distinct = pa.table({"sex": ["F", "M", None], "__count": [1, 2, 4]})
     >>> block, _ = matching_block(distinct, ["sex"], None, "*")
     >>> block.sizes.tolist(), block.matching.tolist()
-    ([1, 2, 4], [5, 6, 7])
+    ([4, 1, 2], [7, 5, 6])
     """
     from privpipe.kernels.wildcard_matching import mask_count, matching_sizes
 

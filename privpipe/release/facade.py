@@ -11,12 +11,14 @@ from typing import Any, Literal, get_args
 import privpipe
 from privpipe.assess import Assessment
 from privpipe.assess import assess as judge
-from privpipe.blocks import FactsRequest, Histogram
+from privpipe.assess.persons import person_histograms
+from privpipe.blocks import Histogram
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Source, engine_for, open_engine
 from privpipe.errors import UsageError
 from privpipe.release.plan import Plan
 from privpipe.release.policy import Policy
+from privpipe.release.population import finished_population
 from privpipe.release.run import ReleaseResult, release_with, source_of
 from privpipe.release.staging import attach, judging_rules, run_stages
 
@@ -89,6 +91,7 @@ def assess(
             measures=policy.measures,
             roles=policy.roles,
             rules=rules,
+            population=finished_population(running, policy, table, finished=data is not None),
         )
         return judged.within(
             name=policy.name,
@@ -230,7 +233,7 @@ def _base(engine: Engine, original: Any, policy: Policy) -> dict[str, Histogram]
     columns = {column for entry in entries if entry.needs_base for column in entry.sensitive_columns()}
     if not columns:
         return {}
-    return dict(engine.facts(original, FactsRequest(histograms=tuple(sorted(columns)))).histograms)
+    return dict(person_histograms(engine, original, sorted(columns), policy.person_id).histograms)
 
 
 class _Opened:

@@ -21,6 +21,7 @@ from privpipe.engines import Engine, Source, Written
 from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.errors import EngineError, UsageError
 from privpipe.release.plan import Plan
+from privpipe.release.population import population_beside
 from privpipe.release.remote import RemoteTarget, is_remote
 from privpipe.release.staging import Staged, attach, run_stages
 from privpipe.release.target import METADATA, LocalTarget, Target
@@ -86,14 +87,18 @@ def release_with(
     with target_of(policy, target) as place:
         tell("scan")
         original = attach(engine, source_of(policy), policy, seed)
+        generalized = policy.population is not None and policy.population.generalized
+        population = None if generalized else population_beside(engine, policy, original)
         tell("stage")
-        staged = run_stages(engine, original, policy, seed, progress=tell)
+        staged = run_stages(engine, original, policy, seed, population=population, progress=tell)
+        if generalized:
+            staged = replace(staged, population=population_beside(engine, policy, staged.table))
         tell("write")
         folder = place.stage(run_id)
         written = engine.write(staged.table, str(folder), sink_format(policy), _order(seed))
         tell("judge")
         header = _header(engine, policy, staged.plan, run_id)
-        judged = _judge(engine, policy, staged, folder, written).within(**header)
+        judged = _judge(engine, policy, staged, folder, written, seed).within(**header)
         if not judged.passed:
             place.refuse(run_id, judged.to_dict())
             judged.raise_if_failed()
@@ -103,7 +108,7 @@ def release_with(
         path = place.publish(run_id)
         tell("judge again")
         try:
-            again = _judge(engine, policy, staged, place.published(run_id), written).within(**header)
+            again = _judge(engine, policy, staged, place.published(run_id), written, seed).within(**header)
             if again.to_dict() != judged.to_dict():
                 raise EngineError("the published files do not read back as they were judged; the release was withdrawn")
         except BaseException:
@@ -146,12 +151,19 @@ def _order(seed: Seed) -> Any:
     return Draws(seed, -1, "publish").of("order")
 
 
-def _judge(engine: Engine, policy: Policy, staged: Staged, folder: Path, written: Written) -> Assessment:
-    """Judge the files, not the frame they came from."""
+def _judge(engine: Engine, policy: Policy, staged: Staged, folder: Path, written: Written, seed: Seed) -> Assessment:
+    """Judge the files, not the frame they came from; by that frame only to count persons the files do not tell apart.
+
+    Then the files are proved to hold the very same records.
+    """
     types = {field.name: column_type_of(field.type) for field in staged.table.schema}
     table = engine.scan(Source(data=str(folder), format=sink_format(policy), types=types))
     if list(table.schema.names) != list(staged.table.schema.names):
         raise EngineError("the written files do not have the columns of the release")
+    if staged.counted is not None:
+        if fingerprint(engine, table, seed) != fingerprint(engine, staged.table, seed):
+            raise EngineError("the written files do not hold the records whose persons were counted")
+        table = staged.counted
     judged = assess(
         engine,
         table,
@@ -160,6 +172,7 @@ def _judge(engine: Engine, policy: Policy, staged: Staged, folder: Path, written
         roles=staged.roles,
         rules=staged.rules,
         original=None,
+        population=staged.population,
     )
     if judged.records + judged.suppressed_records != written.records:
         raise EngineError(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from privpipe.assess import JudgingRules
+from privpipe.assess.persons import person_histograms
 from privpipe.blocks import Facts, FactsRequest, Histogram, prepared
 from privpipe.draws import Draws, Seed
 from privpipe.engines import Engine
@@ -16,6 +17,8 @@ from privpipe.release.plan import Plan
 from privpipe.roles import Roles
 from privpipe.search import planner_of
 from privpipe.transforms.base import StageContext, StagePlan, Transformer
+from privpipe.transforms.generalize import Generalize
+from privpipe.transforms.population_recoding import generalize_population
 
 if TYPE_CHECKING:
     from privpipe.release.policy import Policy
@@ -43,6 +46,10 @@ class Staged:
         With the base distributions the guarantees compare with.
     suppressed_records : int
         Records of the source that are not in the table.
+    population : Table, optional
+        The population generalized as the table is.
+    counted : Table, optional
+        The table with the column that tells persons apart, where that column is not released.
     """
 
     table: Any
@@ -51,6 +58,8 @@ class Staged:
     plan: Plan
     rules: JudgingRules
     suppressed_records: int
+    population: Any = None
+    counted: Any = None
 
 
 @dataclass
@@ -58,6 +67,7 @@ class _State:
     table: Any
     roles: Roles
     records: int
+    population: Any = None
     base: dict[str, Histogram] = field(default_factory=dict)
     entering: int | None = None
     based: bool = False
@@ -115,9 +125,10 @@ def run_stages(
     seed: Seed,
     *,
     plan: Plan | None = None,
+    population: Any = None,
     progress: Progress | None = None,
 ) -> Staged:
-    """Plan (unless a plan is given) and apply every stage.
+    """Plan (unless a plan is given) and apply every stage; to a raw `population` the levels alone.
 
     Raises
     ------
@@ -127,14 +138,14 @@ def run_stages(
     records = engine.count(original)
     if plan is not None and len(plan.stages) != len(policy.transform):
         raise UsageError(f"the plan has {len(plan.stages)} stages, the policy {len(policy.transform)}")
-    state = _State(table=original, roles=policy.roles, records=records)
+    state = _State(table=original, roles=policy.roles, records=records, population=population)
     _drop_identifiers(engine, policy, state)
     for at, stage in enumerate(policy.transform):
         if progress:
             progress(f"stage {at + 1} of {len(policy.transform)}: {stage.name()}")
         given = plan.stages[at] if plan else None
         _run_stage(engine, policy, state, at, stage, seed, given)
-    table = _released_columns(engine, policy, state)
+    table, counted = _released_columns(engine, policy, state)
     made = Plan(
         policy_digest=policy.digest(),
         records=records,
@@ -149,6 +160,8 @@ def run_stages(
         plan=made,
         rules=replace(judging_rules(policy, state.base), records=state.entering, process=_process(state)),
         suppressed_records=made.suppressed_records,
+        population=state.population,
+        counted=counted,
     )
 
 
@@ -158,6 +171,8 @@ def judging_rules(policy: Policy, base: dict[str, Histogram] | None = None) -> J
     return JudgingRules(
         nulls=policy.nulls,
         refuse_nulls=tuple(refused),
+        wildcard=policy.wildcard,
+        person=policy.person_id,
         mark=policy.suppression_mark,
         base=base or {},
         hierarchies=policy.hierarchies,
@@ -189,6 +204,8 @@ def _run_stage(
     else:
         made = stage.learn(engine, state.table, context)
     before = state.table
+    if state.population is not None and isinstance(stage, Generalize):
+        state.population = generalize_population(engine, before, state.population, stage, made, context)
     state.table = stage.run(engine, before, made, Draws(seed, at, stage.name()), context)
     if stage.suppresses:
         made = _with_suppressed(engine, before, state.table, made)
@@ -207,7 +224,7 @@ def _learn_base(engine: Engine, policy: Policy, state: _State) -> None:
     entries = (*policy.guarantees, *policy.measures)
     columns = {column for entry in entries if entry.needs_base for column in entry.sensitive_columns()}
     if columns or any(entry.needs_records for entry in entries):
-        facts = engine.facts(state.table, FactsRequest(histograms=tuple(sorted(columns))))
+        facts = person_histograms(engine, state.table, sorted(columns), policy.person_id)
         state.base.update(facts.histograms)
         state.entering = facts.records
 
@@ -228,6 +245,7 @@ def _context(policy: Policy, state: _State, at: int) -> StageContext:
             policy.guarantees,
         ),
         nulls=policy.nulls,
+        person=policy.person_id,
         mark=policy.suppression_mark,
         place=policy.place_of(at),
         released_identifiers=_pseudonyms(policy),
@@ -266,8 +284,10 @@ def _roles_after(stage: Transformer, roles: Roles) -> Roles:
     )
 
 
-def _released_columns(engine: Engine, policy: Policy, state: _State) -> Any:
-    """The last look: no column with the role identifier leaves."""
+def _released_columns(engine: Engine, policy: Policy, state: _State) -> tuple[Any, Any]:
+    """The last look: no column with the role identifier leaves; and the table persons can still be counted in."""
     kept = [name for name in state.table.schema.names if name not in state.roles.identifiers]
     state.roles = replace(state.roles, identifiers=())
-    return engine.select(state.table, kept)
+    person = policy.person_id
+    counted = engine.select(state.table, [*kept, person]) if person is not None and person not in kept else None
+    return engine.select(state.table, kept), counted

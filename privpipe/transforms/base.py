@@ -37,6 +37,8 @@ class StageContext:
         What the release must meet in the end; those a search works for.
     base : Facts
         Base distributions of the sensitive columns, filled in by the runner before a stage that suppresses.
+    person : str, optional
+        Column by which persons are told apart, where they are counted instead of records.
     nulls, mark : the policy's rule for missing quasi-identifiers, and its suppression mark.
     place : str
         Where the stage stands in the policy, for errors: ``transform[1].generalize``.
@@ -53,6 +55,7 @@ class StageContext:
     guarantees: tuple[Guarantee, ...] = ()
     base: Facts = field(default_factory=Facts)
     nulls: NullRule = "own_value"
+    person: str | None = None
     mark: str = "*"
     place: str = ""
     released_identifiers: tuple[str, ...] = ()

@@ -10,9 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, SizeModel
+from privpipe.errors import UnsupportedError
 from privpipe.transforms.base import StageContext
 
-__all__ = ["Classes", "Combinations", "Failures", "JudgedSets", "failing_rows", "judged_sets", "shortest_prefix"]
+__all__ = [
+    "Classes",
+    "Combinations",
+    "Failures",
+    "JudgedSets",
+    "failing_rows",
+    "judged_sets",
+    "shortest_prefix",
+    "unserved",
+]
 
 Keys = tuple[str, ...]
 Ties = Callable[[Keys, NDArray[np.int64]], Sequence[NDArray[np.float64] | NDArray[np.int64]]]
@@ -52,18 +62,55 @@ class JudgedSets:
         return tuple(dict.fromkeys(column for model in models for column in model.sensitive_columns()))
 
 
-def judged_sets(context: StageContext) -> JudgedSets:
-    """The guarantees of a policy that read classes."""
+def judged_sets(context: StageContext, *, persons: bool = False) -> JudgedSets:
+    """The guarantees of a policy that read classes.
+
+    Parameters
+    ----------
+    context : StageContext
+    persons : bool
+        Whether the caller counts persons where the policy asks for it.
+
+    Raises
+    ------
+    UnsupportedError
+        A way of counting that a stage which suppresses does not serve: never passed over.
+    """
+    if refused := unserved(context, persons=persons):
+        raise UnsupportedError(f"{context.place}: {refused}")
     classes: dict[Keys, tuple[ClassModel, ...]] = {}
     sizes: list[tuple[Keys, SizeModel]] = []
     for guarantee in context.guarantees:
-        keys = guarantee.quasi_identifiers
-        keys = tuple(context.roles.quasi_identifiers) if keys is None else tuple(keys)
-        if isinstance(guarantee, ClassModel):
-            classes[keys] = (*classes.get(keys, ()), guarantee)
-        elif isinstance(guarantee, SizeModel):
-            sizes.append((keys, guarantee))
+        entry = guarantee.over(context.roles)
+        if not isinstance(entry, ClassModel | SizeModel):
+            continue
+        keys = context.roles.quasi_identifiers if entry.quasi_identifiers is None else entry.quasi_identifiers
+        for own in entry.key_sets(tuple(keys)):
+            if isinstance(entry, ClassModel):
+                classes[own] = (*classes.get(own, ()), entry)
+            else:
+                sizes.append((own, entry))
     return JudgedSets(classes, tuple(sizes))
+
+
+def unserved(context: StageContext, *, persons: bool = False) -> str:
+    """Why suppression and search cannot work for the policy's guarantees, or nothing."""
+    instead = "generalize by given `levels:` without suppress_at_most and let the release be judged"
+    if not context.guarantees:
+        return ""
+    if context.nulls == "wildcard":
+        return f"a stage that suppresses counts classes, and under `nulls: wildcard` there are none; {instead}"
+    for guarantee in context.guarantees:
+        what = f"cannot suppress or search for {guarantee.name()}"
+        if guarantee.needs_population:
+            return (
+                f"{what}: {guarantee.name()} compares with a population, which this stage does not count yet; {instead}"
+            )
+        if guarantee.reads in ("classes", "process") and not isinstance(guarantee, ClassModel | SizeModel):
+            return f"{what}: classes do not tell whether it holds; {instead}"
+    if context.person is not None and not persons:
+        return f"this stage counts records, not persons as `person_id` asks; use suppress_records, or {instead}"
+    return ""
 
 
 @dataclass(frozen=True)

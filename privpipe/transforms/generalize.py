@@ -22,7 +22,16 @@ if TYPE_CHECKING:
     from privpipe.draws import Draws
     from privpipe.hierarchies import Hierarchy
 
-__all__ = ["Generalize", "LossSpec", "SearchBudget", "generalized_columns", "hierarchies_of", "is_recoded"]
+__all__ = [
+    "Generalize",
+    "LossSpec",
+    "SearchBudget",
+    "generalized_columns",
+    "hierarchies_of",
+    "is_recoded",
+    "labels_at",
+    "texts_of",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,12 +144,12 @@ class Generalize(Transformer):
         codebooks = {}
         for column, level in levels.items():
             hierarchy = hierarchies[column]
-            codes = hierarchy.encode(_texts(values[column], context, column))
+            codes = hierarchy.encode(texts_of(values[column], context, column))
             known = codes >= 0
             if not known.all():
                 table = _without(engine, table, column, values[column].filter(_mask(~known)))
             if column in plan.detail["recoded"]:
-                codebooks[column] = (values[column].filter(_mask(known)), _labels(hierarchy, level, codes[known]))
+                codebooks[column] = (values[column].filter(_mask(known)), labels_at(hierarchy, level, codes[known]))
         if codebooks:
             table = engine.recode(table, codebooks)
         if self.limit is None:
@@ -187,7 +196,7 @@ def hierarchies_of(
     histograms = engine.facts(table, FactsRequest(histograms=columns)).histograms
     built = {}
     for column in columns:
-        texts = _texts(histograms[column].values, context, column).to_pylist()
+        texts = texts_of(histograms[column].values, context, column).to_pylist()
         counts = histograms[column].counts.tolist()
         built[column] = context.hierarchies[column].build(texts, counts, _kind(context, column))
     return built, {column: histograms[column].values for column in columns}
@@ -204,13 +213,14 @@ def _kind(context: StageContext, column: str) -> str:
     return context.types.get(column) or column_type_of(context.schema.field(column).type)
 
 
-def _texts(values: pa.Array, context: StageContext, column: str) -> Any:
+def texts_of(values: pa.Array, context: StageContext, column: str) -> Any:
+    """Values as canonical text of the column's type, null where there is none."""
     from privpipe.hierarchies import canonical_text
 
     return canonical_text(values, _kind(context, column), column=column)
 
 
-def _labels(hierarchy: Hierarchy, level: int, codes: NDArray[np.int32]) -> pa.Array:
+def labels_at(hierarchy: Hierarchy, level: int, codes: NDArray[np.int32]) -> pa.Array:
     """Labels of values; a missing value has none at level 0, where it stays what it is."""
     import pyarrow as pa
 

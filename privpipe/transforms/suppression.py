@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import ClassBlock, ClassModel, ClassQuery, Facts, Guarantee, Primitives, RowBlock
 from privpipe.draws import Seed
-from privpipe.errors import DataError, NoSolutionError
+from privpipe.errors import DataError, NoSolutionError, UnsupportedError
 from privpipe.tolerance import floor_share
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.class_failures import (
@@ -77,9 +77,14 @@ def suppress_failing(
         More records would have to go than the budget allows; the message says how many.
     """
     before = engine.count(table) if entering is None else entering
-    sets = judged_sets(context)
+    sets = judged_sets(context, persons=True)
     if not sets.keys:
         return table
+    if context.person is not None and (len(sets.keys) > 1 or sets.size_models):
+        raise UnsupportedError(
+            f"{context.place}: with `person_id`, suppression serves rules that each class meets by itself, over one "
+            "set of quasi-identifiers; judge the others without suppressing for them"
+        )
     kept = table
     if len(sets.keys) == 1:
         # Failing classes go where they lie: removing them changes no other class.
@@ -130,6 +135,7 @@ def class_query(keys: Sequence[str], models: Sequence[Guarantee], context: Stage
         columns=tuple(columns),
         dictionaries={column: context.base.histograms[column] for column in columns if column in coded},
         mark=context.mark,
+        person=context.person,
     )
 
 

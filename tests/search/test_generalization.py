@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from privpipe.errors import NoSolutionError, UsageError
+from privpipe.errors import NoSolutionError, UnsupportedError, UsageError
 from privpipe.models import AverageRisk, DistinctLDiversity, KAnonymity, SampleUniqueness
 from privpipe.search import planner_of
 from privpipe.search.generalization import plan
@@ -92,6 +92,30 @@ def test_levels_need_no_guarantee_and_a_search_does(plain: Any, problem: Any) ->
 def test_more_than_the_table_can_give(plain: Any, problem: Any, guarantee: Any, message: str) -> None:
     with pytest.raises(NoSolutionError, match=message):
         planned(plain, replace(problem, guarantees=(guarantee,), limit=1.0))
+
+
+def test_guarantees_over_several_sets_and_over_roles(plain: Any, problem: Any) -> None:
+    """km_anonymity judges every pair of columns; p_sensitive_k_anonymity takes the sensitive ones of the roles."""
+    from privpipe.models import KmAnonymity, PSensitiveKAnonymity
+
+    alone = {
+        name: planned(plain, replace(problem, guarantees=(KAnonymity(k=4, quasi_identifiers=(name,)),)))
+        for name in "ab"
+    }
+    both = planned(plain, replace(problem, guarantees=(KmAnonymity(k=4, m=1),)))
+    assert both["levels"] == {name: found["levels"][name] for name, found in alone.items()}
+    sensitive = planned(plain, replace(problem, guarantees=(PSensitiveKAnonymity(k=3, p=3),), limit=0.5))
+    equal = (KAnonymity(k=3), DistinctLDiversity(column="ill", l=3))
+    assert sensitive["levels"] == planned(plain, replace(problem, guarantees=equal, limit=0.5))["levels"]
+
+
+def test_a_population_is_not_counted_here(plain: Any, problem: Any) -> None:
+    from privpipe.models import KMap
+
+    compared = replace(problem, guarantees=(KMap(k=2),))
+    with pytest.raises(UnsupportedError, match="k_map compares with a population"):
+        planned(plain, compared)
+    assert planned(plain, compared, Generalize(levels={"a": 1, "b": 1}))["levels"] == {"a": 1, "b": 1}
 
 
 def test_what_would_do_is_said(plain: Any, make_problem: Any) -> None:

@@ -35,6 +35,7 @@ class KMap(ClassModel):
 
     Examples
     --------
+    >>> import numpy as np
     >>> from privpipe.blocks import ClassBlock, Facts
     >>> block = ClassBlock(np.array([1, 2, 0]), population=np.array([8, 4, 1]))
     >>> verdict = KMap(k=5).judge(KMap(k=5).measure(block, Facts()), Facts())

@@ -9,6 +9,7 @@ from typing import Any
 
 from privpipe.blocks import Guarantee
 from privpipe.errors import did_you_mean
+from privpipe.release.policy.counting import check_counting, check_stages_under_counting
 from privpipe.release.policy.entries import ReadEntry
 from privpipe.release.policy.places import Place, Report
 from privpipe.release.policy.specs import ColumnSpec, SinkSpec, SourceSpec, located
@@ -61,7 +62,8 @@ def check(draft: Draft, report: Report) -> None:
         check_stages,
         check_base,
         check_keys,
-        check_served,
+        check_counting,
+        check_stages_under_counting,
         check_sink,
     )
     for rule in rules:
@@ -197,21 +199,6 @@ def check_keys(draft: Draft, report: Report) -> None:
     for key in ("record_id", "person_id"):
         if key in draft.values:
             _require_column(draft, report, (key,), draft.values[key])
-
-
-def check_served(draft: Draft, report: Report) -> None:
-    """What is not served yet is refused: passed over in silence, it would make figures look safer than they are."""
-    if "person_id" in draft.values:
-        report.unsupported(
-            ("person_id",), "counting persons is not served yet: every model counts records; leave it out"
-        )
-    if draft.values.get("nulls") == "wildcard":
-        report.unsupported(
-            ("nulls",), "wildcard matching is not served yet; write `own_value` (a null equals null) or `refuse`"
-        )
-    elif "wildcard" in draft.values:
-        # Without wildcard matching the text means nothing.
-        report.wrong(("wildcard",), "has a meaning only with `nulls: wildcard`")
 
 
 def check_sink(draft: Draft, report: Report) -> None:
