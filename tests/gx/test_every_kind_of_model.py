@@ -46,4 +46,4 @@ def test_it_passes_with_its_figure(name: str, parameters: dict[str, Any], observ
 
 def test_several_groupings_are_refused_not_taken_for_one() -> None:
     with pytest.raises(UnsupportedError, match="one set of quasi-identifiers"):
-        result_of("ExpectKmAnonymity", k=2, m=1, quasi_identifiers=["zip", "wage"])
+        result_of("ExpectKmAnonymity", k=2, m=1, quasi_identifiers=["zip", "wage"], sensitive=["illness"])
