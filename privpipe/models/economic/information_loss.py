@@ -43,18 +43,25 @@ class LabelShares:
     def of(cls, columns: Sequence[str], facts: Facts) -> LabelShares:
         """The shares of the labels that the facts' histograms hold, by the declared hierarchies.
 
-        A column without a hierarchy is raw: each of its values has the same share.
+        A column without a hierarchy, and one that is not text, is raw: each of its values has the same share.
 
         Raises
         ------
         DataError
-            Labels that the hierarchy does not have (their number).
+            Labels that the hierarchy does not have.
         """
         logs: dict[str, Mapping[str | None, float]] = {}
         domain = 0.0
         for column in columns:
-            labels, spec = _texts(column, facts.histograms[column]), facts.hierarchies.get(column)
-            size, logs[column] = _raw(labels) if spec is None else _along(spec, labels, column)
+            histogram, spec = facts.histograms[column], facts.hierarchies.get(column)
+            kind, labels = column_type_of(histogram.values.type), _texts(column, histogram)
+            found = None if spec is None else _along(spec, labels, kind)
+            if found is None and spec is not None and kind == "text":
+                raise DataError(
+                    f"column {column!r} has labels that its hierarchy does not have without the original values: the "
+                    "share of the domain behind them is not known"
+                )
+            size, logs[column] = found or _raw(labels)  # numbers and dates are no labels: such a column is raw
             domain += math.log(size)
         return cls(logs, domain)
 
@@ -67,7 +74,8 @@ class LabelShares:
             values = rows.column(column)
             coded = values.dictionary_encode() if not pa.types.is_dictionary(values.type) else values
             known = canonical_text(coded.dictionary, column_type_of(coded.dictionary.type), column=column)
-            table = np.array([logs[text] for text in known.to_pylist()] + [logs.get(None, 0.0)])
+            # A label that only a population has is in no class that is judged.
+            table = np.array([logs.get(text, 0.0) for text in known.to_pylist()] + [logs.get(None, 0.0)])
             codes = coded.indices.fill_null(len(known)).to_numpy(zero_copy_only=False)
             total += table[codes]
         loss = np.clip(1 + total / self.domain, 0.0, 1.0) if self.domain > 0 else np.zeros(len(rows))
@@ -86,8 +94,11 @@ def _raw(labels: Sequence[str | None]) -> tuple[float, dict[str | None, float]]:
     return float(len(labels)), dict.fromkeys(labels, -math.log(len(labels)))
 
 
-def _along(spec: HierarchySpec, labels: Sequence[str | None], column: str) -> tuple[float, dict[str | None, float]]:
-    hierarchy = spec.build([], [], None)
+def _along(
+    spec: HierarchySpec, labels: Sequence[str | None], kind: str
+) -> tuple[float, dict[str | None, float]] | None:
+    """D and ln share of each label; None where the hierarchy does not have them all."""
+    hierarchy = spec.build([], [], kind)
     shares: list[dict[str, float]] = []
     for level in range(hierarchy.height + 1):
         each: NDArray[np.float64] = hierarchy.shares(level)
@@ -96,12 +107,8 @@ def _along(spec: HierarchySpec, labels: Sequence[str | None], column: str) -> tu
     # A masked cell of suppressed records stands for any value.
     found: dict[str | None, float] = {MASK: 0.0}
     named = [label for label in named if label != MASK or any(MASK in level for level in shares)]
-    missing = sum(all(label not in level for level in shares) for label in named)
-    if missing:
-        raise DataError(
-            f"column {column!r} has {missing:,} distinct labels that its hierarchy does not have: the share of the "
-            "domain behind them is not known"
-        )
+    if any(all(label not in level for level in shares) for label in named):
+        return None
     size = max(hierarchy.domain_size, 1.0)
     # One level for the whole column where one fits; else a label counts as the coarsest node of its name.
     fitting = next((level for level in shares if all(label in level for label in named)), None)

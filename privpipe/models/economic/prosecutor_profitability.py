@@ -93,12 +93,12 @@ class ProsecutorProfitability(ClassModel):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in AMOUNTS:
-            require_number("ProsecutorProfitability", name, getattr(self, name), least=0)
+            require_number(type(self).__name__, name, getattr(self, name), least=0)
         if not isinstance(self.no_attack, bool):
-            raise UsageError("ProsecutorProfitability: no_attack must be true or false")
+            raise UsageError(f"{type(self).__name__}: no_attack must be true or false")
         if self.no_attack and not self.adversary_cost and self.adversary_gain:
             raise UsageError(
-                "ProsecutorProfitability: adversary_cost 0 makes every attack pay; no class is large enough"
+                f"{type(self).__name__}: adversary_cost 0 makes every attack pay; no class is large enough"
             )
         # A rule on sizes holds for whole and parts as k-anonymity does; a payout does not.
         object.__setattr__(self, "hereditary", self.no_attack)
@@ -143,10 +143,15 @@ class ProsecutorProfitability(ClassModel):
         return self.least_class() if self.no_attack else 1
 
     def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
+        crowd = self.crowd(block)
         if self.no_attack:
-            return block.sizes
+            return crowd
         benefit = self.publisher_benefit * (1 - self._loss(block, facts))
-        return np.asarray(benefit - np.where(self._attacked(block.sizes), self.publisher_loss / block.sizes, 0.0))
+        return np.asarray(benefit - np.where(self._attacked(crowd), self.publisher_loss / crowd, 0.0))
+
+    def crowd(self, block: ClassBlock) -> NDArray[Any]:
+        """Among how many the attacker looks for the person behind a record of each class, shape (n_classes,)."""
+        return block.sizes
 
     def passing(self, block: ClassBlock, facts: Facts) -> NDArray[np.bool_]:
         scores = self.scores(block, facts)
@@ -177,7 +182,7 @@ class ProsecutorProfitability(ClassModel):
     def _loss(self, block: ClassBlock, facts: Facts) -> NDArray[np.float64]:
         if INFORMATION not in block.cells:
             raise UnsupportedError(
-                "prosecutor_profitability: a stage that suppresses or searches does not know what the labels lose; "
+                f"{self.name()}: a stage that suppresses or searches does not know what the labels lose; "
                 "generalize by fixed levels and let the release be judged, or take no_attack"
             )
         cells = block.cells[INFORMATION]

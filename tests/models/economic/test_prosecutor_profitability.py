@@ -68,7 +68,7 @@ def test_a_missing_value_is_raw(embedded: Engine) -> None:
 
 
 def test_labels_of_no_hierarchy_are_counted_not_shown(embedded: Engine) -> None:
-    with pytest.raises(DataError, match="1 distinct labels") as raised:
+    with pytest.raises(DataError, match="labels that its hierarchy does not have") as raised:
         verdict(embedded, ["secret"] * 2, ["4711"] * 2, ProsecutorProfitability())
     assert "secret" not in str(raised.value)
 
@@ -101,3 +101,13 @@ def test_the_payout_needs_to_know_the_labels() -> None:
 def test_ranges(parameters: dict[str, Any], text: str) -> None:
     with pytest.raises(UsageError, match=text):
         ProsecutorProfitability(**parameters)
+
+
+def test_a_column_of_numbers_is_raw(embedded: Engine) -> None:
+    """The rows of a file count, seen or not; a builder's domain is what is seen."""
+    table = embedded.scan(Source(data=pa.table({"age": [7, 8, 7, 8], "zip": ["4711"] * 4})))
+    for spec in ({"tree": {"*": {"young": [7, 8], "old": [30, 40]}}}, {"intervals": {"widths": [10]}}):
+        declared = HIERARCHIES | {"age": HierarchySpec.from_mapping(spec, column="age")}
+        rules = JudgingRules(hierarchies=declared)
+        found = assess(embedded, table, guarantees=[ProsecutorProfitability()], roles=ROLES, rules=rules).verdicts[0]
+        assert found.observed == pytest.approx(1200 - 150)
