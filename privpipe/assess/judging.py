@@ -222,7 +222,8 @@ def _counted(
 
 def _judged(engine: Engine, table: Any, population: Any, group: _Group, facts: Facts, rules: JudgingRules) -> Judged:
     query = _query(group, facts, rules)
-    table, query, facts = with_row_columns(engine, table, query, (entry for _, entry in group.entries), facts)
+    if not group.population:
+        table, query, facts = with_row_columns(engine, table, query, [entry for _, entry in group.entries], facts)
     judged = _counted(engine, table, population, query, group, facts, rules)
     if judged is not None and judged.marked and group.keys != group.whole:
         # Some columns alone do not tell a suppressed record from one with a mark in these.

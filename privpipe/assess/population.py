@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from privpipe.assess.composite import Composite, Judged
+from privpipe.assess.row_columns import with_row_columns
 from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, Guarantee, Histogram
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UsageError, did_you_mean
@@ -74,7 +75,8 @@ def beside_population(block: ClassBlock) -> tuple[ClassBlock, int]:
         marked = int(sample[block.marked].sum())
         sample[block.marked] = 0
     there = (sample > 0) | (population > 0)
-    return ClassBlock(sample[there], population=population[there]), marked
+    others = {name: each.take(there) for name, each in block.cells.items() if name != SIDE}
+    return ClassBlock(sample[there], others, population=population[there]), marked
 
 
 def reduce_beside_population(
@@ -92,6 +94,7 @@ def reduce_beside_population(
     sides = Histogram(pa.array([0, 1], pa.int64()), np.ones(2, dtype=np.int64))
     stacked = engine.stack(table, population, query.keys, SIDE)
     asked = replace(query, columns=(SIDE,), dictionaries={SIDE: sides})
+    stacked, asked, facts = with_row_columns(engine, stacked, asked, composite.entries, facts)
     found = engine.reduce_classes(stacked, asked, OverPopulation(composite), facts)
     if found is None or not found.judged.released + found.judged.marked:
         return None

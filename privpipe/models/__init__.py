@@ -29,6 +29,7 @@ CATALOGUE = Catalogue(
         "EnhancedBetaLikeness": "attribute.enhanced_beta_likeness",
         "DeltaPresence": "membership.delta_presence",
         "ProsecutorProfitability": "economic.prosecutor_profitability",
+        "JournalistProfitability": "economic.journalist_profitability",
         "DifferentialPrivacy": "process.differential_privacy",
         "IntegralPrivacy": "process.integral_privacy",
     },

@@ -25,7 +25,7 @@ def _delta_presence(model: Any, classes: Classes) -> Expected:
     def fails(share: Fraction) -> bool:
         if model.max is None:
             return False
-        return float(share) < model.min - slack(model.min) or float(share) > model.max + slack(model.max)
+        return bool(float(share) < model.min - slack(model.min) or float(share) > model.max + slack(model.max))
 
     observed = {"min": min(shares), "max": max(shares)} if shares else None
     records = sum(size for size, share in zip(sizes, released, strict=True) if fails(share))
@@ -33,8 +33,16 @@ def _delta_presence(model: Any, classes: Classes) -> Expected:
     return Expected("fail" if failing else "pass", observed, failing, records)
 
 
+def _journalist(model: Any, classes: Classes) -> Expected:
+    """With `no_attack`; payouts depend on labels, and hostile tables have none."""
+    gain, cost = Fraction(str(model.adversary_gain)), Fraction(str(model.adversary_cost))
+    passes = (not gain or size * cost > gain for size in classes.population)
+    return by_class(classes, classes.population, passes, min)
+
+
 POPULATION_ORACLES: Mapping[str, Callable[[Any, Classes], Expected]] = {
     "k_map": _k_map,
     "delta_presence": _delta_presence,
+    "journalist_profitability": _journalist,
 }
 """By catalogue name."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -23,32 +25,22 @@ def test_the_crowd_is_the_population() -> None:
 
 
 def test_payouts_of_the_released_classes(engine: Engine) -> None:
-    """IL of a decade of ten years out of forty: 1 + ln(1/4)/ln(40); by hand from the definition."""
-    spec = HierarchySpec.from_mapping(
-        {"tree": {decade: [str(at) for at in range(int(decade), int(decade) + 10)] for decade in ("20", "30")}},
-        ".",
-        column="age",
-    )
-    sample = pa.table({"age": ["20"] * 3 + ["30"] * 2})
-    population = pa.table({"age": ["20"] * 90 + ["30"] * 5 + ["40"] * 4})
-    model = JournalistProfitability()
+    """IL of a half of twenty ages: 1 + ln(1/2)/ln(20); 300/90 does not pay an attacker, 300/5 does."""
+    ages = {name: [str(first + at) for at in range(10)] for name, first in (("twenties", 20), ("thirties", 30))}
+    spec = HierarchySpec.from_mapping({"tree": ages}, ".", column="age")
+    sample = pa.table({"age": ["twenties"] * 3 + ["thirties"] * 2})
+    population = pa.table({"age": ["twenties"] * 90 + ["thirties"] * 5 + ["forties"] * 4})
     found = assess(
         engine,
         engine.scan(Source(data=sample)),
-        guarantees=[model],
+        guarantees=[JournalistProfitability(), JournalistProfitability(publisher_loss=9999.0)],
         roles=Roles(quasi_identifiers=["age"]),
         rules=JudgingRules(hierarchies={"age": spec}),
         population=engine.scan(Source(data=population)),
-    ).verdicts[0]
-    shown = {size: 1200 * (1 - found_loss(spec)) - (300 / size if 300 / size > 4 else 0) for size in (90, 5)}
-    assert found.observed == pytest.approx(min(shown.values()))
-
-
-def found_loss(spec: HierarchySpec) -> float:
-    hierarchy = spec.build([], [], None)
-    texts = hierarchy.texts(1)
-    share = float(hierarchy.shares(1)[list(texts).index("20")])
-    return max(0.0, min(1.0, 1 + np.log(share) / np.log(hierarchy.domain_size)))
+    ).verdicts
+    benefit = 1200 * -math.log(0.5) / math.log(20)
+    assert [verdict.observed for verdict in found] == pytest.approx([benefit - 300 / 5, benefit - 9999 / 5])
+    assert [verdict.failing_records for verdict in found] == [0, 2]
 
 
 def test_without_a_population_it_says_so() -> None:
