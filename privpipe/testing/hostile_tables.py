@@ -301,6 +301,17 @@ HOSTILE_TABLES: Mapping[str, HostileTable] = {
             },
         ),
         HostileTable(
+            name="uneven_classes",
+            why="estimates of a population need classes of one, of two and of more; a rare value gains most",
+            rows={
+                "zip": [f"{at}" for at in range(15) for _ in range((1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 5, 9)[at])],
+                "illness": ["flu", "cold", "flu", "gout", "flu", "cold", "flu", "flu", "cold"] * 3
+                + ["rare"] * 1
+                + ["flu"] * 5,
+                "income": [at * at % 7 for at in range(33)],
+            },
+        ),
+        HostileTable(
             name="on_the_threshold",
             why="a distance of 0.35 and a share of 0.25 that floats miss by a bit",
             rows={
