@@ -19,6 +19,7 @@ from privpipe.errors import UsageError
 from privpipe.release.plan import Plan
 from privpipe.release.policy import Policy
 from privpipe.release.population import finished_population
+from privpipe.release.reading import scanned
 from privpipe.release.run import ReleaseResult, release_with, source_of
 from privpipe.release.staging import attach, judging_rules, run_stages
 
@@ -79,10 +80,10 @@ def assess(
     if align not in get_args(Align):
         raise UsageError(f"align must be one of {', '.join(get_args(Align))}, got {align!r}")
     with _Opened(engine, data if data is not None else policy, policy) as running:
-        table = running.scan(_finished(data, policy) if data is not None else source_of(policy))
+        table = scanned(running, _finished(data, policy) if data is not None else source_of(policy))
         base: dict[str, Histogram] = {}
         if original is not None:
-            base = _base(running, running.scan(_source(original, policy)), policy)
+            base = _base(running, scanned(running, _source(original, policy)), policy)
         rules = replace(judging_rules(policy, base), allow_empty=allow_empty)
         judged = judge(
             running,

@@ -14,6 +14,7 @@ from privpipe.draws import Draws, Seed
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.release.plan import Plan
+from privpipe.release.reading import scanned
 from privpipe.roles import Roles
 from privpipe.search import planner_of
 from privpipe.transforms.base import StageContext, StagePlan, Transformer
@@ -83,7 +84,7 @@ def attach(engine: Engine, source: Any, policy: Policy, seed: Seed) -> Any:
         A column that the policy does not declare, or declares and the data lacks; an empty table; a missing value
         where the policy refuses them.
     """
-    table = engine.scan(source)
+    table = scanned(engine, source)
     require_declared(table, policy)
     if engine.count(table) == 0:
         raise DataError("the source has no records: there is nothing to judge")
