@@ -36,5 +36,17 @@ GAPS: Mapping[tuple[str, str], Gap] = {
         why="no engine reads set-valued columns",
         parameters={"k": 2, "m": 2, "items": "basket"},
     ),
+    ("*", "population search"): Gap(
+        raises=UnsupportedError,
+        why="suppression and search count the classes of their own table, not those of a population",
+    ),
+    ("*", "person_id search"): Gap(
+        raises=UnsupportedError,
+        why="a search reads distinct combinations with their records, which do not tell persons apart",
+    ),
+    ("*", "wildcard search"): Gap(
+        raises=UnsupportedError,
+        why="what matches by wildcards is no class, so removing one pattern changes the sizes of others",
+    ),
 }
 """By (engine, what): an engine's name or ``*``; a hostile table, a catalogue entry, or ``entry table``."""
