@@ -10,8 +10,9 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -21,6 +22,7 @@ from privpipe.errors import EngineError, PrivpipeError, UsageError, did_you_mean
 __all__ = ["BATCH_ROWS", "OutOfMemory", "Session"]
 
 log = logging.getLogger("privpipe.engines.embedded")
+R = TypeVar("R")
 BATCH_ROWS = 131072
 OPTIONS = ("memory_limit", "threads", "temp_directory")
 
@@ -72,11 +74,14 @@ class Session:
                 "memory_limit is a text such as '4GB'"
             ) from None
         self._numbers = itertools.count()
-        self._lock = threading.Lock()
+        # A table's finalizer may run wherever the collector strikes, also under the lock.
+        self._lock = threading.RLock()
+        self._beside = ThreadPoolExecutor(1, thread_name_prefix="privpipe-duckdb")
         self.threads = int(self.value("SELECT current_setting('threads')"))
 
     def close(self) -> None:
         """Close the database and remove the temporary folder."""
+        self._beside.shutdown()
         self._root.close()
         self._remove()
 
@@ -113,20 +118,20 @@ class Session:
         """The single row of a query."""
         cursor = self.cursor(frames)
         with guarded("query"), contextlib.closing(cursor):
-            found: tuple[Any, ...] = cursor.execute(sql).fetchall()[0]
+            found: tuple[Any, ...] = self._patiently(cursor, lambda: cursor.execute(sql).fetchall())[0]
         return found
 
     def run(self, sql: str, frames: Mapping[str, Any] | None = None) -> None:
         """Run a statement for its effect."""
         cursor = self.cursor(frames)
         with guarded("statement"), contextlib.closing(cursor):
-            cursor.execute(sql).fetchall()
+            self._patiently(cursor, lambda: cursor.execute(sql).fetchall())
 
     def table(self, sql: str, frames: Mapping[str, Any] | None = None) -> pa.Table:
         """The result of a query that is known to be small."""
         cursor = self.cursor(frames)
         with guarded("query"), contextlib.closing(cursor):
-            return cursor.sql(sql).to_arrow_table()
+            return self._patiently(cursor, lambda: cursor.sql(sql).to_arrow_table())
 
     def stream(
         self, sql: str, frames: Mapping[str, Any] | None = None, rows: int = BATCH_ROWS
@@ -135,14 +140,28 @@ class Session:
         cursor = self.cursor(frames)
         with contextlib.closing(cursor):
             with guarded("query"):
-                reader = cursor.sql(sql).to_arrow_reader(rows)
+                reader = self._patiently(cursor, lambda: cursor.sql(sql).to_arrow_reader(rows))
             while True:
                 with guarded("query"):
-                    batch = next(reader, None)
+                    batch = self._patiently(cursor, lambda: next(reader, None))
                 if batch is None:
                     return
                 if batch.num_rows:
                     yield batch
+
+    def _patiently(self, cursor: Any, work: Callable[[], R]) -> R:
+        """Run DuckDB beside the main thread, which it would otherwise make deaf to Ctrl-C until a query ends."""
+        if threading.current_thread() is not threading.main_thread():
+            return work()
+        future = self._beside.submit(work)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            # Again and again: a query that has not begun yet forgets an interrupt. It ends before its cursor is closed.
+            while not future.done():
+                cursor.interrupt()
+                wait([future], timeout=0.1)
+            raise
 
     def keep(self, sql: str, frames: Mapping[str, Any] | None = None) -> Kept:
         """Store a query's result as a table of the session, dropped with its last owner."""
@@ -157,6 +176,7 @@ class Kept:
     def __init__(self, session: Session, name: str) -> None:
         self.name = name
         self._drop = weakref.finalize(self, _drop, weakref.ref(session), name)
+        self._drop.atexit = False  # the database ends with the process
 
 
 def _drop(session: weakref.ref[Session], name: str) -> None:

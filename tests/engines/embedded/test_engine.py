@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -140,3 +143,18 @@ def test_missing_columns_are_data_errors(embedded: Engine) -> None:
             ask()
     with pytest.raises(DataError, match="no record ids"):
         embedded.reduce_pairs(table, table, ["n"], None, Facts())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("how", ["value", "stream"])
+def test_ctrl_c_ends_a_long_query(how: str) -> None:
+    endless = "SELECT hash(range) FROM range(1000000000000) WHERE hash(range) % 7 = 8"
+    with EmbeddedEngine.open({"threads": 2}) as engine:
+        timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            if how == "value":
+                engine.session.value(f"SELECT count(*) FROM ({endless})")
+            else:
+                list(engine.session.stream(endless))
+        timer.join()
+        assert engine.session.value("SELECT 7") == 7
