@@ -62,15 +62,17 @@ CHECKS = "$(BIN)/ruff" format --check . || status=1; \
 lint: setup
 	@status=0; $(CHECKS); exit $$status
 
+# Spark tests come last and in one process, so that one session serves them all.
 # The tests run even where a check fails, so that one run shows everything; either fails the target.
 test: setup java
 	@status=0; $(CHECKS); \
 	[ $$status -eq 0 ] || echo "A check failed, see above; the tests run all the same." >&2; \
-	"$(BIN)/python" -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS) || status=1; \
+	"$(BIN)/python" -m pytest -n $(WORKERS) -m "not spark" $(PYTEST_ARGS) || status=1; \
+	"$(BIN)/python" -m pytest -m spark $(PYTEST_ARGS) || status=1; \
 	exit $$status
 
 test-embedded: setup
-	"$(BIN)/python" -m pytest -n $(WORKERS) --dist loadgroup -m "not spark and not dask and not gx" $(PYTEST_ARGS)
+	"$(BIN)/python" -m pytest -n $(WORKERS) -m "not spark and not dask and not gx" $(PYTEST_ARGS)
 
 # make bench BENCH_ARGS="--rows 1000000"
 bench: setup java

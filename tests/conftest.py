@@ -24,12 +24,11 @@ os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One worker runs all Spark tests, so that one session serves them; before xdist reads the groups."""
+    """Every test that meets Spark bears its mark, before tests are chosen by marks."""
     for item in items:
         needs_spark = "spark" in item.keywords or "spark" in getattr(getattr(item, "callspec", None), "id", "")
         if needs_spark:
             item.add_marker(pytest.mark.spark)
-            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")
