@@ -9,12 +9,17 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from privpipe.engines import Engine, open_engine
 
 PROJECT = Path(__file__).resolve().parent.parent
 SHARED = PROJECT.parent / "shared"
+
+# How long an example takes says nothing of what must hold.
+hypothesis.settings.register_profile("privpipe", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("privpipe")
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
