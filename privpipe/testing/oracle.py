@@ -45,7 +45,7 @@ def oracle(model: Guarantee, table: HostileTable, mark: str = "*") -> Expected:
     >>> from privpipe.models import KAnonymity
     >>> from privpipe.testing import HOSTILE_TABLES
     >>> oracle(KAnonymity(k=2), HOSTILE_TABLES["unused_categories"])
-    Expected(outcome='fail', observed=1, failing_classes=1, failing_records=1)
+    Expected(outcome='fail', observed=1, failing_classes=1, failing_records=1, tolerance=1e-09)
     """
     if table.refused is not None:
         raise table.refused(f"hostile table {table.name}")
