@@ -67,8 +67,8 @@ lint: setup
 test: setup java
 	@status=0; $(CHECKS); \
 	[ $$status -eq 0 ] || echo "A check failed, see above; the tests run all the same." >&2; \
-	"$(BIN)/python" -m pytest -n $(WORKERS) -m "not spark" $(PYTEST_ARGS) || status=1; \
-	"$(BIN)/python" -m pytest -m spark $(PYTEST_ARGS) || status=1; \
+	"$(BIN)/python" -m pytest -n $(WORKERS) -m "not spark" --durations=15 $(PYTEST_ARGS) || status=1; \
+	"$(BIN)/python" -m pytest -m spark --durations=15 $(PYTEST_ARGS) || status=1; \
 	exit $$status
 
 test-embedded: setup

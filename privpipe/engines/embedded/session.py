@@ -156,8 +156,9 @@ class Session:
         future = self._beside.submit(work)
         try:
             return future.result()
-        except KeyboardInterrupt:
-            # Again and again: a query that has not begun yet forgets an interrupt. It ends before its cursor is closed.
+        except BaseException:
+            # Ctrl-C, or whatever else a signal raises. Interrupted again and again: a query that has not begun yet
+            # forgets it. It ends before its cursor is closed.
             while not future.done():
                 cursor.interrupt()
                 wait([future], timeout=0.1)
