@@ -7,9 +7,9 @@ from typing import Any
 
 from privpipe.errors import NoSolutionError, UsageError
 from privpipe.search.encoded import EncodedTable, encode
-from privpipe.search.loss import LossModel
 from privpipe.search.node import CheckedNode, NodeCheck
 from privpipe.search.optimal import Found, search_optimal
+from privpipe.search.quality import LossModel
 from privpipe.tolerance import floor_share
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.generalize import Generalize, is_recoded

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from privpipe.kernels.tuple_classes import class_numbers
 from privpipe.search.encoded import EncodedTable
-from privpipe.search.loss import LossModel
+from privpipe.search.quality import LossModel
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.class_failures import Classes, failing_rows, judged_sets
 

@@ -28,8 +28,8 @@ from privpipe.models import (
 from privpipe.roles import Roles
 from privpipe.search.encoded import encode
 from privpipe.search.generalization import plan
-from privpipe.search.loss import LossModel
 from privpipe.search.node import NodeCheck
+from privpipe.search.quality import LossModel
 from privpipe.tolerance import floor_share
 from privpipe.transforms import Generalize
 from privpipe.transforms.base import StageContext

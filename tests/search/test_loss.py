@@ -13,8 +13,8 @@ from privpipe.hierarchies import HierarchySpec
 from privpipe.models import KAnonymity
 from privpipe.roles import Roles
 from privpipe.search.encoded import encode
-from privpipe.search.loss import LossModel
 from privpipe.search.node import NodeCheck
+from privpipe.search.quality import LossModel
 from privpipe.transforms import Generalize
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.loss import LossSpec

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from privpipe.errors import NoSolutionError
 from privpipe.search.encoded import encode
 from privpipe.search.generalization import plan
-from privpipe.search.loss import LossModel
 from privpipe.search.node import NodeCheck
 from privpipe.search.optimal import search_optimal
+from privpipe.search.quality import LossModel
 from privpipe.tolerance import floor_share
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
