@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from privpipe.assess.assessment import Assessment
 from privpipe.assess.composite import Composite, Judged
+from privpipe.assess.pairing import pair_verdicts
 from privpipe.assess.persons import count_persons, in_persons, require_persons
 from privpipe.assess.population import reduce_beside_population, require_population
 from privpipe.assess.row_columns import with_row_columns
@@ -34,6 +35,7 @@ from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mea
 from privpipe.roles import NullRule, Roles
 
 if TYPE_CHECKING:
+    from privpipe.draws import Stream
     from privpipe.hierarchies import HierarchySpec
 
 __all__ = ["JudgingRules", "assess"]
@@ -63,6 +65,10 @@ class JudgingRules:
         Declared ones.
     process : mapping, optional
         Record that a stage left of itself, for guarantees of a process rather than of a table.
+    stages : tuple of mapping
+        The release's own plan, for attacks that know it: of each stage name, parameters and detail.
+    order : Stream, optional
+        Keyed order of records, by which the attacked ones are sampled.
     allow_empty : bool
         Let a table of suppressed records alone pass vacuously; never set by a release.
     """
@@ -76,6 +82,8 @@ class JudgingRules:
     records: int | None = None
     hierarchies: Mapping[str, HierarchySpec] = field(default_factory=dict)
     process: Mapping[str, Any] | None = None
+    stages: tuple[Mapping[str, Any], ...] = ()
+    order: Stream | None = field(default=None, repr=False)
     allow_empty: bool = False
 
 
@@ -111,6 +119,7 @@ def assess(
     roles: Roles,
     rules: JudgingRules | None = None,
     original: Any = None,
+    released: Any = None,
     population: Any = None,
 ) -> Assessment:
     """Judge every guarantee and compute every measure over one table.
@@ -127,6 +136,8 @@ def assess(
     rules : JudgingRules, optional
     original : Table, optional
         The original with record ids, for entries that read pairs; without it these are errors, never passes.
+    released : Table, optional
+        The judged records with their ids, where the table itself (files as written) carries none.
     population : Table, optional
         The population the records were drawn from, with the same quasi-identifiers, generalized alike.
 
@@ -168,12 +179,12 @@ def assess(
             verdicts[at] = _verdict(entry, figure, judged, facts[group.released_base], rules)
     counted: dict[tuple[str, ...], DistinctBlock] = {}
     for at, entry in enumerate(entries):
-        if entry.reads == "pairs":
-            verdicts[at] = _pair_verdict(engine, table, original, entry, roles)
-        elif entry.reads == "facts":
+        if entry.reads == "facts":
             verdicts[at] = entry.judge(Tally(), facts[True])
         elif entry.reads == "distinct":
             verdicts[at] = _distinct_verdict(engine, table, entry, roles, rules, counted)
+    paired = {at: entry for at, entry in enumerate(entries) if entry.reads in ("pairs", "files")}
+    verdicts |= pair_verdicts(engine, table if released is None else released, original, paired, roles, rules)
     first = seen[0] if seen else None
     records, suppressed = _records(engine, table, roles, first, rules)
     return Assessment(
@@ -378,14 +389,3 @@ def _distinct_verdict(
             raise DataError("the table has no records: there is nothing to judge")
         return Verdict(entry, None, "fail", entry.threshold(), reason="every record is suppressed.")
     return entry.judge(entry.measure(block.of(keys), Facts()), Facts())  # type: ignore[arg-type]
-
-
-def _pair_verdict(engine: Engine, table: Any, original: Any, entry: Guarantee, roles: Roles) -> Verdict:
-    if original is None:
-        reason = "needs the original table beside the released one, aligned by record id; it was not given."
-        return Verdict(entry, None, "error", entry.threshold(), reason=reason)
-    columns = tuple(getattr(entry, "columns", None) or roles.quasi_identifiers)
-    tally = engine.reduce_pairs(original, table, columns, entry, Facts())  # type: ignore[arg-type]
-    if tally is None:
-        return Verdict(entry, None, "error", entry.threshold(), reason="no record is in both tables.")
-    return entry.judge(tally, Facts())

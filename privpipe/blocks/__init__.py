@@ -7,6 +7,7 @@ from privpipe.blocks.class_block import Cells, ClassBlock, ClassQuery
 from privpipe.blocks.distinct_block import DistinctBlock
 from privpipe.blocks.entry import Entry
 from privpipe.blocks.facts import Facts, FactsRequest, Histogram, Moments
+from privpipe.blocks.file_pair import FilePair, FilePairMeasure, GatheredPairs
 from privpipe.blocks.guarantee import ClassModel, Guarantee, SizeModel, Tally, prepared
 from privpipe.blocks.pair_block import PairBlock
 from privpipe.blocks.primitives import Primitives, Reduction, Table
@@ -24,6 +25,9 @@ __all__ = [
     "Entry",
     "Facts",
     "FactsRequest",
+    "FilePair",
+    "FilePairMeasure",
+    "GatheredPairs",
     "Guarantee",
     "Histogram",
     "Moments",

@@ -52,7 +52,7 @@ class Guarantee(Entry):
     about: ClassVar[Mapping[str, str]] = {
         "quasi_identifiers": "columns that form the classes; left out: all of the policy, empty: one class"
     }
-    reads: ClassVar[Literal["classes", "pairs", "process", "facts", "distinct"]] = "classes"
+    reads: ClassVar[Literal["classes", "pairs", "files", "process", "facts", "distinct"]] = "classes"
     threshold_field: ClassVar[str | None] = None
     direction: ClassVar[Direction] = "at_most"
     needs_base: ClassVar[bool] = False

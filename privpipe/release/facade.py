@@ -6,7 +6,7 @@ import platform
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import PurePath
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import privpipe
 from privpipe.assess import Assessment
@@ -16,6 +16,7 @@ from privpipe.blocks import Histogram
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Source, engine_for, open_engine
 from privpipe.errors import UsageError
+from privpipe.release.aligning import Align, aligned, attack_order, reads_pairs
 from privpipe.release.plan import Plan
 from privpipe.release.policy import Policy
 from privpipe.release.population import finished_population
@@ -25,7 +26,6 @@ from privpipe.release.staging import attach, judging_rules, run_stages
 
 __all__ = ["assess", "plan", "release", "transform"]
 
-Align = Literal["record_id", "position"]
 Progress = Callable[[str], None]
 
 
@@ -80,11 +80,20 @@ def assess(
     if align not in get_args(Align):
         raise UsageError(f"align must be one of {', '.join(get_args(Align))}, got {align!r}")
     with _Opened(engine, data if data is not None else policy, policy) as running:
-        table = scanned(running, _finished(data, policy) if data is not None else source_of(policy))
+        finished = _finished(data, policy) if data is not None else source_of(policy)
+        paired = original is not None and reads_pairs(policy)
+        # The seed fixes which records are attacked; without pairs nothing is drawn and no seed is asked for.
+        seed = policy.seed.resolve() if policy.seed and paired else Seed.from_os()
         base: dict[str, Histogram] = {}
-        if original is not None:
-            base = _base(running, scanned(running, _source(original, policy)), policy)
-        rules = replace(judging_rules(policy, base), allow_empty=allow_empty)
+        first: Any = None
+        if paired:
+            table, first = aligned(running, finished, _source(original, policy), policy, align, seed)
+        else:
+            table = scanned(running, finished)
+            first = None if original is None else scanned(running, _source(original, policy))
+        if first is not None:
+            base = _base(running, first, policy)
+        rules = replace(judging_rules(policy, base), allow_empty=allow_empty, order=attack_order(seed))
         judged = judge(
             running,
             table,
@@ -92,6 +101,7 @@ def assess(
             measures=policy.measures,
             roles=policy.roles,
             rules=rules,
+            original=first,
             population=finished_population(running, policy, table, finished=data is not None),
         )
         return judged.within(

@@ -20,6 +20,7 @@ from privpipe.draws import Draws, Seed
 from privpipe.engines import Engine, Source, Written
 from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.errors import EngineError, UsageError
+from privpipe.release.aligning import attack_order, reads_pairs
 from privpipe.release.plan import Plan
 from privpipe.release.population import population_beside
 from privpipe.release.remote import RemoteTarget, is_remote
@@ -30,7 +31,7 @@ from privpipe.roles import column_type_of
 if TYPE_CHECKING:
     from privpipe.release.policy import Policy
 
-__all__ = ["STEPS", "ReleaseResult", "release_with"]
+__all__ = ["STEPS", "ReleaseResult", "release_with", "stages_of"]
 
 log = logging.getLogger("privpipe.release")
 STEPS = ("scan", "stage", "write", "judge", "publish", "judge again", "done")
@@ -160,9 +161,12 @@ def _judge(engine: Engine, policy: Policy, staged: Staged, folder: Path, written
     table = engine.scan(Source(data=str(folder), format=sink_format(policy), types=types))
     if list(table.schema.names) != list(staged.table.schema.names):
         raise EngineError("the written files do not have the columns of the release")
+    paired = reads_pairs(policy)
+    if (staged.counted is not None or paired) and fingerprint(engine, table, seed) != fingerprint(
+        engine, staged.table, seed
+    ):
+        raise EngineError("the written files do not hold the records that were staged")
     if staged.counted is not None:
-        if fingerprint(engine, table, seed) != fingerprint(engine, staged.table, seed):
-            raise EngineError("the written files do not hold the records whose persons were counted")
         table = staged.counted
     judged = assess(
         engine,
@@ -170,8 +174,9 @@ def _judge(engine: Engine, policy: Policy, staged: Staged, folder: Path, written
         guarantees=policy.guarantees,
         measures=policy.measures,
         roles=staged.roles,
-        rules=staged.rules,
-        original=None,
+        rules=replace(staged.rules, stages=stages_of(staged.plan), order=attack_order(seed)),
+        original=staged.original if paired else None,
+        released=staged.table if paired else None,
         population=staged.population,
     )
     if judged.records + judged.suppressed_records != written.records:
@@ -179,6 +184,12 @@ def _judge(engine: Engine, policy: Policy, staged: Staged, folder: Path, written
             f"{written.records:,} records were written but {judged.records + judged.suppressed_records:,} were judged"
         )
     return replace(judged, suppressed_records=judged.suppressed_records + staged.suppressed_records)
+
+
+def stages_of(plan: Plan) -> tuple[Mapping[str, Any], ...]:
+    """The stages of a plan as attacks read them: methods and parameters are public."""
+    stages: tuple[Mapping[str, Any], ...] = tuple(plan.to_dict()["stages"])
+    return stages
 
 
 def _header(engine: Engine, policy: Policy, plan: Plan, run_id: str) -> dict[str, Any]:

@@ -173,7 +173,7 @@ def test_files_that_are_not_what_was_counted_are_not_published(
         "write",
         lambda self, table, *rest: write(self, table.derived(f"SELECT * FROM {table.source} LIMIT 399"), *rest),
     )
-    with pytest.raises(EngineError, match="do not hold the records whose persons were counted"):
+    with pytest.raises(EngineError, match="do not hold the records that were staged"):
         pp.release(visits)
     assert not Path(visits["sink"]["path"]).exists()
 

@@ -1,0 +1,158 @@
+"""The two files an attack compares: aligned columns of the original and of the release, on the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks.facts import Facts
+from privpipe.blocks.guarantee import Guarantee
+from privpipe.blocks.pair_block import PairBlock
+from privpipe.blocks.verdict import Verdict
+from privpipe.roles import Roles
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from privpipe.draws import Stream
+    from privpipe.hierarchies import HierarchySpec
+
+__all__ = ["FilePair", "FilePairMeasure", "GatheredPairs", "Side"]
+
+Side = Literal["original", "released"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilePair:
+    """Original and release as an attack sees them; row i of both is the same record. Never published, never logged.
+
+    The rows are in the order of the record ids, which are keyed, so that nothing depends on the engine, on
+    partitions or on the order of either file.
+
+    Parameters
+    ----------
+    original, released : pyarrow.RecordBatch
+        Equally long; the columns asked for, under the same names. A released column may have become text (labels).
+    ids : ndarray of int64, shape (n', 2)
+        Record ids.
+    records : int
+        n: records of the whole original, those that were suppressed included.
+    released_records : int
+        Records of the whole release; more than n' where some have no original.
+    original_facts : Facts
+        Moments and histograms of the whole original, as the entries asked for.
+    stages : sequence of mapping
+        The release's own plan: of each stage ``name``, ``parameters`` and ``detail``.
+    hierarchies : mapping of column to HierarchySpec
+        Declared ones, to read labels by.
+    order : Stream, optional
+        Keyed order for samples of attacked records.
+    """
+
+    original: pa.RecordBatch = field(repr=False)
+    released: pa.RecordBatch = field(repr=False)
+    ids: NDArray[np.int64] = field(repr=False)
+    records: int
+    released_records: int
+    original_facts: Facts = field(default_factory=Facts, repr=False)
+    stages: Sequence[Mapping[str, Any]] = ()
+    hierarchies: Mapping[str, HierarchySpec] = field(default_factory=dict)
+    order: Stream | None = field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        return int(self.original.num_rows)
+
+    def numbers(self, side: Side, column: str) -> NDArray[np.float64] | None:
+        """A column of one side as float64, NaN where there is no value (dates: days); None where it is no number."""
+        import pyarrow as pa
+
+        from privpipe.blocks.row_block import RowBlock
+
+        batch = self.original if side == "original" else self.released
+        kind = batch.schema.field(column).type
+        measurable = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+        if not (measurable or pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
+            return None
+        return RowBlock(batch)[column]
+
+    def stages_named(self, *names: str) -> list[Mapping[str, Any]]:
+        """The plan's stages of these names, in order."""
+        return [stage for stage in self.stages if stage["name"] in names]
+
+    def sample(self, size: int | None) -> NDArray[np.int64]:
+        """Places of the records to attack: the `size` of smallest keyed order, in that order; None: all of them.
+
+        Fixed by the seed, not by partitions or positions.
+        """
+        if size is None or size >= len(self) or self.order is None:
+            return np.arange(len(self), dtype=np.int64)
+        words = self.order.order(self.ids)
+        order: NDArray[np.int64] = np.lexsort((self.ids[:, 1], self.ids[:, 0], words))[:size].astype(np.int64)
+        return order
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class FilePairMeasure(Guarantee):
+    """A measure of the original beside the release, as whole files on the driver.
+
+    Subclasses give `judge_files`. With neither alignment nor original the outcome is an error, never a pass.
+    """
+
+    reads: ClassVar[Any] = "files"
+    threshold_field: ClassVar[str | None] = "at_most"
+
+    columns: tuple[str, ...] | None = None
+
+    def columns_read(self, roles: Roles) -> tuple[str, ...]:
+        """Columns of both files it looks at; default: its `columns`, else all quasi-identifiers."""
+        return self.columns or tuple(roles.quasi_identifiers)
+
+    def original_moments(self, roles: Roles) -> tuple[str, ...]:
+        """Number columns whose exact moments over the whole original it wants."""
+        return ()
+
+    def judge_files(self, files: FilePair) -> Verdict:
+        """The verdict over the two files."""
+        raise TypeError(f"{type(self).__name__} judges no files")
+
+
+@dataclass(frozen=True)
+class GatheredPairs:
+    """A reduction that brings aligned records to the driver: a list of blocks, sorted and joined by `joined`."""
+
+    def measure(self, block: PairBlock, facts: Facts) -> list[tuple[Any, Any]]:
+        """The block's two sides, ids with the first."""
+        return [(block.original.to_batch(), block.released.batch)]
+
+    def merge(self, left: list[tuple[Any, Any]], right: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+        """Both, in any order."""
+        return left + right
+
+    def judge(self, observed: Any, facts: Facts) -> Verdict:
+        """Judges nothing: the files are handed on."""
+        raise TypeError("gathered pairs are judged by the measures that asked for them")
+
+    @staticmethod
+    def joined(blocks: list[tuple[Any, Any]]) -> tuple[pa.RecordBatch, pa.RecordBatch, NDArray[np.int64]]:
+        """Original, released and ids, in the order of the ids."""
+        import pyarrow as pa
+
+        from privpipe.blocks.row_block import RowBlock
+
+        first = pa.Table.from_batches([original for original, _ in blocks]).combine_chunks()
+        second = pa.Table.from_batches([released for _, released in blocks]).combine_chunks()
+        rows = RowBlock(_one(first))
+        ids = rows.record_ids
+        order = np.lexsort((ids[:, 1], ids[:, 0]))
+        return rows.take(order).batch, RowBlock(_one(second)).take(order).batch, ids[order]
+
+
+def _one(table: pa.Table) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    batches = table.to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)

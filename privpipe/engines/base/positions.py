@@ -1,0 +1,73 @@
+"""A source in its own order, each record with its position: what a caller vouches for with ``align="position"``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from privpipe.engines.base.csv_blocks import CsvDialect, csv_blocks, ragged_error, read_csv_block
+from privpipe.engines.base.files import csv_columns, list_files
+from privpipe.engines.base.frames import arrow_of
+from privpipe.engines.base.source import Source
+from privpipe.errors import DataError, UnsupportedError
+
+__all__ = ["POSITION", "positioned"]
+
+POSITION = "row number of privpipe"
+"""Name of the column of positions, int64, from 0."""
+BLOCK_BYTES = 1 << 24
+
+
+def positioned(source: Source) -> pa.Table:
+    """The source's records in the order of its files and rows, with their positions.
+
+    Parameters
+    ----------
+    source : Source
+        CSV or Parquet files, or a frame that has an order (any but Spark's). CSV cells stay text.
+
+    Raises
+    ------
+    UnsupportedError
+        A Spark frame, which has no order; JSON or Delta files, whose order no reader promises.
+    """
+    table = _files(source) if source.is_path else _frame(source.data)
+    return table.append_column(POSITION, pa.array(range(table.num_rows), pa.int64()))
+
+
+def _frame(data: Any) -> pa.Table:
+    library = type(data).__module__.partition(".")[0]
+    if library == "pyspark":
+        raise UnsupportedError("a Spark frame has no order, so nothing can be aligned by position; use a record_id")
+    if library in ("dask", "dask_expr"):
+        data = data.compute()
+    found = arrow_of(data)
+    return found if isinstance(found, pa.Table) else _whole(found)
+
+
+def _whole(found: Any) -> pa.Table:
+    table: pa.Table = found.read_all() if isinstance(found, pa.RecordBatchReader) else found.to_table()
+    return table
+
+
+def _files(source: Source) -> pa.Table:
+    kind = source.resolved_format
+    if kind == "parquet":
+        return pa.concat_tables([pq.read_table(name) for name in list_files(source)])
+    if kind != "csv":
+        raise UnsupportedError(f"{kind} files are not aligned by position; use a record_id, or CSV or Parquet files")
+    names = tuple(csv_columns(source, list_files(source)))
+    dialect = CsvDialect(names, source.delimiter, source.header, tuple(source.null_values))
+    batches, ragged = [], 0
+    for name in list_files(source):
+        for block in csv_blocks(name, dialect, BLOCK_BYTES):
+            batch, wrong = read_csv_block(block, dialect)
+            batches.append(batch)
+            ragged += wrong
+    if ragged:
+        raise ragged_error(ragged, names)
+    if not batches:
+        raise DataError("the source has no records: there is nothing to align")
+    return pa.Table.from_batches(batches)
