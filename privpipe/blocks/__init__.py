@@ -8,10 +8,11 @@ from privpipe.blocks.distinct_block import DistinctBlock
 from privpipe.blocks.entry import Entry
 from privpipe.blocks.facts import Facts, FactsRequest, Histogram, Moments
 from privpipe.blocks.file_pair import FilePair, FilePairMeasure, GatheredPairs
-from privpipe.blocks.guarantee import ClassModel, Guarantee, SizeModel, Tally, prepared
+from privpipe.blocks.guarantee import ClassModel, Guarantee, Tally, prepared
 from privpipe.blocks.pair_block import PairBlock
 from privpipe.blocks.primitives import Primitives, Reduction, Table
 from privpipe.blocks.row_block import ID_COLUMNS, RowBlock
+from privpipe.blocks.size_model import SizeModel
 from privpipe.blocks.verdict import Outcome, Verdict
 
 __all__ = [

@@ -17,7 +17,7 @@ from privpipe.errors import UsageError
 from privpipe.roles import Roles
 from privpipe.tolerance import at_least, at_most, below
 
-__all__ = ["ClassModel", "Guarantee", "SizeModel", "Tally", "prepared"]
+__all__ = ["ClassModel", "Guarantee", "Tally", "added", "one_class", "prepared", "short"]
 
 Direction = Literal["at_least", "at_most", "below"]
 MEETS = {"at_least": at_least, "at_most": at_most, "below": below}
@@ -46,13 +46,14 @@ class Guarantee(Entry):
     (`threshold_field`; None when they have no form without one), and implement measure, merge and judge.
     One that reads `process` counts classes and finds the record of the process in ``facts.extra["process"]``;
     one that reads `facts` is judged by the judged table's own histograms (`counted_columns`) alone; one that reads
-    `distinct` measures a single `DistinctBlock` of its keys.
+    `distinct` measures a single `DistinctBlock` of its keys; one that reads `items` is judged by the combinations of
+    items in a set-valued column.
     """
 
     about: ClassVar[Mapping[str, str]] = {
         "quasi_identifiers": "columns that form the classes; left out: all of the policy, empty: one class"
     }
-    reads: ClassVar[Literal["classes", "pairs", "files", "process", "facts", "distinct"]] = "classes"
+    reads: ClassVar[Literal["classes", "pairs", "files", "process", "facts", "distinct", "items"]] = "classes"
     threshold_field: ClassVar[str | None] = None
     direction: ClassVar[Direction] = "at_most"
     needs_base: ClassVar[bool] = False
@@ -262,61 +263,6 @@ class ClassModel(Guarantee):
         return f"observed {short(observed.observed)}"
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class SizeModel(Guarantee):
-    """A rule over the sizes of all classes together; one figure of the histogram {size: number of classes}.
-
-    Subclasses give `figure`; with classes removed by ascending size it only falls (`prefix_monotone`), so
-    that the shortest prefix to suppress can be bisected.
-    """
-
-    direction: ClassVar[Direction] = "at_most"
-    prefix_monotone: ClassVar[bool] = True
-
-    def measure(self, block: ClassBlock, facts: Facts) -> Tally:
-        sums = histogram_sums(block.sizes) if block.matching is None else matching_sums(block.matching, block.sizes)
-        return Tally(classes=len(block), records=block.records, sums=sums)
-
-    def merge(self, left: Tally, right: Tally) -> Tally:
-        return Tally(
-            classes=left.classes + right.classes,
-            records=left.records + right.records,
-            sums=added(left.sums, right.sums),
-        )
-
-    def figure(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
-        """What is compared with the threshold, of so many (`counts`) classes of each of these `sizes`."""
-        raise TypeError(f"{type(self).__name__} judges no size histogram")
-
-    def met_by(self, sizes: NDArray[np.int64], counts: NDArray[np.int64], facts: Facts) -> bool:
-        """Whether a table with so many (`counts`) classes of each of these `sizes` meets the rule."""
-        if not self.is_gate() or not counts.sum():
-            return True
-        return bool(MEETS[self.direction](self.figure(sizes, counts), self.threshold()))
-
-    def judge(self, observed: Tally, facts: Facts) -> Verdict:
-        sizes, counts = size_histogram(observed)
-        figure = self.figure(sizes, counts) if observed.records else None
-        passed = self.met_by(sizes, counts, facts)
-        asked = f", asked {self.direction.replace('_', ' ')} {short(self.threshold())}" if self.is_gate() else ""
-        seen = "no class to judge" if figure is None else f"observed {short(figure)}"
-        note = "" if passed else self.unattainable(observed.records, facts)
-        over = f"over {observed.classes:,} classes of {observed.records:,} records"
-        return Verdict(
-            self,
-            figure,
-            outcome="pass" if passed else "fail",
-            threshold=self.threshold(),
-            reason="; ".join(part for part in (f"{seen}{asked}", over, note) if part) + ".",
-        )
-
-    def unattainable(self, records: int, facts: Facts) -> str:
-        one_class_sizes = np.array([records], dtype=np.int64)
-        if not records or self.met_by(one_class_sizes, np.array([1], dtype=np.int64), facts):
-            return ""
-        return f"cannot be met by this table: it has {records:,} records"
-
-
 def prepared(facts: Facts, entries: Iterable[Guarantee]) -> Facts:
     """The facts with what each entry works out of them; declared hierarchies stay behind, where their files are."""
     extra = dict(facts.extra)
@@ -331,49 +277,6 @@ def added(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
     for name, count in right.items():
         sums[name] = sums.get(name, 0) + count
     return sums
-
-
-def histogram_sums(sizes: NDArray[np.int64]) -> dict[str, int]:
-    """How many classes have each size, with text keys, so that it survives JSON.
-
-    Examples
-    --------
-    >>> histogram_sums(np.array([2, 1, 2]))
-    {'1': 1, '2': 2}
-    """
-    if not len(sizes) or sizes.max() > 4 * len(sizes) + 1024:
-        seen, counts = np.unique(sizes, return_counts=True)
-    else:  # a count per possible size is far cheaper than a sort of all classes
-        counts = np.bincount(sizes)
-        seen = np.flatnonzero(counts)
-        counts = counts[seen]
-    return {str(size): count for size, count in zip(seen.tolist(), counts.tolist(), strict=True)}
-
-
-def matching_sums(matching: NDArray[np.int64], records: NDArray[np.int64]) -> dict[str, int]:
-    """How many records are matched by so many, under keys that tell this from a histogram of classes.
-
-    Examples
-    --------
-    >>> matching_sums(np.array([6, 7, 6]), np.array([3, 2, 1]))
-    {'~6': 4, '~7': 2}
-    """
-    seen, places = np.unique(matching, return_inverse=True)
-    counts = np.bincount(places, weights=records, minlength=len(seen)).astype(np.int64)
-    return {f"~{size}": count for size, count in zip(seen.tolist(), counts.tolist(), strict=True)}
-
-
-def size_histogram(tally: Tally) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Sizes, ascending, and the number of classes of each, of a `SizeModel`'s tally.
-
-    Under wildcard matching a record matched by w counts as a w-th of a class, which is what every figure of sizes
-    means by it: their sum is the sum of 1/w over records.
-    """
-    if any(size.startswith("~") for size in tally.sums):
-        matching = np.array(sorted(int(size[1:]) for size in tally.sums), dtype=np.int64)
-        return matching, np.array([tally.sums[f"~{size}"] / size for size in matching.tolist()], dtype=np.float64)
-    sizes = np.array(sorted(int(size) for size in tally.sums), dtype=np.int64)
-    return sizes, np.array([tally.sums[str(size)] for size in sizes], dtype=np.int64)
 
 
 def one_class(records: int, facts: Facts, columns: tuple[str, ...]) -> ClassBlock:

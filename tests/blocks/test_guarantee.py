@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts, Guarantee, SizeModel, Tally
-from privpipe.blocks.guarantee import Direction, histogram_sums, one_class, short, size_histogram
+from privpipe.blocks.guarantee import Direction, one_class, short
+from privpipe.blocks.size_model import histogram_sums, size_histogram
 from privpipe.testing import block_of, facts_of, judged
 
 BLOCK = ClassBlock(np.array([3, 1, 2]))

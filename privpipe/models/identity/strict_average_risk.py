@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, SizeModel, Tally, Verdict
 from privpipe.blocks.entry import require_number
-from privpipe.blocks.guarantee import short, size_histogram
+from privpipe.blocks.guarantee import short
+from privpipe.blocks.size_model import size_histogram
 from privpipe.tolerance import at_most
 
 __all__ = ["StrictAverageRisk"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 from privpipe.blocks import ClassBlock, Facts, Guarantee, Tally, Verdict
 from privpipe.blocks.entry import require_number
@@ -62,7 +62,7 @@ class DifferentialPrivacy(Guarantee):
     'fail'
     """
 
-    reads: ClassVar[Literal["classes", "pairs", "process", "facts", "distinct"]] = "process"
+    reads: ClassVar[Any] = "process"
     about: ClassVar[Mapping[str, str]] = {
         "epsilon": "how much likelier any result may become by one person's record, as an exponent",
         "delta": "chance that more than that is lost; below one over the number of records",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 from privpipe.blocks import Facts, Guarantee, Histogram, Tally, Verdict
 from privpipe.blocks.entry import require_choice, require_integer
@@ -70,7 +70,7 @@ class IntegralPrivacy(Guarantee):
     ('pass', 2)
     """
 
-    reads: ClassVar[Literal["classes", "pairs", "process", "facts", "distinct"]] = "facts"
+    reads: ClassVar[Any] = "facts"
     threshold_field: ClassVar[str | None] = "k"
     about: ClassVar[Mapping[str, str]] = {
         "k": "least number of minimal sets of changes that keep the statistic",

@@ -1,0 +1,114 @@
+"""Models over the sizes of all classes together, and the histogram of sizes that they share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks.class_block import ClassBlock
+from privpipe.blocks.facts import Facts
+from privpipe.blocks.guarantee import MEETS, Direction, Guarantee, Tally, added, short
+from privpipe.blocks.verdict import Verdict
+
+__all__ = ["SizeModel", "histogram_sums", "matching_sums", "size_histogram"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SizeModel(Guarantee):
+    """A rule over the sizes of all classes together; one figure of the histogram {size: number of classes}.
+
+    Subclasses give `figure`; with classes removed by ascending size it only falls (`prefix_monotone`), so
+    that the shortest prefix to suppress can be bisected.
+    """
+
+    direction: ClassVar[Direction] = "at_most"
+    prefix_monotone: ClassVar[bool] = True
+
+    def measure(self, block: ClassBlock, facts: Facts) -> Tally:
+        sums = histogram_sums(block.sizes) if block.matching is None else matching_sums(block.matching, block.sizes)
+        return Tally(classes=len(block), records=block.records, sums=sums)
+
+    def merge(self, left: Tally, right: Tally) -> Tally:
+        return Tally(
+            classes=left.classes + right.classes,
+            records=left.records + right.records,
+            sums=added(left.sums, right.sums),
+        )
+
+    def figure(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+        """What is compared with the threshold, of so many (`counts`) classes of each of these `sizes`."""
+        raise TypeError(f"{type(self).__name__} judges no size histogram")
+
+    def met_by(self, sizes: NDArray[np.int64], counts: NDArray[np.int64], facts: Facts) -> bool:
+        """Whether a table with so many (`counts`) classes of each of these `sizes` meets the rule."""
+        if not self.is_gate() or not counts.sum():
+            return True
+        return bool(MEETS[self.direction](self.figure(sizes, counts), self.threshold()))
+
+    def judge(self, observed: Tally, facts: Facts) -> Verdict:
+        sizes, counts = size_histogram(observed)
+        figure = self.figure(sizes, counts) if observed.records else None
+        passed = self.met_by(sizes, counts, facts)
+        asked = f", asked {self.direction.replace('_', ' ')} {short(self.threshold())}" if self.is_gate() else ""
+        seen = "no class to judge" if figure is None else f"observed {short(figure)}"
+        note = "" if passed else self.unattainable(observed.records, facts)
+        over = f"over {observed.classes:,} classes of {observed.records:,} records"
+        return Verdict(
+            self,
+            figure,
+            outcome="pass" if passed else "fail",
+            threshold=self.threshold(),
+            reason="; ".join(part for part in (f"{seen}{asked}", over, note) if part) + ".",
+        )
+
+    def unattainable(self, records: int, facts: Facts) -> str:
+        one_class_sizes = np.array([records], dtype=np.int64)
+        if not records or self.met_by(one_class_sizes, np.array([1], dtype=np.int64), facts):
+            return ""
+        return f"cannot be met by this table: it has {records:,} records"
+
+
+def histogram_sums(sizes: NDArray[np.int64]) -> dict[str, int]:
+    """How many classes have each size, with text keys, so that it survives JSON.
+
+    Examples
+    --------
+    >>> histogram_sums(np.array([2, 1, 2]))
+    {'1': 1, '2': 2}
+    """
+    if not len(sizes) or sizes.max() > 4 * len(sizes) + 1024:
+        seen, counts = np.unique(sizes, return_counts=True)
+    else:  # a count per possible size is far cheaper than a sort of all classes
+        counts = np.bincount(sizes)
+        seen = np.flatnonzero(counts)
+        counts = counts[seen]
+    return {str(size): count for size, count in zip(seen.tolist(), counts.tolist(), strict=True)}
+
+
+def matching_sums(matching: NDArray[np.int64], records: NDArray[np.int64]) -> dict[str, int]:
+    """How many records are matched by so many, under keys that tell this from a histogram of classes.
+
+    Examples
+    --------
+    >>> matching_sums(np.array([6, 7, 6]), np.array([3, 2, 1]))
+    {'~6': 4, '~7': 2}
+    """
+    seen, places = np.unique(matching, return_inverse=True)
+    counts = np.bincount(places, weights=records, minlength=len(seen)).astype(np.int64)
+    return {f"~{size}": count for size, count in zip(seen.tolist(), counts.tolist(), strict=True)}
+
+
+def size_histogram(tally: Tally) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Sizes, ascending, and the number of classes of each, of a `SizeModel`'s tally.
+
+    Under wildcard matching a record matched by w counts as a w-th of a class, which is what every figure of sizes
+    means by it: their sum is the sum of 1/w over records.
+    """
+    if any(size.startswith("~") for size in tally.sums):
+        matching = np.array(sorted(int(size[1:]) for size in tally.sums), dtype=np.int64)
+        return matching, np.array([tally.sums[f"~{size}"] / size for size in matching.tolist()], dtype=np.float64)
+    sizes = np.array(sorted(int(size) for size in tally.sums), dtype=np.int64)
+    return sizes, np.array([tally.sums[str(size)] for size in sizes], dtype=np.int64)
