@@ -15,6 +15,7 @@ CATALOGUE = Catalogue(
         "Microaggregate": "microaggregate",
         "RankSwap": "rank_swap",
         "AddNoise": "add_noise",
+        "Pram": "pram",
         "DropIdentifiers": "drop_identifiers",
         "Pseudonymise": "pseudonymise",
     },

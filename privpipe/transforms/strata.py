@@ -1,0 +1,319 @@
+"""Strata: a stage that works by combination of some columns' values learns and applies for each of them alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import Facts, Primitives, RowBlock
+from privpipe.blocks.entry import require_choice
+from privpipe.errors import DataError, NoSolutionError, UsageError, did_you_mean
+from privpipe.transforms.base import StageContext, checked_columns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["ByStratum", "SmallStrata", "Strata", "checked_by", "require_present", "stratum_keys"]
+
+SmallStrata = Literal["refuse", "suppress", "merge"]
+SMALL_STRATA = ("refuse", "suppress", "merge")
+SUPPRESSED = -1
+
+
+def checked_by(owner: str, by: object, masked: tuple[str, ...], small_strata: str) -> tuple[str, ...]:
+    """The columns of `by` as a tuple; none for no strata.
+
+    Raises
+    ------
+    UsageError
+        No list of names, a column that the stage masks itself, `small_strata` without `by`.
+
+    Examples
+    --------
+    >>> checked_by("AddNoise", ["sex"], ("income",), "merge")
+    ('sex',)
+    """
+    require_choice(owner, "small_strata", small_strata, SMALL_STRATA)
+    if by == () or by is None or by == []:
+        if small_strata != "refuse":
+            raise UsageError(f"{owner}: small_strata goes with by")
+        return ()
+    if not isinstance(by, list | tuple) or not all(isinstance(name, str) for name in by):
+        raise UsageError(f"{owner}: by must be a list of column names")
+    both = sorted(set(by) & set(masked))
+    if both:
+        raise UsageError(f"{owner}: by names {', '.join(map(repr, both))}, which the stage masks itself")
+    return checked_columns(owner, by)
+
+
+def require_present(columns: tuple[str, ...], context: StageContext) -> None:
+    """Refuse columns that are not in the table.
+
+    Raises
+    ------
+    DataError
+    """
+    for column in columns:
+        if column not in context.schema.names:
+            raise DataError(
+                f"{context.place}: column {column!r} is not in the table{did_you_mean(column, context.schema.names)}"
+            )
+
+
+def stratum_keys(values: pa.RecordBatch | pa.Table) -> NDArray[np.int64]:
+    """A 64-bit hash of each combination, null-safe; a plan holds it instead of the values.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> keys = stratum_keys(pa.record_batch({"sex": ["f", None, "f"]}))
+    >>> bool(keys[0] == keys[2] != keys[1])
+    True
+    """
+    from privpipe.draws import Seed
+    from privpipe.kernels.record_ids import content_hash
+
+    return np.asarray(content_hash(values, Seed.of("privpipe/strata"))[:, 0])
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """Records of each combination, and those with a value in each column: key -> [records, known, known, ...]."""
+
+    by: tuple[str, ...]
+    columns: tuple[str, ...]
+
+    def measure(self, block: RowBlock, facts: Facts) -> dict[int, list[int]]:
+        keys, places = np.unique(stratum_keys(block.batch.select(list(self.by))), return_inverse=True)
+        known = [~_missing(block.column(name)) for name in self.columns]
+        sums = [np.bincount(places, minlength=len(keys))]
+        sums += [np.bincount(places[mask], minlength=len(keys)) for mask in known]
+        return dict(zip(keys.tolist(), np.stack(sums, axis=1).tolist(), strict=True))
+
+    def merge(self, left: dict[int, list[int]], right: dict[int, list[int]]) -> dict[int, list[int]]:
+        merged = {key: list(counts) for key, counts in left.items()}
+        for key, counts in right.items():
+            have = merged.get(key)
+            merged[key] = list(counts) if have is None else [a + b for a, b in zip(have, counts, strict=True)]
+        return merged
+
+
+def _missing(column: pa.Array) -> NDArray[np.bool_]:
+    import pyarrow.compute as pc
+
+    return np.asarray(pc.is_null(column, nan_is_null=True).to_numpy(zero_copy_only=False))
+
+
+@dataclass(frozen=True)
+class Strata:
+    """Which stratum each combination of `by` belongs to.
+
+    Parameters
+    ----------
+    by : tuple of str
+        No columns: the whole table is stratum 0.
+    keys : tuple of int
+        Hashes of the combinations, ascending.
+    numbers : tuple of int
+        Stratum of each key; -1 for one that is suppressed.
+    records : tuple of int
+        Records of each stratum.
+    known : mapping of column to tuple of int
+        Records of each stratum with a value in the column.
+    suppressed : int
+        Records of strata that were too small, under ``small_strata: suppress``.
+    merged : int
+        Combinations that were too small and now share a stratum, under ``small_strata: merge``.
+    """
+
+    by: tuple[str, ...] = ()
+    keys: tuple[int, ...] = ()
+    numbers: tuple[int, ...] = ()
+    records: tuple[int, ...] = (0,)
+    known: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    suppressed: int = 0
+    merged: int = 0
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    @classmethod
+    def learn(
+        cls,
+        engine: Primitives,
+        table: Any,
+        by: tuple[str, ...],
+        columns: tuple[str, ...],
+        context: StageContext,
+        *,
+        least: int = 1,
+        small: SmallStrata = "refuse",
+    ) -> Self:
+        """Count the strata and deal with those in which a column has fewer than `least` values (but some).
+
+        Raises
+        ------
+        NoSolutionError
+            A stratum is too small (number of strata and of records), or even all merged together are.
+        """
+        require_present((*by, *columns), context)
+        if not by:
+            return cls._whole(engine, table, columns)
+        found = engine.reduce_rows(table, (*by, *columns), _Counts(by, columns), Facts()) or {}
+        # A hash of 64 bits is enough once it is known to tell these combinations apart.
+        distinct = len(engine.distinct(table, by)) if found else 0
+        if distinct != len(found):
+            raise DataError(f"{context.place}: two combinations of {', '.join(map(repr, by))} share a hash; merge them")
+        keys = sorted(found)
+        short = {key for key in keys if _too_small(found[key], least)}
+        groups = [[key] for key in keys if key not in short]
+        if short and small == "refuse":
+            raise NoSolutionError(
+                f"{context.place}: {len(short):,} of {len(keys):,} strata by {', '.join(map(repr, by))}, "
+                f"{sum(found[key][0] for key in short):,} records, have fewer than {least:,} values to work on; "
+                "say `small_strata: merge` or `small_strata: suppress`, or give fewer columns in `by`"
+            )
+        if short and small == "merge":
+            groups = _merged(groups, sorted(short), found, least)
+            if not groups:
+                raise NoSolutionError(
+                    f"{context.place}: all {len(keys):,} strata together have fewer than {least:,} values to work on"
+                )
+        return cls._of(by, keys, groups, columns, found, short if small == "suppress" else set())
+
+    @classmethod
+    def _of(
+        cls,
+        by: tuple[str, ...],
+        keys: list[int],
+        groups: list[list[int]],
+        columns: tuple[str, ...],
+        found: Mapping[int, list[int]],
+        gone: set[int],
+    ) -> Self:
+        number = {key: at for at, group in enumerate(groups) for key in group}
+        totals = [[sum(found[key][at] for key in group) for group in groups] for at in range(len(columns) + 1)]
+        return cls(
+            by=by,
+            keys=tuple(keys),
+            numbers=tuple(number.get(key, SUPPRESSED) for key in keys),
+            records=tuple(totals[0]),
+            known={column: tuple(totals[at + 1]) for at, column in enumerate(columns)},
+            suppressed=sum(found[key][0] for key in gone),
+            merged=sum(len(group) for group in groups if len(group) > 1),
+        )
+
+    @classmethod
+    def _whole(cls, engine: Primitives, table: Any, columns: tuple[str, ...]) -> Self:
+        from privpipe.blocks import FactsRequest
+
+        if not columns:
+            return cls(records=(engine.count(table),))
+        facts = engine.facts(table, FactsRequest(nulls=columns))
+        known = {column: (facts.records - facts.nulls[column],) for column in columns}
+        return cls(records=(facts.records,), known=known)
+
+    def of(self, rows: RowBlock) -> NDArray[np.int64]:
+        """Stratum of each record, shape (n,); -1 where it is suppressed.
+
+        Raises
+        ------
+        DataError
+            A combination that the plan does not know.
+        """
+        if not self.by:
+            return np.zeros(len(rows), np.int64)
+        keys = stratum_keys(rows.batch.select(list(self.by)))
+        known = np.array(self.keys, np.int64)
+        at = np.minimum(np.searchsorted(known, keys), max(len(known) - 1, 0))
+        strange = known[at] != keys if len(known) else np.ones(len(keys), np.bool_)
+        if strange.any():
+            raise DataError(
+                f"{int(strange.sum()):,} records are in strata by {', '.join(map(repr, self.by))} that the plan does "
+                "not know; make a new plan for this table"
+            )
+        return np.asarray(np.array(self.numbers, np.int64)[at])
+
+    def kept(self, rows: RowBlock) -> tuple[RowBlock, NDArray[np.int64]]:
+        """The records that are not suppressed, and their strata."""
+        numbers = self.of(rows)
+        if not (numbers == SUPPRESSED).any():
+            return rows, numbers
+        kept = np.flatnonzero(numbers != SUPPRESSED)
+        return rows.take(kept), numbers[kept]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON; keys are hashes."""
+        return {
+            "by": list(self.by),
+            "keys": list(self.keys),
+            "numbers": list(self.numbers),
+            "records": list(self.records),
+            "known": {column: list(counts) for column, counts in self.known.items()},
+            "suppressed": self.suppressed,
+            "merged": self.merged,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """From the JSON of a plan."""
+        return cls(
+            by=tuple(data["by"]),
+            keys=tuple(data["keys"]),
+            numbers=tuple(data["numbers"]),
+            records=tuple(data["records"]),
+            known={column: tuple(counts) for column, counts in data["known"].items()},
+            suppressed=int(data["suppressed"]),
+            merged=int(data["merged"]),
+        )
+
+
+def _too_small(counts: list[int], least: int) -> bool:
+    """Whether some column has values, yet fewer than needed; without columns the records themselves."""
+    needed = counts[1:] or counts[:1]
+    return any(0 < count < least for count in needed)
+
+
+def _merged(
+    groups: list[list[int]], short: list[int], found: Mapping[int, list[int]], least: int
+) -> list[list[int]]:
+    """All small strata as one; still too small, it takes in the smallest of the others until it is not.
+
+    No groups where all together are too small.
+    """
+    pool = short
+    rest = sorted(groups, key=lambda group: (found[group[0]][0], group[0]))
+
+    def total(keys: list[int]) -> list[int]:
+        return [sum(column) for column in zip(*(found[key] for key in keys), strict=True)]
+
+    while _too_small(total(pool), least):
+        if not rest:
+            return []
+        pool = sorted([*pool, *rest.pop(0)])
+    return sorted([*rest, pool])
+
+
+@dataclass(frozen=True)
+class ByStratum:
+    """A reduction applied to each stratum alone: a list of results, None for a stratum without records."""
+
+    strata: Strata
+    inner: Any
+
+    def measure(self, block: RowBlock, facts: Facts) -> list[Any]:
+        numbers = self.strata.of(block)
+        if not self.strata.by:
+            return [self.inner.measure(block, facts)]
+        found: list[Any] = [None] * len(self.strata)
+        for number in np.unique(numbers[numbers >= 0]):
+            found[number] = self.inner.measure(block.take(np.flatnonzero(numbers == number)), facts)
+        return found
+
+    def merge(self, left: list[Any], right: list[Any]) -> list[Any]:
+        pairs = zip(left, right, strict=True)
+        return [b if a is None else a if b is None else self.inner.merge(a, b) for a, b in pairs]
