@@ -1,8 +1,11 @@
-"""Quality models: what a vector of levels costs, exactly and as a bound that needs no grouping."""
+"""Quality models as the search asks them: exact losses, bounds, sharper bounds below a checked node.
+
+Their definitions lie with the kernels, where the report on a finished release reads them too.
+"""
 
 from __future__ import annotations
 
-from privpipe.search.quality.loss import LossModel
-from privpipe.search.quality.model import Forced, QualityModel
+from privpipe.kernels.quality import Forced, QualityModel, normalised_score, quality_model
+from privpipe.kernels.quality.loss import LossModel
 
-__all__ = ["Forced", "LossModel", "QualityModel"]
+__all__ = ["Forced", "LossModel", "QualityModel", "normalised_score", "quality_model"]

@@ -1,0 +1,72 @@
+"""Quality models: what a vector of levels costs, exactly and as a bound that needs no grouping.
+
+The definitions serve the search, which asks for bounds, and the report on a finished release, which does not.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+from privpipe.blocks.quality_spec import LossSpec
+from privpipe.kernels.quality.model import Forced, QualityModel
+from privpipe.kernels.quality.table import CodedTable
+
+__all__ = ["Forced", "QualityModel", "normalised_score", "quality_model"]
+
+MODELS = {
+    "loss": "loss:LossModel",
+    "precision": "precision:PrecisionModel",
+    "precision_monotonic": "precision:MonotonicPrecisionModel",
+    "entropy": "entropy:EntropyModel",
+    "entropy_monotonic": "entropy:MonotonicEntropyModel",
+    "normalized_entropy": "entropy:NormalizedEntropyModel",
+    "discernibility": "discernibility:DiscernibilityModel",
+    "discernibility_monotonic": "discernibility:MonotonicDiscernibilityModel",
+    "aecs": "aecs:AecsModel",
+    "height": "height:HeightModel",
+    "ambiguity": "ambiguity:AmbiguityModel",
+    "kl_divergence": "kl_divergence:KlDivergenceModel",
+    "entropy_based": "entropy_based:EntropyBasedModel",
+    "publisher_payout": "publisher_payout:PublisherPayoutModel",
+    "static": "height:StaticModel",
+    "classification": "classification:ClassificationModel",
+}
+
+
+def quality_model(
+    table: CodedTable, spec: LossSpec, *, budget: int | None = None, least_class: int = 1
+) -> QualityModel:
+    """The model that a policy names, over one table.
+
+    Parameters
+    ----------
+    table : CodedTable
+    spec : LossSpec
+    budget : int, optional
+        Records that may be suppressed; bounds hold for nodes within it. Default: all.
+    least_class : int
+        Records that every kept class over all columns has at the least, such as the k of a k-anonymity over all of
+        them. Bounds hold under that.
+
+    Raises
+    ------
+    UsageError, UnsupportedError
+        Parameters that do not fit the table.
+    """
+    module, name = MODELS[spec.name].split(":")
+    model = getattr(importlib.import_module(f"privpipe.kernels.quality.{module}"), name)
+    found: QualityModel = model(table, spec, budget, max(1, least_class))
+    return found
+
+
+def normalised_score(value: float, least: float, most: float) -> float | None:
+    """1 at the loss of the raw table, 0 at that of nothing but suppressed records; None where the two are one.
+
+    Examples
+    --------
+    >>> normalised_score(2.5, 0.0, 10.0), normalised_score(1.0, 1.0, 1.0)
+    (0.75, None)
+    """
+    if not (abs(value) < float("inf") and abs(most) < float("inf")) or most == least:
+        return None
+    return 1.0 - (value - least) / (most - least)

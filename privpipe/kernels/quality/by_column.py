@@ -1,0 +1,182 @@
+"""Quality models with a figure a column: their aggregate, exactly and as a bound."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks.quality_spec import LossSpec
+from privpipe.kernels.quality.aggregate import aggregated, normalised, own_loss
+from privpipe.kernels.quality.model import Forced
+from privpipe.kernels.quality.table import CodedTable
+
+__all__ = ["ColumnModel", "ForcedColumn", "Model"]
+
+Floats = NDArray[np.float64]
+
+
+class Model:
+    """What all quality models share.
+
+    Parameters
+    ----------
+    table : CodedTable
+    spec : LossSpec
+    budget : int, optional
+        Records that may be suppressed, those with an unknown value included; default: all.
+    least_class : int
+        Records of the smallest class, over all columns, that is ever kept.
+    """
+
+    width = 1
+    closed_form = False
+
+    def __init__(self, table: CodedTable, spec: LossSpec, budget: int | None = None, least_class: int = 1) -> None:
+        self.table = table
+        self.spec = spec
+        self.budget = table.records if budget is None else max(budget, table.unknown)
+        self.least_class = least_class
+        self.shares = [
+            [hierarchy.shares(level) for level in range(hierarchy.height + 1)] for hierarchy in table.hierarchies
+        ]
+
+    def forced_bounds(self, nodes: NDArray[np.int8], forced: Forced) -> Floats:
+        """As `bounds`."""
+        return self.bounds(nodes)
+
+    def bounds(self, nodes: NDArray[np.int8]) -> Floats:
+        """A lower bound of each node's loss."""
+        raise TypeError(f"{type(self).__name__} gives no bounds")
+
+    def upward_bound(self, levels: Sequence[int]) -> float | None:
+        """None: suppression may cost more than the root."""
+        return None
+
+    def own(self, keys: Sequence[str], levels: Sequence[int], rows: NDArray[np.int64]) -> Floats:
+        """Own loss of some combinations' classes over some keys, shape (n, r): Iyengar's of a kept record of it."""
+        columns = [column for column in self.table.columns if column in keys]
+        each = np.empty((len(rows), len(columns)))
+        for to, column in enumerate(columns):
+            at = self.table.places[column]
+            unit = normalised(self.shares[at][levels[at]], self.table.hierarchies[at].domain_size, self.spec)
+            each[:, to] = unit[self.table.codes[rows, at]]
+        return own_loss(each, columns, self.spec)
+
+    def records_of(self, rows: NDArray[np.bool_]) -> int:
+        """Suppressed records: those of some combinations, and those with an unknown value."""
+        return int(self.table.rows.counts[rows].sum()) + self.table.unknown
+
+    def marginal(self, at: int, rows: slice | NDArray[np.intp]) -> Floats:
+        """Records of each leaf of a column among some combinations."""
+        leaves = len(self.table.hierarchies[at].values)
+        weights = self.table.rows.counts[rows].astype(np.float64)
+        return np.bincount(self.table.codes[rows, at], weights=weights, minlength=leaves).astype(np.float64)
+
+    @cached_property
+    def marginals(self) -> list[Floats]:
+        """Records of each leaf of each column."""
+        return [self.marginal(at, slice(None)) for at in range(len(self.table.columns))]
+
+
+@dataclass(frozen=True)
+class ForcedColumn:
+    """What is suppressed below a checked node, seen from one column.
+
+    Parameters
+    ----------
+    lost : ndarray of float64, shape (leaves,)
+        Records of each leaf that surely go.
+    records : float
+        Records that surely go in all, those with an unknown value included.
+    shares : ndarray of float64, shape (c,)
+        Of each class that goes in part: the largest share of its labels at the checked node.
+    parts : ndarray of float64, shape (c,)
+        Records of each of these that surely go.
+    """
+
+    lost: Floats = field(repr=False)
+    records: float
+    shares: Floats = field(repr=False)
+    parts: Floats = field(repr=False)
+
+
+class ColumnModel(Model):
+    """A figure a column, aggregated under the columns' weights.
+
+    Subclasses give `figure` (exact), `least` (a lower bound, at best the figure with nothing suppressed) and, where
+    more can be said below a checked node, `least_below`.
+    """
+
+    closed_form = True
+    reads_marginals = True
+
+    def __init__(self, table: CodedTable, spec: LossSpec, budget: int | None = None, least_class: int = 1) -> None:
+        super().__init__(table, spec, budget, least_class)
+        self.aggregate = spec.aggregate or "sum"
+        self.width = len(table.columns) if self.aggregate == "rank" else 1
+        self.weights = spec.weights_of(table.columns)
+        self.prepare()
+        self._least = [
+            np.array([self.least(at, level) for level in range(hierarchy.height + 1)])
+            for at, hierarchy in enumerate(table.hierarchies)
+        ]
+
+    def prepare(self) -> None:
+        """Work out what every figure needs."""
+
+    def figure(self, at: int, level: int, lost: Floats, suppressed: int) -> float:
+        """u of one column at a level, from the suppressed records of each leaf and their number in all."""
+        raise TypeError(f"{type(self).__name__} gives no figure")
+
+    def least(self, at: int, level: int) -> float:
+        """A lower bound of u, whatever is suppressed."""
+        raise TypeError(f"{type(self).__name__} gives no bound")
+
+    def least_below(self, at: int, level: int, forced: ForcedColumn) -> float:
+        """A lower bound of u at a level not above the checked node's."""
+        return float(self._least[at][level])
+
+    def exact(self, levels: Sequence[int], gone: NDArray[np.bool_]) -> tuple[tuple[float, ...], list[float]]:
+        """Loss of a node with these combinations suppressed, and each column's u."""
+        rows = np.flatnonzero(gone)
+        suppressed = self.records_of(gone)
+        none = np.zeros(0)
+        columns = [
+            self.figure(at, level, self.marginal(at, rows) if self.reads_marginals else none, suppressed)
+            for at, level in enumerate(levels)
+        ]
+        return tuple(aggregated(np.array([columns]) * self.weights, self.aggregate)[0].tolist()), columns
+
+    def bounds(self, nodes: NDArray[np.int8]) -> Floats:
+        """A lower bound of each node's loss, shape (M, 1), under `rank` (M, m), from the columns' own bounds."""
+        return self._of(nodes, self._least)
+
+    def forced_bounds(self, nodes: NDArray[np.int8], forced: Forced) -> Floats:
+        """`bounds`, sharpened by what surely goes below a checked node."""
+        parts = [(rows, records) for rows, records in forced.partial if records > 0 and len(rows)]
+        rows = np.concatenate([rows for rows, _ in parts]) if parts else np.zeros(0, dtype=np.int64)
+        starts = np.cumsum([0, *(len(rows) for rows, _ in parts)])[:-1]
+        sure = np.array([records for _, records in parts], dtype=np.float64)
+        gone = np.flatnonzero(forced.gone)
+        total = float(self.records_of(forced.gone)) + float(sure.sum())
+        least = []
+        for at, top in enumerate(forced.levels):
+            labels = self.shares[at][top][self.table.codes[rows, at]]
+            shares = np.maximum.reduceat(labels, starts) if parts else np.zeros(0)
+            lost = self.marginal(at, gone) if self.reads_marginals else np.zeros(0)
+            column = ForcedColumn(lost, total, shares, sure)
+            sharper = self._least[at].copy()
+            for level in range(top + 1):
+                sharper[level] = max(sharper[level], self.least_below(at, level, column))
+            least.append(sharper)
+        return self._of(nodes, least)
+
+    def _of(self, nodes: NDArray[np.int8], least: Sequence[Floats]) -> Floats:
+        columns = np.empty(nodes.shape, dtype=np.float64)
+        for at, figures in enumerate(least):
+            columns[:, at] = (figures * self.weights[at])[nodes[:, at]]
+        return aggregated(columns, self.aggregate)
