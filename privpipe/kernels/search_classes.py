@@ -1,0 +1,241 @@
+"""Classes of packed combinations under one vector of levels: a few look-ups a combination."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from privpipe.kernels.arrays import read_only
+
+__all__ = ["cells_of", "compacted", "numbered", "weighted_totals"]
+
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+DENSE = 4
+SPARE = 4096
+
+
+def numbered(codes: Ints, tables: Ints, starts: Longs, radices: Longs, counts: Longs) -> tuple[Ints, Longs]:
+    """The class of each combination and the records of each class.
+
+    Parameters
+    ----------
+    codes : ndarray of int32, shape (p, t)
+        Packed code of each combination in each of p groups of columns.
+    tables : ndarray of int32
+        Of each group in turn, the label of each packed code.
+    starts : ndarray of int64, shape (p,)
+        Where each group's table begins.
+    radices : ndarray of int64, shape (p,)
+        Labels of each group, at least 1; their product is below 2^62.
+    counts : ndarray of int64, shape (t,)
+
+    Returns
+    -------
+    (ndarray of int32, shape (t,), ndarray of int64, shape (classes,))
+        Numbers in the order in which classes first occur.
+
+    Examples
+    --------
+    >>> codes = np.array([[0, 1, 1, 0], [0, 0, 1, 0]], dtype=np.int32)
+    >>> tables = np.array([0, 0, 0, 1], dtype=np.int32)
+    >>> numbers, sizes = numbered(codes, tables, np.array([0, 2]), np.array([1, 2]), np.array([5, 1, 2, 1]))
+    >>> numbers.tolist(), sizes.tolist()
+    ([0, 0, 1, 0], [7, 2])
+    """
+    space = 1
+    for radix in radices.tolist():
+        space *= radix
+    parts = (
+        read_only(codes, np.int32),
+        read_only(tables, np.int32),
+        read_only(starts, np.int64),
+        read_only(radices, np.int64),
+        read_only(counts, np.int64),
+    )
+    if space <= DENSE * codes.shape[1] + SPARE:
+        return _numbered_dense(*parts, space)  # type: ignore[no-any-return]
+    return _numbered_hashed(*parts)  # type: ignore[no-any-return]
+
+
+def compacted(keys: Longs, space: int) -> tuple[Ints, int]:
+    """Keys below `space` renumbered without gaps, in their order, and how many there are.
+
+    Examples
+    --------
+    >>> [part if isinstance(part, int) else part.tolist() for part in compacted(np.array([4, 1, 4]), 6)]
+    [[1, 0, 1], 2]
+    """
+    numbers, count = _compacted(read_only(keys, np.int64), space)
+    return numbers, int(count)
+
+
+def cells_of(
+    numbers: Ints, places: Ints, kept: int, codes: Ints, counts: Longs, values: int
+) -> tuple[Longs, Longs, Longs]:
+    """Cells of a sensitive column in some of the classes: offsets, codes ascending within a class, counts.
+
+    Parameters
+    ----------
+    numbers : ndarray of int32, shape (t,)
+        Class of each combination.
+    places : ndarray of int32, shape (classes,)
+        Place of each class among those kept; -1: left out.
+    kept, values : int
+        Classes kept, and values of the column; a table of their product is held.
+    codes : ndarray of int32, shape (t,)
+
+    Examples
+    --------
+    >>> numbers, codes = np.array([0, 1, 0], dtype=np.int32), np.array([2, 0, 1], dtype=np.int32)
+    >>> places = np.array([0, -1], dtype=np.int32)
+    >>> [part.tolist() for part in cells_of(numbers, places, 1, codes, np.array([4, 5, 6]), 3)]
+    [[0, 2], [1, 2], [6, 4]]
+    """
+    found: tuple[Longs, Longs, Longs] = _cells_of(
+        read_only(numbers, np.int32),
+        read_only(places, np.int32),
+        kept,
+        read_only(codes, np.int32),
+        read_only(counts, np.int64),
+        values,
+    )
+    return found
+
+
+def weighted_totals(codes: Ints, starts: Longs, counts: Longs, chosen: NDArray[np.bool_], size: int) -> Longs:
+    """Records of the chosen combinations by packed code, all groups after one another.
+
+    Parameters
+    ----------
+    codes : ndarray of int32, shape (p, t)
+    starts : ndarray of int64, shape (p,)
+    size : int
+        Packed codes of all groups.
+
+    Examples
+    --------
+    >>> codes = np.array([[0, 1, 1], [1, 0, 0]], dtype=np.int32)
+    >>> weighted_totals(codes, np.array([0, 2]), np.array([5, 1, 2]), np.array([True, True, False]), 4).tolist()
+    [5, 1, 1, 5]
+    """
+    found: Longs = _weighted_totals(
+        read_only(codes, np.int32),
+        read_only(starts, np.int64),
+        read_only(counts, np.int64),
+        read_only(chosen, np.bool_),
+        size,
+    )
+    return found
+
+
+@njit(nogil=True, cache=True)
+def _key(codes: Ints, tables: Ints, starts: Longs, radices: Longs, i: int) -> int:
+    key = np.int64(tables[starts[0] + codes[0, i]])
+    for p in range(1, len(starts)):
+        key = key * radices[p] + tables[starts[p] + codes[p, i]]
+    return key  # type: ignore[no-any-return]
+
+
+@njit(nogil=True, cache=True)
+def _numbered_dense(
+    codes: Ints, tables: Ints, starts: Longs, radices: Longs, counts: Longs, space: int
+) -> tuple[Ints, Longs]:
+    t = codes.shape[1]
+    seen = np.full(space, -1, np.int32)
+    numbers = np.empty(t, np.int32)
+    sizes = np.zeros(min(t, space), np.int64)
+    count = 0
+    for i in range(t):
+        key = _key(codes, tables, starts, radices, i)
+        number = seen[key]
+        if number < 0:
+            number = count
+            seen[key] = count
+            count += 1
+        numbers[i] = number
+        sizes[number] += counts[i]
+    return numbers, sizes[:count].copy()
+
+
+@njit(nogil=True, cache=True)
+def _numbered_hashed(
+    codes: Ints, tables: Ints, starts: Longs, radices: Longs, counts: Longs
+) -> tuple[Ints, Longs]:
+    t = codes.shape[1]
+    bits = 4
+    while (1 << bits) < 2 * t:
+        bits += 1
+    mask = (1 << bits) - 1
+    slots = np.full(1 << bits, -1, np.int32)
+    known = np.empty(t, np.int64)
+    numbers = np.empty(t, np.int32)
+    sizes = np.zeros(t, np.int64)
+    count = 0
+    for i in range(t):
+        key = _key(codes, tables, starts, radices, i)
+        slot = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - bits))
+        number = slots[slot]
+        while number >= 0 and known[number] != key:
+            slot = (slot + 1) & mask
+            number = slots[slot]
+        if number < 0:
+            number = count
+            slots[slot] = count
+            known[count] = key
+            count += 1
+        numbers[i] = number
+        sizes[number] += counts[i]
+    return numbers, sizes[:count].copy()
+
+
+@njit(nogil=True, cache=True)
+def _compacted(keys: Longs, space: int) -> tuple[Ints, int]:
+    rank = np.full(space, -1, np.int32)
+    for key in keys:
+        rank[key] = 0
+    count = 0
+    for key in range(space):
+        if rank[key] == 0:
+            rank[key] = count
+            count += 1
+    numbers = np.empty(len(keys), np.int32)
+    for i in range(len(keys)):
+        numbers[i] = rank[keys[i]]
+    return numbers, count
+
+
+@njit(nogil=True, cache=True)
+def _cells_of(
+    numbers: Ints, places: Ints, kept: int, codes: Ints, counts: Longs, values: int
+) -> tuple[Longs, Longs, Longs]:
+    held = np.zeros(kept * values, np.int64)
+    for i in range(len(numbers)):
+        place = places[numbers[i]]
+        if place >= 0:
+            held[np.int64(place) * values + codes[i]] += counts[i]
+    cells = 0
+    for figure in held:
+        cells += figure > 0
+    offsets = np.zeros(kept + 1, np.int64)
+    cell_codes, cell_counts = np.empty(cells, np.int64), np.empty(cells, np.int64)
+    at = 0
+    for c in range(kept):
+        for code in range(values):
+            figure = held[c * values + code]
+            if figure > 0:
+                cell_codes[at], cell_counts[at] = code, figure
+                at += 1
+        offsets[c + 1] = at
+    return offsets, cell_codes, cell_counts
+
+
+@njit(nogil=True, cache=True)
+def _weighted_totals(codes: Ints, starts: Longs, counts: Longs, chosen: NDArray[np.bool_], size: int) -> Longs:
+    totals = np.zeros(size, np.int64)
+    for i in range(len(counts)):
+        if chosen[i]:
+            for p in range(len(starts)):
+                totals[starts[p] + codes[p, i]] += counts[i]
+    return totals

@@ -1,0 +1,129 @@
+"""Vectors of levels: which lie below one, and one record's class at all of them."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from privpipe.kernels.arrays import read_only
+
+__all__ = ["below", "class_everywhere"]
+
+Longs = NDArray[np.int64]
+
+
+def below(nodes: NDArray[np.int8], chosen: Longs, top: NDArray[np.int8]) -> NDArray[np.bool_]:
+    """Which of the chosen vectors are at most `top` in every column.
+
+    Parameters
+    ----------
+    nodes : ndarray of int8, shape (M, m)
+    chosen : ndarray of int64, shape (n,)
+        Rows of `nodes`.
+
+    Examples
+    --------
+    >>> nodes = np.array([[0, 0], [0, 1], [1, 0]], dtype=np.int8)
+    >>> below(nodes, np.array([0, 1, 2]), np.array([0, 1], dtype=np.int8)).tolist()
+    [True, True, False]
+    """
+    return np.asarray(_below(read_only(nodes, np.int8), read_only(chosen, np.int64), read_only(top, np.int8)))
+
+
+def class_everywhere(
+    codes: NDArray[np.int32],
+    tables: Longs,
+    starts: Longs,
+    values: NDArray[np.int32],
+    counts: Longs,
+    shape: tuple[int, ...],
+    width: int,
+) -> Longs:
+    """Records of one combination's class at every vector of levels, by sensitive value.
+
+    One pass adds each combination where its labels first meet; sums along every axis do the rest.
+
+    Parameters
+    ----------
+    codes : ndarray of int32, shape (p, t)
+        Packed code of each combination in each of p groups of columns.
+    tables : ndarray of int64
+        Of each group in turn, by packed code: what its columns add to the place of the lowest vector at which both
+        agree; negative where they never do.
+    starts : ndarray of int64, shape (p,)
+    values : ndarray of int32, shape (t,)
+        Sensitive value, below `width`.
+    shape : tuple of int
+        Levels of each column; their product is M.
+
+    Returns
+    -------
+    ndarray of int64, shape (M, width)
+
+    Examples
+    --------
+    A column of three levels; the second record joins the first at level 1, the third at level 2.
+
+    >>> class_everywhere(np.array([[0, 1, 2]], dtype=np.int32), np.array([0, 1, 2]), np.array([0]),
+    ...     np.zeros(3, dtype=np.int32), np.array([4, 1, 1]), (3,), 1).ravel().tolist()
+    [4, 5, 6]
+    """
+    size = int(np.prod(shape, dtype=np.int64))
+    found: Longs = _first_met(
+        read_only(codes, np.int32),
+        read_only(tables, np.int64),
+        read_only(starts, np.int64),
+        read_only(values, np.int32),
+        read_only(counts, np.int64),
+        size,
+        width,
+    )
+    _summed(found, np.array(shape, dtype=np.int64), width)
+    return found.reshape(size, width)
+
+
+@njit(nogil=True, cache=True)
+def _below(nodes: NDArray[np.int8], chosen: Longs, top: NDArray[np.int8]) -> NDArray[np.bool_]:
+    out = np.ones(len(chosen), np.bool_)
+    for i in range(len(chosen)):
+        for j in range(len(top)):
+            if nodes[chosen[i], j] > top[j]:
+                out[i] = False
+                break
+    return out
+
+
+@njit(nogil=True, cache=True)
+def _first_met(
+    codes: NDArray[np.int32],
+    tables: Longs,
+    starts: Longs,
+    values: NDArray[np.int32],
+    counts: Longs,
+    size: int,
+    width: int,
+) -> Longs:
+    out = np.zeros(size * width, np.int64)
+    for i in range(len(counts)):
+        place = np.int64(0)
+        for p in range(len(starts)):
+            step = tables[starts[p] + codes[p, i]]
+            if step < 0:
+                place = np.int64(-1)
+                break
+            place += step
+        if place >= 0:
+            out[place * width + values[i]] += counts[i]
+    return out
+
+
+@njit(nogil=True, cache=True)
+def _summed(out: Longs, shape: Longs, width: int) -> None:
+    stride = np.int64(width)
+    for axis in range(len(shape) - 1, -1, -1):
+        block = stride * shape[axis]
+        for start in range(0, len(out), block):
+            for i in range(start + stride, start + block):
+                out[i] += out[i - stride]
+        stride = block
