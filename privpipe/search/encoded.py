@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,11 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.label_information import information_lost
 from privpipe.errors import NoSolutionError, UnsupportedError
 from privpipe.hierarchies import Hierarchy, canonical_text
+from privpipe.kernels.tuple_classes import class_numbers, class_totals
 from privpipe.roles import column_type_of
+from privpipe.search.beside_population import PopulationRows, SeenColumn, encode_population
 from privpipe.transforms.base import StageContext
-from privpipe.transforms.class_failures import Combinations, judged_sets
+from privpipe.transforms.class_failures import Classes, Combinations, judged_sets
+from privpipe.transforms.combinations import apart_by_person
+from privpipe.transforms.counted_table import person_numbers
 from privpipe.transforms.generalize import Generalize, generalized_columns
 from privpipe.transforms.suppression import sensitive_codes, text_ranks
 
@@ -42,6 +48,10 @@ class EncodedTable:
         N, those suppressed for an unknown value included.
     unknown : int
         Records suppressed before all others because a hierarchy lacks their value.
+    judged : int, optional
+        Persons they are about, where persons are counted; default: the records.
+    population : PopulationRows, optional
+        The population that some guarantees compare with.
     """
 
     columns: tuple[str, ...]
@@ -51,6 +61,8 @@ class EncodedTable:
     rows: Combinations = field(repr=False)
     records: int
     unknown: int
+    judged: int | None = None
+    population: PopulationRows | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -79,6 +91,51 @@ class EncodedTable:
         """The entry of `lookups` for a column at a vector of levels."""
         place = self.places[column]
         return self.lookups[place][levels[place] if place < len(self.columns) else 0]
+
+    def classes(
+        self, keys: Sequence[str], levels: Sequence[int], *, compared: bool = False, labels: bool = False
+    ) -> Classes:
+        """The classes over some keys at a vector of levels.
+
+        Parameters
+        ----------
+        compared : bool
+            Whether to count the population in them, and its classes without a combination too.
+        labels : bool
+            Whether to say what the labels of each combination lose.
+        """
+        information = self.information(keys, levels) if labels else None
+        if not compared or self.population is None:
+            numbers, count = class_numbers(self.codes, [self.lookup(key, levels) for key in keys])
+            return Classes(numbers, count, information=information)
+        beside = self.population
+        chosen = [(self.places[key], levels[self.places[key]] if key in self.columns else 0) for key in keys]
+        joint, count = class_numbers(self._with_population, [beside.lookups[place][level] for place, level in chosen])
+        sizes = class_totals(joint[len(self) :], count, beside.counts)
+        return Classes(joint[: len(self)], count, population=sizes, information=information)
+
+    def information(self, keys: Sequence[str], levels: Sequence[int]) -> NDArray[np.float64]:
+        """What the labels of each combination over some keys lose, in [0, 1], shape (t,).
+
+        A column without a hierarchy is raw: each of its values has the same share.
+        """
+        logs, domain = np.zeros(len(self), dtype=np.float64), 0.0
+        for key in keys:
+            place = self.places[key]
+            if key in self.columns:
+                hierarchy = self.hierarchies[place]
+                size = max(hierarchy.domain_size, 1.0)
+                of_code = np.array([math.log(share) for share in hierarchy.shares(levels[place]).tolist()])
+                logs += of_code[self.codes[:, place]]
+            else:
+                size = float(len(np.unique(self.codes[:, place])))
+                logs -= math.log(size)
+            domain += math.log(size)
+        return information_lost(logs, domain)
+
+    @cached_property
+    def _with_population(self) -> NDArray[np.int32]:
+        return self.codes if self.population is None else np.concatenate([self.codes, self.population.codes])
 
     def key_ranks(self, column: str, levels: Sequence[int], rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Ranks of some combinations' released texts in a column: what class keys are ordered by, shape (n,)."""
@@ -125,46 +182,75 @@ def encode(engine: Any, table: Any, stage: Generalize, context: StageContext) ->
         No record is left.
     """
     columns = generalized_columns(stage, context)
-    sets = judged_sets(context)
+    sets = judged_sets(context, serves=stage.serves)
     fixed = tuple(key for key in sets.columns if key not in columns)
-    distinct = engine.distinct(table, list(dict.fromkeys([*columns, *fixed, *sets.sensitive])))
+    counted = dict.fromkeys([*columns, *fixed, *sets.sensitive, *([sets.person] if sets.person and sets.keys else [])])
+    distinct = engine.distinct(table, list(counted))
     counts = distinct["__count"].to_numpy().astype(np.int64)
-    hierarchies, codes = [], []
-    for column in columns:
-        hierarchy, leaves = _leaf_codes(distinct[column], counts, column, context)
-        hierarchies.append(hierarchy)
+    codes, seen = [], {}
+    for place, column in enumerate((*columns, *fixed)):
+        seen[column], leaves = _coded(
+            distinct[column], counts, column, place, context, generalized=place < len(columns)
+        )
         codes.append(leaves)
-    codes += [_ranks(distinct[column], column) for column in fixed]
     matrix = np.stack(codes, axis=1).astype(np.int32)
     known = (matrix >= 0).all(axis=1)
     if not known.any():
         raise NoSolutionError(f"{context.place}: no record is left to generalize")
     sensitive = {column: sensitive_codes(distinct[column], column, context.base)[known] for column in sets.sensitive}
+    matrix, rows, judged = matrix[known], Combinations(counts[known], sensitive), None
+    if sets.person in counted:
+        who = person_numbers(distinct[sets.person], sets.person)
+        judged = int(who.max()) + 1
+        kept, rows = _by_person(matrix, rows, who[known])
+        matrix = matrix[kept]
+    compared = tuple(dict.fromkeys(key for keys in sets.compared for key in keys))
     return EncodedTable(
         columns=columns,
         fixed=fixed,
-        hierarchies=tuple(hierarchies),
-        codes=np.ascontiguousarray(matrix[known]),
-        rows=Combinations(counts[known], sensitive),
+        hierarchies=tuple(hierarchy for own in seen.values() if (hierarchy := own.hierarchy) is not None),
+        codes=np.ascontiguousarray(matrix),
+        rows=rows,
         records=int(counts.sum()),
         unknown=int(counts[~known].sum()),
+        judged=judged,
+        population=encode_population(engine, compared, seen, context) if sets.compared else None,
     )
 
 
-def _leaf_codes(
-    values: Any, counts: NDArray[np.int64], column: str, context: StageContext
-) -> tuple[Hierarchy, NDArray[np.int64]]:
+def _by_person(
+    matrix: NDArray[np.int32], rows: Combinations, who: NDArray[np.int64]
+) -> tuple[NDArray[np.intp], Combinations]:
+    """The combinations apart by person as far as they must be, and which of them stand for all."""
+    words = np.column_stack([matrix, *rows.sensitive.values()])
+    fresh = np.ones(len(words), dtype=np.int64)
+    fresh[1:] = (words[1:] != words[:-1]).any(axis=1)  # sorted, the person last
+    kept, counts, persons = apart_by_person(np.cumsum(fresh), who, rows.counts)
+    return kept, Combinations(counts, {name: codes[kept] for name, codes in rows.sensitive.items()}, persons)
+
+
+def _coded(
+    values: Any,
+    counts: NDArray[np.int64],
+    column: str,
+    place: int,
+    context: StageContext,
+    *,
+    generalized: bool,
+) -> tuple[SeenColumn, NDArray[np.int64]]:
+    """A column, and the code of each of its values: a leaf of its hierarchy, or a rank where it has none."""
     distinct, places = _sorted_values(values)
+    if not generalized:
+        texts = canonical_text(distinct, None, column=column).to_pylist()
+        ranks = text_ranks(texts)
+        ordered = sorted(set(zip(ranks.tolist(), texts, strict=True)), key=lambda pair: pair[0])
+        return SeenColumn(place, tuple(text for _, text in ordered), (), None), ranks[places]
     kind = context.types.get(column) or column_type_of(distinct.type)
     texts = canonical_text(distinct, kind, column=column).to_pylist()
-    totals = np.bincount(places, weights=counts, minlength=len(texts)).astype(np.int64)
-    hierarchy = context.hierarchies[column].build(texts, totals.tolist(), kind)
-    return hierarchy, hierarchy.encode(texts).astype(np.int64)[places]
-
-
-def _ranks(values: Any, column: str) -> NDArray[np.int64]:
-    distinct, places = _sorted_values(values)
-    return text_ranks(canonical_text(distinct, None, column=column).to_pylist())[places]
+    totals = np.bincount(places, weights=counts, minlength=len(texts)).astype(np.int64).tolist()
+    hierarchy = context.hierarchies[column].build(texts, totals, kind)
+    own = SeenColumn(place, tuple(texts), tuple(totals), kind, hierarchy)
+    return own, hierarchy.encode(texts).astype(np.int64)[places]
 
 
 def _sorted_values(values: Any) -> tuple[Any, NDArray[np.int64]]:

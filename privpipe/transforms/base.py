@@ -39,6 +39,8 @@ class StageContext:
         Base distributions of the sensitive columns, filled in by the runner before a stage that suppresses.
     person : str, optional
         Column by which persons are told apart, where they are counted instead of records.
+    population : Table, optional
+        The population some guarantees compare with, its quasi-identifiers as they are in the table of the stage.
     nulls, mark : the policy's rule for missing quasi-identifiers, and its suppression mark.
     place : str
         Where the stage stands in the policy, for errors: ``transform[1].generalize``.
@@ -56,6 +58,7 @@ class StageContext:
     base: Facts = field(default_factory=Facts)
     nulls: NullRule = "own_value"
     person: str | None = None
+    population: Any = field(default=None, repr=False)
     mark: str = "*"
     place: str = ""
     released_identifiers: tuple[str, ...] = ()
@@ -87,12 +90,16 @@ class Transformer(Entry):
 
     `taxon` is the kind of method, for catalogue and report. `columns_rule` says how a policy names the columns:
     ``required``; ``optional`` (left out: the stage's own default); ``none`` (the stage takes no columns).
+    `serves` lists the ways of counting that a stage which suppresses or searches has besides records in classes of
+    its own table: ``persons``, ``population``, ``wildcard`` (classes in which a null is a value of its own, for what
+    holds so holds when it matches anything) and ``labels`` (what the labels of a class lose).
     """
 
     taxon: ClassVar[Kind] = "perturbative"
     columns_rule: ClassVar[Literal["required", "optional", "none"]] = "required"
     searches: ClassVar[bool] = False
     suppresses: ClassVar[bool] = False
+    serves: ClassVar[tuple[str, ...]] = ()
     needs_draws: ClassVar[bool] = False
     preserves: ClassVar[str] = ""
     reveals: ClassVar[str] = ""

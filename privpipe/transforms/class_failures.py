@@ -3,153 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, SizeModel
-from privpipe.errors import UnsupportedError
-from privpipe.transforms.base import StageContext
+from privpipe.blocks import Facts, SizeModel
+from privpipe.errors import DataError
+from privpipe.transforms.combinations import Classes, Combinations, Counted, Persons
+from privpipe.transforms.judged_sets import EVERY_WAY, JudgedSets, Keys, judged_sets, unserved
 
 __all__ = [
+    "EVERY_WAY",
     "Classes",
     "Combinations",
     "Failures",
     "JudgedSets",
+    "Keys",
+    "Persons",
+    "Ties",
     "failing_rows",
     "judged_sets",
+    "require_sample",
     "shortest_prefix",
     "unserved",
 ]
 
-Keys = tuple[str, ...]
 Ties = Callable[[Keys, NDArray[np.int64]], Sequence[NDArray[np.float64] | NDArray[np.int64]]]
 """What orders classes of one size over some keys: columns with an entry for each of the combinations at these
 places, one a class; the first column decides first."""
-
-
-@dataclass(frozen=True)
-class JudgedSets:
-    """Guarantees over classes, by the quasi-identifiers they are judged on.
-
-    Parameters
-    ----------
-    class_models : mapping of keys to tuple of ClassModel
-        Rules that each class must meet by itself.
-    size_models : tuple of (keys, SizeModel)
-        Rules over all class sizes together, in policy order.
-    """
-
-    class_models: Mapping[Keys, tuple[ClassModel, ...]]
-    size_models: tuple[tuple[Keys, SizeModel], ...]
-
-    @cached_property
-    def keys(self) -> tuple[Keys, ...]:
-        """Every set of quasi-identifiers, the class-based ones first."""
-        return tuple(dict.fromkeys([*self.class_models, *(keys for keys, _ in self.size_models)]))
-
-    @cached_property
-    def columns(self) -> Keys:
-        """Every quasi-identifier that is judged."""
-        return tuple(dict.fromkeys(column for keys in self.keys for column in keys))
-
-    @cached_property
-    def sensitive(self) -> Keys:
-        """Every sensitive column whose values are counted."""
-        models = [model for group in self.class_models.values() for model in group]
-        return tuple(dict.fromkeys(column for model in models for column in model.sensitive_columns()))
-
-
-def judged_sets(context: StageContext, *, persons: bool = False) -> JudgedSets:
-    """The guarantees of a policy that read classes.
-
-    Parameters
-    ----------
-    context : StageContext
-    persons : bool
-        Whether the caller counts persons where the policy asks for it.
-
-    Raises
-    ------
-    UnsupportedError
-        A way of counting that a stage which suppresses does not serve: never passed over.
-    """
-    if refused := unserved(context, persons=persons):
-        raise UnsupportedError(f"{context.place}: {refused}")
-    classes: dict[Keys, tuple[ClassModel, ...]] = {}
-    sizes: list[tuple[Keys, SizeModel]] = []
-    for guarantee in context.guarantees:
-        entry = guarantee.over(context.roles)
-        if not isinstance(entry, ClassModel | SizeModel):
-            continue
-        keys = context.roles.quasi_identifiers if entry.quasi_identifiers is None else entry.quasi_identifiers
-        for own in entry.key_sets(tuple(keys)):
-            if isinstance(entry, ClassModel):
-                classes[own] = (*classes.get(own, ()), entry)
-            else:
-                sizes.append((own, entry))
-    return JudgedSets(classes, tuple(sizes))
-
-
-def unserved(context: StageContext, *, persons: bool = False) -> str:
-    """Why suppression and search cannot work for the policy's guarantees, or nothing."""
-    instead = "generalize by given `levels:` without suppress_at_most and let the release be judged"
-    if not context.guarantees:
-        return ""
-    if context.nulls == "wildcard":
-        return f"a stage that suppresses counts classes, and under `nulls: wildcard` there are none; {instead}"
-    for guarantee in context.guarantees:
-        what = f"cannot suppress or search for {guarantee.name()}"
-        if guarantee.needs_population:
-            return (
-                f"{what}: {guarantee.name()} compares with a population, which this stage does not count yet; {instead}"
-            )
-        if guarantee.reads in ("classes", "process") and not isinstance(guarantee, ClassModel | SizeModel):
-            return f"{what}: classes do not tell whether it holds; {instead}"
-    if context.person is not None and not persons:
-        return f"this stage counts records, not persons as `person_id` asks; use suppress_records, or {instead}"
-    return ""
-
-
-@dataclass(frozen=True)
-class Combinations:
-    """Distinct combinations of quasi-identifiers and sensitive values.
-
-    Parameters
-    ----------
-    counts : ndarray of int64, shape (t,)
-        Records of each.
-    sensitive : mapping of column to ndarray of int64, shape (t,)
-        Codes of sensitive values: positions in the base distribution where there is one.
-    """
-
-    counts: NDArray[np.int64]
-    sensitive: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
-
-    @cached_property
-    def by_code(self) -> Mapping[str, NDArray[np.intp]]:
-        """Places of the combinations in the order of each sensitive column's codes."""
-        return {column: np.argsort(codes, kind="stable") for column, codes in self.sensitive.items()}
-
-
-@dataclass(frozen=True)
-class Classes:
-    """The classes over one set of keys.
-
-    Parameters
-    ----------
-    numbers : ndarray of int64, shape (t,)
-        Class of each combination.
-    count : int
-    marked : ndarray of bool, shape (t,), or None
-        Combinations that are suppressed already: they form no class that could fail.
-    """
-
-    numbers: NDArray[np.int64]
-    count: int
-    marked: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True)
@@ -161,9 +43,11 @@ class Failures:
     rows : ndarray of bool, shape (t,)
         Combinations that go.
     hereditary : int
-        Records of classes that fail in all their parts too, so at every finer vector of levels.
+        Records of classes that fail in all their parts too, so at every finer vector of levels; more than there are
+        where no suppression helps at any of these.
     met : bool
-        Whether what is left meets everything; False: no suppression helps.
+        Whether what is left meets everything; False: no suppression helps. `rows` are those of failing classes then,
+        at the least.
     """
 
     rows: NDArray[np.bool_]
@@ -177,13 +61,43 @@ def failing_rows(
     """Suppress in rounds: all classes that fail over any set of keys go at once and the rest is counted again.
 
     Then each sample-based model, in policy order, has the shortest prefix of classes removed that fulfils it, by
-    ascending size; and all of it again until nothing more goes.
+    ascending size; and all of it again until nothing more goes. Classes of a population without a record at the
+    start cannot be repaired; those that lose their last record are left out.
 
     Parameters
     ----------
     classes : mapping of keys to Classes
         Of every set of `sets`.
     """
+    found = _failing_rows(sets, rows, classes, facts, ties)
+    lost = _strangers_fail(sets, rows, classes, facts)
+    if lost is None:
+        return found
+    return replace(found, met=False, hereditary=int(rows.counts.sum()) + 1 if lost else found.hereditary)
+
+
+def require_sample(sets: JudgedSets, rows: Combinations, classes: Mapping[Keys, Classes]) -> None:
+    """Refuse a table of which some class holds more records than the population does.
+
+    Raises
+    ------
+    DataError
+    """
+    for keys in sets.compared:
+        population = classes[keys].population
+        counted = Counted.of(rows, classes[keys], np.zeros(len(rows.counts), dtype=np.bool_))
+        short = np.zeros(0, dtype=np.bool_) if population is None else counted.sizes > population
+        if short.any():
+            raise DataError(
+                f"not a sample of this population: {int(short.sum()):,} of {int((counted.sizes > 0).sum()):,} classes "
+                f"hold more records than the population does ({int(counted.sizes[short].sum()):,} records); every "
+                "record must be of somebody in the population, generalized alike"
+            )
+
+
+def _failing_rows(
+    sets: JudgedSets, rows: Combinations, classes: Mapping[Keys, Classes], facts: Facts, ties: Ties
+) -> Failures:
     gone = np.zeros(len(rows.counts), dtype=np.bool_)
     hereditary = 0
     first = True
@@ -247,40 +161,30 @@ def _class_round(
     failing = np.zeros_like(gone)
     inherited = np.zeros_like(gone)
     for keys, models in sets.class_models.items():
-        left = _left(rows, classes[keys], gone)
-        present, block = _class_block(rows, classes[keys], left, models)
+        counted = Counted.of(rows, classes[keys], gone)
+        present, block, known = counted.block(models, facts)
         bad, finer = np.zeros((2, classes[keys].count), dtype=np.bool_)
         for model in models:
-            fails = ~model.passing(block, facts)
+            fails = ~model.passing(block, known)
             bad[present] |= fails
             if model.hereditary:
                 finer[present] |= fails
-        alive = left > 0
+        alive = counted.left > 0
         failing |= alive & bad[classes[keys].numbers]
         inherited |= alive & finer[classes[keys].numbers]
     return failing, int(rows.counts[inherited].sum())
 
 
-def _left(rows: Combinations, classes: Classes, gone: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Records of each combination that form classes."""
-    out = gone if classes.marked is None else gone | classes.marked
-    return np.where(out, 0, rows.counts)
-
-
-def _class_block(
-    rows: Combinations, classes: Classes, left: NDArray[np.int64], models: Sequence[ClassModel]
-) -> tuple[NDArray[np.bool_], ClassBlock]:
-    """Which classes have records left, and the class table of these."""
-    from privpipe.kernels.tuple_classes import class_cells, class_totals
-
-    sizes = class_totals(classes.numbers, classes.count, left)
-    present = sizes > 0
-    cells = {}
-    for column in dict.fromkeys(column for model in models for column in model.sensitive_columns()):
-        codes, order = rows.sensitive[column], rows.by_code[column]
-        found = Cells(*class_cells(classes.numbers, classes.count, order, codes, left))
-        cells[column] = found if present.all() else found.take(present)
-    return present, ClassBlock(sizes[present], cells)
+def _strangers_fail(sets: JudgedSets, rows: Combinations, classes: Mapping[Keys, Classes], facts: Facts) -> bool | None:
+    """Whether classes of the population without a record fail, at every finer vector of levels too; None: none does."""
+    lost: bool | None = None
+    for keys in sets.compared:
+        block = Counted.of(rows, classes[keys], np.zeros(len(rows.counts), dtype=np.bool_)).strangers()
+        for model in sets.class_models[keys]:
+            # A model whose tally leaves such classes out does not mind them.
+            if model.needs_population and model.measure(block, facts).failing_classes:
+                lost = bool(lost) or model.hereditary or model.convex
+    return lost
 
 
 def _prefix(
@@ -293,10 +197,8 @@ def _prefix(
     ties: Ties,
 ) -> NDArray[np.bool_] | None:
     """Rows that go once a sample-based model has had the smallest classes removed; None when that cannot help."""
-    from privpipe.kernels.tuple_classes import class_totals
-
-    left = _left(rows, classes, gone)
-    sizes = class_totals(classes.numbers, classes.count, left)
+    counted = Counted.of(rows, classes, gone)
+    sizes, left = counted.sizes, counted.left
     present = np.flatnonzero(sizes)
     if not len(present):
         return np.zeros_like(gone)

@@ -79,6 +79,7 @@ class Generalize(Transformer):
     columns_rule: ClassVar[Any] = "optional"
     searches: ClassVar[bool] = True
     suppresses: ClassVar[bool] = True
+    serves: ClassVar[tuple[str, ...]] = ("persons", "population", "wildcard", "labels")
     preserves: ClassVar[str] = "truth: every label covers the value it stands for"
     reveals: ClassVar[str] = "that a finer vector of levels did not meet the guarantees (minimality)"
     about: ClassVar[Mapping[str, str]] = {
@@ -162,6 +163,7 @@ class Generalize(Transformer):
             self.limit,
             entering=int(plan.detail["records"]),
             own_loss=OwnUnitLoss(units, self.loss),
+            serves=self.serves,
         )
 
     @classmethod

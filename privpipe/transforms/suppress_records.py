@@ -42,6 +42,7 @@ class SuppressRecords(Transformer):
     taxon: ClassVar[Kind] = "non-perturbative"
     columns_rule: ClassVar[Any] = "none"
     suppresses: ClassVar[bool] = True
+    serves: ClassVar[tuple[str, ...]] = ("persons", "population", "wildcard", "labels")
     preserves: ClassVar[str] = "the values of every record that stays"
     reveals: ClassVar[str] = "that the records which went were in small or uneven classes"
     about: ClassVar[Mapping[str, str]] = {"suppress_at_most": "share of the records that may be removed"}
@@ -56,7 +57,7 @@ class SuppressRecords(Transformer):
         return StagePlan(name=self.name(), parameters=self.parameters())
 
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
-        return suppress_failing(engine, table, context, self.suppress_at_most)
+        return suppress_failing(engine, table, context, self.suppress_at_most, serves=self.serves)
 
     @classmethod
     def examples(cls) -> list[Self]:

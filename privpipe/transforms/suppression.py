@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,16 +11,11 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import ClassBlock, ClassModel, ClassQuery, Facts, Guarantee, Primitives, RowBlock
 from privpipe.draws import Seed
-from privpipe.errors import DataError, NoSolutionError, UnsupportedError
+from privpipe.errors import NoSolutionError
 from privpipe.tolerance import floor_share
 from privpipe.transforms.base import StageContext
-from privpipe.transforms.class_failures import (
-    Classes,
-    Combinations,
-    JudgedSets,
-    failing_rows,
-    judged_sets,
-)
+from privpipe.transforms.class_failures import JudgedSets, failing_rows, judged_sets, require_sample
+from privpipe.transforms.counted_table import count_combinations, sensitive_codes, text_ranks
 
 __all__ = [
     "KeysDropped",
@@ -59,6 +54,7 @@ def suppress_failing(
     *,
     entering: int | None = None,
     own_loss: OwnLoss | None = None,
+    serves: Collection[str] = ("persons",),
 ) -> Any:
     """Remove the classes that fail, in rounds until none does, then what sample-based models ask for.
 
@@ -70,27 +66,29 @@ def suppress_failing(
         That number, when some have been removed already; default: the records of `table`.
     own_loss : callable, optional
         Ties among classes of one size go by it, then by class key; without it by class key.
+    serves : collection of str
+        Ways of counting that the stage serves; see `Transformer.serves`.
 
     Raises
     ------
+    UnsupportedError
+        The policy asks for another one.
     NoSolutionError
         More records would have to go than the budget allows; the message says how many.
     """
     before = engine.count(table) if entering is None else entering
-    sets = judged_sets(context, persons=True)
+    sets = judged_sets(context, serves=serves)
     if not sets.keys:
         return table
-    if context.person is not None and (len(sets.keys) > 1 or sets.size_models):
-        raise UnsupportedError(
-            f"{context.place}: with `person_id`, suppression serves rules that each class meets by itself, over one "
-            "set of quasi-identifiers; judge the others without suppressing for them"
-        )
     kept = table
-    if len(sets.keys) == 1:
+    if len(sets.keys) == 1 and not sets.compared and not sets.labels:
         # Failing classes go where they lie: removing them changes no other class.
         for keys, models in sets.class_models.items():
             kept = engine.keep_classes(kept, class_query(keys, models, context), Passing(models, context.base))
-    if len(sets.keys) > 1 or sets.size_models:
+        done = not sets.size_models
+    else:
+        done = False
+    if not done:
         kept = _without_failing(engine, kept, sets, context, own_loss)
     require_within(before - engine.count(kept), limit, before, context)
     return kept
@@ -139,105 +137,30 @@ def class_query(keys: Sequence[str], models: Sequence[Guarantee], context: Stage
     )
 
 
-def sensitive_codes(values: Any, column: str, facts: Facts) -> NDArray[np.int64]:
-    """Codes of sensitive values: positions in the base distribution where there is one.
-
-    Parameters
-    ----------
-    values : pyarrow.Array or ChunkedArray
-
-    Raises
-    ------
-    DataError
-        A value that the base lacks.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    if column not in facts.histograms:
-        codes = array.dictionary_encode(null_encoding="encode").indices
-        return np.asarray(codes.to_numpy(zero_copy_only=False), dtype=np.int64)
-    found = pc.index_in(array, value_set=facts.histograms[column].values.cast(array.type))
-    if found.null_count:
-        raise DataError(f"the base distribution of {column!r} does not cover the values of the table")
-    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int64)
-
-
-def text_ranks(texts: Sequence[str | None]) -> NDArray[np.int64]:
-    """Rank of each text by code points, null last; equal texts share one.
-
-    Examples
-    --------
-    >>> text_ranks(["b", None, "a", "b"]).tolist()
-    [1, 2, 0, 1]
-    """
-    known = sorted({text for text in texts if text is not None})
-    ranks = {text: rank for rank, text in enumerate(known)}
-    return np.array([len(known) if text is None else ranks[text] for text in texts], dtype=np.int64)
-
-
 def _without_failing(
     engine: Primitives, table: Any, sets: JudgedSets, context: StageContext, own_loss: OwnLoss | None
 ) -> Any:
     """Count once, decide on the driver as the search does, and drop the combinations that go."""
-    from privpipe.kernels.tuple_classes import class_numbers
-
-    columns = sets.columns or tuple(table.schema.names[:1])  # one class of all records has no key
-    found = engine.distinct(table, list(dict.fromkeys([*columns, *sets.sensitive])))
-    if not found.num_rows:
+    counted = count_combinations(engine, table, sets, context)
+    if counted is None:
         return table
-    keys = found.select(list(columns))
-    codes = np.stack([_text_codes(keys[column], column) for column in columns], axis=1)
-    places = {column: at for at, column in enumerate(columns)}
-    classes = {}
-    for names in sets.keys:
-        chosen = [places[name] for name in names]
-        lookups = [(at, np.arange(codes[:, at].max() + 1), int(codes[:, at].max()) + 1) for at in chosen]
-        classes[names] = Classes(*class_numbers(codes, lookups), marked=_marked(keys.select(list(names)), context.mark))
-    rows = Combinations(
-        counts=found["__count"].to_numpy().astype(np.int64),
-        sensitive={column: sensitive_codes(found[column], column, context.base) for column in sets.sensitive},
-    )
+    require_sample(sets, counted.rows, counted.classes)
 
     def ties(names: tuple[str, ...], at: NDArray[np.int64]) -> list[NDArray[Any]]:
-        own = [] if own_loss is None else list(own_loss(keys.select(list(names)).take(at)).T)
+        own = [] if own_loss is None else list(own_loss(counted.keys.select(list(names)).take(at)).T)
         # Last the order of the keys, so that no two classes are equal.
-        return [*own, *(codes[at, places[name]] for name in names), at]
+        return [*own, *(counted.codes[name][at] for name in names), at]
 
-    failures = failing_rows(sets, rows, classes, context.base, ties)
+    failures = failing_rows(sets, counted.rows, counted.classes, counted.facts, ties)
     if not failures.met:
-        asked = ", ".join(repr(model) for _, model in sets.size_models)
+        asked = ", ".join(repr(model) for model in context.guarantees)
         raise NoSolutionError(f"{context.place}: {asked} cannot be met by suppressing classes")
     if not failures.rows.any():
         return table
     if failures.rows.all():
         raise NoSolutionError(f"{context.place}: every record would have to be suppressed")
-    return engine.map_rows(table, KeysDropped.of(columns, keys.filter(failures.rows)), table.schema)
-
-
-def _text_codes(values: Any, column: str) -> NDArray[np.int32]:
-    from privpipe.hierarchies import canonical_text
-    from privpipe.roles import column_type_of
-
-    encoded = values.combine_chunks().dictionary_encode(null_encoding="encode")
-    texts = canonical_text(encoded.dictionary, column_type_of(encoded.dictionary.type), column=column).to_pylist()
-    ranks: NDArray[np.int32] = text_ranks(texts).astype(np.int32)
-    found: NDArray[np.int32] = ranks[encoded.indices.to_numpy(zero_copy_only=False)]
-    return found
-
-
-def _marked(keys: Any, mark: str) -> NDArray[np.bool_] | None:
-    """Combinations whose every key is the suppression mark."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if not keys.num_columns or not all(pa.types.is_string(kind) for kind in keys.schema.types):
-        return None
-    marked = np.ones(keys.num_rows, dtype=np.bool_)
-    for column in keys.columns:
-        marked &= pc.equal(column, mark).fill_null(False).to_numpy()
-    return marked if marked.any() else None
+    gone = counted.keys.filter(failures.rows)
+    return engine.map_rows(table, KeysDropped.of(gone.schema.names, gone), table.schema)
 
 
 @dataclass(frozen=True)

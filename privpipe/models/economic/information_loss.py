@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, Histogram, RowBlock
+from privpipe.blocks.label_information import INFORMATION, information_lost
 from privpipe.errors import DataError
 from privpipe.hierarchies import HierarchySpec
 from privpipe.hierarchies.canonical import canonical_text
@@ -19,8 +20,6 @@ from privpipe.roles import column_type_of
 __all__ = ["INFORMATION", "LabelShares"]
 
 MASK = "*"
-INFORMATION = "__privpipe_information"
-"""A column with the loss of each record's labels, added to a table while it is judged."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +77,8 @@ class LabelShares:
             table = np.array([logs.get(text, 0.0) for text in known.to_pylist()] + [logs.get(None, 0.0)])
             codes = coded.indices.fill_null(len(known)).to_numpy(zero_copy_only=False)
             total += table[codes]
-        loss = np.clip(1 + total / self.domain, 0.0, 1.0) if self.domain > 0 else np.zeros(len(rows))
-        batch = rows.batch.append_column(pa.field(INFORMATION, pa.float64()), pa.array(loss))
+        loss = pa.array(information_lost(total, self.domain))
+        batch = rows.batch.append_column(pa.field(INFORMATION, pa.float64()), loss)
         return RowBlock(batch, rows.record_ids if rows._ids is not None else None)
 
 

@@ -1,0 +1,157 @@
+"""The population as integer codes beside those of a table: how many of its records are in each class at any levels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.errors import DataError, HierarchyError, UnsupportedError
+from privpipe.hierarchies import Hierarchy, canonical_text
+from privpipe.transforms.base import StageContext
+
+__all__ = ["Lookup", "PopulationRows", "SeenColumn", "encode_population"]
+
+Lookup = tuple[int, NDArray[np.int64], int]
+"""A column's place, the label's code of each code, and how many labels there are."""
+
+
+@dataclass(frozen=True)
+class SeenColumn:
+    """A column of the table at hand, as it was encoded.
+
+    Parameters
+    ----------
+    place : int
+        Where it stands among the table's codes.
+    texts : tuple of str or None
+        Its distinct values: those the hierarchy was built over, in that order; in the order of their codes where
+        there is no hierarchy.
+    counts : tuple of int
+        Records of each.
+    kind : str
+        Type of the column.
+    hierarchy : Hierarchy or None
+        None: the column stays as it is.
+    """
+
+    place: int
+    texts: tuple[str | None, ...] = field(repr=False)
+    counts: tuple[int, ...] = field(repr=False)
+    kind: str | None
+    hierarchy: Hierarchy | None = None
+
+
+@dataclass(frozen=True)
+class PopulationRows:
+    """The distinct combinations of a population over the compared quasi-identifiers.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        Compared ones.
+    codes : ndarray of int32, shape (p, as many columns as the table's codes)
+        Values of the population, numbered after those of the table; 0 in columns that are not compared.
+    counts : ndarray of int64, shape (p,)
+        Records of each.
+    lookups : mapping of place to list of Lookup
+        As those of the table, one a level, for the codes of both.
+    """
+
+    columns: tuple[str, ...]
+    codes: NDArray[np.int32] = field(repr=False)
+    counts: NDArray[np.int64] = field(repr=False)
+    lookups: Mapping[int, list[Lookup]] = field(repr=False)
+
+
+def encode_population(
+    engine: Any, columns: Sequence[str], seen: Mapping[str, SeenColumn], context: StageContext
+) -> PopulationRows:
+    """Count the distinct combinations of the context's population on the engine and encode them as a table is.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        Compared quasi-identifiers.
+    seen : mapping of column to SeenColumn
+        Every encoded column of the table.
+
+    Raises
+    ------
+    DataError, HierarchyError
+        A value of the population that a hierarchy lacks.
+    UnsupportedError
+        A hierarchy that the population's values would change.
+    """
+    if not columns:
+        counts = np.array([engine.count(context.population)], dtype=np.int64)
+        return PopulationRows((), np.zeros((1, len(seen)), dtype=np.int32), counts, {})
+    distinct = engine.distinct(context.population, list(columns))
+    counts = distinct["__count"].to_numpy().astype(np.int64)
+    codes = np.zeros((len(counts), len(seen)), dtype=np.int32)
+    lookups: dict[int, list[Lookup]] = {}
+    for column in columns:
+        own = seen[column]
+        values = distinct[column].combine_chunks().dictionary_encode(null_encoding="encode")
+        texts = canonical_text(values.dictionary, own.kind, column=column).to_pylist()
+        found = (
+            [_same_texts(own, texts)] if own.hierarchy is None else _labels(own.hierarchy, own, column, texts, context)
+        )
+        first = len(found[0][1]) - len(texts)
+        codes[:, own.place] = first + values.indices.to_numpy(zero_copy_only=False)
+    return PopulationRows(tuple(columns), codes, counts, lookups)
+
+
+def _labels(
+    hierarchy: Hierarchy, own: SeenColumn, column: str, texts: list[str | None], context: StageContext
+) -> list[Lookup]:
+    """At each level the labels of the table's values, then those of the population's: equal texts are one label."""
+    both, codes = _over_both(hierarchy, own, column, texts, context)
+    found = []
+    for level in range(hierarchy.height + 1):
+        labels = {label: at for at, label in enumerate(hierarchy.labels(level))}
+        theirs = both.texts(level)
+        added = np.array([labels.setdefault(theirs[code], len(labels)) for code in codes.tolist()], dtype=np.int64)
+        found.append((own.place, np.concatenate([hierarchy.codes(level).astype(np.int64), added]), len(labels)))
+    return found
+
+
+def _over_both(
+    hierarchy: Hierarchy, own: SeenColumn, column: str, texts: list[str | None], context: StageContext
+) -> tuple[Hierarchy, NDArray[np.int32]]:
+    """The hierarchy over the values of both, under which the table's must keep their labels; the population's codes."""
+    more = sorted(set(texts) - set(own.texts), key=lambda text: (text is None, text or ""))
+    try:
+        both = context.hierarchies[column].build([*own.texts, *more], [*own.counts, *(0 for _ in more)], own.kind)
+        codes = both.encode(texts)
+    except HierarchyError as error:
+        raise HierarchyError(f"population: {error}", kind=error.kind) from None
+    before, after = hierarchy.encode(list(own.texts)), both.encode(list(own.texts))
+    if both.height != hierarchy.height or any(
+        _of(hierarchy, level, before) != _of(both, level, after) for level in range(both.height + 1)
+    ):
+        raise UnsupportedError(
+            f"{context.place}: the hierarchy of {column!r} is made from the values at hand, and those of the "
+            "population would change it; write it to a file first (`privpipe hierarchy`)"
+        )
+    if (codes < 0).any():
+        raise DataError(
+            f"{context.place}: {int(np.sum(codes < 0)):,} values of {column!r} in the population are not in its "
+            "hierarchy; complete it"
+        )
+    return both, codes
+
+
+def _of(hierarchy: Hierarchy, level: int, codes: NDArray[np.int32]) -> list[str | None]:
+    texts = hierarchy.texts(level)
+    return [None if code < 0 else texts[code] for code in codes.tolist()]
+
+
+def _same_texts(own: SeenColumn, texts: list[str | None]) -> Lookup:
+    codes: dict[str | None, int] = {text: at for at, text in enumerate(own.texts)}
+    known = np.arange(len(codes), dtype=np.int64)
+    added = np.array([codes.setdefault(text, len(codes)) for text in texts], dtype=np.int64)
+    return own.place, np.concatenate([known, added]), len(codes)

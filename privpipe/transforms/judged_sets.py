@@ -1,0 +1,149 @@
+"""Which guarantees a stage that suppresses works for, by the quasi-identifiers they are judged on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from privpipe.blocks import ClassModel, Guarantee, SizeModel
+from privpipe.errors import UnsupportedError
+from privpipe.transforms.base import StageContext
+
+__all__ = ["EVERY_WAY", "JudgedSets", "Keys", "judged_sets", "unserved"]
+
+Keys = tuple[str, ...]
+EVERY_WAY = ("persons", "population", "wildcard", "labels")
+"""All ways of counting that a stage may serve besides records in classes of its own table."""
+
+
+@dataclass(frozen=True)
+class JudgedSets:
+    """Guarantees over classes, by the quasi-identifiers they are judged on.
+
+    Parameters
+    ----------
+    class_models : mapping of keys to tuple of ClassModel
+        Rules that each class must meet by itself.
+    size_models : tuple of (keys, SizeModel)
+        Rules over all class sizes together, in policy order.
+    person : str, optional
+        Column by which persons are counted instead of records.
+    labels : frozenset of keys
+        Sets over which a rule looks at what the labels lose.
+    """
+
+    class_models: Mapping[Keys, tuple[ClassModel, ...]]
+    size_models: tuple[tuple[Keys, SizeModel], ...]
+    person: str | None = None
+    labels: frozenset[Keys] = field(default_factory=frozenset)
+
+    @cached_property
+    def keys(self) -> tuple[Keys, ...]:
+        """Every set of quasi-identifiers, the class-based ones first."""
+        return tuple(dict.fromkeys([*self.class_models, *(keys for keys, _ in self.size_models)]))
+
+    @cached_property
+    def columns(self) -> Keys:
+        """Every quasi-identifier that is judged."""
+        return tuple(dict.fromkeys(column for keys in self.keys for column in keys))
+
+    @cached_property
+    def sensitive(self) -> Keys:
+        """Every sensitive column whose values are counted."""
+        models = [model for group in self.class_models.values() for model in group]
+        return tuple(dict.fromkeys(column for model in models for column in model.sensitive_columns()))
+
+    @cached_property
+    def compared(self) -> tuple[Keys, ...]:
+        """Sets whose classes are compared with those of a population."""
+        return tuple(
+            keys for keys, models in self.class_models.items() if any(model.needs_population for model in models)
+        )
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether records in classes of the table alone decide: no persons, no population, no loss of labels."""
+        return self.person is None and not self.compared and not self.labels
+
+    def convex(self, model: ClassModel) -> bool:
+        """Whether passing parts merge to a passing whole.
+
+        A class of persons is no mixture of its parts: somebody who is in two of them counts once in the whole.
+        """
+        return model.convex and (self.person is None or model.hereditary)
+
+
+def judged_sets(context: StageContext, *, persons: bool = False, serves: Collection[str] = ()) -> JudgedSets:
+    """The guarantees of a policy that read classes.
+
+    Parameters
+    ----------
+    context : StageContext
+    persons : bool
+        Whether the caller counts persons where the policy asks for it.
+    serves : collection of {"persons", "population", "wildcard", "labels"}
+        Ways of counting that the caller serves; see `Transformer.serves`.
+
+    Raises
+    ------
+    UnsupportedError
+        A way of counting that the stage does not serve: never passed over.
+    """
+    served = {*serves, "persons"} if persons else set(serves)
+    if refused := unserved(context, serves=served):
+        raise UnsupportedError(f"{context.place}: {refused}")
+    classes: dict[Keys, tuple[ClassModel, ...]] = {}
+    sizes: list[tuple[Keys, SizeModel]] = []
+    labels: set[Keys] = set()
+    for guarantee in context.guarantees:
+        entry = guarantee.over(context.roles)
+        if not isinstance(entry, ClassModel | SizeModel):
+            continue
+        keys = context.roles.quasi_identifiers if entry.quasi_identifiers is None else entry.quasi_identifiers
+        for own in entry.key_sets(tuple(keys)):
+            if isinstance(entry, ClassModel):
+                classes[own] = (*classes.get(own, ()), entry)
+                if entry.counted_columns(own):
+                    labels.add(own)
+            else:
+                sizes.append((own, entry))
+    return JudgedSets(classes, tuple(sizes), context.person, frozenset(labels))
+
+
+def unserved(context: StageContext, *, persons: bool = False, serves: Collection[str] = ()) -> str:
+    """Why suppression and search cannot work for the policy's guarantees, or nothing."""
+    served = {*serves, "persons"} if persons else set(serves)
+    instead = "generalize by given `levels:` without suppress_at_most and let the release be judged"
+    if not context.guarantees:
+        return ""
+    if context.nulls == "wildcard" and "wildcard" not in served:
+        return f"a stage that suppresses counts classes, and under `nulls: wildcard` there are none; {instead}"
+    for guarantee in context.guarantees:
+        what = f"cannot suppress or search for {guarantee.name()}"
+        if why := _unserved_entry(guarantee, context, served):
+            return f"{what}: {why}; {instead}"
+    if context.person is not None and "persons" not in served:
+        return f"this stage counts records, not persons as `person_id` asks; use suppress_records, or {instead}"
+    return ""
+
+
+def _unserved_entry(guarantee: Guarantee, context: StageContext, served: Collection[str]) -> str:
+    if guarantee.needs_population:
+        if "population" not in served:
+            return f"{guarantee.name()} compares with a population, which this stage does not count yet"
+        if context.person is not None:
+            return "a population is counted in records, and `person_id` asks for persons"
+        if context.population is None:
+            return (
+                f"{guarantee.name()} compares with a population, and this stage has none: a search needs the raw one, "
+                "for one that is `generalized: true` stands at the levels of a release, not at those to choose from"
+            )
+    if guarantee.reads in ("classes", "process") and not isinstance(guarantee, ClassModel | SizeModel):
+        return "classes do not tell whether it holds"
+    if context.nulls == "wildcard" and guarantee.reads == "classes" and not guarantee.judges_matching:
+        return "under `nulls: wildcard` there are no classes to judge it by"
+    looks_at_labels = isinstance(guarantee, ClassModel) and guarantee.counted_columns(("",))
+    if looks_at_labels and "labels" not in served:
+        return "this stage does not know what the labels lose"
+    return ""
