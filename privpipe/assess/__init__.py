@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from privpipe.assess.assessment import SCHEMA_VERSION, Assessment
 from privpipe.assess.composite import Composite, Judged
-from privpipe.assess.judging import JudgingRules, assess
+from privpipe.assess.judging import assess
+from privpipe.assess.rules import JudgingRules
 
 __all__ = ["SCHEMA_VERSION", "Assessment", "Composite", "Judged", "JudgingRules", "assess"]

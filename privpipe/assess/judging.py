@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,10 +12,14 @@ from numpy.typing import NDArray
 
 from privpipe.assess.assessment import Assessment
 from privpipe.assess.composite import Composite, Judged
+from privpipe.assess.grouping import Group, groups_of, keys_of, query_of, whole_of
+from privpipe.assess.item_sets import item_verdict
+from privpipe.assess.learning import facts_by_base
 from privpipe.assess.pairing import pair_verdicts
-from privpipe.assess.persons import count_persons, in_persons, require_persons
+from privpipe.assess.persons import require_persons
 from privpipe.assess.population import reduce_beside_population, require_population
 from privpipe.assess.row_columns import with_row_columns
+from privpipe.assess.rules import JudgingRules
 from privpipe.assess.served import refused_in_persons, refused_under_wildcard
 from privpipe.assess.wildcards import reduce_matching
 from privpipe.blocks import (
@@ -23,83 +27,19 @@ from privpipe.blocks import (
     ClassQuery,
     DistinctBlock,
     Facts,
-    FactsRequest,
     Guarantee,
-    Histogram,
     Tally,
     Verdict,
-    prepared,
 )
 from privpipe.engines import Engine
+from privpipe.engines.base.assembly import may_be_marked
 from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
-from privpipe.roles import NullRule, Roles
+from privpipe.roles import Roles
 
 if TYPE_CHECKING:
-    from privpipe.draws import Stream
-    from privpipe.hierarchies import HierarchySpec
+    pass
 
-__all__ = ["JudgingRules", "assess"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class JudgingRules:
-    """How values are read, whatever the guarantee.
-
-    Parameters
-    ----------
-    nulls : {"own_value", "wildcard", "refuse"}
-        How a missing quasi-identifier matches.
-    refuse_nulls : tuple of str
-        Sensitive columns in which a missing value is an error.
-    wildcard : str, optional
-        Under `nulls: wildcard` a text that matches anything, as a missing value does.
-    person : str, optional
-        Column that tells persons apart: they are counted instead of records.
-    mark : str
-        A record with this text in every quasi-identifier counts as suppressed.
-    base : mapping of column to Histogram
-        Base distributions handed over by a run: S over the records that entered the suppressing stage.
-    records : int, optional
-        Records that entered the suppressing stage, handed over by a run; default: those of the judged table.
-    hierarchies : mapping of column to HierarchySpec
-        Declared ones.
-    process : mapping, optional
-        Record that a stage left of itself, for guarantees of a process rather than of a table.
-    stages : tuple of mapping
-        The release's own plan, for attacks that know it: of each stage name, parameters and detail.
-    order : Stream, optional
-        Keyed order of records, by which the attacked ones are sampled.
-    allow_empty : bool
-        Let a table of suppressed records alone pass vacuously; never set by a release.
-    """
-
-    nulls: NullRule = "own_value"
-    refuse_nulls: tuple[str, ...] = ()
-    wildcard: str | None = None
-    person: str | None = None
-    mark: str = "*"
-    base: Mapping[str, Histogram] = field(default_factory=dict)
-    records: int | None = None
-    hierarchies: Mapping[str, HierarchySpec] = field(default_factory=dict)
-    process: Mapping[str, Any] | None = None
-    stages: tuple[Mapping[str, Any], ...] = ()
-    order: Stream | None = field(default=None, repr=False)
-    allow_empty: bool = False
-
-
-@dataclass(frozen=True)
-class _Group:
-    """Entries counted together: the same keys, the same base of each column.
-
-    `whole` are the columns whose every value must be the mark for a record to count as suppressed; `population` says
-    whether the classes of a population are counted beside them.
-    """
-
-    keys: tuple[str, ...]
-    released_base: bool
-    whole: tuple[str, ...]
-    population: bool
-    entries: list[tuple[int, Guarantee]] = field(default_factory=list)
+__all__ = ["assess"]
 
 
 @dataclass(frozen=True)
@@ -161,28 +101,30 @@ def assess(
     _require_columns(table, entries, roles)
     if rules.person is not None:
         require_persons(table, rules.person)
-    compared = dict.fromkeys(key for entry in entries if entry.needs_population for key in _keys(entry, roles))
+    compared = dict.fromkeys(key for entry in entries if entry.needs_population for key in keys_of(entry, roles))
     require_population(engine, population, entries, tuple(compared), rules.nulls == "refuse")
-    facts, notes = _facts(engine, table, entries, roles, rules)
+    facts, notes = facts_by_base(engine, table, entries, roles, rules)
     verdicts: dict[int, Verdict] = {}
     tallies: dict[int, list[Tally]] = {}
     seen: list[Judged] = []
     classes: int | None = None
-    for group in _groups(entries, roles, rules):
-        judged = _judged(engine, table, population, group, facts[group.released_base], rules)
+    for group in groups_of(entries, roles, rules):
+        judged = _judged(engine, table, population, group, facts[group.base], rules)
         seen.append(judged)
         if classes is None and group.keys == group.whole:  # not those over some columns alone
             classes = judged.classes
         for (at, entry), tally in zip(group.entries, judged.tallies, strict=True):
             tallies.setdefault(at, []).append(tally)
             figure = entry.across(tallies[at])
-            verdicts[at] = _verdict(entry, figure, judged, facts[group.released_base], rules)
+            verdicts[at] = _verdict(entry, figure, judged, facts[group.base], rules)
     counted: dict[tuple[str, ...], DistinctBlock] = {}
     for at, entry in enumerate(entries):
         if entry.reads == "facts":
-            verdicts[at] = entry.judge(Tally(), facts[True])
+            verdicts[at] = entry.judge(Tally(), facts["released"])
         elif entry.reads == "distinct":
             verdicts[at] = _distinct_verdict(engine, table, entry, roles, rules, counted)
+        elif entry.reads == "items":
+            verdicts[at] = item_verdict(engine, table, entry, roles, rules.mark)
     paired = {at: entry for at, entry in enumerate(entries) if entry.reads in ("pairs", "files")}
     verdicts |= pair_verdicts(engine, table if released is None else released, original, paired, roles, rules)
     first = seen[0] if seen else None
@@ -213,14 +155,14 @@ def _records(engine: Engine, table: Any, roles: Roles, first: Judged | None, rul
     if first is not None and rules.person is None:
         return first.released, first.marked
     total = left = engine.count(table)
-    if first is not None and first.marked:
-        whole = ClassQuery(keys=tuple(roles.quasi_identifiers), mark=rules.mark)
-        left = engine.count(engine.keep_classes(table, whole, _Unmarked()))
+    keys = tuple(roles.quasi_identifiers)
+    if first.marked if first is not None else may_be_marked(table.schema, ClassQuery(keys=keys, mark=rules.mark)):
+        left = engine.count(engine.keep_classes(table, ClassQuery(keys=keys, mark=rules.mark), _Unmarked()))
     return left, total - left
 
 
 def _counted(
-    engine: Engine, table: Any, population: Any, query: ClassQuery, group: _Group, facts: Facts, rules: JudgingRules
+    engine: Engine, table: Any, population: Any, query: ClassQuery, group: Group, facts: Facts, rules: JudgingRules
 ) -> Judged | None:
     """Every class of a group once, by the way of counting that the rules ask for."""
     composite = Composite(tuple(entry for _, entry in group.entries))
@@ -231,8 +173,8 @@ def _counted(
     return engine.reduce_classes(table, query, composite, facts)
 
 
-def _judged(engine: Engine, table: Any, population: Any, group: _Group, facts: Facts, rules: JudgingRules) -> Judged:
-    query = _query(group, facts, rules)
+def _judged(engine: Engine, table: Any, population: Any, group: Group, facts: Facts, rules: JudgingRules) -> Judged:
+    query = query_of(group, facts, rules)
     if not group.population:
         table, query, facts = with_row_columns(engine, table, query, [entry for _, entry in group.entries], facts)
     judged = _counted(engine, table, population, query, group, facts, rules)
@@ -249,17 +191,6 @@ def _judged(engine: Engine, table: Any, population: Any, group: _Group, facts: F
     return judged
 
 
-def _keys(entry: Guarantee, roles: Roles) -> tuple[str, ...]:
-    if entry.quasi_identifiers is not None:
-        return entry.quasi_identifiers
-    if not roles.quasi_identifiers:
-        raise UsageError(
-            f"{entry.name()}: no quasi-identifier is declared, so every table would be one class; declare "
-            "`role: quasi_identifier`, or write `quasi_identifiers: []` on the guarantee to mean that"
-        )
-    return tuple(roles.quasi_identifiers)
-
-
 def _require_columns(table: Any, entries: Sequence[Guarantee], roles: Roles) -> None:
     names = list(table.schema.names)
     needed: set[str] = set()
@@ -269,96 +200,6 @@ def _require_columns(table: Any, entries: Sequence[Guarantee], roles: Roles) -> 
     for column in sorted(needed):
         if column not in names:
             raise DataError(f"column {column!r} is not in the table{did_you_mean(column, names)}")
-
-
-def _facts(
-    engine: Engine, table: Any, entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules
-) -> tuple[dict[bool, Facts], list[str]]:
-    """Facts under each choice of base (False: the original's where known, True: the released table's)."""
-    based = {column for entry in entries if entry.needs_base for column in entry.sensitive_columns()}
-    from_table = {
-        column
-        for entry in entries
-        if entry.needs_base
-        for column in entry.sensitive_columns()
-        if column not in rules.base or _wants_released(entry)
-    }
-    for entry in entries:
-        from_table.update(entry.counted_columns(tuple(entry.quasi_identifiers or roles.quasi_identifiers)))
-    refused = tuple(roles.quasi_identifiers) if rules.nulls == "refuse" else ()
-    request = FactsRequest(histograms=tuple(sorted(from_table)), nulls=(*refused, *rules.refuse_nulls))
-    counts_records = rules.records is None and any(entry.needs_records for entry in entries)
-    learnt = engine.facts(table, request) if request or counts_records else Facts()
-    for column, count in learnt.nulls.items():
-        if count:
-            raise DataError(f"column {column!r} has {count:,} missing values and the policy says `nulls: refuse`")
-    notes = [
-        f"base distribution of {column!r}: " + ("the original" if column in rules.base else "the judged table")
-        for column in sorted(based)
-    ]
-    if rules.nulls == "wildcard":
-        notes.append("a missing quasi-identifier matches anything: sizes are those of all records that match")
-    if rules.person is not None:
-        notes.append(f"persons are counted, not records: they are told apart by {rules.person!r}")
-        learnt = replace(
-            learnt,
-            records=count_persons(engine, table, rules.person) if counts_records else learnt.records,
-            histograms={**learnt.histograms, **in_persons(engine, table, learnt.histograms, rules.person)},
-        )
-    released = replace(
-        learnt,
-        records=learnt.records if rules.records is None else rules.records,
-        hierarchies=rules.hierarchies,
-        extra={} if rules.process is None else {"process": rules.process},
-    )
-    original = replace(released, histograms={**learnt.histograms, **rules.base})
-    return {wants: prepared(facts, entries) for wants, facts in ((False, original), (True, released))}, notes
-
-
-def _wants_released(entry: Guarantee) -> bool:
-    base = getattr(entry, "base", "original")
-    if base not in ("original", "released"):
-        raise UnsupportedError(f"{entry.name()}: a base from a file is not served yet; use original or released")
-    return bool(base == "released")
-
-
-def _groups(entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules) -> list[_Group]:
-    groups: dict[tuple[tuple[str, ...], bool, tuple[str, ...], bool], _Group] = {}
-    for at, entry in enumerate(entries):
-        if entry.reads not in ("classes", "process"):
-            continue
-        released = entry.needs_base and _wants_released(entry) and bool(rules.base)
-        sets = entry.key_sets(_keys(entry, roles))
-        whole = _whole(entry, sets, roles)
-        for keys in sets:
-            kind = (keys, released, whole, entry.needs_population)
-            group = groups.setdefault(kind, _Group(*kind))
-            group.entries.append((at, entry))
-    # The policy's own quasi-identifiers first: their class count stands in the verdict document.
-    own = tuple(roles.quasi_identifiers)
-    return sorted(groups.values(), key=lambda group: (group.keys != own, group.keys != group.whole, group.population))
-
-
-def _whole(entry: Guarantee, sets: Sequence[tuple[str, ...]], roles: Roles) -> tuple[str, ...]:
-    """Columns that are all the mark in a suppressed record."""
-    columns = [column for keys in sets for column in keys]
-    if entry.quasi_identifiers is not None and getattr(entry, "columns", None) == entry.quasi_identifiers:
-        # It looks at some columns of the table: a mark in all of these may be a coarse value.
-        columns += roles.quasi_identifiers
-    return tuple(dict.fromkeys(columns))
-
-
-def _query(group: _Group, facts: Facts, rules: JudgingRules) -> ClassQuery:
-    entries = [entry for _, entry in group.entries]
-    columns = dict.fromkeys(column for entry in entries for column in entry.sensitive_columns())
-    coded = {column for entry in entries if entry.needs_base for column in entry.sensitive_columns()}
-    return ClassQuery(
-        keys=group.keys,
-        columns=tuple(columns),
-        dictionaries={column: facts.histograms[column] for column in columns if column in coded},
-        mark=rules.mark,
-        person=rules.person,
-    )
 
 
 def _verdict(entry: Guarantee, tally: Any, judged: Judged, facts: Facts, rules: JudgingRules) -> Verdict:
@@ -379,8 +220,8 @@ def _distinct_verdict(
     rules: JudgingRules,
     counted: dict[tuple[str, ...], DistinctBlock],
 ) -> Verdict:
-    keys = _keys(entry, roles)
-    whole = _whole(entry, [keys], roles)
+    keys = keys_of(entry, roles)
+    whole = whole_of(entry, [keys], roles)
     if whole not in counted:
         counted[whole] = DistinctBlock.from_table(engine.distinct(table, whole), whole, rules.mark)
     block = counted[whole]

@@ -12,7 +12,7 @@ from privpipe.errors import DataError, did_you_mean
 from privpipe.roles import Roles, column_type_of
 
 if TYPE_CHECKING:
-    from privpipe.assess.judging import JudgingRules
+    from privpipe.assess.rules import JudgingRules
 
 __all__ = ["LARGEST_GATHERED", "pair_verdicts"]
 

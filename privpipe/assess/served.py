@@ -11,6 +11,8 @@ def refused_under_wildcard(entry: Guarantee) -> str:
     """Why an entry has no meaning under `nulls: wildcard`, or nothing."""
     if entry.judges_matching or entry.reads == "pairs":
         return ""
+    if entry.reads == "items":
+        return f"{entry.name()} of items has no meaning under `nulls: wildcard`: a set of items has no unknown cells"
     return (
         f"{entry.name()} needs classes, and under `nulls: wildcard` there are none: what matches is not transitive; "
         "judge it with `nulls: own_value` or `refuse`, or keep to models on sizes (k_anonymity, average_risk, "

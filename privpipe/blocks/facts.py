@@ -118,6 +118,8 @@ class Facts:
         Facts particular to one kind of entry, by name; never data values.
     hierarchies : mapping of column to HierarchySpec
         Declared hierarchies, for what an entry works out before any class is measured (`Guarantee.learn`).
+    unit : str
+        What sizes count, for sentences: records, or persons where `person_id` tells them apart.
     """
 
     records: int = -1
@@ -127,6 +129,7 @@ class Facts:
     nulls: Mapping[str, int] = field(default_factory=dict)
     extra: Mapping[str, Any] = field(default_factory=dict)
     hierarchies: Mapping[str, HierarchySpec] = field(default_factory=dict)
+    unit: str = "records"
 
     def base(self, column: str) -> NDArray[np.float64]:
         """The base distribution p of a sensitive column, by code."""

@@ -31,11 +31,6 @@ class Gap:
 
 
 GAPS: Mapping[tuple[str, str], Gap] = {
-    ("*", "km_anonymity"): Gap(
-        raises=UnsupportedError,
-        why="no engine reads set-valued columns",
-        parameters={"k": 2, "m": 2, "items": "basket"},
-    ),
     ("*", "population search"): Gap(
         raises=UnsupportedError,
         why="suppression and search count the classes of their own table, not those of a population",

@@ -11,6 +11,7 @@ from typing import Any
 
 from privpipe.errors import DataError
 from privpipe.testing.oracle_classes import Classes, Expected, by_class, slack
+from privpipe.testing.oracle_of_items import km_anonymity_of_items
 from privpipe.testing.oracle_of_uniques import uniques_of
 
 __all__ = ["SIZE_ORACLES"]
@@ -73,6 +74,8 @@ def _population_uniqueness(model: Any, classes: Classes) -> Expected:
 
 def _km_anonymity(model: Any, classes: Classes) -> Expected:
     """Every set of m keys, record by record."""
+    if model.items is not None:
+        return km_anonymity_of_items(model, classes)
     rows = [row for rows in classes.members for row in rows]
     known = min(model.m, len(classes.keys))
     supports: list[int] = []

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from privpipe import measures, models, transforms
-from privpipe.testing import GAPS, ORACLES, Gap, catalogue_problems, examples_of
+from privpipe.testing import GAPS, ORACLES, catalogue_problems, examples_of
 
 
 @pytest.mark.parametrize("room", [models, transforms, measures], ids=lambda room: str(room.__name__))
@@ -32,13 +32,10 @@ def test_examples_pass_and_fail_and_report(name: str) -> None:
     assert len(gates) >= 2
 
 
-def construction_gaps() -> list[tuple[str, Gap]]:
-    return [(what, gap) for (_, what), gap in GAPS.items() if gap.parameters]
-
-
-@pytest.mark.parametrize(("name", "gap"), construction_gaps())
-def test_a_gap_is_refused_with_its_reason(name: str, gap: Gap) -> None:
+def test_a_gap_is_refused_with_its_reason() -> None:
     """Strict: an entry that is served after all fails here, and its gap goes."""
-    assert gap.why
-    with pytest.raises(gap.raises):
-        models.CATALOGUE[name](**gap.parameters)
+    for (_, name), gap in GAPS.items():
+        assert gap.why
+        if gap.parameters:
+            with pytest.raises(gap.raises):
+                models.CATALOGUE[name](**gap.parameters)

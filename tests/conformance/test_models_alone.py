@@ -6,7 +6,6 @@ import pytest
 
 from privpipe.assess import JudgingRules, assess
 from privpipe.engines import Source
-from privpipe.errors import UnsupportedError
 from privpipe.models import CATALOGUE
 from privpipe.testing import (
     HOSTILE_TABLES,
@@ -73,12 +72,3 @@ def test_one_class_of_all_records() -> None:
         )
         assert (judged.records, judged.classes) == (3, 1)
         assert judged.verdicts[0].outcome == oracle(model, table).outcome
-
-
-def test_a_base_that_is_not_served_is_refused_not_replaced() -> None:
-    """Judging by the original instead would be an answer to another question."""
-    table, engine = HOSTILE_TABLES["ties"], PlainEngine()
-    handle = engine.scan(Source(data=table.frame()))
-    model = CATALOGUE["t_closeness"].build({"column": "illness", "t": 0.2, "base": {"file": "census.csv"}})
-    with pytest.raises(UnsupportedError, match="a base from a file is not served yet"):
-        assess(engine, handle, guarantees=[model], roles=table.roles)  # type: ignore[arg-type, list-item]

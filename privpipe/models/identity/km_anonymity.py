@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally, Verdict
 from privpipe.blocks.entry import require_integer
-from privpipe.errors import UnsupportedError, UsageError
+from privpipe.errors import UsageError
 
 __all__ = ["KmAnonymity"]
 
@@ -21,18 +21,23 @@ MOST_PROJECTIONS = 1000
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class KmAnonymity(ClassModel):
-    """Whatever `m` quasi-identifiers somebody knows, at least `k` records share their values; observed = least number.
+    """Whatever `m` quasi-identifiers or items somebody knows, `k` records share them; observed = least number.
 
     Parameters
     ----------
     k : int, optional
         At least 1. Left out (under `measures:`), the least number is reported.
     m : int
-        At least 1: how many quasi-identifiers are known at once. As many as there are, or more: `k_anonymity`.
+        At least 1: how many quasi-identifiers, or items, are known at once. As many quasi-identifiers as there are,
+        or more: `k_anonymity`.
     columns : tuple of str, optional
         The quasi-identifiers; default: all of the policy.
     items : str, optional
-        A set-valued column, not served yet.
+        Instead of `columns`, a set-valued column: a text of items between separators, such as what a person bought.
+        Order and repetition mean nothing; items are told apart exactly, blanks and case included. An empty or
+        missing text has no item and is no combination.
+    separator : str, optional
+        What stands between two items; default: a comma.
     quasi_identifiers : tuple of str, optional
         The same as `columns`.
 
@@ -40,12 +45,12 @@ class KmAnonymity(ClassModel):
     ------
     UsageError
         More than 1,000 sets of m quasi-identifiers: each is counted by itself.
-    UnsupportedError
-        `items`.
 
     Notes
     -----
-    Combinations of fewer than m quasi-identifiers are shared by more records, so those of m suffice.
+    Combinations of fewer than m quasi-identifiers are shared by more records, so those of m suffice. Of items, those
+    of m suffice and the records of fewer than m, which are checked whole: every record that holds all of a
+    combination's items counts for it.
     `failing_classes` counts combinations over all sets; a record may be in several, so failing records are counted
     only where there is a single set.
 
@@ -56,22 +61,28 @@ class KmAnonymity(ClassModel):
     >>> model = KmAnonymity(k=2, m=2)
     >>> model.key_sets(("age", "sex", "zip"))
     (('age', 'sex'), ('age', 'zip'), ('sex', 'zip'))
+    >>> KmAnonymity(k=2, m=2, items="basket").reads
+    'items'
     """
 
     threshold_field: ClassVar[str | None] = "k"
     hereditary: ClassVar[bool] = True
     convex: ClassVar[bool] = True
     about: ClassVar[Mapping[str, str]] = {
-        "k": "least number of records that share each combination of m quasi-identifiers",
-        "m": "how many quasi-identifiers an attacker knows of a person",
+        "k": "least number of records that share each combination of m quasi-identifiers or items",
+        "m": "how many quasi-identifiers, or items, an attacker knows of a person",
         "columns": "the quasi-identifiers; left out: all",
-        "items": "a set-valued column (not served yet)",
+        "items": "instead: a text column of items, such as a person's purchases",
+        "separator": "what stands between two items; default: a comma",
     }
     source: ClassVar[str] = "Terrovitis, Mamoulis, Kalnis, PVLDB 1(1), 2008"
     threat: ClassVar[str] = (
         "Somebody who knows a few of a person's quasi-identifiers, not all of them, finds the record."
     )
-    formula: ClassVar[str] = "min over all sets of m quasi-identifiers, and classes over each, of n_c >= k"
+    formula: ClassVar[str] = (
+        "min over all sets of m quasi-identifiers, and classes over each, of n_c >= k; of items: min over sets of up "
+        "to m items in a record of the records that hold them"
+    )
     choose: ClassVar[str] = (
         "m = 2 or 3: what a neighbour or a colleague knows. Milder than k_anonymity, for tables of many "
         "quasi-identifiers that nobody knows together."
@@ -81,10 +92,10 @@ class KmAnonymity(ClassModel):
     m: int
     columns: tuple[str, ...] | None = None
     items: str | None = None
+    separator: str | None = None
 
     def __post_init__(self) -> None:
-        if self.items is not None:
-            raise UnsupportedError("KmAnonymity: items, a set-valued column, is not served yet; use columns")
+        self._check_items()
         if self.columns is not None:
             if isinstance(self.columns, str) or not self.columns:
                 raise UsageError("KmAnonymity: columns must be a list of at least one column name")
@@ -97,7 +108,23 @@ class KmAnonymity(ClassModel):
             require_integer("KmAnonymity", "k", self.k, least=1)
         require_integer("KmAnonymity", "m", self.m, least=1)
 
+    def _check_items(self) -> None:
+        if self.items is None:
+            if self.separator is not None:
+                raise UsageError("KmAnonymity: separator says nothing without items, the column it stands in")
+            return
+        if not isinstance(self.items, str) or not self.items:
+            raise UsageError("KmAnonymity: items must be a column name")
+        if self.columns is not None or self.quasi_identifiers is not None:
+            raise UsageError("KmAnonymity: give items or columns, not both: an attacker knows the one or the other")
+        if self.separator is not None and (not isinstance(self.separator, str) or not self.separator):
+            raise UsageError("KmAnonymity: separator must be a text of at least one character")
+        # The form decides what is read: items are no classes.
+        object.__setattr__(self, "reads", "items")
+
     def key_sets(self, keys: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+        if self.items is not None:
+            return ()
         known = min(self.m, len(keys))
         sets = math.comb(len(keys), known)
         if sets > MOST_PROJECTIONS:
@@ -121,16 +148,21 @@ class KmAnonymity(ClassModel):
 
     def judge(self, observed: Tally, facts: Facts) -> Verdict:
         verdict = super().judge(observed, facts)
-        if observed.sums.get("sets", 1) == 1:
+        if self.items is None and observed.sums.get("sets", 1) == 1:
             return verdict
         return replace(verdict, failing_records=None, failing_share=None)
 
     def reason(self, observed: Tally, facts: Facts) -> str:
         sets = observed.sums.get("sets", 1)
-        if sets == 1:
+        if sets == 1 and self.items is None:
             return super().reason(observed, facts)
         asked = "" if self.k is None else f", asked at least {self.k:,}"
-        over = f"over {sets:,} sets of {self.m:,} quasi-identifiers"
+        if self.items is None:
+            over = f"over {sets:,} sets of {self.m:,} quasi-identifiers"
+        elif not observed.classes:
+            return f"no record has an item in {self.items!r}."
+        else:
+            over = f"over combinations of up to {self.m:,} items of {self.items!r}"
         fails = (
             f"all {observed.classes:,} combinations meet it"
             if not observed.failing_classes
@@ -141,4 +173,5 @@ class KmAnonymity(ClassModel):
 
     @classmethod
     def examples(cls) -> list[Self]:
-        return [cls(m=1), cls(k=1, m=1), cls(k=2, m=1), cls(k=2, m=2), cls(k=5, m=9)]
+        relational = [cls(m=1), cls(k=1, m=1), cls(k=2, m=1), cls(k=2, m=2), cls(k=5, m=9)]
+        return [*relational, cls(m=2, items="illness"), cls(k=2, m=2, items="illness", separator="u")]

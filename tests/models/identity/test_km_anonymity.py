@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from privpipe.assess import assess
 from privpipe.blocks import ClassBlock, Verdict
 from privpipe.engines import Engine, Source
-from privpipe.errors import UnsupportedError, UsageError
+from privpipe.errors import DataError, UnsupportedError, UsageError
+from privpipe.kernels.item_sets import baskets_of, merged_supports, supports_of
 from privpipe.models import KAnonymity, KmAnonymity
 from privpipe.roles import Roles
-from privpipe.testing import judged
+from privpipe.testing import HostileTable, judged, oracle
 
 ROWS = {
     "age": ["30", "30", "40", "40", "30"],
@@ -70,9 +75,87 @@ def test_too_many_sets_are_refused() -> None:
         KmAnonymity(k=2, m=5).key_sets(tuple(f"q{at}" for at in range(30)))
 
 
-def test_set_valued_columns_are_not_served_yet() -> None:
-    with pytest.raises(UnsupportedError, match="set-valued"):
-        KmAnonymity(k=2, m=2, items="basket")
+BASKETS = [
+    ["milk,beer", "beer,milk,milk", "milk,beer,nappies", "nappies", "nappies,", "", None, "tea"],
+    ["milk,beer", "milk,beer", "milk, beer"],
+    ["a,b,c,d", "a,b,c,d", "a,b", "c", "d,c,b,a,e"],
+    ["", None, ","],
+]
+
+
+def test_items_by_hand(engine: Engine) -> None:
+    """Beer with milk is met three times, nappies thrice, and with either of the others once; tea is a whole record."""
+    table = engine.scan(Source(data=pa.table({"basket": BASKETS[0], "zip": ["1"] * 8})))
+    models = [
+        KmAnonymity(k=2, m=2, items="basket"),
+        KmAnonymity(k=1, m=2, items="basket"),
+        KmAnonymity(m=9, items="basket"),
+    ]
+    found = assess(engine, table, guarantees=models[:2], measures=models[2:], roles=Roles(quasi_identifiers=["zip"]))
+    failed, passed = found.verdicts
+    assert (failed.outcome, failed.observed, failed.failing_classes, failed.failing_records) == ("fail", 1, 3, None)
+    assert (passed.outcome, found.measures[0].observed, found.records) == ("pass", 1, 8)
+    assert failed.reason == (
+        "observed 1, asked at least 2; over combinations of up to 2 items of 'basket'; 3 of 5 combinations fail."
+    )
+
+
+def test_items_agree_with_the_oracle(engine: Engine) -> None:
+    models = [KmAnonymity(k=k, m=m, items="basket") for k, m in ((2, 1), (2, 2), (3, 2), (2, 3), (3, 9))]
+    for cells in BASKETS:
+        rows = {"basket": pa.array(cells, pa.string()).to_pylist()}
+        rows |= {name: ["1"] * len(cells) for name in ("zip", "illness", "income")}
+        table = HostileTable(name="baskets", why="sets", rows=rows)
+        handle = engine.scan(Source(data=pa.table({**rows, "basket": pa.array(cells, pa.string())})))
+        found = assess(engine, handle, guarantees=models, roles=table.roles)
+        for model, verdict in zip(models, found.verdicts, strict=True):
+            expected = oracle(model, table)
+            assert (verdict.outcome, verdict.observed, verdict.failing_classes) == (
+                expected.outcome,
+                expected.observed,
+                expected.failing_classes,
+            )
+
+
+@settings(max_examples=30)
+@given(
+    baskets=st.lists(st.lists(st.sampled_from("abcde"), max_size=5), min_size=1, max_size=12),
+    m=st.integers(1, 4),
+    cut=st.integers(0, 12),
+)
+def test_supports_do_not_depend_on_blocks(baskets: list[list[str]], m: int, cut: int) -> None:
+    """Every record against every combination, and the same in two blocks."""
+    shorter = tuple({len(set(basket)) for basket in baskets if 0 < len(set(basket)) < m})
+    parts = [pa.array([" ".join(basket) for basket in part], pa.string()) for part in (baskets[:cut], baskets[cut:])]
+    left, right = (supports_of(baskets_of(part, " "), m, shorter) for part in parts)
+    together = merged_supports(left, right)
+    whole = supports_of(baskets_of(pa.concat_arrays(parts[::-1]), " "), m, shorter)
+    assert sorted(together.counts.tolist()) == sorted(whole.counts.tolist())
+    assert (together.words == whole.words).all()
+    known = {frozenset(some) for basket in baskets for some in combinations(sorted(set(basket)), m)}
+    known |= {frozenset(basket) for basket in baskets if 0 < len(set(basket)) < m}
+    supports = sorted(sum(some <= set(basket) for basket in baskets) for some in known)
+    assert sorted(together.counts[together.asked].tolist()) == supports
+
+
+def test_items_of_suppressed_records_and_odd_columns(embedded: Engine) -> None:
+    rows = {"zip": ["*", "1", "1"], "basket": ["tea", "milk", "milk"], "age": [1, 2, 3]}
+    table, roles = embedded.scan(Source(data=pa.table(rows))), Roles(quasi_identifiers=["zip"])
+    found = assess(embedded, table, guarantees=[KmAnonymity(k=2, m=2, items="basket")], roles=roles)
+    assert (found.verdicts[0].observed, found.records, found.suppressed_records) == (2, 2, 1)
+    for column, error in (("age", "holds no sets of items"), ("baskt", "did you mean 'basket'")):
+        with pytest.raises(DataError, match=error):
+            assess(embedded, table, guarantees=[KmAnonymity(k=2, m=2, items=column)], roles=roles)
+    marked = embedded.scan(Source(data=pa.table({"zip": ["*"], "basket": ["tea"]})))
+    alone = assess(embedded, marked, guarantees=[KmAnonymity(k=1, m=1, items="basket")], roles=roles)
+    assert (alone.passed, alone.records) == (False, 0)
+
+
+def test_too_many_combinations_are_refused_before_they_are_hashed(embedded: Engine) -> None:
+    table = embedded.scan(Source(data=pa.table({"basket": [",".join(map(str, range(2000)))]})))
+    model = KmAnonymity(k=2, m=5, items="basket")
+    with pytest.raises(UnsupportedError, match=r"combinations of up to 5 items of 'basket', 33,554,432 are counted"):
+        assess(embedded, table, guarantees=[model], roles=Roles(insensitive=["basket"]))
 
 
 @pytest.mark.parametrize(
@@ -83,6 +166,11 @@ def test_set_valued_columns_are_not_served_yet() -> None:
         ({"columns": "age"}, "must be a list"),
         ({"columns": ()}, "at least one"),
         ({"columns": ("a",), "quasi_identifiers": ("b",)}, "the same thing"),
+        ({"items": ""}, "items must be a column name"),
+        ({"items": "basket", "columns": ("a",)}, "not both"),
+        ({"items": "basket", "quasi_identifiers": ()}, "not both"),
+        ({"items": "basket", "separator": ""}, "at least one character"),
+        ({"separator": ";"}, "says nothing without items"),
     ],
 )
 def test_ranges(parameters: dict[str, object], text: str) -> None:

@@ -1,0 +1,99 @@
+"""The distribution of a sensitive column that lies in a file."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import FactsRequest, Histogram
+from privpipe.engines import Engine, Source
+from privpipe.errors import DataError, UsageError, did_you_mean
+from privpipe.models.attribute.base_distribution import BaseFile
+from privpipe.roles import column_type_of
+
+__all__ = ["histogram_of_file"]
+
+MOST = 1 << 62
+UNITS = 10**17
+
+
+def histogram_of_file(engine: Engine, base: BaseFile, column: str, kind: Any) -> Histogram:
+    """Values of a column with their counts.
+
+    The file is a table. Its values stand under the name of the column, else under ``value``; beside them ``count``
+    (whole numbers) or ``share`` (numbers, of whatever sum), one line a value. Without either, each line is a record.
+
+    Parameters
+    ----------
+    engine : Engine
+    base : BaseFile
+    column : str
+        The sensitive column.
+    kind : pyarrow.DataType
+        Its type in the judged table.
+
+    Raises
+    ------
+    DataError
+        The file cannot be read, lacks the columns, names a value twice or holds no counts.
+    """
+    try:
+        return _histogram(engine, base, column, kind)
+    except (DataError, UsageError) as error:
+        name = PurePath(base.file).name
+        error.args = (f"base distribution of {column!r}, {name}: {error}",)
+        raise
+
+
+def _histogram(engine: Engine, base: BaseFile, column: str, kind: Any) -> Histogram:
+    names = list(engine.scan(_source(base, {})).schema.names)
+    value = next((name for name in (column, "value") if name in names), None)
+    if value is None:
+        raise DataError(f"it has neither a column {column!r} nor one named 'value'{did_you_mean(column, names)}")
+    weight = next((name for name in ("count", "share") if name in names and name != value), None)
+    types = {value: column_type_of(kind)}
+    if weight is not None:
+        types[weight] = "integer" if weight == "count" else "number"
+    table = engine.scan(_source(base, types))
+    if weight is None:
+        found = engine.facts(table, FactsRequest(histograms=(value,))).histograms[value]
+        if not len(found):
+            raise DataError("it has no records")
+        return found
+    rows = engine.distinct(table, [value, weight])
+    values = rows[value].combine_chunks()
+    if len(values.unique()) < len(values) or (rows["__count"].to_numpy() > 1).any():
+        raise DataError("it names a value twice; a distribution has one line a value")
+    if rows[weight].null_count:
+        raise DataError(f"{rows[weight].null_count:,} values have no {weight}")
+    counts = _whole(rows[weight].to_pylist(), weight)
+    import pyarrow as pa
+
+    kept = counts > 0
+    if not kept.any():
+        raise DataError(f"no value has a {weight} above 0")
+    return Histogram(values.filter(pa.array(kept)), counts[kept])
+
+
+def _source(base: BaseFile, types: dict[str, Any]) -> Source:
+    if base.delimiter is None:
+        return Source(data=base.file, types=types)
+    return Source(data=base.file, delimiter=base.delimiter, types=types)
+
+
+def _whole(weights: list[Any], name: str) -> NDArray[np.int64]:
+    """Counts in proportion to the weights: exact where 62 bits hold them, else to 17 digits."""
+    exact = [Decimal(repr(weight)) for weight in weights]
+    if any(not each.is_finite() or each < 0 for each in exact):
+        raise DataError(f"{name} must be numbers of at least 0")
+    places = max((-int(each.as_tuple().exponent) for each in exact), default=0)
+    scaled = [int(each.scaleb(max(places, 0))) for each in exact]
+    total = sum(scaled)
+    if total >= MOST:
+        # A value that has a share keeps one, however small.
+        scaled = [-(-each * UNITS // total) for each in scaled]
+    return np.array(scaled, dtype=np.int64)

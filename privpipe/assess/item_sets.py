@@ -1,0 +1,162 @@
+"""Judge sets of items: what a person bought, read or was treated for, of which an attacker knows some."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import Facts, Guarantee, RowBlock, Tally, Verdict
+from privpipe.engines import Engine
+from privpipe.errors import DataError, UnsupportedError, did_you_mean
+from privpipe.roles import Roles, column_type_of
+
+__all__ = ["MOST_COMBINATIONS", "OverItems", "item_verdict"]
+
+MOST_COMBINATIONS = 1 << 25
+"""Combinations of items, each record's counted, that are hashed at the most."""
+
+
+@runtime_checkable
+class OverItems(Protocol):
+    """A guarantee that reads a set-valued column (`reads` of ``items``)."""
+
+    items: str | None
+    separator: str | None
+    m: int
+    k: int | None
+
+    def judge(self, observed: Tally, facts: Facts) -> Verdict:
+        """The verdict over the combinations of up to `m` items: the least support, and how many fail."""
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A set-valued column, and the columns that are all the mark in a suppressed record."""
+
+    name: str
+    separator: str
+    whole: tuple[str, ...]
+    mark: str
+
+    def texts(self, rows: RowBlock) -> Any:
+        """The column of the records that are not suppressed."""
+        import pyarrow as pa
+
+        column = rows.column(self.name)
+        if not self.whole:
+            return column
+        return column.filter(pa.array(~self.suppressed(rows)))
+
+    def suppressed(self, rows: RowBlock) -> NDArray[np.bool_]:
+        import pyarrow.compute as pc
+
+        found = np.full(len(rows), bool(self.whole))
+        for name in self.whole:
+            found &= pc.equal(rows.column(name), self.mark).fill_null(False).to_numpy(zero_copy_only=False)
+        return found
+
+
+@dataclass(frozen=True)
+class _Lengths:
+    """How many records have how many items; suppressed records under -1."""
+
+    column: _Column
+
+    def measure(self, rows: RowBlock, facts: Facts) -> Counter[int]:
+        from privpipe.kernels.item_sets import baskets_of
+
+        texts = self.column.texts(rows)
+        lengths, records = np.unique(baskets_of(texts, self.column.separator).lengths, return_counts=True)
+        found = Counter(dict(zip(lengths.tolist(), records.tolist(), strict=True)))
+        found[-1] = len(rows) - len(texts)
+        return found
+
+    def merge(self, left: Counter[int], right: Counter[int]) -> Counter[int]:
+        return left + right
+
+
+@dataclass(frozen=True)
+class _Supports:
+    """Combinations with the records that hold them."""
+
+    column: _Column
+    most: int
+    shorter: tuple[int, ...]
+
+    def measure(self, rows: RowBlock, facts: Facts) -> Any:
+        from privpipe.kernels.item_sets import baskets_of, supports_of
+
+        return supports_of(baskets_of(self.column.texts(rows), self.column.separator), self.most, self.shorter)
+
+    def merge(self, left: Any, right: Any) -> Any:
+        from privpipe.kernels.item_sets import merged_supports
+
+        return merged_supports(left, right)
+
+
+def item_verdict(engine: Engine, table: Any, entry: Guarantee, roles: Roles, mark: str) -> Verdict:
+    """The verdict over a set-valued column; suppressed records are left out.
+
+    Lengths are counted first, so that what it would cost is known before any combination is hashed.
+
+    Raises
+    ------
+    DataError
+        The column is missing or no text; the table has no records.
+    UnsupportedError
+        More combinations than are hashed.
+    """
+    if not isinstance(entry, OverItems):
+        raise TypeError(f"{entry.name()} reads no items")
+    column = _column(table, entry, roles, mark)
+    read = tuple(dict.fromkeys((column.name, *column.whole)))
+    lengths = engine.reduce_rows(table, read, _Lengths(column), Facts())
+    if not lengths:
+        raise DataError("the table has no records: there is nothing to judge")
+    lengths.pop(-1, None)
+    records = sum(lengths.values())
+    if not records:
+        return Verdict(entry, None, "fail", entry.threshold(), reason="every record is suppressed.")
+    shorter = tuple(sorted(length for length in lengths if 0 < length < entry.m))
+    _require_few(lengths, entry, shorter)
+    counting = _Supports(column, entry.m, shorter)
+    found = engine.reduce_rows(table, read, counting, Facts())
+    counts = np.zeros(0, np.int64) if found is None else found.counts[found.asked]
+    failing = 0 if entry.k is None else int((counts < entry.k).sum())
+    tally = Tally(
+        observed=int(counts.min()) if len(counts) else None,
+        failing_classes=failing,
+        classes=len(counts),
+        records=records,
+    )
+    return entry.judge(tally, Facts(records=records))
+
+
+def _column(table: Any, entry: OverItems, roles: Roles, mark: str) -> _Column:
+    name, names = str(entry.items), list(table.schema.names)
+    if name not in names:
+        raise DataError(f"column {name!r} is not in the table{did_you_mean(name, names)}")
+    kind = column_type_of(table.schema.field(name).type)
+    if kind != "text" or str(table.schema.field(name).type) == "binary":
+        raise DataError(
+            f"km_anonymity: column {name!r} holds no sets of items but the type {kind}; items are a text, with a "
+            "separator between them"
+        )
+    whole = tuple(roles.quasi_identifiers)
+    textual = all(key in names and str(table.schema.field(key).type) == "string" for key in whole)
+    return _Column(name, entry.separator or ",", whole if textual else (), mark)
+
+
+def _require_few(lengths: Counter[int], entry: OverItems, shorter: tuple[int, ...]) -> None:
+    sizes = {entry.m, *shorter}
+    total = sum(records * math.comb(length, size) for length, records in lengths.items() for size in sizes)
+    if total > MOST_COMBINATIONS:
+        raise UnsupportedError(
+            f"km_anonymity: the records have {total:,} combinations of up to {entry.m:,} items of {entry.items!r}, "
+            f"{MOST_COMBINATIONS:,} are counted at the most; lower m, or keep fewer items a record"
+        )

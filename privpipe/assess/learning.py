@@ -1,0 +1,102 @@
+"""What is learnt of a table before it is judged: base distributions, distinct values, the number of records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import PurePath
+from typing import Any
+
+from privpipe.assess.base_files import histogram_of_file
+from privpipe.assess.grouping import Base, base_of
+from privpipe.assess.persons import count_persons, in_persons
+from privpipe.assess.rules import JudgingRules
+from privpipe.blocks import Facts, FactsRequest, Guarantee, Histogram, prepared
+from privpipe.engines import Engine
+from privpipe.errors import DataError
+from privpipe.models.attribute.base_distribution import BaseFile
+from privpipe.roles import Roles
+
+__all__ = ["facts_by_base"]
+
+
+def facts_by_base(
+    engine: Engine, table: Any, entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules
+) -> tuple[dict[Base, Facts], list[str]]:
+    """Facts under each base that an entry compares with, and notes for who reads the verdicts.
+
+    ``original`` and ``released`` are always there: the original's distribution where it is known, and the judged
+    table's.
+
+    Raises
+    ------
+    DataError
+        A missing value under `refuse`; a file that is no distribution of its column.
+    """
+    bases = dict.fromkeys(base for base in map(base_of, entries) if isinstance(base, BaseFile))
+    learnt = _learnt(engine, table, entries, roles, rules)
+    released = replace(
+        learnt,
+        records=learnt.records if rules.records is None else rules.records,
+        hierarchies=rules.hierarchies,
+        extra={} if rules.process is None else {"process": rules.process},
+        unit="records" if rules.person is None else "persons",
+    )
+    original = replace(released, histograms={**learnt.histograms, **rules.base})
+    found: dict[Base, Facts] = {"original": original, "released": released}
+    for base in bases:
+        columns = _columns(entry for entry in entries if base_of(entry) == base)
+        own = {name: histogram_of_file(engine, base, name, table.schema.field(name).type) for name in columns}
+        found[base] = replace(original, histograms={**original.histograms, **own})
+    asking = {base: [entry for entry in entries if not entry.needs_base or base_of(entry) == base] for base in found}
+    if not rules.base:
+        asking["original"] += [entry for entry in entries if entry.needs_base and base_of(entry) == "released"]
+    ready: dict[Base, Facts] = {base: prepared(facts, asking[base]) for base, facts in found.items()}
+    return ready, _notes(entries, rules)
+
+
+def _columns(entries: Iterable[Guarantee]) -> list[str]:
+    return sorted({column for entry in entries if entry.needs_base for column in entry.sensitive_columns()})
+
+
+def _learnt(engine: Engine, table: Any, entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules) -> Facts:
+    """Facts of the judged table itself, in persons where they are counted."""
+    from_table = set(_columns(entry for entry in entries if base_of(entry) == "released"))
+    from_table.update(set(_columns(entry for entry in entries if base_of(entry) == "original")) - set(rules.base))
+    for entry in entries:
+        from_table.update(entry.counted_columns(tuple(entry.quasi_identifiers or roles.quasi_identifiers)))
+    refused = tuple(roles.quasi_identifiers) if rules.nulls == "refuse" else ()
+    request = FactsRequest(histograms=tuple(sorted(from_table)), nulls=(*refused, *rules.refuse_nulls))
+    counts_records = rules.records is None and any(entry.needs_records for entry in entries)
+    learnt = engine.facts(table, request) if request or counts_records else Facts()
+    for column, count in learnt.nulls.items():
+        if count:
+            raise DataError(f"column {column!r} has {count:,} missing values and the policy says `nulls: refuse`")
+    if rules.person is None:
+        return learnt
+    persons: Mapping[str, Histogram] = in_persons(engine, table, learnt.histograms, rules.person)
+    return replace(
+        learnt,
+        records=count_persons(engine, table, rules.person) if counts_records else learnt.records,
+        histograms={**learnt.histograms, **persons},
+    )
+
+
+def _notes(entries: Sequence[Guarantee], rules: JudgingRules) -> list[str]:
+    files = {
+        (column, PurePath(base.file).name)
+        for entry in entries
+        if isinstance(base := base_of(entry), BaseFile)
+        for column in entry.sensitive_columns()
+    }
+    others = _columns(entry for entry in entries if not isinstance(base_of(entry), BaseFile))
+    notes = [
+        f"base distribution of {column!r}: " + ("the original" if column in rules.base else "the judged table")
+        for column in others
+    ]
+    notes += [f"base distribution of {column!r}: the file {name!r}" for column, name in sorted(files)]
+    if rules.nulls == "wildcard":
+        notes.append("a missing quasi-identifier matches anything: sizes are those of all records that match")
+    if rules.person is not None:
+        notes.append(f"persons are counted, not records: they are told apart by {rules.person!r}")
+    return notes

@@ -1,0 +1,32 @@
+"""Oracle of set-valued k^m-anonymity: every combination of items, every record, one by one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import combinations
+from typing import Any
+
+from privpipe.errors import DataError
+from privpipe.testing.oracle_classes import Classes, Expected
+
+__all__ = ["km_anonymity_of_items"]
+
+
+def km_anonymity_of_items(model: Any, classes: Classes) -> Expected:
+    """Each combination of at most m items that occurs in a record must occur in k of them.
+
+    Counted as failing are those of m items and those that are a whole record of fewer.
+    """
+    cells = [classes.values[model.items][row] for rows in classes.members for row in rows]
+    if any(not isinstance(cell, str | None) for cell in classes.values[model.items]):
+        raise DataError("items are a text")
+    baskets = [frozenset(item for item in (cell or "").split(model.separator or ",") if item) for cell in cells]
+    supports = Counter(
+        frozenset(known)
+        for basket in baskets
+        for size in range(1, model.m + 1)
+        for known in combinations(sorted(basket), size)
+    )
+    asked = [known for known in supports if len(known) == model.m or known in baskets]
+    failing = sum(model.k is not None and supports[known] < model.k for known in asked)
+    return Expected("fail" if failing else "pass", min(supports.values(), default=None), failing)
