@@ -13,6 +13,7 @@ from privpipe.blocks.quality_spec import LossSpec
 from privpipe.kernels.quality.aggregate import aggregated, normalised, own_loss
 from privpipe.kernels.quality.model import Forced
 from privpipe.kernels.quality.table import CodedTable
+from privpipe.kernels.search_classes import leaf_totals
 
 __all__ = ["ColumnModel", "ForcedColumn", "Model"]
 
@@ -76,6 +77,23 @@ class Model:
         weights = self.table.rows.counts[rows].astype(np.float64)
         return np.bincount(self.table.codes[rows, at], weights=weights, minlength=leaves).astype(np.float64)
 
+    def lost(self, gone: NDArray[np.bool_]) -> tuple[list[Floats], int]:
+        """Records of each leaf of each column among some combinations, and of all suppressed; one pass a mask."""
+        if self._last is None or self._last[0] is not gone:
+            size = int(self._ends.max(initial=0))
+            totals = leaf_totals(self.table.codes, self._starts, self.table.rows.counts, gone, size).astype(np.float64)
+            by_leaf = [totals[start:end] for start, end in zip(self._starts, self._ends, strict=True)]
+            self._last = (gone, by_leaf, self.records_of(gone) if not by_leaf else int(by_leaf[0].sum()) + self.table.unknown)
+        return self._last[1], self._last[2]
+
+    @cached_property
+    def _ends(self) -> NDArray[np.int64]:
+        return np.cumsum([len(hierarchy.values) for hierarchy in self.table.hierarchies]).astype(np.int64)
+
+    @cached_property
+    def _starts(self) -> NDArray[np.int64]:
+        return np.concatenate([[0], self._ends])[:-1].astype(np.int64)
+
     @cached_property
     def marginals(self) -> list[Floats]:
         """Records of each leaf of each column."""
@@ -112,7 +130,6 @@ class ColumnModel(Model):
     """
 
     closed_form = True
-    reads_marginals = True
 
     def __init__(self, table: CodedTable, spec: LossSpec, budget: int | None = None, least_class: int = 1) -> None:
         super().__init__(table, spec, budget, least_class)
@@ -142,13 +159,8 @@ class ColumnModel(Model):
 
     def exact(self, levels: Sequence[int], gone: NDArray[np.bool_]) -> tuple[tuple[float, ...], list[float]]:
         """Loss of a node with these combinations suppressed, and each column's u."""
-        rows = np.flatnonzero(gone)
-        suppressed = self.records_of(gone)
-        none = np.zeros(0)
-        columns = [
-            self.figure(at, level, self.marginal(at, rows) if self.reads_marginals else none, suppressed)
-            for at, level in enumerate(levels)
-        ]
+        lost, suppressed = self.lost(gone)
+        columns = [self.figure(at, level, lost[at], suppressed) for at, level in enumerate(levels)]
         return tuple(aggregated(np.array([columns]) * self.weights, self.aggregate)[0].tolist()), columns
 
     def bounds(self, nodes: NDArray[np.int8]) -> Floats:
@@ -161,19 +173,24 @@ class ColumnModel(Model):
         rows = np.concatenate([rows for rows, _ in parts]) if parts else np.zeros(0, dtype=np.int64)
         starts = np.cumsum([0, *(len(rows) for rows, _ in parts)])[:-1]
         sure = np.array([records for _, records in parts], dtype=np.float64)
-        gone = np.flatnonzero(forced.gone)
-        total = float(self.records_of(forced.gone)) + float(sure.sum())
-        least = []
+        lost, suppressed = self.lost(forced.gone)
+        total = float(suppressed) + float(sure.sum())
+        seen = []
         for at, top in enumerate(forced.levels):
             labels = self.shares[at][top][self.table.codes[rows, at]]
             shares = np.maximum.reduceat(labels, starts) if parts else np.zeros(0)
-            lost = self.marginal(at, gone) if self.reads_marginals else np.zeros(0)
-            column = ForcedColumn(lost, total, shares, sure)
+            seen.append(ForcedColumn(lost[at], total, shares, sure))
+        return self._of(nodes, self.sharper(forced.levels, seen))
+
+    def sharper(self, levels: Sequence[int], seen: Sequence[ForcedColumn]) -> list[Floats]:
+        """Lower bounds of each column's u by level, for specializations of a checked node."""
+        least = []
+        for at, top in enumerate(levels):
             sharper = self._least[at].copy()
             for level in range(top + 1):
-                sharper[level] = max(sharper[level], self.least_below(at, level, column))
+                sharper[level] = max(sharper[level], self.least_below(at, level, seen[at]))
             least.append(sharper)
-        return self._of(nodes, least)
+        return least
 
     def _of(self, nodes: NDArray[np.int8], least: Sequence[Floats]) -> Floats:
         columns = np.empty(nodes.shape, dtype=np.float64)

@@ -52,9 +52,10 @@ class KlDivergenceModel(WholeModel):
     def upward_bound(self, levels: Sequence[int]) -> float | None:
         """The figure with nothing suppressed: to merge classes, or to suppress them, spreads no less evenly.
 
-        None under ``compat: arx``, whose terms are no probabilities.
+        None under ``compat: arx``, whose terms are no probabilities, and beside records with an unknown value, which
+        cover the whole domain already.
         """
-        if self.spec.compat:
+        if self.spec.compat or self.table.unknown:
             return None
         return self.figure(levels, np.zeros(len(self.table.codes), dtype=np.bool_)) - ROUNDING
 

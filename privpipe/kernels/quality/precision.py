@@ -15,7 +15,6 @@ class PrecisionModel(ColumnModel):
     Source: Sweeney, IJUFKS 10(5), 2002.
     """
 
-    reads_marginals = False
 
     def prepare(self) -> None:
         # Linear in the number of suppressed records: least where none goes, unless suppression is the cheaper way.

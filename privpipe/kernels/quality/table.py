@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -10,7 +12,7 @@ from numpy.typing import NDArray
 
 from privpipe.hierarchies import Hierarchy
 
-__all__ = ["CodedTable", "CountedRows"]
+__all__ = ["CodedTable", "Counted", "CountedRows", "TableOfCodes"]
 
 Lookup = tuple[int, NDArray[np.int64], int]
 
@@ -65,3 +67,53 @@ class CodedTable(Protocol):
     @property
     def lookups(self) -> Sequence[Sequence[Lookup]]:
         """Of each column and level: its place, the label's code of each leaf code, and how many labels there are."""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Counts of combinations; see `CountedRows`."""
+
+    counts: NDArray[np.int64]
+    sensitive: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TableOfCodes:
+    """A `CodedTable` of arrays at hand.
+
+    Parameters
+    ----------
+    columns, fixed, hierarchies, codes, rows, records, unknown
+        As in `CodedTable`.
+    population_counts : callable, optional
+        Of a vector of levels: records of a population with the labels of each combination.
+    """
+
+    columns: tuple[str, ...]
+    fixed: tuple[str, ...]
+    hierarchies: tuple[Hierarchy, ...]
+    codes: NDArray[np.int32] = field(repr=False)
+    rows: Counted = field(repr=False)
+    records: int
+    unknown: int = 0
+    population_counts: Callable[[Sequence[int]], NDArray[np.int64]] | None = field(default=None, repr=False)
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """See `CodedTable`."""
+        return {column: place for place, column in enumerate((*self.columns, *self.fixed))}
+
+    @cached_property
+    def lookups(self) -> list[list[Lookup]]:
+        """See `CodedTable`."""
+        found: list[list[Lookup]] = [
+            [
+                (place, hierarchy.codes(level).astype(np.int64), len(hierarchy.labels(level)))
+                for level in range(hierarchy.height + 1)
+            ]
+            for place, hierarchy in enumerate(self.hierarchies)
+        ]
+        for place in range(len(self.columns), self.codes.shape[1]):
+            values = int(self.codes[:, place].max(initial=-1)) + 1
+            found.append([(place, np.arange(values), values)])
+        return found
