@@ -14,7 +14,7 @@ from privpipe.transforms.base import StageContext
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["masked_schema", "masked_type", "refuse_nulls", "require_numeric", "written"]
+__all__ = ["masked_schema", "masked_type", "refuse_nulls", "require_numeric", "unit_range", "whole_numbers", "written"]
 
 COUNTED = ("date", "timestamp")
 """Types masked as whole counts of their unit and returned as themselves."""
@@ -149,3 +149,36 @@ def _decimals(whole: NDArray[np.int64], missing: NDArray[np.bool_], target: Any)
     words = pa.py_buffer(np.column_stack([whole, whole >> 63]).tobytes())
     present = pa.py_buffer(np.packbits(~missing, bitorder="little").tobytes())
     return pa.Array.from_buffers(target, len(whole), [present, words])
+
+
+def unit_range(found: Any) -> tuple[int, int]:
+    """Least and greatest unit that a type holds."""
+    import pyarrow as pa
+
+    if pa.types.is_integer(found):
+        bits = found.bit_width
+        if str(found).startswith("u"):
+            return 0, min(2**bits, 2**63) - 1
+        return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    if pa.types.is_decimal(found):
+        most = 10 ** min(found.precision, 18) - 1
+        return -most, most
+    if pa.types.is_date(found):
+        return FIRST_DAY, LAST_DAY
+    if pa.types.is_timestamp(found):
+        return FIRST_DAY * DAY, (LAST_DAY + 1) * DAY - 1
+    return -(2**63), 2**63 - 1
+
+
+def whole_numbers(units: NDArray[np.int64], missing: NDArray[np.bool_], found: Any) -> Any:
+    """A column of a counted type from its exact units."""
+    import pyarrow as pa
+
+    if pa.types.is_decimal(found):
+        words = pa.py_buffer(np.column_stack([units, units >> 63]).tobytes())
+        present = pa.py_buffer(np.packbits(~missing, bitorder="little").tobytes())
+        wide = pa.Array.from_buffers(pa.decimal128(38, found.scale), len(units), [present, words])
+        return wide.cast(found)
+    if pa.types.is_date(found):
+        return pa.array(units.astype(np.int32), pa.int32(), mask=missing).cast(pa.date32()).cast(found)
+    return pa.array(units, pa.int64(), mask=missing).cast(found)
