@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from privpipe.kernels.arrays import read_only
 
-__all__ = ["cells_of", "compacted", "numbered", "weighted_totals"]
+__all__ = ["cells_of", "compacted", "leaf_totals", "numbered"]
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -104,23 +104,25 @@ def cells_of(
     return found
 
 
-def weighted_totals(codes: Ints, starts: Longs, counts: Longs, chosen: NDArray[np.bool_], size: int) -> Longs:
-    """Records of the chosen combinations by packed code, all groups after one another.
+def leaf_totals(codes: Ints, starts: Longs, counts: Longs, chosen: NDArray[np.bool_], size: int) -> Longs:
+    """Records of the chosen combinations by leaf, the leaves of all columns after one another.
 
     Parameters
     ----------
-    codes : ndarray of int32, shape (p, t)
-    starts : ndarray of int64, shape (p,)
+    codes : ndarray of int32, shape (t, at least m)
+    starts : ndarray of int64, shape (m,)
+        Where each column's leaves begin.
+    chosen : ndarray of bool, shape (t,)
     size : int
-        Packed codes of all groups.
+        Leaves of all columns.
 
     Examples
     --------
-    >>> codes = np.array([[0, 1, 1], [1, 0, 0]], dtype=np.int32)
-    >>> weighted_totals(codes, np.array([0, 2]), np.array([5, 1, 2]), np.array([True, True, False]), 4).tolist()
+    >>> codes = np.array([[0, 1], [1, 0], [1, 0]], dtype=np.int32)
+    >>> leaf_totals(codes, np.array([0, 2]), np.array([5, 1, 2]), np.array([True, True, False]), 4).tolist()
     [5, 1, 1, 5]
     """
-    found: Longs = _weighted_totals(
+    found: Longs = _leaf_totals(
         read_only(codes, np.int32),
         read_only(starts, np.int64),
         read_only(counts, np.int64),
@@ -160,9 +162,7 @@ def _numbered_dense(
 
 
 @njit(nogil=True, cache=True)
-def _numbered_hashed(
-    codes: Ints, tables: Ints, starts: Longs, radices: Longs, counts: Longs
-) -> tuple[Ints, Longs]:
+def _numbered_hashed(codes: Ints, tables: Ints, starts: Longs, radices: Longs, counts: Longs) -> tuple[Ints, Longs]:
     t = codes.shape[1]
     bits = 4
     while (1 << bits) < 2 * t:
@@ -232,10 +232,10 @@ def _cells_of(
 
 
 @njit(nogil=True, cache=True)
-def _weighted_totals(codes: Ints, starts: Longs, counts: Longs, chosen: NDArray[np.bool_], size: int) -> Longs:
+def _leaf_totals(codes: Ints, starts: Longs, counts: Longs, chosen: NDArray[np.bool_], size: int) -> Longs:
     totals = np.zeros(size, np.int64)
     for i in range(len(counts)):
         if chosen[i]:
-            for p in range(len(starts)):
-                totals[starts[p] + codes[p, i]] += counts[i]
+            for j in range(len(starts)):
+                totals[starts[j] + codes[i, j]] += counts[i]
     return totals

@@ -7,12 +7,15 @@ from typing import Any
 
 from privpipe.errors import NoSolutionError, UsageError
 from privpipe.search.encoded import EncodedTable, encode
+from privpipe.search.found import Found
 from privpipe.search.node import CheckedNode, NodeCheck
-from privpipe.search.optimal import Found, search_optimal
-from privpipe.search.quality import LossModel
+from privpipe.search.optimal import search_optimal
+from privpipe.search.quality import searched_quality
 from privpipe.tolerance import floor_share
 from privpipe.transforms.base import StageContext, StagePlan
+from privpipe.transforms.class_failures import require_sample
 from privpipe.transforms.generalize import Generalize, is_recoded
+from privpipe.transforms.loss import quality_parameters
 from privpipe.transforms.suppression import least_share, require_within
 
 __all__ = ["plan"]
@@ -30,13 +33,14 @@ def plan(engine: Any, table: Any, stage: Generalize, context: StageContext) -> S
         # Nothing is suppressed, so nothing is judged here: the release is.
         context = replace(context, guarantees=())
     encoded = encode(engine, table, stage, context)
-    check = NodeCheck(encoded, context, LossModel(encoded, stage.loss))
+    check = NodeCheck(encoded, context, searched_quality(encoded, stage, context))
+    _require_sample(encoded, check, stage, context)
     if not stage.is_search:
         return _given(stage, encoded, check, context)
     if not check.sets.keys:
         raise UsageError(f"{context.place}: a search needs a guarantee over classes to work for")
     for guarantee in context.guarantees:
-        never = guarantee.unattainable(encoded.records, context.base)
+        never = guarantee.unattainable(encoded.judged or encoded.records, context.base)
         if never:
             raise NoSolutionError(f"{context.place}: {guarantee!r} {never}")
     budget = floor_share(stage.limit or 0.0, encoded.records)
@@ -44,6 +48,14 @@ def plan(engine: Any, table: Any, stage: Generalize, context: StageContext) -> S
     if found is None:
         raise NoSolutionError(_unattainable(check, encoded, context, budget, checked, stage.budget.nodes))
     return _plan(stage, encoded, check, found.node, _searched(found, encoded, budget))
+
+
+def _require_sample(encoded: EncodedTable, check: NodeCheck, stage: Generalize, context: StageContext) -> None:
+    """A population must hold every record, seen at the given levels, or the finest a search may choose."""
+    finest = tuple(hierarchy.min_level for hierarchy in encoded.hierarchies)
+    levels = finest if stage.is_search else _given_levels(stage, encoded, context)
+    classes = {keys: encoded.classes(keys, levels, compared=True) for keys in check.sets.compared}
+    require_sample(check.sets, encoded.rows, classes)
 
 
 def _given(stage: Generalize, encoded: EncodedTable, check: NodeCheck, context: StageContext) -> StagePlan:
@@ -77,7 +89,8 @@ def _searched(found: Found, encoded: EncodedTable, budget: int) -> dict[str, Any
         "nodes": len(encoded.nodes()),
         "nodes_checked": found.checked,
         "pruned_by_bound": found.pruned_by_bound,
-        "pruned_as_infeasible": found.pruned_as_infeasible,
+        "pruned_by_mandatory": found.pruned_by_mandatory,
+        "pruned_by_witness": found.pruned_by_witness,
         "budget": budget,
     }
 
@@ -87,7 +100,8 @@ def _figure(loss: tuple[float, ...]) -> float | list[float]:
 
 
 def _by_column(encoded: EncodedTable, losses: list[float]) -> dict[str, float]:
-    return dict(zip(encoded.columns, losses, strict=True))
+    # Models of whole classes have no figure a column.
+    return dict(zip(encoded.columns, losses, strict=True)) if losses else {}
 
 
 def _plan(
@@ -96,7 +110,7 @@ def _plan(
     hierarchies = dict(zip(encoded.columns, encoded.hierarchies, strict=True))
     return StagePlan(
         name=stage.name(),
-        parameters={**stage.parameters(), "loss": asdict(stage.loss), "budget": asdict(stage.budget)},
+        parameters={**stage.parameters(), "loss": quality_parameters(stage.loss), "budget": asdict(stage.budget)},
         detail={
             "levels": dict(zip(encoded.columns, node.levels, strict=True)),
             "recoded": [

@@ -19,10 +19,13 @@ from privpipe.tolerance import slack
 __all__ = ["forced_records"]
 
 Figures = NDArray[np.float64]
+Memory = dict[int, float]
 ROUNDING = 1e-6
 
 
-def forced_records(model: ClassModel, block: ClassBlock, facts: Facts) -> NDArray[np.int64]:
+def forced_records(
+    model: ClassModel, block: ClassBlock, facts: Facts, memory: Memory | None = None
+) -> NDArray[np.int64]:
     """Records of each class that must go at every refinement of it, shape (n_classes,).
 
     A sound lower bound for classes that fail; 0 where nothing is known. Exact for a class that cannot have a passing
@@ -35,6 +38,8 @@ def forced_records(model: ClassModel, block: ClassBlock, facts: Facts) -> NDArra
         The classes, with the cells the model reads.
     facts : Facts
         Base distributions.
+    memory : dict, optional
+        Keeps what is the same for all classes, as long as model and facts are.
 
     Examples
     --------
@@ -49,7 +54,7 @@ def forced_records(model: ClassModel, block: ClassBlock, facts: Facts) -> NDArra
         return forced.astype(np.int64)
     rule = RULES.get(model.name())
     if rule is not None:
-        forced = np.maximum(forced, rule(model, block, facts))
+        forced = np.maximum(forced, rule(model, block, facts, {} if memory is None else memory))
     whole = np.ceil(np.minimum(forced, block.sizes) - ROUNDING).astype(np.int64)
     hopeless = block.sizes < model.least_size()
     for column in model.sensitive_columns():
@@ -58,11 +63,9 @@ def forced_records(model: ClassModel, block: ClassBlock, facts: Facts) -> NDArra
     return found
 
 
-def _t_closeness(model: Any, block: ClassBlock, facts: Facts) -> Figures:
+def _t_closeness(model: Any, block: ClassBlock, facts: Facts, memory: Memory) -> Figures:
     """n (D - t)/(Dmax - t), Dmax the greatest distance of a single value: a convex function is greatest there."""
-    values = len(facts.histograms[model.column])
-    cells = Cells(np.arange(values + 1), np.arange(values), np.ones(values, dtype=np.int64))
-    farthest = float(model.scores(ClassBlock(np.ones(values, dtype=np.int64), {model.column: cells}), facts).max())
+    farthest = memory[id(model)] if id(model) in memory else memory.setdefault(id(model), _farthest(model, facts))
     t = model.t + float(slack(model.t))
     if farthest <= t:
         return np.zeros(len(block))
@@ -70,7 +73,15 @@ def _t_closeness(model: Any, block: ClassBlock, facts: Facts) -> Figures:
     return found
 
 
-def _entropy_l_diversity(model: Any, block: ClassBlock, facts: Facts) -> Figures:
+def _farthest(model: Any, facts: Facts) -> float:
+    """The distance of the value that is farthest from the base."""
+    values = len(facts.histograms[model.column])
+    cells = Cells(np.arange(values + 1), np.arange(values), np.ones(values, dtype=np.int64))
+    alone = ClassBlock(np.ones(values, dtype=np.int64), {model.column: cells})
+    return float(model.scores(alone, facts).max(initial=0.0))
+
+
+def _entropy_l_diversity(model: Any, block: ClassBlock, facts: Facts, memory: Memory) -> Figures:
     """n (1 - H/ln l): entropy is concave, and at least 0."""
     l = model.l - float(slack(model.l))
     if model.estimator != "shannon" or l <= 1:
@@ -79,7 +90,7 @@ def _entropy_l_diversity(model: Any, block: ClassBlock, facts: Facts) -> Figures
     return found
 
 
-def _recursive_cl_diversity(model: Any, block: ClassBlock, facts: Facts) -> Figures:
+def _recursive_cl_diversity(model: Any, block: ClassBlock, facts: Facts, memory: Memory) -> Figures:
     """r_1 - c tail: what survives of the commonest value is below c times what lies outside the first l - 1."""
     from privpipe.kernels.class_recursive import recursive_tail_by_class
 
@@ -90,25 +101,25 @@ def _recursive_cl_diversity(model: Any, block: ClassBlock, facts: Facts) -> Figu
     return found
 
 
-def _basic_beta_likeness(model: Any, block: ClassBlock, facts: Facts) -> Figures:
+def _basic_beta_likeness(model: Any, block: ClassBlock, facts: Facts, memory: Memory) -> Figures:
     p = facts.base(model.column)
     return _capped(block, model.column, p * (1.0 + model.beta + float(slack(model.beta))))
 
 
-def _enhanced_beta_likeness(model: Any, block: ClassBlock, facts: Facts) -> Figures:
+def _enhanced_beta_likeness(model: Any, block: ClassBlock, facts: Facts, memory: Memory) -> Figures:
     p = facts.base(model.column)
     nats = np.where(p > 0, -np.log(np.where(p > 0, p, 1.0)), 0.0)
     loosened = np.minimum(model.beta + float(slack(model.beta)), nats + slack(nats))
     return _capped(block, model.column, p * (1.0 + loosened))
 
 
-def _delta_disclosure(model: Any, block: ClassBlock, facts: Facts) -> Figures:
+def _delta_disclosure(model: Any, block: ClassBlock, facts: Facts, memory: Memory) -> Figures:
     """The upper side alone: q <= p 2^delta is necessary for a part to pass."""
     p = facts.base(model.column)
     return _capped(block, model.column, p * 2.0 ** (model.delta + float(slack(model.delta))))
 
 
-def _alpha_k_anonymity(model: Any, block: ClassBlock, facts: Facts) -> Figures:
+def _alpha_k_anonymity(model: Any, block: ClassBlock, facts: Facts, memory: Memory) -> Figures:
     alpha = model.alpha + float(slack(model.alpha))
     forced = np.zeros(len(block))
     if model.values is None:
@@ -129,7 +140,7 @@ def _capped(block: ClassBlock, column: str, caps: Figures) -> Figures:
     return found
 
 
-RULES: dict[str, Callable[[Any, ClassBlock, Facts], Figures]] = {
+RULES: dict[str, Callable[[Any, ClassBlock, Facts, Memory], Figures]] = {
     "alpha_k_anonymity": _alpha_k_anonymity,
     "basic_beta_likeness": _basic_beta_likeness,
     "delta_disclosure": _delta_disclosure,

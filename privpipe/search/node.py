@@ -2,18 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.kernels.tuple_classes import class_numbers
+from privpipe.blocks import Cells, ClassBlock, ClassModel
+from privpipe.kernels.search_classes import cells_of
+from privpipe.kernels.tuple_classes import class_cells
+from privpipe.models import KAnonymity
 from privpipe.search.encoded import EncodedTable
-from privpipe.search.quality import LossModel
+from privpipe.search.mandatory import forced_records
+from privpipe.search.packed import PackedTable
+from privpipe.search.quality import Forced, QualityModel
 from privpipe.transforms.base import StageContext
-from privpipe.transforms.class_failures import Classes, failing_rows, judged_sets
+from privpipe.transforms.class_failures import EVERY_WAY, Classes, failing_rows, judged_sets
 
-__all__ = ["CheckedNode", "NodeCheck"]
+__all__ = ["CheckedNode", "NodeCheck", "Round"]
+
+Keys = tuple[str, ...]
+DENSE = 8
+MOST_PARTIAL = 16
+"""Classes whose forced suppression sharpens bounds one by one; those that force most, the rest adds little."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """The classes over one set of keys before anything is suppressed.
+
+    Parameters
+    ----------
+    numbers : ndarray of int32, shape (t,)
+        Class of each combination.
+    sizes, forced : ndarray of int64, shape (classes,)
+        Records; and how many of them must go at every specialization.
+    failing : ndarray of bool, shape (classes,)
+    """
+
+    numbers: NDArray[np.int32] = field(repr=False)
+    sizes: NDArray[np.int64] = field(repr=False)
+    forced: NDArray[np.int64] = field(repr=False)
+    failing: NDArray[np.bool_] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -29,42 +59,115 @@ class CheckedNode:
         Records that must go at every specialization too.
     rows : ndarray of bool, shape (t,)
         Distinct combinations that are suppressed.
+    rounds : mapping of keys to Round
+        How the classes of each set of keys fared; empty where records are not what is counted.
+    by_class : bool
+        Whether `rows` are those of the failing classes of the only round.
     """
 
     levels: tuple[int, ...]
     suppressed: int
     must_go: int
     rows: NDArray[np.bool_] = field(repr=False)
+    rounds: dict[Keys, Round] = field(default_factory=dict, repr=False)
+    by_class: bool = False
+
+    def forced(self) -> Forced | None:
+        """What the first round says of all specializations; None where it says nothing."""
+        strongest = max(self.rounds.values(), key=lambda each: int(each.forced.sum()), default=None)
+        if strongest is None:
+            return None
+        whole = strongest.forced == strongest.sizes
+        every = self.by_class and np.array_equal(whole, strongest.failing)
+        gone = self.rows if every else whole[strongest.numbers]
+        part = np.flatnonzero((strongest.forced > 0) & ~whole)
+        part = part[np.argsort(-strongest.forced[part], kind="stable")[:MOST_PARTIAL]]
+        if not len(part):
+            return Forced(self.levels, gone)
+        place = np.full(len(strongest.sizes), -1, dtype=np.int64)
+        place[part] = np.arange(len(part))
+        rows = np.flatnonzero(place[strongest.numbers] >= 0)
+        order = np.argsort(place[strongest.numbers[rows]], kind="stable")
+        ends = np.cumsum(np.bincount(place[strongest.numbers[rows]], minlength=len(part)))
+        groups = np.split(rows[order], ends[:-1])
+        return Forced(
+            self.levels, gone, [(group, float(strongest.forced[c])) for group, c in zip(groups, part, strict=True)]
+        )
 
 
 class NodeCheck:
-    """Checks nodes of one table under the guarantees of one policy."""
+    """Checks nodes of one table under the guarantees of one policy.
 
-    def __init__(self, table: EncodedTable, context: StageContext, loss: LossModel) -> None:
+    Where each guarantee judges classes by themselves, all over one set of keys, one pass over the packed table and
+    the models' own verdicts on the classes that are large enough decide; everything else goes by the rule that the
+    stages suppress by.
+    """
+
+    def __init__(self, table: EncodedTable, context: StageContext, loss: QualityModel) -> None:
         self.table = table
         self.context = context
         self.loss = loss
-        self.sets = judged_sets(context)
+        self.sets = judged_sets(context, serves=EVERY_WAY)
+        self.packed = PackedTable(table)
+        self.counts_records = self.sets.plain
+        self.single = self.counts_records and len(self.sets.keys) == 1 and not self.sets.size_models
+        self._memory: dict[int, float] = {}
+        self._codes = {column: codes.astype(np.int32) for column, codes in table.rows.sensitive.items()}
+        self._values = {column: int(codes.max(initial=-1)) + 1 for column, codes in self._codes.items()}
 
     def __call__(self, levels: tuple[int, ...]) -> CheckedNode:
         """Judge a node: class-based models in rounds over their key sets, then sample-based ones."""
+        rounds = self.rounds(levels)
+        if self.single:
+            (one,) = rounds.values()
+            rows = one.failing[one.numbers]
+            gone, must_go = int(one.sizes[one.failing].sum()), int(one.forced.sum())
+            hopeless = bool(one.failing.all())
+        else:
+            rows, met, must_go = self._by_rule(levels, rounds)
+            gone = int(self.table.rows.counts[rows].sum())
+            hopeless = not met or bool(rows.all())
+        unknown = self.table.unknown
+        return CheckedNode(levels, -1 if hopeless else gone + unknown, must_go + unknown, rows, rounds, self.single)
+
+    def rounds(self, levels: tuple[int, ...]) -> dict[Keys, Round]:
+        """The classes over each set of keys that class-based models judge."""
+        if not self.counts_records:
+            return {}
+        return {keys: self._round(keys, models, levels) for keys, models in self.sets.class_models.items()}
+
+    def block(
+        self, numbers: NDArray[np.int32], sizes: NDArray[np.int64], kept: NDArray[np.intp], models: Sequence[ClassModel]
+    ) -> ClassBlock:
+        """The class table of the classes at `kept`, with the cells these models read."""
         table = self.table
-        classes = {keys: Classes(*self._numbers(keys, levels)) for keys in self.sets.keys}
-
-        def ties(keys: tuple[str, ...], at: NDArray[np.int64]) -> list[NDArray[np.float64] | NDArray[np.int64]]:
-            own: list[NDArray[np.float64] | NDArray[np.int64]] = list(self.loss.own(keys, levels, at).T)
-            return [*own, *(table.key_ranks(key, levels, at) for key in keys), at]
-
-        found = failing_rows(self.sets, table.rows, classes, self.context.base, ties)
-        gone = int(table.rows.counts[found.rows].sum()) + table.unknown
-        hopeless = not found.met or bool(found.rows.all())
-        return CheckedNode(levels, -1 if hopeless else gone, found.hereditary + table.unknown, found.rows)
+        cells = {}
+        for column in dict.fromkeys(column for model in models for column in model.sensitive_columns()):
+            values = self._values[column]
+            if len(kept) * values <= DENSE * len(table) + (1 << 16):
+                places = np.full(len(sizes), -1, dtype=np.int32)
+                places[kept] = np.arange(len(kept), dtype=np.int32)
+                found = cells_of(numbers, places, len(kept), self._codes[column], table.rows.counts, values)
+                cells[column] = Cells(*found)
+                continue
+            order, codes = table.rows.by_code[column], table.rows.sensitive[column]
+            every = Cells(*class_cells(numbers.astype(np.int64), len(sizes), order, codes, table.rows.counts))
+            chosen = np.zeros(len(sizes), dtype=np.bool_)
+            chosen[kept] = True
+            cells[column] = every.take(chosen)
+        return ClassBlock(sizes[kept], cells)
 
     def kept_classes(self, node: CheckedNode) -> int:
         """Classes that are kept, over the first guarantee's quasi-identifiers, else the generalized columns."""
+        return len(self.kept_sizes(node))
+
+    def kept_sizes(self, node: CheckedNode) -> NDArray[np.int64]:
+        """Records of each class that is kept, over the keys of `kept_classes`."""
         keys = next(iter(self.sets.keys), self.table.columns)
-        numbers, _ = self._numbers(keys, node.levels)
-        return len(np.unique(numbers[~node.rows]))
+        numbers, _ = self.packed.classes(keys, node.levels)
+        kept = np.where(node.rows, 0, self.table.rows.counts)
+        totals = np.bincount(numbers, weights=kept.astype(np.float64)).astype(np.int64)
+        return totals[totals > 0]
 
     def uninformative(self, node: CheckedNode) -> int:
         """Kept records whose every quasi-identifier is at the root of its hierarchy."""
@@ -73,5 +176,41 @@ class NodeCheck:
             return 0
         return int(self.table.rows.counts[~node.rows].sum())
 
-    def _numbers(self, keys: tuple[str, ...], levels: tuple[int, ...]) -> tuple[NDArray[np.int64], int]:
-        return class_numbers(self.table.codes, [self.table.lookup(key, levels) for key in keys])
+    def _round(self, keys: Keys, models: Sequence[ClassModel], levels: tuple[int, ...]) -> Round:
+        numbers, sizes = self.packed.classes(keys, levels)
+        failing = sizes < max(model.least_size() for model in models)  # too small, hence in all their parts too
+        forced = np.where(failing, sizes, 0)
+        others = [model for model in models if type(model) is not KAnonymity]
+        if others and not failing.all():
+            kept = np.flatnonzero(~failing)
+            block = self.block(numbers, sizes, kept, others)
+            for model in others:
+                fails = ~model.passing(block, self.context.base)
+                if not fails.any():
+                    continue
+                failing[kept[fails]] = True
+                lost = (
+                    block.sizes if model.hereditary else forced_records(model, block, self.context.base, self._memory)
+                )
+                forced[kept[fails]] = np.maximum(forced[kept[fails]], lost[fails])
+        return Round(numbers, sizes, forced, failing)
+
+    def _by_rule(self, levels: tuple[int, ...], rounds: dict[Keys, Round]) -> tuple[NDArray[np.bool_], bool, int]:
+        """Combinations that go, whether what is left meets everything, and what must go at finer levels too."""
+        table = self.table
+        numbered = {
+            keys: (rounds[keys].numbers, rounds[keys].sizes) if keys in rounds else self.packed.classes(keys, levels)
+            for keys in self.sets.keys
+        }
+        classes = {keys: Classes(numbers.astype(np.int64), len(sizes)) for keys, (numbers, sizes) in numbered.items()}
+        for keys in () if self.counts_records else self.sets.keys:
+            compared, labels = keys in self.sets.compared, keys in self.sets.labels
+            classes[keys] = table.classes(keys, levels, compared=compared, labels=labels)
+
+        def ties(keys: Keys, at: NDArray[np.int64]) -> list[NDArray[np.float64] | NDArray[np.int64]]:
+            own: list[NDArray[np.float64] | NDArray[np.int64]] = list(self.loss.own(keys, levels, at).T)
+            return [*own, *(table.key_ranks(key, levels, at) for key in keys), at]
+
+        found = failing_rows(self.sets, table.rows, classes, self.context.base, ties)
+        forced = [int(each.forced.sum()) for each in rounds.values()]
+        return found.rows, found.met, max([found.hereditary, *forced])

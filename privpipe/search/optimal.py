@@ -1,58 +1,34 @@
-"""The optimal vector of levels, with its proof: every node is checked, dominated or bounded away."""
+"""The optimal vector of levels, with its proof: every node is checked, dominated, witnessed against or bounded away."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+import time
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.kernels.search_lattice import below
+from privpipe.search.comparison import Loss, above_and_not_below, is_below, tied
+from privpipe.search.found import Found, Solution, solution_of
 from privpipe.search.node import CheckedNode, NodeCheck
+from privpipe.search.witness import Witnesses
 
-__all__ = ["Found", "search_optimal"]
+__all__ = ["LatticeSearch", "search_optimal"]
 
-TIE = 1e-9
-"""Losses this close are equal: the smaller vector of levels wins."""
-
-Loss = tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Found:
-    """A search's outcome.
-
-    Parameters
-    ----------
-    node : CheckedNode
-    loss : tuple of float
-        One figure, under the aggregate `rank` one a column.
-    column_losses : list of float
-    optimal : bool
-        Whether no node is left that could be better.
-    gap : float
-        Loss (its first figure) above the least bound of the nodes left; 0 when optimal.
-    checked, pruned_by_bound, pruned_as_infeasible : int
-        Nodes by what became of them.
-    """
-
-    node: CheckedNode
-    loss: Loss
-    column_losses: list[float]
-    optimal: bool
-    gap: float
-    checked: int
-    pruned_by_bound: int
-    pruned_as_infeasible: int
+FEW = 100
+"""A budget of so few records is soon used up by records that are known one by one."""
+EACH = 2
+REPORTED = 1000
+log = logging.getLogger("privpipe.search")
 
 
-def search_optimal(check: NodeCheck, budget: int, node_limit: int) -> tuple[Found | None, int]:
-    """The feasible node of least loss; None when there is none (or none was found within `node_limit` checks).
+def search_optimal(
+    check: NodeCheck, budget: int, node_limit: int, seconds: float | None = None
+) -> tuple[Found | None, int]:
+    """The feasible node of least loss; None when there is none (or none was found within the limits).
 
-    Works from the middle of what is alive, nodes sorted by bound: a node that fails hopelessly takes all its
-    specializations along, a feasible one takes every node whose bound is worse (or no better,
-    if its levels come after those of the best so far). At budget 0 and under models
-    that are hereditary or convex, any infeasible node is hopeless: its finer classes cannot all pass. Among nodes
-    of equal loss the smallest vector of levels wins.
+    Among nodes of equal loss the smallest vector of levels wins.
 
     Parameters
     ----------
@@ -60,88 +36,215 @@ def search_optimal(check: NodeCheck, budget: int, node_limit: int) -> tuple[Foun
         Records that may be suppressed.
     node_limit : int
         Checks allowed.
+    seconds : float, optional
+        Time allowed; the outcome then depends on the machine.
 
     Returns
     -------
     (Found or None, int)
         The outcome and the number of nodes checked.
     """
-    nodes = check.table.nodes()
-    bounds = check.loss.bounds(nodes)
-    alive = np.lexsort((np.arange(len(nodes)), *bounds.T[::-1]))  # places of nodes, which are in order of levels
-    all_or_nothing = budget == 0 and _finer_fails_too(check)
-    quantile = 0.7 if 100 * budget < check.table.records or _any_convex(check) else 0.5
-    feasible: list[tuple[Loss, int]] = []
-    least: Loss = ()
-    winner = -1
-    checked = by_bound = infeasible = 0
-    while len(alive) and checked < node_limit:
-        place = min(int(quantile * len(alive)), len(alive) - 1)
-        at = alive[place]
-        alive = np.delete(alive, place)
-        node = check(tuple(nodes[at].tolist()))
-        checked += 1
-        before = len(alive)
-        if 0 <= node.suppressed <= budget:
-            loss, _ = check.loss.exact(node.levels, node.rows)
-            least = loss if not feasible or _below(loss, least) else least
-            feasible.append((loss, int(at)))
-            winner = min(place for loss, place in feasible if _tied(loss, least))
-            above, not_below = _compared(bounds[alive], least)
-            alive = alive[~(above | (not_below & (alive > winner)))]
-            by_bound += before - len(alive)
-        elif node.must_go > budget or (all_or_nothing and node.suppressed != 0):
-            alive = alive[~(nodes[alive] <= nodes[at]).all(axis=1)]
-            infeasible += before - len(alive)
-    if not feasible:
-        return None, checked
-    best = check(tuple(nodes[winner].tolist()))
-    loss, columns = check.loss.exact(best.levels, best.rows)
-    gap = max(0.0, loss[0] - float(bounds[alive, 0].min())) if len(alive) else 0.0
-    return Found(best, loss, columns, not len(alive), gap, checked, by_bound, infeasible), checked
+    search = LatticeSearch(check, budget, check.table.nodes(), node_limit, seconds)
+    search.run()
+    return search.found(), search.checked
 
 
-def _below(one: Loss, other: Loss) -> bool:
-    """Whether a loss is less, by the first entry in which the two differ beyond a tie, else by rounding.
+class LatticeSearch:
+    """A search over a lattice whose nodes are all held, in lexicographic order.
+
+    A node that fails hopelessly takes all its specializations along, a feasible one every node whose bound is worse;
+    records that must go raise the bounds of specializations. Where nothing may be suppressed and the loss is known
+    beforehand, nodes are taken best first and records of failing classes speak against others; elsewhere from the
+    middle of what is alive, nodes sorted by bound: low ones are infeasible and cut little, high ones are poor.
+
+    Parameters
+    ----------
+    nodes : ndarray of int8, shape (M, m)
+    """
+
+    def __init__(
+        self, check: NodeCheck, budget: int, nodes: NDArray[np.int8], node_limit: int, seconds: float | None = None
+    ) -> None:
+        self.check = check
+        self.budget = budget
+        self.nodes = nodes
+        self.node_limit = node_limit
+        self.end = None if seconds is None else time.monotonic() + seconds
+        self.bounds = check.loss.bounds(nodes)
+        self.best_first = budget == 0 and check.loss.closed_form and check.loss.width == 1
+        self.alive = self._ordered()
+        self.quantile = 0.7 if 100 * budget < check.table.records or _any_convex(check) else 0.5
+        self.all_or_nothing = budget == 0 and _finer_fails_too(check)
+        self.witnesses = self._witnesses()
+        self.feasible: list[tuple[int, Solution]] = []
+        self.least: Loss = ()
+        self.winner = -1
+        self.checked = self.by_bound = self.by_mandatory = self.by_witness = 0
+        self.interrupted = False
+
+    def run(self) -> None:
+        """Until nothing is left or a limit is reached; an interrupt ends it as a limit does, once there is a solution.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            No solution yet.
+        """
+        try:
+            while len(self.alive) and self.checked < self.node_limit and not self._late():
+                self._step()
+        except KeyboardInterrupt:
+            if not self.feasible:
+                raise
+            self.interrupted = True
+
+    def found(self) -> Found | None:
+        """The best node so far, and whether it is proved."""
+        if not self.feasible:
+            return None
+        best = self.check(tuple(self.nodes[self.winner].tolist()))
+        loss, columns = self.check.loss.exact(best.levels, best.rows)
+        left = self.bounds[self.alive, 0]
+        return Found(
+            best,
+            loss,
+            columns,
+            not len(left),
+            max(0.0, loss[0] - float(left.min())) if len(left) else 0.0,
+            self.checked,
+            self.by_bound,
+            self.by_mandatory,
+            self.by_witness,
+            tuple(sorted(solution for _, solution in self.feasible)),
+            {"interrupted": True} if self.interrupted else {},
+        )
+
+    def _step(self) -> None:
+        place = 0 if self.best_first else _at_quantile(self.bounds[self.alive], self.quantile)
+        at = int(self.alive[place])
+        self.alive = np.delete(self.alive, place)
+        node = self.check(tuple(self.nodes[at].tolist()))
+        self.checked += 1
+        if 0 <= node.suppressed <= self.budget:
+            self._accept(at, node)
+        else:
+            self._reject(at, node)
+        self._raise_above(at, node)
+        if self.checked % REPORTED == 0:
+            gap = self.least[0] - float(self.bounds[self.alive, 0].min(initial=np.inf)) if self.least else np.nan
+            log.info("%d nodes checked, %d alive, gap %.3g", self.checked, len(self.alive), gap)
+
+    def _accept(self, at: int, node: CheckedNode) -> None:
+        loss, _ = self.check.loss.exact(node.levels, node.rows)
+        self.feasible.append((at, solution_of(self.check, node, loss)))
+        if not self.least or is_below(loss, self.least):
+            self.least = loss
+            self.winner = min(place for place, each in self.feasible if tied(each.loss, loss))
+        elif tied(loss, self.least):
+            self.winner = min(self.winner, at)
+        self._sharpen(at, node)
+        self._drop_poor()
+
+    def _reject(self, at: int, node: CheckedNode) -> None:
+        if node.must_go > self.budget or (self.all_or_nothing and node.suppressed != 0):
+            hopeless = below(self.nodes, self.alive, self.nodes[at])
+            self.by_mandatory += int(hopeless.sum())
+            self.alive = self.alive[~hopeless]
+        elif self._sharpen(at, node):
+            self._drop_poor()
+        if self.witnesses is not None and len(self.alive):
+            lost = self.witnesses.lost(node, self.alive, EACH) > self.budget
+            self.by_witness += int(lost.sum())
+            self.alive = self.alive[~lost]
+
+    def _sharpen(self, at: int, node: CheckedNode) -> bool:
+        """Raise bounds below a node by what must be suppressed there; whether any was."""
+        forced = node.forced() if self.budget and node.must_go > self.check.table.unknown else None
+        if forced is None:
+            return False
+        chosen = self.alive[below(self.nodes, self.alive, self.nodes[at])]
+        if not len(chosen):
+            return False
+        raised = self.check.loss.forced_bounds(self.nodes[chosen], forced)
+        higher = above_rowwise(raised, self.bounds[chosen])
+        self.bounds[chosen[higher]] = raised[higher]
+        return bool(higher.any())
+
+    def _raise_above(self, at: int, node: CheckedNode) -> None:
+        """Raise bounds above a node, where its own figure is one."""
+        if self.check.loss.closed_form:
+            return
+        figure = self.check.loss.upward_bound(node.levels)
+        if figure is None or not len(self.alive):
+            return
+        above = (self.nodes[self.alive] >= self.nodes[at]).all(axis=1)
+        chosen = self.alive[above]
+        self.bounds[chosen, 0] = np.maximum(self.bounds[chosen, 0], figure)
+        self._drop_poor()
+
+    def _drop_poor(self) -> None:
+        """Drop nodes that cannot be better, or no better and after the winner in order."""
+        if not self.least:
+            return
+        above, not_below = above_and_not_below(self.bounds[self.alive], self.least)
+        poor = above | (not_below & (self.alive > self.winner))
+        self.by_bound += int(poor.sum())
+        self.alive = self.alive[~poor]
+
+    def _ordered(self) -> NDArray[np.int64]:
+        """Nodes by bound; equal ones by levels, or else by how general they are, so that a middle means something."""
+        places = np.arange(len(self.nodes))
+        if self.best_first:
+            return np.lexsort((places, self.bounds[:, 0])).astype(np.int64)
+        heights = np.maximum(self.nodes.max(axis=0, initial=0), 1)
+        general = np.round((self.nodes / heights).sum(axis=1), 9)
+        return np.lexsort((places, general, *self.bounds.T[::-1])).astype(np.int64)
+
+    def _witnesses(self) -> Witnesses | None:
+        if self.budget > FEW or len(self.nodes) < 2:
+            return None
+        spans = self.nodes.max(axis=0).astype(np.int64) - self.nodes.min(axis=0) + 1
+        shape = tuple(spans.tolist())
+        allowed = [each.max_level - each.min_level + 1 for each in self.check.table.hierarchies]
+        witnesses = Witnesses(self.check, shape) if list(shape) == allowed else None
+        return witnesses if witnesses is not None and witnesses.serves() else None
+
+    def _late(self) -> bool:
+        return self.end is not None and time.monotonic() > self.end
+
+
+def above_rowwise(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which rows are greater than those of another table, compared entry by entry, left to right.
 
     Examples
     --------
-    >>> _below((0.5, 0.2), (0.5 - 1e-15, 0.3)), _below((0.5,), (0.5 + 1e-15,))
-    (True, True)
+    >>> above_rowwise(np.array([[1.0, 2.0], [0.0, 9.0]]), np.array([[1.0, 1.0], [1.0, 0.0]])).tolist()
+    [True, False]
     """
-    differing = next((a < b for a, b in zip(one, other, strict=True) if abs(a - b) > TIE), None)
-    return one < other if differing is None else differing
+    greater = np.zeros(len(one), dtype=np.bool_)
+    equal = np.ones(len(one), dtype=np.bool_)
+    for a, b in zip(one.T, other.T, strict=True):
+        greater |= equal & (a > b)
+        equal &= a == b
+    return greater
 
 
-def _tied(one: Loss, other: Loss) -> bool:
-    return all(abs(a - b) <= TIE for a, b in zip(one, other, strict=True))
-
-
-def _compared(bounds: NDArray[np.float64], loss: Loss) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which bounds exceed a loss beyond a tie, and which are not below it at all, entry by entry.
-
-    Examples
-    --------
-    >>> above, not_below = _compared(np.array([[0.5, 0.2], [0.5, 0.3], [0.5, 0.4], [0.4, 0.9]]), (0.5, 0.3))
-    >>> above.tolist(), not_below.tolist()
-    ([False, False, True, False], [False, True, True, False])
-    """
-    above, more = np.zeros((2, len(bounds)), dtype=np.bool_)
-    tied, equal = np.ones((2, len(bounds)), dtype=np.bool_)
-    for column, figure in zip(bounds.T, loss, strict=True):
-        above |= tied & (column > figure + TIE)
-        tied &= np.abs(column - figure) <= TIE
-        more |= equal & (column > figure)
-        equal &= column == figure
-    return above, more | equal
+def _at_quantile(bounds: NDArray[np.float64], quantile: float) -> int:
+    """Place of the row at a quantile of the rows in order; equal ones in the order they stand in."""
+    rank = min(int(quantile * len(bounds)), len(bounds) - 1)
+    if bounds.shape[1] > 1:
+        return int(np.lexsort((np.arange(len(bounds)), *bounds.T[::-1]))[rank])
+    figures = bounds[:, 0]
+    figure = np.partition(figures, rank)[rank]
+    return int(np.flatnonzero(figures == figure)[rank - int((figures < figure).sum())])
 
 
 def _finer_fails_too(check: NodeCheck) -> bool:
     """Whether a table that fails without suppression fails at every finer vector of levels too."""
     models = [model for group in check.sets.class_models.values() for model in group]
-    return not check.sets.size_models and all(model.hereditary or model.convex for model in models)
+    return not check.sets.size_models and all(model.hereditary or check.sets.convex(model) for model in models)
 
 
 def _any_convex(check: NodeCheck) -> bool:
     models = [model for group in check.sets.class_models.values() for model in group]
-    return any(model.convex and not model.hereditary for model in models)
+    return any(check.sets.convex(model) and not model.hereditary for model in models)

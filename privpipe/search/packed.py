@@ -49,9 +49,7 @@ class PackedTable:
         self.size = int(sum(lengths))
         self._tables: dict[Any, tuple[NDArray[np.int32], int]] = {}
 
-    def classes(
-        self, keys: tuple[str, ...], levels: Sequence[int]
-    ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    def classes(self, keys: tuple[str, ...], levels: Sequence[int]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Class of each combination over some keys at a vector of levels, and the records of each class."""
         table, counts = self.table, self.table.rows.counts
         chosen = frozenset(table.places[key] for key in keys)

@@ -40,6 +40,7 @@ class Model:
         self.table = table
         self.spec = spec
         self.budget = table.records if budget is None else max(budget, table.unknown)
+        self._last: tuple[NDArray[np.bool_], list[Floats], int] | None = None
         self.least_class = least_class
         self.shares = [
             [hierarchy.shares(level) for level in range(hierarchy.height + 1)] for hierarchy in table.hierarchies
@@ -83,7 +84,11 @@ class Model:
             size = int(self._ends.max(initial=0))
             totals = leaf_totals(self.table.codes, self._starts, self.table.rows.counts, gone, size).astype(np.float64)
             by_leaf = [totals[start:end] for start, end in zip(self._starts, self._ends, strict=True)]
-            self._last = (gone, by_leaf, self.records_of(gone) if not by_leaf else int(by_leaf[0].sum()) + self.table.unknown)
+            self._last = (
+                gone,
+                by_leaf,
+                self.records_of(gone) if not by_leaf else int(by_leaf[0].sum()) + self.table.unknown,
+            )
         return self._last[1], self._last[2]
 
     @cached_property
