@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -26,10 +26,28 @@ RECORDS_HERE = 2_000_000
 """A table of at most so many records has few enough cells for the driver."""
 
 
-def fits_here(table: SparkTable, facts: Facts) -> bool:
-    """Whether the cells are few enough to be collected, as far as it is known without a count."""
+CELL_BYTES = 40
+"""Of a collected cell: its class, its code and its count, as Arrow and once more as it is sent."""
+
+
+def fits_here(table: SparkTable, facts: Facts, columns: int = 1) -> bool:
+    """Whether the cells of so many columns are few enough for the driver, as far as it is known without a count.
+
+    Few enough are those of a small table whose cells stay within ``spark.driver.maxResultSize``, where one is set.
+    """
     known = [bound for bound in (table.bound, facts.records) if bound is not None and bound >= 0]
-    return bool(known) and min(known) <= RECORDS_HERE
+    if not known or min(known) > RECORDS_HERE:
+        return False
+    limit = _result_limit(table.frame.sparkSession)
+    return not limit or min(known) * CELL_BYTES * max(columns, 1) <= limit
+
+
+def _result_limit(session: Any) -> int:
+    """Bytes that may be collected; 0 where nothing limits them."""
+    said = str(session.conf.get("spark.driver.maxResultSize", "1g")).strip().casefold().removesuffix("b")
+    power = "kmgtp".find(said[-1:]) + 1 if said[-1:].isalpha() else 0
+    digits = said[:-1] if power else said
+    return int(digits) << (10 * power) if digits.isdigit() else 0
 
 
 def collected_blocks(table: SparkTable, query: ClassQuery) -> Iterator[ClassBlock]:

@@ -113,7 +113,7 @@ class SparkEngine(Engine):
         *,
         where: Where = "auto",
     ) -> R | None:
-        here = where == "driver" or (where == "auto" and class_table.fits_here(table, facts))
+        here = where == "driver" or (where == "auto" and class_table.fits_here(table, facts, len(query.columns)))
         reduce = class_table.reduced_here if here else class_table.reduced_in_place
         return reduce(table, query, reduction, facts)
 

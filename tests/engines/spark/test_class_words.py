@@ -126,3 +126,14 @@ def test_the_driver_is_chosen_for_few_records(spark_engine: SparkEngine, monkeyp
     assert class_table.fits_here(spark_engine.select(fewer, ["id"]), Facts())
     monkeypatch.setattr(class_table, "RECORDS_HERE", 1)
     assert not class_table.fits_here(table, Facts())
+
+
+@pytest.mark.parametrize(
+    ("said", "bytes_"), [("0", 0), ("1m", 1 << 20), ("2g", 2 << 30), ("512MB", 512 << 20), ("77", 77), ("1.5g", 0)]
+)
+def test_the_limit_of_what_is_collected_is_the_sessions(said: str, bytes_: int) -> None:
+    class Conf:
+        def get(self, name: str, default: str) -> str:
+            return said
+
+    assert class_table._result_limit(type("Session", (), {"conf": Conf()})()) == bytes_

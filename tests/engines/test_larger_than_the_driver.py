@@ -1,0 +1,76 @@
+"""A class table that the driver may not hold is judged where it lies, with the figures of the embedded engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from privpipe.blocks import ClassQuery, Facts, FactsRequest
+from privpipe.engines import Engine, Source, open_engine
+from privpipe.engines.dask.runtime import Runtime
+from privpipe.models import KAnonymity
+
+from .spark.larger_than_the_driver import CLASSES, ROWS, figures
+
+SCRIPT = Path(__file__).with_name("spark") / "larger_than_the_driver.py"
+LIMIT = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def wanted(embedded: Engine) -> dict[str, str]:
+    found = figures(embedded)
+    assert found.pop("collected") == "yes"
+    return found
+
+
+@pytest.mark.spark
+def test_spark_judges_in_place_what_it_may_not_collect(spark_engine: Engine, wanted: dict[str, str]) -> None:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT)],
+        env={**kept, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(SCRIPT.parents[3])},
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout)
+    assert found.pop("collected") == "EngineError"  # the limit is real: collecting the cells goes beyond it
+    assert found == wanted
+
+
+def test_dask_sends_figures_to_the_driver_and_no_classes(
+    wanted: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    received: list[int] = []
+    compute = Runtime.compute
+
+    def weighed(self: Runtime, step: str, tasks: Any) -> list[Any]:
+        results = compute(self, step, tasks)
+        if step != "scan":
+            received.append(len(pickle.dumps(results)))
+        return results
+
+    with open_engine("dask", {"workers": 2}) as engine:
+        table = engine.scan(Source(data=ROWS))
+        facts = engine.facts(table, FactsRequest(histograms=("v",)))
+        query = ClassQuery(keys=("k",), columns=("v",), dictionaries=facts.histograms)
+        monkeypatch.setattr(Runtime, "compute", weighed)
+        engine.reduce_classes(table, query, KAnonymity(k=2), Facts())
+        assert received
+        assert sum(received) < LIMIT
+        received.clear()
+        blocks = list(engine.classes(table, query))
+        assert sum(len(block) for block in blocks) == CLASSES
+        assert sum(received) > LIMIT
+        monkeypatch.undo()
+        found = figures(engine)
+    assert {name: found[name] for name in wanted} == wanted
