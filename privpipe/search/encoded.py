@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -114,6 +114,19 @@ class EncodedTable:
         sizes = class_totals(joint[len(self) :], count, beside.counts)
         return Classes(joint[: len(self)], count, population=sizes, information=information)
 
+    @property
+    def population_counts(self) -> Callable[[Sequence[int]], NDArray[np.int64]] | None:
+        """Of a vector of levels: records of the population with the labels of each combination; None without one."""
+        if self.population is None:
+            return None
+
+        def counts(levels: Sequence[int]) -> NDArray[np.int64]:
+            found = self.classes((*self.columns, *self.fixed), levels, compared=True)
+            crowd: NDArray[np.int64] = np.asarray(found.population)[found.numbers]
+            return crowd
+
+        return counts
+
     def information(self, keys: Sequence[str], levels: Sequence[int]) -> NDArray[np.float64]:
         """What the labels of each combination over some keys lose, in [0, 1], shape (t,).
 
@@ -184,7 +197,10 @@ def encode(engine: Any, table: Any, stage: Generalize, context: StageContext) ->
     columns = generalized_columns(stage, context)
     sets = judged_sets(context, serves=stage.serves)
     fixed = tuple(key for key in sets.columns if key not in columns)
-    counted = dict.fromkeys([*columns, *fixed, *sets.sensitive, *([sets.person] if sets.person and sets.keys else [])])
+    response = () if stage.loss.response in (None, *columns, *fixed, *sets.sensitive) else (str(stage.loss.response),)
+    valued = (*sets.sensitive, *response)
+    person = sets.person if sets.keys else None
+    counted = dict.fromkeys([*columns, *fixed, *valued, *([person] if person else [])])
     distinct = engine.distinct(table, list(counted))
     counts = distinct["__count"].to_numpy().astype(np.int64)
     codes, seen = [], {}
@@ -197,10 +213,10 @@ def encode(engine: Any, table: Any, stage: Generalize, context: StageContext) ->
     known = (matrix >= 0).all(axis=1)
     if not known.any():
         raise NoSolutionError(f"{context.place}: no record is left to generalize")
-    sensitive = {column: sensitive_codes(distinct[column], column, context.base)[known] for column in sets.sensitive}
+    sensitive = {column: sensitive_codes(distinct[column], column, context.base)[known] for column in valued}
     matrix, rows, judged = matrix[known], Combinations(counts[known], sensitive), None
-    if sets.person in counted:
-        who = person_numbers(distinct[sets.person], sets.person)
+    if person:
+        who = person_numbers(distinct[person], person)
         judged = int(who.max()) + 1
         kept, rows = _by_person(matrix, rows, who[known])
         matrix = matrix[kept]

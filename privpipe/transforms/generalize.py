@@ -86,7 +86,7 @@ class Generalize(Transformer):
         "columns": "columns to generalize; default: the quasi-identifiers with a hierarchy",
         "search": "how the levels are chosen: optimal",
         "levels": "instead of a search: the level of each column, 0 for the raw value",
-        "loss": "the quality model: {name, aggregate, gs_factor, weights}",
+        "loss": "the quality model: {name, aggregate, gs_factor, weights} and what `name` has besides",
         "suppress_at_most": "share of the records that may be suppressed",
         "budget": "limit of the search: {nodes}",
     }

@@ -166,7 +166,7 @@ def test_wrong_parameters(parameters: dict[str, Any], message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "parameters", [{"name": "precision"}, {"aggregate": "mean"}, {"gs_factor": 2}, {"weights": {"age": -1}}]
+    "parameters", [{"name": "precise"}, {"aggregate": "mean"}, {"gs_factor": 2}, {"weights": {"age": -1}}]
 )
 def test_a_wrong_quality_model(parameters: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="loss"):

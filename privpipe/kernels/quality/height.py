@@ -11,7 +11,6 @@ __all__ = ["HeightModel", "StaticModel"]
 class HeightModel(ColumnModel):
     """u = v: how many steps a column went up. Source: Samarati, IEEE TKDE 13(6), 2001 (absolute distance)."""
 
-
     def figure(self, at: int, level: int, lost: Floats, suppressed: int) -> float:
         return self.least(at, level)
 

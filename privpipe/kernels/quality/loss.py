@@ -83,7 +83,10 @@ class LossModel(ColumnModel):
     def _flat(self) -> _Flat:
         """Costs of every leaf at every level of every column."""
         g, s = self.spec.g, self.spec.s
-        leaves, kept, more, starts, first, offset = [], [], [], [], [], 0
+        kept: list[Floats] = []
+        more: list[Floats] = []
+        starts: list[int] = []
+        leaves, first, offset = [], [], 0
         for marginal, levels in zip(self.marginals, self.shares, strict=True):
             first.append(len(starts))
             for share in levels:
@@ -95,8 +98,8 @@ class LossModel(ColumnModel):
         sizes = [hierarchy.domain_size for hierarchy in self.table.hierarchies]
         costs = [g * self.table.records / size for size in sizes]
         scales = [0.0 if self.table.records == cost else 1.0 / (self.table.records - cost) for cost in costs]
-        joined = [np.concatenate(part) for part in (leaves, kept, more)]
-        return _Flat(joined[0], joined[1], joined[2], np.array(starts), first, list(zip(scales, costs, strict=True)))
+        places, joint = np.concatenate(leaves), (np.concatenate(kept), np.concatenate(more))
+        return _Flat(places, *joint, np.array(starts), first, list(zip(scales, costs, strict=True)))
 
     def _parts(self, forced: ForcedColumn) -> float:
         g, s = self.spec.g, self.spec.s

@@ -15,7 +15,6 @@ class PrecisionModel(ColumnModel):
     Source: Sweeney, IJUFKS 10(5), 2002.
     """
 
-
     def prepare(self) -> None:
         # Linear in the number of suppressed records: least where none goes, unless suppression is the cheaper way.
         self.closed_form = self.spec.s >= self.spec.g or self.budget <= self.table.unknown

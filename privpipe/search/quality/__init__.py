@@ -7,5 +7,6 @@ from __future__ import annotations
 
 from privpipe.kernels.quality import Forced, QualityModel, normalised_score, quality_model
 from privpipe.kernels.quality.loss import LossModel
+from privpipe.search.quality.searched import searched_quality
 
-__all__ = ["Forced", "LossModel", "QualityModel", "normalised_score", "quality_model"]
+__all__ = ["Forced", "LossModel", "QualityModel", "normalised_score", "quality_model", "searched_quality"]
