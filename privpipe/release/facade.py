@@ -20,6 +20,7 @@ from privpipe.release.aligning import Align, aligned, attack_order, reads_pairs
 from privpipe.release.plan import Plan
 from privpipe.release.policy import Policy
 from privpipe.release.population import finished_population
+from privpipe.release.published import process_for
 from privpipe.release.reading import scanned
 from privpipe.release.run import ReleaseResult, release_with, source_of
 from privpipe.release.staging import attach, judging_rules, run_stages
@@ -93,7 +94,10 @@ def assess(
             first = None if original is None else scanned(running, _source(original, policy))
         if first is not None:
             base = _base(running, first, policy)
-        rules = replace(judging_rules(policy, base), allow_empty=allow_empty, order=attack_order(seed))
+        process, notes = process_for(policy, finished)
+        rules = replace(
+            judging_rules(policy, base), allow_empty=allow_empty, order=attack_order(seed), process=process
+        )
         judged = judge(
             running,
             table,
@@ -104,7 +108,7 @@ def assess(
             original=first,
             population=finished_population(running, policy, table, finished=data is not None),
         )
-        return judged.within(
+        return replace(judged, notes=(*judged.notes, *notes)).within(
             name=policy.name,
             policy_hash=policy.digest(),
             engine=running.name,

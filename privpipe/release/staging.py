@@ -20,6 +20,7 @@ from privpipe.search import planner_of
 from privpipe.transforms.base import StageContext, StagePlan, Transformer
 from privpipe.transforms.generalize import Generalize
 from privpipe.transforms.population_recoding import generalize_population
+from privpipe.transforms.safepub import process_of
 
 if TYPE_CHECKING:
     from privpipe.release.policy import Policy
@@ -159,7 +160,7 @@ def run_stages(
         original=original,
         roles=state.roles,
         plan=made,
-        rules=replace(judging_rules(policy, state.base), records=state.entering, process=_process(state)),
+        rules=replace(judging_rules(policy, state.base), records=state.entering, process=process_of(state.plans)),
         suppressed_records=made.suppressed_records,
         population=state.population,
         counted=counted,
@@ -178,11 +179,6 @@ def judging_rules(policy: Policy, base: dict[str, Histogram] | None = None) -> J
         base=base or {},
         hierarchies=policy.hierarchies,
     )
-
-
-def _process(state: _State) -> Mapping[str, Any] | None:
-    """The record that a stage left of itself, for guarantees of the process rather than of its output."""
-    return next((plan.detail["process"] for plan in state.plans if "process" in plan.detail), None)
 
 
 def _run_stage(
@@ -207,7 +203,9 @@ def _run_stage(
     before = state.table
     if state.population is not None and isinstance(stage, Generalize):
         state.population = generalize_population(engine, before, state.population, stage, made, context)
-    state.table = stage.run(engine, before, made, Draws(seed, at, stage.name()), context)
+    draws = Draws(seed, at, stage.name())
+    state.table = stage.run(engine, before, made, draws, context)
+    made = stage.recorded(engine, before, made, draws)
     if stage.suppresses:
         made = _with_suppressed(engine, before, state.table, made)
     state.roles = _roles_after(stage, state.roles)

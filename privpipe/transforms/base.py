@@ -125,6 +125,10 @@ class Transformer(Entry):
         """The table after the stage."""
         raise TypeError(f"{type(self).__name__} does not run")
 
+    def recorded(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws) -> StagePlan:
+        """The plan with what only running it over the table tells of the process."""
+        return plan
+
     def masked_columns(self) -> tuple[str, ...]:
         """Columns whose values the stage perturbs (for warnings, alignment and the report)."""
         return tuple(getattr(self, "columns", None) or ())

@@ -12,6 +12,7 @@ from privpipe.errors import did_you_mean
 from privpipe.release.policy.counting import check_counting, check_stages_under_counting
 from privpipe.release.policy.entries import ReadEntry
 from privpipe.release.policy.places import Place, Report
+from privpipe.release.policy.processes import check_processes
 from privpipe.release.policy.specs import ColumnSpec, SinkSpec, SourceSpec, located
 from privpipe.transforms.base import Transformer
 
@@ -64,6 +65,7 @@ def check(draft: Draft, report: Report) -> None:
         check_keys,
         check_counting,
         check_stages_under_counting,
+        check_processes,
         check_sink,
     )
     for rule in rules:
@@ -123,6 +125,8 @@ def check_every_quasi_identifier_is_looked_at(draft: Draft, report: Report) -> N
         entry = read.entry
         if isinstance(entry, Guarantee) and entry.reads != "process":
             own = entry.quasi_identifiers if entry.reads == "classes" else getattr(entry, "columns", None)
+            if entry.reads == "items":
+                own = (str(read.parameters["items"]),)
             looked_at.update(draft.with_role("quasi_identifier") if own is None else own)
     for name in draft.with_role("quasi_identifier"):
         if draft.guarantees and name not in looked_at:
@@ -216,8 +220,8 @@ def check_sink(draft: Draft, report: Report) -> None:
 
 
 def _named(read: ReadEntry) -> Iterable[tuple[Place, str]]:
-    """Every column an entry names in a list, with its place."""
-    for parameter in ("columns", "by"):
+    """Every column an entry names in a list or as its items, with its place."""
+    for parameter in ("columns", "by", "items"):
         yield from _leaves(read.parameters.get(parameter), (*read.place, parameter))
     levels = read.parameters.get("levels")
     for column in levels if isinstance(levels, Mapping) else ():
