@@ -13,7 +13,6 @@ CATALOGUE = Catalogue(
         "Generalize": "generalize",
         "SuppressRecords": "suppress_records",
         "Safepub": "safepub",
-        "Safepub": "safepub",
         "SuppressCells": "suppress_cells",
         "Microaggregate": "microaggregate",
         "RankSwap": "rank_swap",
