@@ -10,7 +10,11 @@ from privpipe.errors import UsageError
 
 __all__ = ["PLANNERS", "planner_of"]
 
-PLANNERS = {"generalize": "privpipe.search.generalization"}
+PLANNERS = {
+    "generalize": "privpipe.search.generalization",
+    "mondrian": "privpipe.search.mondrian",
+    "suppress_cells": "privpipe.search.cell_suppression",
+}
 """Module of the planner of each searching stage: its function `plan(engine, table, stage, context)`."""
 
 

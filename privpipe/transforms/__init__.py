@@ -11,6 +11,7 @@ CATALOGUE = Catalogue(
     "transformer",
     {
         "Generalize": "generalize",
+        "Mondrian": "mondrian",
         "SuppressRecords": "suppress_records",
         "Safepub": "safepub",
         "SuppressCells": "suppress_cells",
