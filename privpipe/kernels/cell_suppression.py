@@ -1,0 +1,236 @@
+"""Local suppression under wildcard matching: combinations as words, what they match, and independent covers.
+
+A blank matches anything, on either side. Combinations are packed into words, a field of bits a column, so that two
+of them match when their difference is hidden by the blanks of either: one exclusive or, one and. Every loop runs in
+the order of the combinations; costs are added in one order, so equal tables give equal blanks.
+
+Source: M. Templ, A. Kowarik, B. Meindl, J. Statistical Software 67(4), 2015 (the problem).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+__all__ = [
+    "MOST_COLUMNS",
+    "alike",
+    "blank_costs",
+    "cheapest_covers",
+    "cheapest_first",
+    "differing_columns",
+    "hidden_words",
+    "in_small_classes",
+    "matches",
+    "packed",
+]
+
+MOST_COLUMNS = 20
+"""Columns that may be blanked: every set of them is looked at."""
+
+
+def cheapest_first(weights: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Every set of columns as bits, by weight, then fewest columns, then column order; and the weight of each set.
+
+    Parameters
+    ----------
+    weights : ndarray of float64, shape (b,)
+        Above 0; at most `MOST_COLUMNS`.
+
+    Returns
+    -------
+    (ndarray of int64, shape (2^b,), ndarray of float64, shape (2^b,))
+        Sets in order; weights by set.
+
+    Examples
+    --------
+    >>> order, cost = cheapest_first(np.array([1.0, 2.0]))
+    >>> order.tolist(), cost.tolist()
+    ([0, 1, 2, 3], [0.0, 1.0, 2.0, 3.0])
+    """
+    columns = len(weights)
+    sets = np.arange(1 << columns, dtype=np.int64)
+    cost, taken, mirrored = np.zeros(len(sets)), np.zeros(len(sets), np.int64), np.zeros(len(sets), np.int64)
+    for column, weight in enumerate(weights.tolist()):
+        held = (sets >> column) & 1
+        cost += held * weight
+        taken += held
+        mirrored |= held << (columns - 1 - column)
+    return np.lexsort((-mirrored, taken, cost)).astype(np.int64), cost
+
+
+def packed(codes: NDArray[np.int64], columns: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Combinations as words, the bits that are missing in them, and the fields of the first columns.
+
+    Parameters
+    ----------
+    codes : ndarray of int64, shape (t, m)
+        -1 is a missing value, which matches anything; other codes are at least 0.
+    columns : int
+        How many of the columns, from the first on, may be blanked.
+
+    Returns
+    -------
+    (ndarray, ndarray, ndarray) of uint64, shapes (t, words), (t, words) and (columns, words)
+
+    Examples
+    --------
+    >>> words, missing, fields = packed(np.array([[3, 0], [-1, 1]]), 1)
+    >>> words.tolist(), missing.tolist(), fields.tolist()
+    ([[3], [4]], [[0], [3]], [[3]])
+    """
+    widths = [max(1, int(column.max(initial=0)).bit_length()) for column in codes.T]
+    places, used = [], 0
+    for width in widths:
+        used += -used % 64 if used % 64 + width > 64 else 0  # no field lies across two words
+        places.append(divmod(used, 64))
+        used += width
+    words, missing = np.zeros((2, len(codes), max(1, -(-used // 64))), np.uint64)
+    fields = np.zeros((columns, words.shape[1]), np.uint64)
+    for at, (width, (word, shift)) in enumerate(zip(widths, places, strict=True)):
+        field = np.uint64(((1 << width) - 1) << shift)
+        words[:, word] |= codes[:, at].clip(0).astype(np.uint64) << np.uint64(shift)
+        missing[codes[:, at] < 0, word] |= field
+        if at < columns:
+            fields[at, word] = field
+    return words, missing, fields
+
+
+def hidden_words(blanks: NDArray[np.int64], fields: NDArray[np.uint64], start: NDArray[np.uint64]) -> NDArray[Any]:
+    """Bits that are hidden in each combination: those missing from the start, and the blanked columns' fields."""
+    hidden = start.copy()
+    for column in range(len(fields)):
+        hidden[(blanks >> column) & 1 == 1] |= fields[column]
+    return hidden
+
+
+def blank_costs(blanks: NDArray[np.int64], counts: NDArray[np.int64], cost: NDArray[np.float64]) -> float:
+    """Sum of the weights of all blanked cells, combination by combination."""
+    return float(np.cumsum(counts * cost[blanks])[-1]) if len(blanks) else 0.0
+
+
+@njit(cache=True, nogil=True)
+def matches(words: NDArray[np.uint64], hidden: NDArray[np.uint64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Records that match each combination, its own included, shape (t,)."""
+    sizes = counts.copy()
+    for one in range(len(words)):
+        for other in range(one):
+            if alike(words, hidden, one, other):
+                sizes[one] += counts[other]
+                sizes[other] += counts[one]
+    return sizes
+
+
+@njit(cache=True, nogil=True)
+def in_small_classes(words: NDArray[np.uint64], hidden: NDArray[np.uint64], counts: NDArray[np.int64], k: int) -> int:
+    """Records in classes of fewer than k, where a blank is a value that equals blanks alone."""
+    found = 0
+    for one in range(len(words)):
+        size = 0
+        for other in range(len(words)):
+            if _same_class(words, hidden, one, other):
+                size += counts[other]
+        if size < k:
+            found += counts[one]
+    return found
+
+
+@njit(cache=True, nogil=True)
+def cheapest_covers(
+    words: NDArray[np.uint64],
+    hidden: NDArray[np.uint64],
+    fields: NDArray[np.uint64],
+    counts: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    order: NDArray[np.int64],
+    k: int,
+) -> NDArray[np.int64]:
+    """The cheapest blanks under which a combination matches k records of the table as it is, each by itself.
+
+    One sum over all subsets of the columns gives the records that match under every set of blanks. What comes out
+    is feasible as a whole: the blanks of others only add matches.
+
+    Parameters
+    ----------
+    words, hidden : ndarray of uint64, shape (t, words)
+        Packed combinations, and which of their bits match anything.
+    fields : ndarray of uint64, shape (b, words)
+        Bits of each column that may be blanked; the others must match.
+    counts, sizes : ndarray of int64, shape (t,)
+        Records of each, and records that match it (`matches`).
+    order : ndarray of int64, shape (2^b,)
+        Sets of columns, cheapest first.
+    k : int
+
+    Returns
+    -------
+    ndarray of int64, shape (t,)
+        Columns to blank as bits; 0 where k records match already, -1 where no blanks suffice.
+    """
+    found = np.zeros(len(words), np.int64)
+    alike = np.empty(len(order), np.int64)
+    for one in range(len(words)):
+        if sizes[one] >= k:
+            continue
+        alike[:] = 0
+        for other in range(len(words)):
+            differing = differing_columns(words, hidden, fields, one, other)
+            if differing >= 0:
+                alike[differing] += counts[other]
+        _sum_over_subsets(alike, len(fields))
+        found[one] = -1
+        for place in range(len(order)):
+            if alike[order[place]] >= k:
+                found[one] = order[place]
+                break
+    return found
+
+
+@njit(cache=True, nogil=True)
+def alike(words: Any, hidden: Any, one: int, other: int) -> bool:
+    """Whether two combinations match: their difference is hidden by the blanks of either."""
+    for word in range(words.shape[1]):
+        if (words[one, word] ^ words[other, word]) & ~(hidden[one, word] | hidden[other, word]):
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _same_class(words: Any, hidden: Any, one: int, other: int) -> bool:
+    for word in range(words.shape[1]):
+        if hidden[one, word] != hidden[other, word]:
+            return False
+        if (words[one, word] ^ words[other, word]) & ~hidden[one, word]:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def differing_columns(words: Any, hidden: Any, fields: Any, one: int, other: int) -> int:
+    """Columns in which two combinations differ visibly, as bits; -1: in one that cannot be blanked."""
+    found = 0
+    for column in range(len(fields)):
+        for word in range(words.shape[1]):
+            seen = fields[column, word] & ~(hidden[one, word] | hidden[other, word])
+            if (words[one, word] ^ words[other, word]) & seen:
+                found |= 1 << column
+                break
+    for word in range(words.shape[1]):
+        fixed = ~(hidden[one, word] | hidden[other, word])
+        for column in range(len(fields)):
+            fixed &= ~fields[column, word]
+        if (words[one, word] ^ words[other, word]) & fixed:
+            return -1
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _sum_over_subsets(sums: Any, columns: int) -> None:
+    for column in range(columns):
+        bit = 1 << column
+        for at in range(len(sums)):
+            if at & bit:
+                sums[at] += sums[at ^ bit]

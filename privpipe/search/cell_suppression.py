@@ -1,0 +1,123 @@
+"""Planner of the stage `suppress_cells`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from privpipe.errors import NoSolutionError
+from privpipe.kernels.blank_dropping import BlankingTable, drop_blanks
+from privpipe.kernels.cell_suppression import cheapest_covers, matches
+from privpipe.search.cell_suppression_strict import strict_parcels
+from privpipe.search.cell_suppression_table import CellTable, read_cells
+from privpipe.transforms.base import StageContext, StagePlan
+from privpipe.transforms.cell_blanks import Blanked, Parcel
+from privpipe.transforms.suppress_cells import SuppressCells
+from privpipe.transforms.suppression import require_within
+
+__all__ = ["CellsFound", "greedy_cells", "plan"]
+
+PASSES = 4
+
+
+@dataclass(frozen=True)
+class CellsFound:
+    """Blanks, what they cost, and what is known of the least cost.
+
+    Parameters
+    ----------
+    parcels : tuple of Parcel
+        By place in the cell table.
+    bound : float
+        No blanks cost less.
+    optimal : bool
+        Whether the bound closed.
+    status : str
+        How the search ended.
+    solved : int
+        Integer programs that were solved.
+    """
+
+    parcels: tuple[Parcel, ...]
+    bound: float = 0.0
+    optimal: bool = False
+    status: str = "heuristic"
+    solved: int = 0
+
+
+def plan(engine: Any, table: Any, stage: SuppressCells, context: StageContext) -> StagePlan:
+    """Choose which cells to blank.
+
+    Raises
+    ------
+    NoSolutionError
+        Fewer than k records agree in the columns that must match, or more records than the budget must go.
+    """
+    cells = read_cells(engine, table, stage, context)
+    found = CellsFound(tuple(greedy_cells(cells, context)))
+    if stage.method == "optimal":
+        from privpipe.search.cell_suppression_optimal import improved
+
+        found = improved(cells, found, stage.budget)
+    suppressed = sum(records for _, blanks, records in found.parcels if blanks < 0)
+    require_within(suppressed, stage.suppress_at_most, cells.records, context)
+    return StagePlan(
+        name=stage.name(),
+        parameters={**stage.parameters(), "budget": asdict(stage.budget)},
+        detail={**_blanked(cells, found.parcels).to_dict(), **_figures(cells, found)},
+    )
+
+
+def greedy_cells(table: CellTable, context: StageContext) -> list[Parcel]:
+    """Blanks by the greedy method of either reading.
+
+    Raises
+    ------
+    NoSolutionError
+        Under wildcards: records that no blanks help.
+    """
+    if not len(table):
+        return []
+    if not table.wildcard:
+        return strict_parcels(table)
+    words, missing, fields = table.packed
+    order, cost = table.sets
+    covers = cheapest_covers(
+        words, missing, fields, table.counts, matches(words, missing, table.counts), order, table.k
+    )
+    if (covers < 0).any():
+        lost = int(table.counts[covers < 0].sum())
+        raise NoSolutionError(
+            f"{context.place}: {lost:,} of {table.records:,} records match fewer than k = {table.k} whatever is "
+            "blanked; let more columns be blanked, make strata coarser, or suppress records"
+        )
+    blanking = BlankingTable(words, missing, fields, table.counts, table.weights, cost)
+    blanks = drop_blanks(blanking, covers, table.k, passes=PASSES, most=cost[covers])
+    return [(at, int(blanks[at]), int(table.counts[at])) for at in np.flatnonzero(blanks).tolist()]
+
+
+def _blanked(table: CellTable, parcels: Sequence[Parcel]) -> Blanked:
+    places = tuple((int(table.places[at]), blanks, records) for at, blanks, records in parcels)
+    return Blanked(table.keys, table.columns, places, table.digest)
+
+
+def _figures(table: CellTable, found: CellsFound) -> dict[str, Any]:
+    blanks = table.blanked_cells(found.parcels)
+    return {
+        "reading": "wildcard" if table.wildcard else "own_value",
+        "k": table.k,
+        "records": table.records,
+        "tuples": len(table),
+        "failing_before": table.failing(()),
+        "failing_after": table.failing(found.parcels),
+        "blanked_cells": int(blanks.sum()),
+        "blanked_by_column": dict(zip(table.keys[: table.columns], blanks.tolist(), strict=True)),
+        "loss": table.cost(found.parcels),
+        "lower_bound": found.bound,
+        "optimal": found.optimal,
+        "status": found.status,
+        "programs_solved": found.solved,
+    }
