@@ -38,7 +38,7 @@ def diagonal_matrix(diagonal: Floats, spread: Spread = "even", forbidden: NDArra
 
     Examples
     --------
-    >>> diagonal_matrix(np.array([0.8, 0.6, 1.0])).tolist()
+    >>> diagonal_matrix(np.array([0.8, 0.6, 1.0])).round(3).tolist()
     [[0.8, 0.1, 0.1], [0.2, 0.6, 0.2], [0.0, 0.0, 1.0]]
     >>> diagonal_matrix(np.array([0.8, 0.8, 0.8]), "adjacent")[0].round(3).tolist()
     [0.8, 0.2, 0.0]

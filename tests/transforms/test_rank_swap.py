@@ -161,7 +161,11 @@ def test_nan_is_missing_and_infinity_is_refused(run: Any) -> None:
         ({"p": 0.1, "top": 0.5}, "top must be"),
         ({"p": 0.1, "bottom": -0.1}, "bottom must be"),
         ({"p": 0.1, "partner": "unswaped"}, "did you mean 'unswapped'"),
-        ({"p": 0.1, "kind": "buckets"}, "kind must be one of window"),
+        ({"p": 0.1, "kind": "bucket"}, "did you mean 'buckets'"),
+        ({}, "p must be"),
+        ({"kind": "distribution"}, "p must be"),
+        ({"kind": "buckets", "buckets": 1}, r"buckets must be an integer in \[2, 1000\]"),
+        ({"p": 0.1, "by": ["x"]}, "masks itself"),
         ({"p": 0.1, "nulls": "own_group"}, "nulls must be one of"),
         ({"p": 0.1, "segment": 1}, "segment must be an integer >= 2"),
         ({"p": 0.1, "columns": []}, "at least one column"),
@@ -180,3 +184,88 @@ def test_ties_at_the_border_join_the_tail() -> None:
     assert tails(histogram, 8, 8) == (9, 0)
     assert SortedValues.of(histogram).at(np.array([0, 1, 2, 8, -1])).to_pylist() == [1, 1, 2, 3, None]
     assert SortedValues.of(histogram).mean(1, 8) == pytest.approx((1 + 10 + 3) / 7)
+
+
+@MANY
+@given(
+    values=st.lists(st.one_of(st.none(), st.integers(0, 12)), min_size=1, max_size=60),
+    kind=st.sampled_from(["buckets", "distribution"]),
+)
+def test_the_other_kinds_keep_the_multiset_too(run: Any, values: list[int | None], kind: Any) -> None:
+    known = sum(value is not None for value in values)
+    if kind == "distribution" and known < 4:
+        return
+    found = aligned(run, RankSwap(columns=["x"], p=0.25, kind=kind, buckets=4), pa.array(values, pa.int64()))
+    assert Counter(found) == Counter(values)
+    assert [value is None for value in found] == [value is None for value in values]
+
+
+def test_any_rank_is_reached_and_the_plan_says_how_far(run: Any) -> None:
+    """No window: with 5 buckets a value moves over the whole file; the plan gives the mean displacement."""
+    n = 4000
+    found = np.array(aligned(run, RankSwap(columns=["x"], kind="buckets", buckets=5), pa.array(range(n))))
+    moved = np.abs(found - np.arange(n))
+    assert moved.max() > 0.8 * n
+    rows = {"x": list(range(n))}
+    stated = run(RankSwap(columns=["x"], kind="buckets", buckets=5), rows).plan.detail["columns"]["x"]
+    assert stated["expected_displacement"] == pytest.approx(moved.mean(), rel=0.1)
+    wide = np.abs(
+        np.array(aligned(run, RankSwap(columns=["x"], kind="distribution", p=0.1), pa.array(range(n)))) - np.arange(n)
+    )
+    stated = run(RankSwap(columns=["x"], kind="distribution", p=0.1), rows).plan.detail["columns"]["x"]
+    assert stated["expected_displacement"] == pytest.approx(wide.mean(), rel=0.1)
+    assert wide.max() > 0.1 * n
+
+
+def test_strata_swap_within_themselves(run: Any) -> None:
+    groups = ["a"] * 40 + ["b"] * 60
+    rows = pa.table({"g": groups, "x": [*range(40), *range(1000, 1060)], "row": range(100)})
+    for kind in ("window", "buckets", "distribution"):
+        stage = RankSwap(columns=["x"], p=0.1, kind=kind, by=["g"])  # type: ignore[arg-type]
+        outcome = run(stage, rows, record_id="row")
+        found = outcome.rows.sort_by("row").column("x").to_pylist()
+        assert sorted(found[:40]) == list(range(40))
+        assert sorted(found[40:]) == list(range(1000, 1060))
+        if kind == "window":
+            assert sorted(outcome.plan.detail["columns"]["x"]["window"]) == [4, 6]
+            moved = np.abs(np.array(found) - np.array(rows.column("x")))
+            assert moved[:40].max() <= 4
+            assert 0 < moved[40:].max() <= 6
+    tails_of = RankSwap(columns=["x"], p=0.1, by=["g"], top=0.1)
+    found = run(tails_of, rows, record_id="row").rows.sort_by("row").column("x").to_pylist()
+    assert sorted(found)[36:40] == [37.5] * 4
+    assert sum(found) == pytest.approx(sum(rows.column("x").to_pylist()))
+
+
+def test_segments_where_the_rows_are_give_the_same_answer(
+    engine: Engine, run_on: Any, embedded: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A near-unique column goes to no driver; what it becomes does not depend on that."""
+    from privpipe.transforms import segment_swap
+
+    rng = np.random.default_rng(5)
+    x = pa.array(np.round(rng.normal(size=300), 1), mask=rng.random(300) < 0.1)
+    rows = pa.table({"x": x, "row": range(300)})
+    for partner in ("unswapped", "content"):
+        stage = RankSwap(columns=["x"], p=0.02, partner=partner, segment=40)  # type: ignore[arg-type]
+        monkeypatch.setattr(segment_swap, "is_near_unique", lambda *_: False)
+        wanted = run_on(embedded, stage, rows, record_id="row").rows.sort_by("row")
+        monkeypatch.setattr(segment_swap, "is_near_unique", lambda *_: True)
+        found = run_on(engine, stage, rows, record_id="row", parts=3, shuffled=True).rows.sort_by("row")
+        assert found.equals(wanted)
+
+
+def test_distinct_values_are_estimated_from_the_least_hashes(embedded: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    from privpipe.transforms import segment_swap
+
+    monkeypatch.setattr(segment_swap, "MOST_VALUES", 20_000)
+    for distinct, said in ((50_000, True), (10_000, False), (5, False)):
+        rows = pa.table({"x": np.arange(60_000) % distinct})
+        assert segment_swap.is_near_unique(embedded, embedded.scan(Source(data=rows)), "x", 60_000) is said
+
+
+def test_ranks_do_not_slow_down_on_skewed_data(run: Any) -> None:
+    """Hash-bucket ranks elsewhere turn quadratic on skewed values: here one value holds most of the column."""
+    x = np.concatenate([np.zeros(60_000), np.arange(1000) ** 9])
+    found = aligned(run, RankSwap(columns=["x"], p=0.05), pa.array(x))
+    assert Counter(found) == Counter(x.tolist())

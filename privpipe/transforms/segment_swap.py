@@ -1,0 +1,168 @@
+"""Rank swapping where rows meet: segment by segment for near-unique columns, stratum by stratum with `by`.
+
+No pair of partners lies across the border of a segment, so a segment is swapped where its records are, and no copy of
+the column goes to the driver.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import Facts, Primitives, RowBlock
+from privpipe.tolerance import floor_share
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from privpipe.draws import Draws, Stream
+    from privpipe.transforms.rank_swap import RankSwap
+    from privpipe.transforms.strata import Strata
+
+__all__ = ["SwappedStrata", "is_near_unique", "local_order", "swap_in_segments"]
+
+RANK = "__privpipe_rank"
+MOST_VALUES = 1_000_000
+"""Distinct values that the driver takes a histogram of."""
+SKETCH = 1024
+
+
+def is_near_unique(engine: Primitives, table: Any, column: str, records: int) -> bool:
+    """Whether a column has more distinct values than a driver should hold; estimated from the least hashes.
+
+    Source: Bar-Yossef et al., Counting distinct elements in a data stream, RANDOM 2002 (k minimum values).
+    """
+    if records <= MOST_VALUES:
+        return False
+    least = engine.reduce_rows(table, [column], _LeastHashes(column), Facts())
+    if least is None or len(least) < SKETCH:
+        return False
+    share = (float(least[-1]) + 2.0**63) / 2.0**64
+    return (SKETCH - 1) / share > MOST_VALUES
+
+
+@dataclass(frozen=True)
+class _LeastHashes:
+    """The least distinct hashes of a column's values."""
+
+    column: str
+
+    def measure(self, block: RowBlock, facts: Facts) -> NDArray[np.int64]:
+        from privpipe.transforms.strata import stratum_keys
+
+        return np.unique(stratum_keys(block.batch.select([self.column])))[:SKETCH]
+
+    def merge(self, left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.unique(np.concatenate([left, right]))[:SKETCH]
+
+
+def swap_in_segments(
+    engine: Primitives, table: Any, column: str, stream: Stream, window: int, length: int, partner: Any
+) -> Any:
+    """The table with the column swapped within segments of `length` ranks; the same answer as over a histogram."""
+    import pyarrow as pa
+
+    schema = table.schema
+    ranked = engine.map_ranked(table, column, stream, _with_rank, schema.append(pa.field(RANK, pa.int64())))
+    swapped = _SwappedSegment(column, stream, window, length, partner)
+    return engine.map_groups(ranked, _SegmentKey(length), swapped, schema)
+
+
+def _with_rank(rows: RowBlock, ranks: NDArray[np.int64]) -> RowBlock:
+    import pyarrow as pa
+
+    return RowBlock(rows.batch.append_column(RANK, pa.array(ranks, pa.int64())), rows.record_ids)
+
+
+@dataclass(frozen=True)
+class _SegmentKey:
+    """The segment of each record; those without a value are dealt out."""
+
+    length: int
+
+    def __call__(self, rows: RowBlock) -> NDArray[np.int64]:
+        ranks = rows.column(RANK).to_numpy(zero_copy_only=False)
+        return np.where(ranks < 0, -1 - rows.record_ids[:, 1] % 64, ranks // self.length)
+
+
+@dataclass(frozen=True)
+class _SwappedSegment:
+    column: str
+    stream: Stream = field(repr=False)
+    window: int
+    length: int
+    partner: Any
+
+    def __call__(self, rows: RowBlock, key: int) -> RowBlock:
+        import pyarrow as pa
+
+        from privpipe.kernels.rank_swap import swap_segment
+
+        ranks = rows.column(RANK).to_numpy(zero_copy_only=False)
+        rows = rows.drop([RANK])
+        if key < 0:
+            return rows
+        start = key * self.length
+        order = np.argsort(ranks)
+        values = unsigned_zeros(rows.column(self.column))
+        pi = swap_segment(start, start + len(ranks), self.window, self.stream, partner=self.partner) - start
+        return rows.replace(self.column, values.take(pa.array(order[pi[ranks - start]])))
+
+
+def local_order(column: pa.Array, name: str, stream: Stream, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Positions of the records with a value by (value, keyed order, id): the global order, where all rows are here."""
+    from privpipe.kernels.scaled_numbers import scaled_numbers
+
+    values, gaps, _ = scaled_numbers(column, name)
+    known = ~np.isnan(values) if gaps is None else ~gaps & ~np.isnan(values)
+    places = np.flatnonzero(known)
+    keys = (ids[places, 1], ids[places, 0], stream.order(ids[places]), values[places] + 0)
+    return np.asarray(places[np.lexsort(keys)], np.int64)
+
+
+def unsigned_zeros(values: pa.Array) -> pa.Array:
+    """-0.0 is 0.0, as in a histogram."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.add(values, pa.scalar(0.0, values.type)) if pa.types.is_floating(values.type) else values
+
+
+@dataclass(frozen=True)
+class SwappedStrata:
+    """A function of all records of one stratum: each column swapped within it."""
+
+    stage: RankSwap
+    strata: Strata
+    draws: Draws = field(repr=False)
+    released: Any
+
+    def __call__(self, rows: RowBlock, key: int) -> RowBlock:
+        if key < 0:
+            return rows.take(np.empty(0, np.int64))
+        for column in self.stage.columns:
+            # A stream a stratum, named by its hashes: strata of one size are not swapped alike.
+            keys = [k for k, number in zip(self.strata.keys, self.strata.numbers, strict=True) if number == key]
+            stream = self.draws.of(column).child("/".join(map(str, keys)))
+            rows = self._swapped(rows, column, stream)
+        return rows
+
+    def _swapped(self, rows: RowBlock, column: str, stream: Stream) -> RowBlock:
+        from privpipe.blocks import Histogram
+        from privpipe.transforms.rank_swap import SortedValues, Swapped, tails
+
+        array = rows.column(column)
+        order = local_order(array, column, stream, rows.record_ids)
+        n = len(order)
+        ranks = np.full(len(rows), -1, np.int64)
+        ranks[order] = np.arange(n)
+        held = unsigned_zeros(array.take(order)).dictionary_encode()
+        counts = np.bincount(held.indices.to_numpy(zero_copy_only=False), minlength=len(held.dictionary))
+        histogram = Histogram(held.dictionary, counts.astype(np.int64))
+        low, high = tails(histogram, floor_share(self.stage.bottom, n), floor_share(self.stage.top, n))
+        pi = self.stage.permutation(n - low - high, self.stage.window(n), stream)
+        target = self.released.field(column).type
+        return Swapped(column, pi, SortedValues.of(histogram), low, high, target)(rows, ranks)
