@@ -12,7 +12,7 @@ from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, Histogr
 from privpipe.engines import Engine
 from privpipe.errors import DataError, did_you_mean
 
-__all__ = ["count_persons", "in_persons", "person_histograms", "require_persons"]
+__all__ = ["ClassCount", "count_persons", "in_persons", "person_histograms", "require_persons"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class _ByValue:
 
 
 @dataclass(frozen=True)
-class _Classes:
+class ClassCount:
     """How many classes there are."""
 
     def measure(self, block: ClassBlock, facts: Facts) -> int:
@@ -57,7 +57,7 @@ def require_persons(table: Any, person: str) -> None:
 def count_persons(engine: Engine, table: Any, person: str) -> int:
     """How many different persons a table is about."""
     query = ClassQuery(keys=(person,), columns=(), person=person)
-    return engine.reduce_classes(table, query, _Classes(), Facts()) or 0
+    return engine.reduce_classes(table, query, ClassCount(), Facts()) or 0
 
 
 def in_persons(engine: Engine, table: Any, histograms: Mapping[str, Histogram], person: str) -> dict[str, Histogram]:

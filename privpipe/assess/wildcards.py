@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.assess.composite import Composite, Judged
+from privpipe.assess.persons import ClassCount
 from privpipe.blocks import ClassBlock, ClassQuery, Facts
 from privpipe.engines import Engine
 from privpipe.errors import UnsupportedError
@@ -32,6 +33,7 @@ def reduce_matching(
     UnsupportedError
         More patterns, or more pairs of masks, than the driver serves.
     """
+    _require_few(engine, table, query.keys)
     found = engine.distinct(table, query.keys)
     if not found.num_rows or not int(found["__count"][0].as_py()):
         return None
@@ -75,13 +77,26 @@ def matching_block(
     return ClassBlock(merged, matching=matching_sizes(distinct_codes, merged)), int(counts[marked].sum())
 
 
+def _require_few(engine: Engine, table: Any, keys: Sequence[str]) -> None:
+    """Count the patterns where they lie before any of them travels to the driver."""
+    if engine.count(table) <= MOST_PATTERNS:
+        return
+    patterns = engine.reduce_classes(table, ClassQuery(keys=tuple(keys)), ClassCount(), Facts()) or 0
+    if patterns > MOST_PATTERNS:
+        raise _too_many(f"{patterns:,} combinations")
+
+
 def _require_served(patterns: int, masks: int) -> None:
     if patterns > MOST_PATTERNS or patterns * masks > MOST_STEPS:
-        raise UnsupportedError(
-            f"nulls: wildcard serves {MOST_PATTERNS:,} distinct combinations and {MOST_STEPS:,} comparisons of them; "
-            f"this table has {patterns:,} combinations with {masks:,} different sets of missing columns; judge fewer "
-            "quasi-identifiers at a time, generalize them, or write `nulls: own_value`, which is stricter"
-        )
+        raise _too_many(f"{patterns:,} combinations with {masks:,} different sets of missing columns")
+
+
+def _too_many(what: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"nulls: wildcard serves {MOST_PATTERNS:,} distinct combinations and {MOST_STEPS:,} comparisons of them; "
+        f"this table has {what}; judge fewer quasi-identifiers at a time, generalize them, or write "
+        "`nulls: own_value`, which is stricter"
+    )
 
 
 def _codes(column: Any, wildcard: str | None) -> NDArray[np.int64]:

@@ -1,0 +1,24 @@
+"""Limits of matching by wildcards, checked before anything travels."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from privpipe.assess import JudgingRules, assess, wildcards
+from privpipe.engines import Engine, Source
+from privpipe.errors import UnsupportedError
+from privpipe.models import KAnonymity
+from privpipe.roles import Roles
+
+
+def test_too_many_patterns_are_refused_where_they_lie(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = engine.scan(Source(data=pa.table({"zip": ["1", "2", "3", None, "1"]})))
+    roles, rules = Roles(quasi_identifiers=["zip"]), JudgingRules(nulls="wildcard")
+    monkeypatch.setattr(wildcards, "MOST_PATTERNS", 4)
+    found = assess(engine, table, guarantees=[KAnonymity(k=1)], roles=roles, rules=rules)
+    assert found.verdicts[0].observed == 2
+    monkeypatch.setattr(wildcards, "MOST_PATTERNS", 3)
+    monkeypatch.setattr(type(engine), "distinct", lambda *_: pytest.fail("the patterns were collected"))
+    with pytest.raises(UnsupportedError, match="serves 3 distinct combinations .* this table has 4 combinations; "):
+        assess(engine, table, guarantees=[KAnonymity(k=1)], roles=roles, rules=rules)
