@@ -121,7 +121,7 @@ def item_verdict(engine: Engine, table: Any, entry: Guarantee, roles: Roles, mar
     lengths.pop(-1, None)
     records = sum(lengths.values())
     if not records:
-        return Verdict(entry, None, "fail", entry.threshold(), reason="every record is suppressed.")
+        return Verdict(entry, None, "fail", entry.demanded(), reason="every record is suppressed.")
     shorter = tuple(sorted(length for length in lengths if 0 < length < entry.m))
     _require_few(lengths, entry, shorter)
     counting = _Supports(column, entry.m, shorter)

@@ -205,7 +205,7 @@ def _require_columns(table: Any, entries: Sequence[Guarantee], roles: Roles) -> 
 def _verdict(entry: Guarantee, tally: Any, judged: Judged, facts: Facts, rules: JudgingRules) -> Verdict:
     if not judged.released:
         outcome = "pass" if rules.allow_empty else "fail"
-        return Verdict(entry, None, outcome, entry.threshold(), reason="every record is suppressed.")  # type: ignore[arg-type]
+        return Verdict(entry, None, outcome, entry.demanded(), reason="every record is suppressed.")  # type: ignore[arg-type]
     verdict = entry.judge(tally, facts)
     if isinstance(verdict.observed, float) and math.isnan(verdict.observed):
         return replace(verdict, outcome="error", observed=None, reason="the figure is undefined (not a number).")
@@ -228,5 +228,5 @@ def _distinct_verdict(
     if not len(block):
         if not engine.count(table):
             raise DataError("the table has no records: there is nothing to judge")
-        return Verdict(entry, None, "fail", entry.threshold(), reason="every record is suppressed.")
+        return Verdict(entry, None, "fail", entry.demanded(), reason="every record is suppressed.")
     return entry.judge(entry.measure(block.of(keys), Facts()), Facts())  # type: ignore[arg-type]

@@ -56,7 +56,7 @@ def pair_verdicts(
 
 
 def _error(entry: Guarantee, reason: str) -> Verdict:
-    return Verdict(entry, None, "error", entry.threshold(), reason=reason)
+    return Verdict(entry, None, "error", entry.demanded(), reason=reason)
 
 
 def _pair_verdict(engine: Engine, released: Any, original: Any, entry: Guarantee, roles: Roles) -> Verdict:

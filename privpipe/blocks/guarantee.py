@@ -116,7 +116,7 @@ class Guarantee(Entry):
         """Whether a threshold is given, so that the entry judges rather than reports."""
         return self.threshold_field is None or getattr(self, self.threshold_field) is not None
 
-    def threshold(self) -> Any:
+    def demanded(self) -> Any:
         """What `observed` is compared with."""
         return None if self.threshold_field is None else getattr(self, self.threshold_field)
 
@@ -156,7 +156,7 @@ class ClassModel(Guarantee):
 
     def bound(self) -> float:
         """The number a class's score is compared with."""
-        bound: float = self.threshold()
+        bound: float = self.demanded()
         return bound
 
     def least_size(self) -> int:
@@ -210,7 +210,7 @@ class ClassModel(Guarantee):
             self,
             None if infinite else observed.observed,
             outcome="pass" if observed.failing_classes == 0 else "fail",
-            threshold=self.threshold(),
+            threshold=self.demanded(),
             failing_classes=observed.failing_classes,
             failing_records=observed.failing_records,
             failing_share=observed.failing_records / observed.records if observed.records else None,

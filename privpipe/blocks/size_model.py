@@ -46,13 +46,13 @@ class SizeModel(Guarantee):
         """Whether a table with so many (`counts`) classes of each of these `sizes` meets the rule."""
         if not self.is_gate() or not counts.sum():
             return True
-        return bool(MEETS[self.direction](self.figure(sizes, counts), self.threshold()))
+        return bool(MEETS[self.direction](self.figure(sizes, counts), self.demanded()))
 
     def judge(self, observed: Tally, facts: Facts) -> Verdict:
         sizes, counts = size_histogram(observed)
         figure = self.figure(sizes, counts) if observed.records else None
         passed = self.met_by(sizes, counts, facts)
-        asked = f", asked {self.direction.replace('_', ' ')} {short(self.threshold())}" if self.is_gate() else ""
+        asked = f", asked {self.direction.replace('_', ' ')} {short(self.demanded())}" if self.is_gate() else ""
         seen = "no class to judge" if figure is None else f"observed {short(figure)}"
         note = "" if passed else self.unattainable(observed.records, facts)
         over = f"over {observed.classes:,} classes of {observed.records:,} records"
@@ -60,7 +60,7 @@ class SizeModel(Guarantee):
             self,
             figure,
             outcome="pass" if passed else "fail",
-            threshold=self.threshold(),
+            threshold=self.demanded(),
             reason="; ".join(part for part in (f"{seen}{asked}", over, note) if part) + ".",
         )
 

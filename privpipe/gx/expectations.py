@@ -88,7 +88,7 @@ class PrivacyExpectation(BatchExpectation):
         guarantee = self.guarantee()
         judged = counted.judged(guarantee)
         if not judged.released:
-            verdict = Verdict(guarantee, None, "fail", guarantee.threshold(), reason="every record is suppressed.")
+            verdict = Verdict(guarantee, None, "fail", guarantee.demanded(), reason="every record is suppressed.")
         else:
             verdict = guarantee.judge(judged.tallies[0], counted.known_to(guarantee))
         row = verdict.to_dict()

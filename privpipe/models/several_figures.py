@@ -31,7 +31,7 @@ class SeveralFigures(ClassModel):
         """Each figure of every class, shape (n_classes,)."""
         raise TypeError(f"{type(self).__name__} has no figures")
 
-    def threshold(self) -> Any:
+    def demanded(self) -> Any:
         return {name: bound for name, (_, bound) in self.rules().items()} if self.is_gate() else None
 
     def passing(self, block: ClassBlock, facts: Facts) -> NDArray[np.bool_]:

@@ -47,7 +47,7 @@ class LargestShift(FilePairMeasure):
             "attacked": before[files.sample(4)].tolist(),
             "mean": files.original_facts.moments["age"].mean,
         }
-        return Verdict(self, seen, "pass", self.threshold())
+        return Verdict(self, seen, "pass", self.demanded())
 
     def original_moments(self, roles: Roles) -> tuple[str, ...]:
         return ("age", "zip")

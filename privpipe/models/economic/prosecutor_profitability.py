@@ -124,7 +124,7 @@ class ProsecutorProfitability(ClassModel):
         shares: LabelShares | None = facts.extra.get(f"{INFORMATION} of {self.__dict__.get('_keys', ())!r}")
         return shares
 
-    def threshold(self) -> Any:
+    def demanded(self) -> Any:
         return self.least_class() if self.no_attack else 0
 
     def least_class(self) -> int:

@@ -136,7 +136,7 @@ class PopulationUniqueness(SizeModel):
             self,
             share,
             outcome="pass" if passed else "fail",
-            threshold=self.threshold(),
+            threshold=self.demanded(),
             reason=f"{seen}{asked}; {over}.",
         )
 

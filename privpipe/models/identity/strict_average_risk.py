@@ -84,7 +84,7 @@ class StrictAverageRisk(SizeModel):
         require_number("StrictAverageRisk", "highest", self.highest, above=0, most=1)
         require_number("StrictAverageRisk", "records_at_risk", self.records_at_risk, least=0, most=1)
 
-    def threshold(self) -> Any:
+    def demanded(self) -> Any:
         if self.at_most is None:
             return None
         return {"average": self.at_most, "highest": self.highest, "records_at_risk": self.records_at_risk}
@@ -127,7 +127,7 @@ class StrictAverageRisk(SizeModel):
             self,
             figures,
             outcome="pass" if passed else "fail",
-            threshold=self.threshold(),
+            threshold=self.demanded(),
             reason=self._reason(figures, observed, facts, passed),
         )
 

@@ -88,7 +88,7 @@ class DifferentialPrivacy(Guarantee):
         require_number("DifferentialPrivacy", "epsilon", self.epsilon, above=0)
         require_number("DifferentialPrivacy", "delta", self.delta, above=0, below=1)
 
-    def threshold(self) -> Any:
+    def demanded(self) -> Any:
         return {"epsilon": self.epsilon, "delta": self.delta}
 
     def measure(self, block: ClassBlock, facts: Facts) -> Tally:
@@ -117,7 +117,7 @@ class DifferentialPrivacy(Guarantee):
         record = facts.extra.get("process")
         if record is None:
             reason = "needs the process record of a `safepub` stage: no table can prove differential privacy."
-            return Verdict(self, None, "error", self.threshold(), reason=reason)
+            return Verdict(self, None, "error", self.demanded(), reason=reason)
         malformed = _malformed(record)
         broken = malformed or self._violations(record, observed)
         fine = "" if malformed else f"the process is as recorded, and no class has fewer than {record['k']:,} records"
@@ -125,7 +125,7 @@ class DifferentialPrivacy(Guarantee):
             self,
             None if malformed else {"beta": float(record["beta"]), "k": int(record["k"])},
             outcome="fail" if broken else "pass",
-            threshold=self.threshold(),
+            threshold=self.demanded(),
             failing_classes=observed.failing_classes,
             failing_records=observed.failing_records,
             failing_share=observed.failing_records / observed.records if observed.records else None,
