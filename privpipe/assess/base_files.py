@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import PurePath
 from typing import Any
@@ -9,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks import FactsRequest, Histogram
+from privpipe.blocks import FactsRequest, Guarantee, Histogram
 from privpipe.engines import Engine, Source
-from privpipe.errors import DataError, UsageError, did_you_mean
+from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
 from privpipe.models.attribute.base_distribution import BaseFile
 from privpipe.roles import column_type_of
 
-__all__ = ["histogram_of_file"]
+__all__ = ["bases_from_files", "histogram_of_file"]
 
 MOST = 1 << 62
 UNITS = 10**17
@@ -47,6 +48,32 @@ def histogram_of_file(engine: Engine, base: BaseFile, column: str, kind: Any) ->
         name = PurePath(base.file).name
         error.args = (f"base distribution of {column!r}, {name}: {error}",)
         raise
+
+
+def bases_from_files(engine: Engine, table: Any, guarantees: Sequence[Guarantee]) -> dict[str, Histogram]:
+    """By column the distribution of a file, for a stage that works for all guarantees at once.
+
+    Raises
+    ------
+    UnsupportedError
+        Guarantees that compare one column with several distributions: classes are counted by one of them.
+    """
+    asked: dict[str, set[Any]] = {}
+    for entry in guarantees:
+        for column in entry.sensitive_columns() if entry.needs_base else ():
+            asked.setdefault(column, set()).add(getattr(entry, "base", "original"))
+    found = {}
+    for column, bases in asked.items():
+        files = [base for base in bases if isinstance(base, BaseFile)]
+        if files and len(bases) > 1:
+            raise UnsupportedError(
+                f"a stage that suppresses serves one base distribution a column, and the guarantees compare {column!r} "
+                f"with {len(bases)}; give them the same `base:`, or generalize by given `levels:` without "
+                "suppress_at_most and let the release be judged"
+            )
+        for base in files:
+            found[column] = histogram_of_file(engine, base, column, table.schema.field(column).type)
+    return found
 
 
 def _histogram(engine: Engine, base: BaseFile, column: str, kind: Any) -> Histogram:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from privpipe.assess import JudgingRules
+from privpipe.assess.base_files import bases_from_files
 from privpipe.assess.persons import person_histograms
 from privpipe.blocks import Facts, FactsRequest, Histogram, prepared
 from privpipe.draws import Draws, Seed
@@ -71,6 +72,7 @@ class _State:
     records: int
     population: Any = None
     base: dict[str, Histogram] = field(default_factory=dict)
+    compared: dict[str, Histogram] = field(default_factory=dict)
     entering: int | None = None
     based: bool = False
     plans: list[StagePlan] = field(default_factory=list)
@@ -226,6 +228,7 @@ def _learn_base(engine: Engine, policy: Policy, state: _State) -> None:
         facts = person_histograms(engine, state.table, sorted(columns), policy.person_id)
         state.base.update(facts.histograms)
         state.entering = facts.records
+    state.compared.update(bases_from_files(engine, state.table, policy.guarantees))
 
 
 def _context(policy: Policy, state: _State, at: int) -> StageContext:
@@ -238,7 +241,7 @@ def _context(policy: Policy, state: _State, at: int) -> StageContext:
         base=prepared(
             Facts(
                 records=state.records if state.entering is None else state.entering,
-                histograms=state.base,
+                histograms={**state.base, **state.compared},
                 hierarchies=policy.hierarchies,
             ),
             policy.guarantees,

@@ -12,7 +12,7 @@ import pytest
 import privpipe as pp
 from privpipe.assess import Assessment, JudgingRules, assess
 from privpipe.engines import Engine, Source
-from privpipe.errors import DataError, UsageError
+from privpipe.errors import DataError, UnsupportedError, UsageError
 from privpipe.models import BasicBetaLikeness, DeltaDisclosure, EnhancedBetaLikeness, TCloseness
 from privpipe.roles import Roles
 from privpipe.testing import histogram_of
@@ -108,7 +108,31 @@ def test_a_policy_finds_the_file_beside_itself(tmp_path: Path, files: dict[str, 
     }
     released = pp.release(pp.Policy.from_dict(policy, tmp_path))
     assert released.assessment.verdicts[0].observed == pytest.approx(0.2)
-    policy["transform"] = [{"suppress_records": {"suppress_at_most": 0.5}}]
-    entry["t_closeness"]["t"] = 0.15  # type: ignore[index]
+
+
+def test_suppression_works_for_the_file_it_is_judged_by(tmp_path: Path, files: dict[str, dict[str, str]]) -> None:
+    """Class b is distributed as the file says; class a is not."""
+    rows = {"zip": list("aabbbbbbbbbb"), "illness": ["flu"] * 7 + ["cold"] * 3 + ["gout", None]}
+    pq.write_table(pa.table(rows), tmp_path / "rows.parquet")
+    entry = {"column": "illness", "t": 0.1, "base": files["counts.parquet"]}
+    policy: dict[str, Any] = {
+        "version": 1,
+        "source": {"path": str(tmp_path / "rows.parquet")},
+        "columns": {"zip": {"role": "quasi_identifier"}, "illness": {"role": "sensitive"}},
+        "transform": [{"suppress_records": {"suppress_at_most": 0.5}}],
+        "guarantees": [{"t_closeness": entry}],
+        "sink": {"path": str(tmp_path / "out")},
+    }
+    released = pp.release(policy)
+    assert (released.assessment.records, released.assessment.verdicts[0].observed) == (
+        10,
+        pytest.approx(0.0, abs=1e-12),
+    )
+    policy["guarantees"] = [{"t_closeness": entry}, {"basic_beta_likeness": {"column": "illness", "beta": 9.0}}]
+    with pytest.raises(UnsupportedError, match="compare 'illness' with 2"):
+        pp.release(policy)
+
+
+def test_an_unknown_key_beside_the_file_is_an_error() -> None:
     with pytest.raises(UsageError, match="unknown"):
         TCloseness.build({"column": "illness", "t": 0.2, "base": {"file": "a.csv", "delimeter": ";"}})
