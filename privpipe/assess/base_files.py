@@ -20,6 +20,7 @@ __all__ = ["bases_from_files", "histogram_of_file"]
 
 MOST = 1 << 62
 UNITS = 10**17
+DELIMITERS = (",", ";", "\t", "|")
 
 
 def histogram_of_file(engine: Engine, base: BaseFile, column: str, kind: Any) -> Histogram:
@@ -77,15 +78,12 @@ def bases_from_files(engine: Engine, table: Any, guarantees: Sequence[Guarantee]
 
 
 def _histogram(engine: Engine, base: BaseFile, column: str, kind: Any) -> Histogram:
-    names = list(engine.scan(_source(base, {})).schema.names)
-    value = next((name for name in (column, "value") if name in names), None)
-    if value is None:
-        raise DataError(f"it has neither a column {column!r} nor one named 'value'{did_you_mean(column, names)}")
+    value, names, delimiter = _value_column(engine, base, column)
     weight = next((name for name in ("count", "share") if name in names and name != value), None)
     types = {value: column_type_of(kind)}
     if weight is not None:
         types[weight] = "integer" if weight == "count" else "number"
-    table = engine.scan(_source(base, types))
+    table = engine.scan(Source(data=base.file, delimiter=delimiter, types=types))
     if weight is None:
         found = engine.facts(table, FactsRequest(histograms=(value,))).histograms[value]
         if not len(found):
@@ -106,10 +104,17 @@ def _histogram(engine: Engine, base: BaseFile, column: str, kind: Any) -> Histog
     return Histogram(values.filter(pa.array(kept)), counts[kept])
 
 
-def _source(base: BaseFile, types: dict[str, Any]) -> Source:
-    if base.delimiter is None:
-        return Source(data=base.file, types=types)
-    return Source(data=base.file, delimiter=base.delimiter, types=types)
+def _value_column(engine: Engine, base: BaseFile, column: str) -> tuple[str, list[str], str]:
+    """Name of the column of values, all names, and the delimiter (of a CSV file) under which they are found."""
+    found: list[str] = []
+    delimiters = DELIMITERS if Source(data=base.file).resolved_format == "csv" else DELIMITERS[:1]
+    for delimiter in delimiters:
+        names = list(engine.scan(Source(data=base.file, delimiter=delimiter)).schema.names)
+        for value in (column, "value"):
+            if value in names:
+                return value, names, delimiter
+        found = found or names
+    raise DataError(f"it has neither a column {column!r} nor one named 'value'{did_you_mean(column, found)}")
 
 
 def _whole(weights: list[Any], name: str) -> NDArray[np.int64]:

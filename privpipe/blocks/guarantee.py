@@ -225,7 +225,7 @@ class ClassModel(Guarantee):
             if values is not None and values < self.least_values():
                 return f"cannot be met by this table: {column!r} has {values:,} distinct values"
         if records < self.least_size():
-            return f"cannot be met by this table: it has {records:,} records"
+            return f"cannot be met by this table: it has {records:,} {facts.unit}"
         return ""
 
     def needs_suppression(self, records: int, facts: Facts) -> str:
@@ -241,7 +241,7 @@ class ClassModel(Guarantee):
         if self.passing(whole, facts).all():
             return ""
         figure = self.scores(whole, facts).max().item()
-        return f"cannot be met without suppression: all records as one class would have {short(figure)}"
+        return f"cannot be met without suppression: all {facts.unit} as one class would have {short(figure)}"
 
     def reason(self, observed: Tally, facts: Facts) -> str:
         """One sentence on the figure, and a note where no table of these records could pass."""
@@ -251,7 +251,7 @@ class ClassModel(Guarantee):
             return f"{seen}{asked}; all {observed.classes:,} classes meet it."
         fails = (
             f"{observed.failing_classes:,} of {observed.classes:,} classes, "
-            f"{observed.failing_records:,} of {observed.records:,} records fail"
+            f"{observed.failing_records:,} of {observed.records:,} {facts.unit} fail"
         )
         note = self.unattainable(observed.records, facts) or self.needs_suppression(observed.records, facts)
         return "; ".join(part for part in (f"{seen}{asked}", fails, note) if part) + "."

@@ -20,7 +20,7 @@ __all__ = ["SizeModel", "histogram_sums", "matching_sums", "size_histogram"]
 class SizeModel(Guarantee):
     """A rule over the sizes of all classes together; one figure of the histogram {size: number of classes}.
 
-    Subclasses give `figure`; with classes removed by ascending size it only falls (`prefix_monotone`), so
+    Subclasses give `figure_of`; with classes removed by ascending size it only falls (`prefix_monotone`), so
     that the shortest prefix to suppress can be bisected.
     """
 
@@ -38,7 +38,7 @@ class SizeModel(Guarantee):
             sums=added(left.sums, right.sums),
         )
 
-    def figure(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+    def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
         """What is compared with the threshold, of so many (`counts`) classes of each of these `sizes`."""
         raise TypeError(f"{type(self).__name__} judges no size histogram")
 
@@ -46,16 +46,16 @@ class SizeModel(Guarantee):
         """Whether a table with so many (`counts`) classes of each of these `sizes` meets the rule."""
         if not self.is_gate() or not counts.sum():
             return True
-        return bool(MEETS[self.direction](self.figure(sizes, counts), self.demanded()))
+        return bool(MEETS[self.direction](self.figure_of(sizes, counts), self.demanded()))
 
     def judge(self, observed: Tally, facts: Facts) -> Verdict:
         sizes, counts = size_histogram(observed)
-        figure = self.figure(sizes, counts) if observed.records else None
+        figure = self.figure_of(sizes, counts) if observed.records else None
         passed = self.met_by(sizes, counts, facts)
         asked = f", asked {self.direction.replace('_', ' ')} {short(self.demanded())}" if self.is_gate() else ""
         seen = "no class to judge" if figure is None else f"observed {short(figure)}"
         note = "" if passed else self.unattainable(observed.records, facts)
-        over = f"over {observed.classes:,} classes of {observed.records:,} records"
+        over = f"over {observed.classes:,} classes of {observed.records:,} {facts.unit}"
         return Verdict(
             self,
             figure,
@@ -68,7 +68,7 @@ class SizeModel(Guarantee):
         one_class_sizes = np.array([records], dtype=np.int64)
         if not records or self.met_by(one_class_sizes, np.array([1], dtype=np.int64), facts):
             return ""
-        return f"cannot be met by this table: it has {records:,} records"
+        return f"cannot be met by this table: it has {records:,} {facts.unit}"
 
 
 def histogram_sums(sizes: NDArray[np.int64]) -> dict[str, int]:

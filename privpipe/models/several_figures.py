@@ -80,14 +80,14 @@ class SeveralFigures(ClassModel):
         figures = ", ".join(
             f"{name} = {short(figure[0].item())}" for name, figure in self.figures(whole, facts).items()
         )
-        return f"cannot be met without suppression: all records as one class would have {figures}"
+        return f"cannot be met without suppression: all {facts.unit} as one class would have {figures}"
 
     def reason(self, observed: Tally, facts: Facts) -> str:
         fails = (
             f"all {observed.classes:,} classes meet it"
             if not observed.failing_classes
             else f"{observed.failing_classes:,} of {observed.classes:,} classes, "
-            f"{observed.failing_records:,} of {observed.records:,} records fail"
+            f"{observed.failing_records:,} of {observed.records:,} {facts.unit} fail"
         )
         note = ""
         if observed.failing_classes:

@@ -38,9 +38,7 @@ def files(tmp_path: Path) -> dict[str, dict[str, str]]:
         (tmp_path / name).write_text(text, encoding="utf-8")
     values = pa.array(["cold", None, "gout", "flu"])
     pq.write_table(pa.table({"value": values, "count": [6, 2, 2, 10]}), tmp_path / "counts.parquet")
-    found = {name: {"file": str(tmp_path / name)} for name in (*texts, "counts.parquet")}
-    found["shares.csv"]["delimiter"] = ";"
-    return found
+    return {name: {"file": str(tmp_path / name)} for name in (*texts, "counts.parquet")}
 
 
 def test_classes_are_compared_with_the_file(engine: Engine, files: dict[str, dict[str, str]]) -> None:
@@ -98,7 +96,7 @@ def test_a_file_that_is_no_base(embedded: Engine, tmp_path: Path, text: str, say
 
 def test_a_policy_finds_the_file_beside_itself(tmp_path: Path, files: dict[str, dict[str, str]]) -> None:
     pq.write_table(pa.table(ROWS), tmp_path / "rows.parquet")
-    entry = {"t_closeness": {"column": "illness", "t": 0.2, "base": {"file": "shares.csv", "delimiter": ";"}}}
+    entry = {"t_closeness": {"column": "illness", "t": 0.2, "base": {"file": "shares.csv"}}}
     policy = {
         "version": 1,
         "source": {"path": "rows.parquet"},
@@ -135,4 +133,4 @@ def test_suppression_works_for_the_file_it_is_judged_by(tmp_path: Path, files: d
 
 def test_an_unknown_key_beside_the_file_is_an_error() -> None:
     with pytest.raises(UsageError, match="unknown"):
-        TCloseness.build({"column": "illness", "t": 0.2, "base": {"file": "a.csv", "delimeter": ";"}})
+        TCloseness.build({"column": "illness", "t": 0.2, "base": {"file": "a.csv", "files": "b.csv"}})

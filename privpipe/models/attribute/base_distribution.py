@@ -19,15 +19,13 @@ class BaseFile:
     ----------
     file : str
         Path; a relative one starts at the policy file. A table: the values under the column's name or ``value``,
-        beside them ``count`` or ``share``, one line a value; without either, one line a record.
-    delimiter : str, optional
-        Between the fields of a CSV file; default: a comma.
+        beside them ``count`` or ``share``, one line a value; without either, one line a record. The delimiter of a
+        CSV file is told by its first line.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}  # an unknown key is an error
 
     file: str
-    delimiter: str | None = None
 
 
 Base = Literal["original", "released"] | BaseFile
@@ -45,8 +43,8 @@ def as_base(owner: str, base: Any) -> Base:
     >>> as_base("TCloseness", {"file": "census.csv"})
     BaseFile(file='census.csv')
     """
-    if isinstance(base, Mapping) and set(base) - {"delimiter"} == {"file"} and isinstance(base["file"], str):
-        return BaseFile(**base)
+    if isinstance(base, Mapping) and list(base) == ["file"] and isinstance(base["file"], str):
+        return BaseFile(file=base["file"])
     if isinstance(base, BaseFile) or base in ("original", "released"):
         return base  # type: ignore[no-any-return]
     raise UsageError(f"{owner}: base must be original, released or {{file: path}}, got {type(base).__name__}")

@@ -168,9 +168,10 @@ class ProsecutorProfitability(ClassModel):
             f"all {observed.classes:,} classes pay"
             if not observed.failing_classes
             else f"{observed.failing_classes:,} of {observed.classes:,} classes, "
-            f"{observed.failing_records:,} of {observed.records:,} records do not pay"
+            f"{observed.failing_records:,} of {observed.records:,} {facts.unit} do not pay"
         )
-        return f"observed a least payout of {short(observed.observed)} a record, asked above 0; {fails}."
+        each = facts.unit.removesuffix("s")
+        return f"observed a least payout of {short(observed.observed)} a {each}, asked above 0; {fails}."
 
     def _attacked(self, sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
         """gain / n > cost, exactly."""

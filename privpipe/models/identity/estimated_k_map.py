@@ -125,7 +125,7 @@ class EstimatedKMap(ClassModel):
     def unattainable(self, records: int, facts: Facts) -> str:
         if self.k is None or facts.records < 0 or records >= self.derived(facts.records):
             return ""
-        return f"cannot be met by this table: it has {records:,} records"
+        return f"cannot be met by this table: it has {records:,} {facts.unit}"
 
     def reason(self, observed: Tally, facts: Facts) -> str:
         text = super().reason(observed, facts)

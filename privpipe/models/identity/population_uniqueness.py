@@ -108,14 +108,14 @@ class PopulationUniqueness(SizeModel):
         uniques = population_uniques(sizes[held], counts[held], self.population_size, self.estimator)
         return None if uniques is None else uniques / self.population_size
 
-    def figure(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+    def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
         share = self.share(sizes, counts)
         return float("inf") if share is None else share
 
     def met_by(self, sizes: NDArray[np.int64], counts: NDArray[np.int64], facts: Facts) -> bool:
         if self.at_most is None or not counts.sum():
             return True
-        return bool(at_most(self.figure(sizes, counts), self.at_most))
+        return bool(at_most(self.figure_of(sizes, counts), self.at_most))
 
     def judge(self, observed: Tally, facts: Facts) -> Verdict:
         sizes, counts = size_histogram(observed)
@@ -130,7 +130,8 @@ class PopulationUniqueness(SizeModel):
         asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
         uniques = observed.sums.get("1", 0)
         over = (
-            f"{uniques:,} of {observed.records:,} records are unique in the table, population {self.population_size:,}"
+            f"{uniques:,} of {observed.records:,} {facts.unit} are unique in the table, "
+            f"population {self.population_size:,}"
         )
         return Verdict(
             self,

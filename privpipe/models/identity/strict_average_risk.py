@@ -110,7 +110,7 @@ class StrictAverageRisk(SizeModel):
             "records_at_risk": float(sizes[small] @ counts[small]) / records,
         }
 
-    def figure(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+    def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
         return self.figures(sizes, counts)["average"]
 
     def met_by(self, sizes: NDArray[np.int64], counts: NDArray[np.int64], facts: Facts) -> bool:
@@ -141,10 +141,10 @@ class StrictAverageRisk(SizeModel):
         )
         seen = (
             f"observed {short(figures['average'])} on average, {short(figures['highest'])} at the highest, "
-            f"{short(figures['records_at_risk'])} of the records in classes below {self.least_class():,}"
+            f"{short(figures['records_at_risk'])} of the {facts.unit} in classes below {self.least_class():,}"
         )
         note = "" if passed else self.unattainable(observed.records, facts)
-        over = f"over {observed.classes:,} classes of {observed.records:,} records"
+        over = f"over {observed.classes:,} classes of {observed.records:,} {facts.unit}"
         return "; ".join(part for part in (f"{seen}{asked}", over, note) if part) + "."
 
     @classmethod
