@@ -19,7 +19,7 @@ from privpipe.errors import UsageError
 from privpipe.release.aligning import Align, aligned, attack_order, reads_pairs
 from privpipe.release.plan import Plan
 from privpipe.release.policy import Policy
-from privpipe.release.population import finished_population
+from privpipe.release.population import finished_population, raw_population
 from privpipe.release.published import process_for
 from privpipe.release.reading import scanned
 from privpipe.release.run import ReleaseResult, release_with, source_of
@@ -95,9 +95,7 @@ def assess(
         if first is not None:
             base = _base(running, first, policy)
         process, notes = process_for(policy, finished)
-        rules = replace(
-            judging_rules(policy, base), allow_empty=allow_empty, order=attack_order(seed), process=process
-        )
+        rules = replace(judging_rules(policy, base), allow_empty=allow_empty, order=attack_order(seed), process=process)
         judged = judge(
             running,
             table,
@@ -145,7 +143,8 @@ def plan(
     seed = policy.seed.resolve() if policy.seed else Seed.from_os()
     with _Opened(engine, data if data is not None else policy, policy) as running:
         original = attach(running, _source(data, policy) if data is not None else source_of(policy), policy, seed)
-        return run_stages(running, original, policy, seed, progress=progress).plan
+        population = raw_population(running, policy, original)
+        return run_stages(running, original, policy, seed, population=population, progress=progress).plan
 
 
 def transform(
@@ -179,7 +178,8 @@ def transform(
         raise UsageError("the plan was made with another seed than the policy's; make a new plan, or restore the seed")
     with _Opened(engine, data if data is not None else policy, policy) as running:
         original = attach(running, _source(data, policy) if data is not None else source_of(policy), policy, seed)
-        staged = run_stages(running, original, policy, seed, plan=plan, progress=progress)
+        population = raw_population(running, policy, original)
+        staged = run_stages(running, original, policy, seed, plan=plan, population=population, progress=progress)
         return running.collect(staged.table, like=None if _is_path(data) else data)
 
 

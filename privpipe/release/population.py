@@ -12,7 +12,7 @@ from privpipe.roles import column_type_of
 if TYPE_CHECKING:
     from privpipe.release.policy import Policy
 
-__all__ = ["compared_columns", "finished_population", "population_beside"]
+__all__ = ["compared_columns", "finished_population", "population_beside", "raw_population"]
 
 
 def compared_columns(policy: Policy) -> tuple[str, ...]:
@@ -45,6 +45,18 @@ def population_beside(engine: Engine, policy: Policy, table: Any) -> Any:
     types = {name: column_type_of(table.schema.field(name).type) for name in columns if name in table.schema.names}
     population = engine.scan(policy.population.to_source(types, policy.base_dir))
     return engine.select(population, columns) if columns else population
+
+
+def raw_population(engine: Engine, policy: Policy, table: Any) -> Any:
+    """The population that stages work on beside the source; None where it is generalized already, or not needed.
+
+    Raises
+    ------
+    DataError
+        A column that the population lacks, or that does not convert.
+    """
+    generalized = policy.population is not None and policy.population.generalized
+    return None if generalized else population_beside(engine, policy, table)
 
 
 def finished_population(engine: Engine, policy: Policy, table: Any, *, finished: bool) -> Any:

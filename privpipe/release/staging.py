@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from privpipe.draws import Draws, Seed
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.release.plan import Plan
+from privpipe.release.population import population_beside
 from privpipe.release.reading import scanned
 from privpipe.roles import Roles
 from privpipe.search import planner_of
@@ -195,7 +196,7 @@ def _run_stage(
     if stage.suppresses and not state.based:
         _learn_base(engine, policy, state)
         state.based = True
-    context = _context(policy, state, at)
+    context = _context(policy, state, at, _population(engine, policy, state, stage))
     if given is not None:
         made = given
     elif stage.searches:
@@ -205,6 +206,7 @@ def _run_stage(
     before = state.table
     if state.population is not None and isinstance(stage, Generalize):
         state.population = generalize_population(engine, before, state.population, stage, made, context)
+        context = replace(context, population=state.population)
     draws = Draws(seed, at, stage.name())
     state.table = stage.run(engine, before, made, draws, context)
     made = stage.recorded(engine, before, made, draws)
@@ -213,6 +215,15 @@ def _run_stage(
     state.roles = _roles_after(stage, state.roles)
     state.plans.append(made)
     log.info("stage %s (%s) done", at, stage.name())
+
+
+def _population(engine: Engine, policy: Policy, state: _State, stage: Transformer) -> Any:
+    """The population as the table that enters a stage is; one that is generalized already stands at the last levels."""
+    finished = policy.population is not None and policy.population.generalized
+    asking = any(guarantee.needs_population for guarantee in policy.guarantees)
+    if not (finished and asking and "population" in stage.serves) or stage.searches:
+        return state.population
+    return population_beside(engine, policy, state.table)
 
 
 def _with_suppressed(engine: Engine, before: Any, after: Any, made: StagePlan) -> StagePlan:
@@ -231,7 +242,7 @@ def _learn_base(engine: Engine, policy: Policy, state: _State) -> None:
     state.compared.update(bases_from_files(engine, state.table, policy.guarantees))
 
 
-def _context(policy: Policy, state: _State, at: int) -> StageContext:
+def _context(policy: Policy, state: _State, at: int, population: Any) -> StageContext:
     return StageContext(
         roles=state.roles,
         schema=state.table.schema,
@@ -248,6 +259,7 @@ def _context(policy: Policy, state: _State, at: int) -> StageContext:
         ),
         nulls=policy.nulls,
         person=policy.person_id,
+        population=population,
         mark=policy.suppression_mark,
         place=policy.place_of(at),
         released_identifiers=_pseudonyms(policy),

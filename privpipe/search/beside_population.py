@@ -97,10 +97,11 @@ def encode_population(
         own = seen[column]
         values = distinct[column].combine_chunks().dictionary_encode(null_encoding="encode")
         texts = canonical_text(values.dictionary, own.kind, column=column).to_pylist()
-        found = (
-            [_same_texts(own, texts)] if own.hierarchy is None else _labels(own.hierarchy, own, column, texts, context)
-        )
-        first = len(found[0][1]) - len(texts)
+        if own.hierarchy is None:
+            lookups[own.place] = [_same_texts(own, texts)]
+        else:
+            lookups[own.place] = _labels(own.hierarchy, own, column, texts, context)
+        first = len(lookups[own.place][0][1]) - len(texts)
         codes[:, own.place] = first + values.indices.to_numpy(zero_copy_only=False)
     return PopulationRows(tuple(columns), codes, counts, lookups)
 

@@ -48,8 +48,6 @@ class EncodedTable:
         N, those suppressed for an unknown value included.
     unknown : int
         Records suppressed before all others because a hierarchy lacks their value.
-    judged : int, optional
-        Persons they are about, where persons are counted; default: the records.
     population : PopulationRows, optional
         The population that some guarantees compare with.
     """
@@ -61,7 +59,6 @@ class EncodedTable:
     rows: Combinations = field(repr=False)
     records: int
     unknown: int
-    judged: int | None = None
     population: PopulationRows | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
@@ -116,8 +113,11 @@ class EncodedTable:
 
     @property
     def population_counts(self) -> Callable[[Sequence[int]], NDArray[np.int64]] | None:
-        """Of a vector of levels: records of the population with the labels of each combination; None without one."""
-        if self.population is None:
+        """Of a vector of levels: records of the population with the labels of each combination.
+
+        None where no population is counted over all the columns.
+        """
+        if self.population is None or not set(self.places) <= set(self.population.columns):
             return None
 
         def counts(levels: Sequence[int]) -> NDArray[np.int64]:
@@ -214,10 +214,9 @@ def encode(engine: Any, table: Any, stage: Generalize, context: StageContext) ->
     if not known.any():
         raise NoSolutionError(f"{context.place}: no record is left to generalize")
     sensitive = {column: sensitive_codes(distinct[column], column, context.base)[known] for column in valued}
-    matrix, rows, judged = matrix[known], Combinations(counts[known], sensitive), None
+    matrix, rows = matrix[known], Combinations(counts[known], sensitive)
     if person:
         who = person_numbers(distinct[person], person)
-        judged = int(who.max()) + 1
         kept, rows = _by_person(matrix, rows, who[known])
         matrix = matrix[kept]
     compared = tuple(dict.fromkeys(key for keys in sets.compared for key in keys))
@@ -229,7 +228,6 @@ def encode(engine: Any, table: Any, stage: Generalize, context: StageContext) ->
         rows=rows,
         records=int(counts.sum()),
         unknown=int(counts[~known].sum()),
-        judged=judged,
         population=encode_population(engine, compared, seen, context) if sets.compared else None,
     )
 

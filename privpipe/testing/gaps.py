@@ -31,17 +31,17 @@ class Gap:
 
 
 GAPS: Mapping[tuple[str, str], Gap] = {
-    ("*", "population search"): Gap(
+    ("*", "generalized population search"): Gap(
         raises=UnsupportedError,
-        why="suppression and search count the classes of their own table, not those of a population",
+        why="a population that is generalized already stands at one vector of levels; a search compares many",
     ),
-    ("*", "person_id search"): Gap(
+    ("*", "population in persons"): Gap(
         raises=UnsupportedError,
-        why="a search reads distinct combinations with their records, which do not tell persons apart",
+        why="a population is counted in records: how many records of it a person has, it does not say",
     ),
-    ("*", "wildcard search"): Gap(
+    ("*", "wildcard in persons"): Gap(
         raises=UnsupportedError,
-        why="what matches by wildcards is no class, so removing one pattern changes the sizes of others",
+        why="what matches a record by wildcards is counted in records, and a person may match in several",
     ),
 }
 """By (engine, what): an engine's name or ``*``; a hostile table, a catalogue entry, or ``entry table``."""

@@ -14,11 +14,13 @@ from privpipe.cli import app
 from privpipe.testing import GAPS
 
 SEARCH = [{"generalize": {"search": "optimal"}}]
+K_MAP = {"guarantees": [{"k_map": {"k": 2}}]}
 ASKED: dict[str, dict[str, Any]] = {
-    "population search": {"guarantees": [{"k_map": {"k": 2}}], "population": {"path": "census.parquet"}},
-    "person_id search": {"guarantees": [{"k_anonymity": {"k": 2}}], "person_id": "who"},
-    "wildcard search": {"guarantees": [{"k_anonymity": {"k": 2}}], "nulls": "wildcard"},
+    "generalized population search": {**K_MAP, "population": {"path": "census.parquet", "generalized": True}},
+    "population in persons": {**K_MAP, "population": {"path": "census.parquet"}, "person_id": "who"},
+    "wildcard in persons": {"guarantees": [{"k_anonymity": {"k": 2}}], "nulls": "wildcard", "person_id": "who"},
 }
+WHATEVER_STAGE = ("population in persons", "wildcard in persons")
 COLUMNS = {
     "who": {"role": "identifier"},
     "zip": {"role": "quasi_identifier", "hierarchy": {"redact": {"keep": "left"}}},
@@ -35,6 +37,8 @@ def test_a_gap_is_refused_not_passed_over(what: str, tmp_path: Path) -> None:
     ended = CliRunner().invoke(app, ["plan", str(path), "--out", str(tmp_path / "plan.json")])
     assert ended.exit_code == 2
     document["transform"] = [{"generalize": {"levels": {"zip": 1}}}]
+    if what in WHATEVER_STAGE:
+        return
     assert pp.Policy.from_dict(document).transform
 
 

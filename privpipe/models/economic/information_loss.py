@@ -20,6 +20,7 @@ from privpipe.roles import column_type_of
 __all__ = ["INFORMATION", "LabelShares"]
 
 MASK = "*"
+NULL = "null"
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,8 @@ def _along(
 ) -> tuple[float, dict[str | None, float]] | None:
     """D and ln share of each label; None where the hierarchy does not have them all."""
     hierarchy = spec.build([], [], kind)
+    if None in labels or (NULL in labels and NULL not in hierarchy.values):
+        hierarchy = spec.build([None], [1], kind)  # missing values are a leaf of their own
     shares: list[dict[str, float]] = []
     for level in range(hierarchy.height + 1):
         each: NDArray[np.float64] = hierarchy.shares(level)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from privpipe.assess.served import refused_in_persons, refused_under_wildcard
-from privpipe.blocks import SizeModel
+from privpipe.blocks import ClassModel
+from privpipe.release.policy.entries import ReadEntry
 from privpipe.release.policy.places import Report
 from privpipe.release.policy.specs import SourceSpec
 from privpipe.transforms.base import Transformer
@@ -37,10 +38,11 @@ def check_counting(draft: Draft, report: Report) -> None:
 
 
 def check_stages_under_counting(draft: Draft, report: Report) -> None:
-    """Stages that suppress or search count records in classes of their own table."""
+    """Stages that suppress or search must count as the guarantees do, at the levels these are judged at."""
     wildcard, persons = draft.values.get("nulls") == "wildcard", "person_id" in draft.values
     compared = [read.name for read, entry in draft.judging() if entry.needs_population]
     guarded = [read.name for read in draft.guarantees if getattr(read.entry, "needs_population", False)]
+    paid = [read.name for read in draft.guarantees if _looks_at_labels(read)]
     for read, stage in draft.stages():
         if compared and _touches_raw_population(draft, stage):
             report.unsupported(
@@ -50,30 +52,39 @@ def check_stages_under_counting(draft: Draft, report: Report) -> None:
             )
         if not _suppresses(stage):
             continue
-        if wildcard:
+        if wildcard and "wildcard" not in stage.serves:
             report.unsupported(read.place, f"counts classes, and under `nulls: wildcard` there are none; {INSTEAD}")
-        elif guarded:
+        elif guarded and "population" not in stage.serves:
             report.unsupported(read.place, f"does not count the population of {guarded[0]} yet; {INSTEAD}")
-        elif persons and (stage.searches or _over_all_classes(draft)):
+        elif guarded and _stands_elsewhere(draft, read, stage):
             report.unsupported(
                 read.place,
-                "counts records and not persons when it searches, when guarantees judge several sets of "
-                "quasi-identifiers, or the table as a whole; use suppress_records with rules on each class, or "
-                f"{INSTEAD}",
+                f"suppresses for {guarded[0]}, whose population is `generalized: true`: that stands at the levels of "
+                f"the release, not at those this stage compares with; give the raw population, or {INSTEAD}",
             )
+        elif paid and "labels" not in stage.serves:
+            report.unsupported(read.place, f"does not know what labels lose, which {paid[0]} is about; {INSTEAD}")
+        elif persons and "persons" not in stage.serves:
+            report.unsupported(read.place, f"counts records and not persons; use suppress_records, or {INSTEAD}")
+
+
+def _looks_at_labels(read: ReadEntry) -> bool:
+    return isinstance(read.entry, ClassModel) and bool(read.entry.counted_columns(("",)))
+
+
+def _stands_elsewhere(draft: Draft, read: ReadEntry, stage: Transformer) -> bool:
+    """Whether a generalized population and the table of this stage may differ in their levels."""
+    population = draft.values.get("population")
+    if not isinstance(population, SourceSpec) or not population.generalized:
+        return False
+    later = [other for where, other in draft.stages() if where.place > read.place]
+    return stage.searches or any(other.name() not in KEEPS_KEYS for other in later)
 
 
 def _suppresses(stage: Transformer) -> bool:
     if isinstance(stage, Generalize):
         return stage.limit is not None
     return stage.suppresses
-
-
-def _over_all_classes(draft: Draft) -> bool:
-    """Whether suppression must look at more than one class at a time."""
-    entries = [entry for read, entry in draft.judging() if read in list(draft.guarantees) and entry.reads == "classes"]
-    keys = {entry.quasi_identifiers for entry in entries}
-    return len(keys) > 1 or any(isinstance(entry, SizeModel) for entry in entries)
 
 
 def _touches_raw_population(draft: Draft, stage: Transformer) -> bool:

@@ -1,0 +1,104 @@
+"""Stages that suppress or search beside a population, in persons, under wildcards and for payouts, on every engine."""
+
+from __future__ import annotations
+
+import copy
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import privpipe as pp
+from privpipe.engines import Engine
+
+TOWNS = {"*": {"north": ["Ashford", "Barrow"], "south": ["Crewe", "Dover"]}}
+AGES = {"groups": {"order": [str(age) for age in range(20, 60)], "sizes": [[10] * 4, [4]]}}
+SEARCH = {"generalize": {"search": "optimal", "suppress_at_most": 0.2}}
+
+
+@pytest.fixture
+def document(tmp_path: Path) -> dict[str, Any]:
+    """300 visits of 150 people drawn from a census of 3,000; some towns are missing."""
+    draw = random.Random(5)
+    census = [(draw.randint(20, 59), draw.choice([*TOWNS["*"]["north"], "Crewe", "Dover", None])) for _ in range(3000)]
+    people = draw.sample(census, 150)
+    visits = [draw.randrange(150) for _ in range(300)]
+    rows = {
+        "visit": [f"v{at}" for at in range(300)],
+        "who": [f"person {who}" for who in visits],
+        "age": pa.array([people[who][0] for who in visits], pa.int64()),
+        "town": [people[who][1] for who in visits],
+        "illness": draw.choices(["flu", "gout", "ulcer"], [4, 2, 1], k=300),
+    }
+    pq.write_table(pa.table(rows), tmp_path / "visits.parquet")
+    everybody = {"age": [age for age, _ in census] * 2, "town": [town for _, town in census] * 2}
+    pq.write_table(pa.table(everybody), tmp_path / "census.parquet")
+    return {
+        "version": 1,
+        "source": {"path": str(tmp_path / "visits.parquet")},
+        "columns": {
+            "visit": {"role": "identifier"},
+            "who": {"role": "identifier"},
+            "age": {"role": "quasi_identifier", "type": "integer", "hierarchy": AGES},
+            "town": {"role": "quasi_identifier", "hierarchy": {"tree": TOWNS}},
+            "illness": {"role": "sensitive"},
+        },
+        "record_id": "visit",
+        "transform": [SEARCH],
+        "guarantees": [{"distinct_l_diversity": {"column": "illness", "l": 1}}],
+        "sink": {"path": str(tmp_path / "out")},
+        "seed": "a seed for tests",
+    }
+
+
+def asking(document: dict[str, Any], *guarantees: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    found = copy.deepcopy(document) | changes
+    found["guarantees"] += guarantees
+    return found
+
+
+def census_of(document: dict[str, Any]) -> dict[str, str]:
+    return {"path": str(Path(document["source"]["path"]).with_name("census.parquet"))}
+
+
+def test_a_search_by_every_count(document: dict[str, Any], engine: Engine) -> None:
+    """The gate judges what the search chose by counts of its own, and passes it; every engine chooses the same."""
+    compared = asking(document, {"k_map": {"k": 25}}, {"delta_presence": {"max": 0.09}}, population=census_of(document))
+    persons = asking(
+        document,
+        {"k_anonymity": {"k": 8}},
+        {"t_closeness": {"column": "illness", "t": 0.25}},
+        {"average_risk": {"at_most": 0.06, "quasi_identifiers": ["town"]}},
+        person_id="who",
+    )
+    wildcard = asking(document, {"k_anonymity": {"k": 12}}, {"average_risk": {"at_most": 0.08}}, nulls="wildcard")
+    wildcard["guarantees"] = wildcard["guarantees"][1:]
+    wildcard["columns"] = {**wildcard["columns"], "illness": {"role": "insensitive"}}
+    paid = asking(
+        document,
+        {"journalist_profitability": {"adversary_cost": 20}},
+        {"prosecutor_profitability": {"publisher_benefit": 100, "publisher_loss": 900, "adversary_cost": 25}},
+        population=census_of(document),
+    )
+    chosen = {}
+    for name, policy in {"compared": compared, "persons": persons, "wildcard": wildcard, "paid": paid}.items():
+        policy["sink"] = {"path": f"{document['sink']['path']}-{name}"}
+        result = pp.release(policy, engine=engine)
+        assert result.assessment.passed
+        stage = result.plan.stages[0].detail
+        assert stage["optimal"]
+        assert stage["suppressed_records"] == result.assessment.suppressed_records
+        chosen[name] = (tuple(stage["levels"].values()), round(stage["loss"], 12), stage["suppressed_records"])
+    assert chosen == EXPECTED
+
+
+EXPECTED = {
+    "compared": ((1, 0), 0.10940039245, 0),
+    "persons": ((1, 1), 0.295352474884, 25),
+    "wildcard": ((1, 0), 0.259154512151, 50),
+    "paid": ((1, 0), 0.259154512151, 50),
+}
+"""Levels, loss and suppressed records."""
