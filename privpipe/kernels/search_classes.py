@@ -133,11 +133,11 @@ def leaf_totals(codes: Ints, starts: Longs, counts: Longs, chosen: NDArray[np.bo
 
 
 @njit(nogil=True, cache=True)
-def _key(codes: Ints, tables: Ints, starts: Longs, radices: Longs, i: int) -> int:
+def _key(codes: Ints, tables: Ints, starts: Longs, radices: Longs, i: int) -> np.int64:
     key = np.int64(tables[starts[0] + codes[0, i]])
     for p in range(1, len(starts)):
-        key = key * radices[p] + tables[starts[p] + codes[p, i]]
-    return key  # type: ignore[no-any-return]
+        key = np.int64(key * radices[p] + tables[starts[p] + codes[p, i]])
+    return key
 
 
 @njit(nogil=True, cache=True)
@@ -217,7 +217,8 @@ def _cells_of(
             held[np.int64(place) * values + codes[i]] += counts[i]
     cells = 0
     for figure in held:
-        cells += figure > 0
+        if figure > 0:
+            cells += 1
     offsets = np.zeros(kept + 1, np.int64)
     cell_codes, cell_counts = np.empty(cells, np.int64), np.empty(cells, np.int64)
     at = 0

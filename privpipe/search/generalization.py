@@ -6,16 +6,16 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from privpipe.errors import NoSolutionError, UsageError
+from privpipe.search.approaches import approach_of
 from privpipe.search.encoded import EncodedTable, encode
-from privpipe.search.found import Found
 from privpipe.search.node import CheckedNode, NodeCheck
-from privpipe.search.optimal import search_optimal
 from privpipe.search.quality import searched_quality
+from privpipe.search.strategies import Outcome, searched
 from privpipe.tolerance import floor_share
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.class_failures import require_sample
 from privpipe.transforms.generalize import Generalize, is_recoded
-from privpipe.transforms.loss import quality_parameters
+from privpipe.transforms.loss import LossSpec, quality_parameters
 from privpipe.transforms.suppression import least_share, require_within
 
 __all__ = ["plan"]
@@ -29,6 +29,7 @@ def plan(engine: Any, table: Any, stage: Generalize, context: StageContext) -> S
     NoSolutionError
         No vector of levels meets the guarantees within the budget, or the given one does not; says what would do.
     """
+    stage = _by_approach(stage, context)
     if stage.limit is None:
         # Nothing is suppressed, so nothing is judged here: the release is.
         context = replace(context, guarantees=())
@@ -40,14 +41,29 @@ def plan(engine: Any, table: Any, stage: Generalize, context: StageContext) -> S
     if not check.sets.keys:
         raise UsageError(f"{context.place}: a search needs a guarantee over classes to work for")
     for guarantee in context.guarantees:
-        never = guarantee.unattainable(encoded.judged or encoded.records, context.base)
+        never = guarantee.unattainable(encoded.records, context.base)
         if never:
             raise NoSolutionError(f"{context.place}: {guarantee!r} {never}")
     budget = floor_share(stage.limit or 0.0, encoded.records)
-    found, checked = search_optimal(check, budget, stage.budget.nodes)
-    if found is None:
-        raise NoSolutionError(_unattainable(check, encoded, context, budget, checked, stage.budget.nodes))
-    return _plan(stage, encoded, check, found.node, _searched(found, encoded, budget))
+    outcome = searched(stage, check, budget, context.place)
+    if outcome.found is None:
+        raise NoSolutionError(_unattainable(check, encoded, context, budget, outcome, stage))
+    found = outcome.found
+    figures = {"loss": _figure(found.loss), "column_losses": _by_column(encoded, found.column_losses)}
+    search = {**outcome.describe(stage, encoded.columns), "budget": budget}
+    return _plan(stage, encoded, check, found.node, {**figures, **search})
+
+
+def _by_approach(stage: Generalize, context: StageContext) -> Generalize:
+    """The stage once the short form of its approach is written out."""
+    if stage.approach is None:
+        return stage
+    options = approach_of(stage.approach, stage.name(), context.place).options
+    if stage.approach == "_AS" and replace(stage.loss, weights={}) == LossSpec():
+        # The fewest columns go, or the lightest.
+        cheapest = LossSpec(name="precision_monotonic", aggregate="sum", weights=stage.loss.weights)
+        return replace(stage, **options, loss=cheapest)
+    return replace(stage, **options)
 
 
 def _require_sample(encoded: EncodedTable, check: NodeCheck, stage: Generalize, context: StageContext) -> None:
@@ -80,21 +96,6 @@ def _given_levels(stage: Generalize, encoded: EncodedTable, context: StageContex
     return tuple(levels.get(column, 0) for column in encoded.columns)
 
 
-def _searched(found: Found, encoded: EncodedTable, budget: int) -> dict[str, Any]:
-    return {
-        "loss": _figure(found.loss),
-        "column_losses": _by_column(encoded, found.column_losses),
-        "optimal": found.optimal,
-        "gap": found.gap,
-        "nodes": len(encoded.nodes()),
-        "nodes_checked": found.checked,
-        "pruned_by_bound": found.pruned_by_bound,
-        "pruned_by_mandatory": found.pruned_by_mandatory,
-        "pruned_by_witness": found.pruned_by_witness,
-        "budget": budget,
-    }
-
-
 def _figure(loss: tuple[float, ...]) -> float | list[float]:
     return loss[0] if len(loss) == 1 else list(loss)
 
@@ -116,7 +117,7 @@ def _plan(
             "recoded": [
                 column
                 for (column, hierarchy), level in zip(hierarchies.items(), node.levels, strict=True)
-                if is_recoded(hierarchy, level)
+                if is_recoded(hierarchy, level) or stage.mark
             ],
             "level_names": {
                 column: hierarchy.level_names[level]
@@ -134,12 +135,16 @@ def _plan(
 
 
 def _unattainable(
-    check: NodeCheck, encoded: EncodedTable, context: StageContext, budget: int, checked: int, node_limit: int
+    check: NodeCheck, encoded: EncodedTable, context: StageContext, budget: int, outcome: Outcome, stage: Generalize
 ) -> str:
-    if checked >= node_limit and checked < len(encoded.nodes()):
-        return f"{context.place}: not found within {node_limit:,} nodes; raise budget.nodes (it may still exist)"
-    top = check(tuple(hierarchy.max_level for hierarchy in encoded.hierarchies))
     asked = ", ".join(repr(guarantee) for guarantee in context.guarantees)
+    if not outcome.exhausted:
+        remedy = "raise budget.nodes" if stage.search in (None, "optimal", "minimal") else "use search: optimal"
+        return (
+            f"{context.place}: not found within {outcome.checked:,} of {outcome.lattice.size:,} vectors of levels: "
+            f"{asked} may still be attainable with at most {budget:,} records suppressed; {remedy}"
+        )
+    top = check(outcome.lattice.top)
     if top.suppressed < 0:
         return f"{context.place}: {asked} cannot be met by this table at any level, whatever is suppressed"
     share = least_share(top.suppressed, encoded.records)

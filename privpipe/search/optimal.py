@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import math
 import time
 
 import numpy as np
@@ -10,21 +12,26 @@ from numpy.typing import NDArray
 
 from privpipe.kernels.search_lattice import below
 from privpipe.search.comparison import Loss, above_and_not_below, is_below, tied
+from privpipe.search.explorer import Explorer, Limits, Spent
 from privpipe.search.found import Found, Solution, solution_of
+from privpipe.search.heuristics import top_down
+from privpipe.search.lattice import Lattice
 from privpipe.search.node import CheckedNode, NodeCheck
 from privpipe.search.witness import Witnesses
 
-__all__ = ["LatticeSearch", "search_optimal"]
+__all__ = ["LatticeSearch", "ended_search", "finer_fails_too", "search_optimal"]
 
 FEW = 100
 """A budget of so few records is soon used up by records that are known one by one."""
 EACH = 2
+LARGE = 1 << 16
+GREEDY = 1000
 REPORTED = 1000
 log = logging.getLogger("privpipe.search")
 
 
 def search_optimal(
-    check: NodeCheck, budget: int, node_limit: int, seconds: float | None = None
+    check: NodeCheck, budget: int, node_limit: int, seconds: float | None = None, lattice: Lattice | None = None
 ) -> tuple[Found | None, int]:
     """The feasible node of least loss; None when there is none (or none was found within the limits).
 
@@ -38,15 +45,30 @@ def search_optimal(
         Checks allowed.
     seconds : float, optional
         Time allowed; the outcome then depends on the machine.
+    lattice : Lattice, optional
+        Vectors to choose from; default: all within the columns' limits.
 
     Returns
     -------
     (Found or None, int)
         The outcome and the number of nodes checked.
     """
-    search = LatticeSearch(check, budget, check.table.nodes(), node_limit, seconds)
-    search.run()
+    search = ended_search(check, lattice or Lattice.of(check.table), budget, Limits(node_limit, seconds))
     return search.found(), search.checked
+
+
+def ended_search(check: NodeCheck, lattice: Lattice, budget: int, limits: Limits) -> LatticeSearch:
+    """The search of `search_optimal` once it has ended."""
+    search = LatticeSearch(check, budget, lattice.nodes(), limits.nodes, limits.seconds)
+    if lattice.size > LARGE and budget:
+        # A good solution at once spares sorting and sifting a large lattice again and again.
+        explorer = Explorer(check, lattice, budget, Limits(min(limits.nodes, GREEDY), limits.seconds))
+        with contextlib.suppress(Spent):
+            top_down(explorer)
+        if explorer.best is not None:
+            search.start_from(explorer.best.levels)
+    search.run()
+    return search
 
 
 class LatticeSearch:
@@ -74,7 +96,7 @@ class LatticeSearch:
         self.best_first = budget == 0 and check.loss.closed_form and check.loss.width == 1
         self.alive = self._ordered()
         self.quantile = 0.7 if 100 * budget < check.table.records or _any_convex(check) else 0.5
-        self.all_or_nothing = budget == 0 and _finer_fails_too(check)
+        self.all_or_nothing = budget == 0 and finer_fails_too(check)
         self.witnesses = self._witnesses()
         self.feasible: list[tuple[int, Solution]] = []
         self.least: Loss = ()
@@ -98,6 +120,11 @@ class LatticeSearch:
                 raise
             self.interrupted = True
 
+    def start_from(self, levels: tuple[int, ...]) -> None:
+        """Check a node out of turn."""
+        at = int(np.flatnonzero((self.nodes == np.array(levels, dtype=np.int8)).all(axis=1))[0])
+        self._look(int(np.flatnonzero(self.alive == at)[0]))
+
     def found(self) -> Found | None:
         """The best node so far, and whether it is proved."""
         if not self.feasible:
@@ -120,7 +147,10 @@ class LatticeSearch:
         )
 
     def _step(self) -> None:
-        place = 0 if self.best_first else _at_quantile(self.bounds[self.alive], self.quantile)
+        self._look(0 if self.best_first else _at_quantile(self.bounds[self.alive], self.quantile))
+
+    def _look(self, place: int) -> None:
+        """Check the node at a place among those alive, and draw every conclusion."""
         at = int(self.alive[place])
         self.alive = np.delete(self.alive, place)
         node = self.check(tuple(self.nodes[at].tolist()))
@@ -206,7 +236,8 @@ class LatticeSearch:
         spans = self.nodes.max(axis=0).astype(np.int64) - self.nodes.min(axis=0) + 1
         shape = tuple(spans.tolist())
         allowed = [each.max_level - each.min_level + 1 for each in self.check.table.hierarchies]
-        witnesses = Witnesses(self.check, shape) if list(shape) == allowed else None
+        whole = list(shape) == allowed and len(self.nodes) == math.prod(shape)
+        witnesses = Witnesses(self.check, shape) if whole else None
         return witnesses if witnesses is not None and witnesses.serves() else None
 
     def _late(self) -> bool:
@@ -239,7 +270,7 @@ def _at_quantile(bounds: NDArray[np.float64], quantile: float) -> int:
     return int(np.flatnonzero(figures == figure)[rank - int((figures < figure).sum())])
 
 
-def _finer_fails_too(check: NodeCheck) -> bool:
+def finer_fails_too(check: NodeCheck) -> bool:
     """Whether a table that fails without suppression fails at every finer vector of levels too."""
     models = [model for group in check.sets.class_models.values() for model in group]
     return not check.sets.size_models and all(model.hereditary or check.sets.convex(model) for model in models)

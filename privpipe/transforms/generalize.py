@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from privpipe.blocks.entry import require_choice, require_integer, require_numbe
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.loss import LossSpec, OwnUnitLoss, unit_losses
+from privpipe.transforms.marking import with_marked
 from privpipe.transforms.suppression import KeysDropped, suppress_failing
 
 if TYPE_CHECKING:
@@ -34,14 +35,32 @@ __all__ = [
 ]
 
 
+Search = Literal["optimal", "minimal", "datafly", "bottom_up", "top_down", "genetic"]
+Criterion = Literal[
+    "minimum_suppression", "minimum_absolute_distance", "minimum_relative_distance", "maximum_distribution"
+]
+ApproachName = Literal["AG_TS", "AG_AS", "AG_CS", "AG_", "CG_TS", "CG_AS", "CG_CS", "CG_", "_TS", "_AS", "_CS", "_"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class SearchBudget:
-    """How many nodes a search may check before it ends with the best it has."""
+    """How much a search may do before it ends with the best it has.
+
+    Parameters
+    ----------
+    nodes : int
+        Vectors of levels that may be checked.
+    seconds : float, optional
+        Time besides; what is found then depends on the machine, and the plan says so.
+    """
 
     nodes: int = 100_000
+    seconds: float | None = None
 
     def __post_init__(self) -> None:
         require_integer("Generalize", "budget.nodes", self.nodes, least=1)
+        if self.seconds is not None:
+            require_number("Generalize", "budget.seconds", self.seconds, above=0)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -56,13 +75,27 @@ class Generalize(Transformer):
     ----------
     columns : tuple of str, optional
         Default: every quasi-identifier that has a hierarchy.
-    search : {"optimal"}, optional
-        Default when no `levels` are given.
+    search : {"optimal", "minimal", "datafly", "bottom_up", "top_down", "genetic"}, optional
+        Optimal when no `levels` are given. Minimal: valid vectors with no valid one below (k-minimal). The others
+        are heuristics, for teaching and for comparison; their plans claim no optimum.
     levels : mapping of column to int, optional
         0 keeps the raw value.
     loss : LossSpec
     suppress_at_most : float, optional
         Share of the stage's input, in [0, 1]; a search's default is 0.
+    criteria : tuple of str, optional
+        Of `search: minimal`: what is preferred among minimal vectors, first things first.
+    minimal : {"one", "all"}
+        Of `search: minimal`: whether the plan lists them all; the preferred one is applied.
+    mark : bool
+        Whether a suppressed record stays as a row of the policy's mark: its quasi-identifiers become text, other
+        text columns carry the mark too, and the rest of its cells are missing. A record whose value a hierarchy
+        lacks is removed all the same.
+    roots_only : bool
+        Whether each column is either raw or at its root.
+    approach : str, optional
+        A cell of the matrix of approaches that this stage serves, as a short form: AG_TS (the default), AG_ and
+        AG_AS (nothing is suppressed), _AS (columns stay or go).
     budget : SearchBudget
 
     Notes
@@ -84,19 +117,29 @@ class Generalize(Transformer):
     reveals: ClassVar[str] = "that a finer vector of levels did not meet the guarantees (minimality)"
     about: ClassVar[Mapping[str, str]] = {
         "columns": "columns to generalize; default: the quasi-identifiers with a hierarchy",
-        "search": "how the levels are chosen: optimal",
+        "search": "how the levels are chosen: optimal, minimal, datafly, bottom_up, top_down or genetic",
         "levels": "instead of a search: the level of each column, 0 for the raw value",
         "loss": "the quality model: {name, aggregate, gs_factor, weights} and what `name` has besides",
         "suppress_at_most": "share of the records that may be suppressed",
-        "budget": "limit of the search: {nodes}",
+        "criteria": "of search minimal: what is preferred among minimal vectors, in order",
+        "minimal": "of search minimal: whether the plan lists one or all",
+        "mark": "whether a suppressed record stays as a row of the suppression mark",
+        "roots_only": "whether each column is either raw or at its root",
+        "approach": "short form: AG_TS, AG_AS, AG_ or _AS",
+        "budget": "limit of the search: {nodes, seconds}",
     }
     source: ClassVar[str] = "Samarati, IEEE TKDE 13(6), 2001; Iyengar, KDD 2002"
 
     columns: tuple[str, ...] | None = None
-    search: Literal["optimal"] | None = None
+    search: Search | None = None
     levels: dict[str, int] | None = None
     loss: LossSpec = field(default_factory=LossSpec)
     suppress_at_most: float | None = None
+    criteria: tuple[Criterion, ...] | None = None
+    minimal: Literal["one", "all"] = "one"
+    mark: bool = False
+    roots_only: bool = False
+    approach: ApproachName | None = None
     budget: SearchBudget = field(default_factory=SearchBudget)
 
     def __post_init__(self) -> None:
@@ -105,7 +148,7 @@ class Generalize(Transformer):
         if self.levels is not None and self.search is not None:
             raise UsageError("Generalize: give a search or levels, not both")
         if self.search is not None:
-            require_choice("Generalize", "search", self.search, ("optimal",))
+            require_choice("Generalize", "search", self.search, get_args(Search))
         for column, level in (self.levels or {}).items():
             if self.columns is not None and column not in self.columns:
                 raise UsageError(
@@ -114,6 +157,30 @@ class Generalize(Transformer):
             require_integer("Generalize", f"levels.{column}", level, least=0)
         if self.suppress_at_most is not None:
             require_number("Generalize", "suppress_at_most", self.suppress_at_most, least=0, most=1)
+        self._require_options()
+
+    def _require_options(self) -> None:
+        """Refuse options that say nothing to the others."""
+        require_choice("Generalize", "minimal", self.minimal, ("one", "all"))
+        if self.criteria is not None:
+            if isinstance(self.criteria, str) or not self.criteria:
+                raise UsageError("Generalize: criteria must be a list of at least one criterion")
+            for criterion in self.criteria:
+                require_choice("Generalize", "criteria", criterion, get_args(Criterion))
+            object.__setattr__(self, "criteria", tuple(self.criteria))
+        if self.search != "minimal" and (self.criteria is not None or self.minimal != "one"):
+            raise UsageError("Generalize: criteria and minimal are of search: minimal")
+        if self.levels is not None and (self.roots_only or self.approach is not None):
+            raise UsageError("Generalize: roots_only and approach are of a search, and levels are given")
+        if self.mark and self.limit is None:
+            raise UsageError(
+                "Generalize: mark is about suppressed records, and without suppress_at_most there are none"
+            )
+        if self.approach is None:
+            return
+        require_choice("Generalize", "approach", self.approach, get_args(ApproachName))
+        if not self.approach.endswith("TS") and self.suppress_at_most:
+            raise UsageError(f"Generalize: approach {self.approach} suppresses no records; leave suppress_at_most out")
 
     @property
     def is_search(self) -> bool:
@@ -156,7 +223,7 @@ class Generalize(Transformer):
         if self.limit is None:
             return table
         units = {column: unit_losses(hierarchies[column], level, self.loss) for column, level in levels.items()}
-        return suppress_failing(
+        kept = suppress_failing(
             engine,
             table,
             context,
@@ -165,10 +232,16 @@ class Generalize(Transformer):
             own_loss=OwnUnitLoss(units, self.loss),
             serves=self.serves,
         )
+        return with_marked(engine, table, kept, context) if self.mark else kept
 
     @classmethod
     def examples(cls) -> list[Self]:
-        return [cls(), cls(suppress_at_most=0.3), cls(levels={})]
+        return [
+            cls(),
+            cls(suppress_at_most=0.3),
+            cls(search="minimal", suppress_at_most=0.3, mark=True),
+            cls(levels={}),
+        ]
 
 
 def generalized_columns(stage: Generalize, context: StageContext) -> tuple[str, ...]:

@@ -176,10 +176,16 @@ class KeysDropped:
         return cls(tuple(keys), _hashes(keys, classes.combine_chunks().to_batches()[0]))
 
     def __call__(self, rows: RowBlock) -> RowBlock:
+        return rows.take(np.flatnonzero(~self.holds(rows.batch)))
+
+    def holds(self, rows: Any) -> NDArray[np.bool_]:
+        """Which rows of an Arrow batch, or of a table of at least one row, are of these classes."""
+        import pyarrow as pa
         import pyarrow.compute as pc
 
-        found = pc.is_in(_hashes(self.keys, rows.batch), value_set=self.hashes)
-        return rows.take(np.flatnonzero(~found.to_numpy(zero_copy_only=False)))
+        batch = rows.combine_chunks().to_batches()[0] if isinstance(rows, pa.Table) else rows
+        found = pc.is_in(_hashes(self.keys, batch), value_set=self.hashes)
+        return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
 def _hashes(keys: Sequence[str], batch: Any) -> Any:

@@ -129,7 +129,7 @@ def test_what_would_do_is_said(plain: Any, make_problem: Any) -> None:
 
 def test_a_budget_of_nodes(plain: Any, problem: Any) -> None:
     strict = replace(problem, guarantees=(KAnonymity(k=6),), limit=0.0)
-    with pytest.raises(NoSolutionError, match="not found within 1 nodes; raise budget.nodes"):
+    with pytest.raises(NoSolutionError, match="not found within 1 of 9 vectors .*; raise budget.nodes"):
         planned(plain, strict, Generalize(budget=SearchBudget(nodes=1)))
     found = planned(plain, problem, Generalize(suppress_at_most=1.0, budget=SearchBudget(nodes=1)))
     assert not found["optimal"]
