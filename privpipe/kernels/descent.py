@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from privpipe.kernels.group_condition import GroupCondition, meets, value_counts
 from privpipe.kernels.nearest import farthest, nearest
 
 __all__ = ["descend_groups", "split_large"]
@@ -90,6 +91,37 @@ def _swap_gain(
 
 
 @njit(nogil=True, cache=True)
+def _exchange(i: int, u: int, a: int, b: int, counts: NDArray[np.int64], codes: NDArray[np.int64]) -> None:
+    """Count record i in group b instead of a and, unless it is -1, record u in a instead of b."""
+    counts[a, codes[i]] -= 1
+    counts[b, codes[i]] += 1
+    if u >= 0:
+        counts[b, codes[u]] -= 1
+        counts[a, codes[u]] += 1
+
+
+@njit(nogil=True, cache=True)
+def _allowed(
+    i: int,
+    u: int,
+    a: int,
+    b: int,
+    counts: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    condition: GroupCondition,
+) -> bool:
+    """Whether both groups still meet the condition after a step."""
+    codes, shares = condition.codes, condition.shares
+    moved = 1 if u < 0 else 0
+    _exchange(i, u, a, b, counts, codes)
+    fine: bool = meets(counts[a], sizes[a] - moved, shares, condition.l, condition.t) and meets(
+        counts[b], sizes[b] + moved, shares, condition.l, condition.t
+    )
+    _exchange(i, u, b, a, counts, codes)
+    return fine
+
+
+@njit(nogil=True, cache=True)
 def _best_step(
     i: int,
     k: int,
@@ -100,19 +132,22 @@ def _best_step(
     links: NDArray[np.int64],
     sums: NDArray[np.float64],
     sizes: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    condition: GroupCondition,
 ) -> tuple[int, int]:
     """Group that record i should go to (-1: none) and the record that should come back (-1: none)."""
     a = labels[i]
+    bound = len(condition.codes) > 0
     gain, best_group, best_record = -LEAST_GAIN, -1, -1
     for b in candidates:
         if sizes[a] > k:
             delta = _move_gain(i, a, b, points, sums, sizes)
-            if delta < gain:
+            if delta < gain and (not bound or _allowed(i, -1, a, b, counts, sizes, condition)):
                 gain, best_group, best_record = delta, b, -1
         u = heads[b]
         while u >= 0:
             delta = _swap_gain(i, u, a, b, points, sums, sizes)
-            if delta < gain:
+            if delta < gain and (not bound or _allowed(i, u, a, b, counts, sizes, condition)):
                 gain, best_group, best_record = delta, b, u
             u = links[u, 0]
     return best_group, best_record
@@ -143,7 +178,11 @@ def _candidates(
 
 @njit(nogil=True, cache=True)
 def descend_groups(
-    points: NDArray[np.float64], start: NDArray[np.int64], k: int, around: NDArray[np.int32]
+    points: NDArray[np.float64],
+    start: NDArray[np.int64],
+    k: int,
+    around: NDArray[np.int32],
+    condition: GroupCondition,
 ) -> NDArray[np.int64]:
     """Take the best move or swap of each record in turn until a pass over all changes nothing.
 
@@ -154,6 +193,8 @@ def descend_groups(
         Groups 0 .. groups - 1 of at least k records.
     around : ndarray of int32, shape (n, m)
         Records whose groups are the candidates of each record.
+    condition : GroupCondition
+        No step is taken that breaks it.
     """
     n, s = points.shape
     labels = start.copy()
@@ -165,6 +206,7 @@ def descend_groups(
         sizes[labels[i]] += 1
     for g in range(groups):
         _add_members(g, points, heads, links, sums)
+    counts = value_counts(labels, groups, condition.codes, len(condition.shares))
     changed, looked = np.zeros(groups, np.int64), np.full(n, -1, np.int64)  # times by the clock of changes
     seen, room = np.full(groups, -1, np.int64), np.empty(around.shape[1], np.int64)
     clock = 0
@@ -173,10 +215,12 @@ def descend_groups(
         for i in range(n):
             count = _candidates(i, turn * n + i, around, labels, changed, looked, seen, room)
             a = labels[i]
-            b, back = _best_step(i, k, room[:count], points, labels, heads, links, sums, sizes)
+            b, back = _best_step(i, k, room[:count], points, labels, heads, links, sums, sizes, counts, condition)
             looked[i] = clock
             if b < 0:
                 continue
+            if len(condition.codes) > 0:
+                _exchange(i, back, a, b, counts, condition.codes)
             clock += 1
             _unlink(i, a, heads, links)
             if back >= 0:
@@ -211,8 +255,31 @@ def _distances(
 
 
 @njit(nogil=True, cache=True)
-def split_large(points: NDArray[np.float64], start: NDArray[np.int64], k: int) -> NDArray[np.int64]:
-    """Split groups of 2k or more: the member farthest from the mean and its k - 1 nearest leave, again and again."""
+def _halves_meet(heap: NDArray[np.int64], members: NDArray[np.int64], count: int, condition: GroupCondition) -> bool:
+    """Whether the members at these places, and those at the others, each meet the condition."""
+    codes, shares = condition.codes, condition.shares
+    if len(codes) == 0:
+        return True
+    off, left = np.zeros(len(shares), np.int64), np.zeros(len(shares), np.int64)
+    for place in range(count):
+        left[codes[members[place]]] += 1
+    for place in heap:
+        off[codes[members[place]]] += 1
+        left[codes[members[place]]] -= 1
+    fine: bool = meets(off, len(heap), shares, condition.l, condition.t) and meets(
+        left, count - len(heap), shares, condition.l, condition.t
+    )
+    return fine
+
+
+@njit(nogil=True, cache=True)
+def split_large(
+    points: NDArray[np.float64], start: NDArray[np.int64], k: int, condition: GroupCondition
+) -> NDArray[np.int64]:
+    """Split groups of 2k or more: the member farthest from the mean and its k - 1 nearest leave, again and again.
+
+    Under a condition a group stays whole unless both parts meet it.
+    """
     labels = start.copy()
     n, given = len(labels), labels.max() + 1
     groups = given
@@ -234,6 +301,8 @@ def split_large(points: NDArray[np.float64], start: NDArray[np.int64], k: int) -
             far = farthest(distances, members, count)
             _distances(members, count, points, points[members[far]], distances)
             heap[nearest(distances, members, count, k - 1, far, heap)] = far
+            if not _halves_meet(heap, members, count, condition):
+                break
             for place in heap:
                 labels[members[place]] = groups
             groups += 1

@@ -12,12 +12,25 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.errors import UsageError
+from privpipe.draws import Stream
+from privpipe.errors import NoSolutionError, UsageError
+from privpipe.kernels.condition_merge import merged_groups
+from privpipe.kernels.group_condition import ANYTHING, GroupCondition
 from privpipe.kernels.kd_tree import BlockTree, learn_tree
 from privpipe.kernels.mdav import mdav_groups
-from privpipe.kernels.refine import descend, path_step
+from privpipe.kernels.refine import descend, path_step, search
+from privpipe.kernels.v_mdav import v_mdav_groups
 
-__all__ = ["BLOCK", "ONE_BLOCK", "block_groups", "border_tree", "group_means", "microaggregate", "regroup"]
+__all__ = [
+    "BLOCK",
+    "BORDER_SHIFTS",
+    "ONE_BLOCK",
+    "block_groups",
+    "border_tree",
+    "group_means",
+    "microaggregate",
+    "regroup",
+]
 
 ONE_BLOCK = 20_000
 """Up to so many records are one block by default."""
@@ -26,6 +39,7 @@ BLOCK = 4_000
 """Above that, a block holds up to so many."""
 
 BORDER_SHIFTS = (1, 3)
+"""Levels of the tree that a border pass cuts at the quarter, pass by pass."""
 
 
 def block_groups(
@@ -36,8 +50,12 @@ def block_groups(
     refine: bool = True,
     neighbours: int | None = None,
     largest: int | None = None,
+    gamma: float | None = None,
+    searching: Stream | None = None,
+    iterations: int | None = None,
+    condition: GroupCondition = ANYTHING,
 ) -> NDArray[np.int64]:
-    """Groups of the records of one block: MDAV, then, if asked, the path step and descent.
+    """Groups of the records of one block: MDAV, then, if asked, the path step, descent and search.
 
     Parameters
     ----------
@@ -52,11 +70,22 @@ def block_groups(
         As in `descend`.
     largest : int, optional
         A block of twice as many records or more (one that no cut could divide) is chunked along its sorted values.
+    gamma : float, optional
+        V-MDAV with this gamma in place of MDAV.
+    searching, iterations
+        Search after the descent, with the draws of this stream and so many steps (see `search`).
+    condition : GroupCondition
+        Groups are merged until each meets it, and refined within it.
 
     Returns
     -------
     ndarray of int64, shape (n,)
         Group number of each record, 0 .. groups - 1, all of k records or more; numbered by the keyed order.
+
+    Raises
+    ------
+    NoSolutionError
+        All the records together miss the condition.
 
     Examples
     --------
@@ -64,20 +93,38 @@ def block_groups(
     >>> block_groups(points, np.arange(6), 3).tolist()
     [0, 1, 0, 1, 0, 1]
     """
-    arranged = np.asarray(points, dtype=np.float64)[order]
+    arranged, bound = np.asarray(points, dtype=np.float64)[order], condition.of(order)
     labels = np.empty(len(arranged), np.int64)
     groups = 0
-    for chunk in _chunks(arranged, k, largest):
-        inside = arranged[chunk]
-        if (inside == inside[0]).all():
+    for chunk in _chunks(arranged, k, None if len(bound.codes) else largest):
+        inside, here = arranged[chunk], bound.of(chunk)
+        even = bool((inside == inside[0]).all())
+        if even:
             found = np.minimum(np.arange(len(chunk)) // k, len(chunk) // k - 1)
         else:
-            found = mdav_groups(inside, k)
-            if refine:
-                found = descend(inside, path_step(inside, found, k), k, neighbours=neighbours)
+            found = mdav_groups(inside, k) if gamma is None else v_mdav_groups(inside, k, gamma)
+        if len(here.codes):
+            found = _conditioned(inside, found, here)
+        if refine and not even:
+            start = found if len(here.codes) else path_step(inside, found, k)
+            found = descend(inside, start, k, neighbours=neighbours, condition=here)
+            if searching is not None:
+                found = search(inside, found, k, searching, iterations=iterations, condition=here)
         labels[chunk] = groups + found
         groups += int(found.max()) + 1
     return _restored(_by_first_member(labels), order)
+
+
+def _conditioned(
+    points: NDArray[np.float64], labels: NDArray[np.int64], condition: GroupCondition
+) -> NDArray[np.int64]:
+    merged = merged_groups(points, _by_first_member(labels), condition)
+    if merged is None:
+        raise NoSolutionError(
+            f"{len(points):,} records of one block together do not meet the condition on the sensitive column; "
+            "the plan was made for another table"
+        )
+    return _by_first_member(merged)
 
 
 def regroup(
@@ -87,12 +134,13 @@ def regroup(
     k: int,
     *,
     neighbours: int | None = None,
+    condition: GroupCondition = ANYTHING,
 ) -> NDArray[np.int64]:
     """Descent over whole groups that a border pass brought together.
 
     Parameters
     ----------
-    points, order, k, neighbours
+    points, order, k, neighbours, condition
         As in `block_groups`.
     labels : ndarray of int64, shape (n,)
         Any integers that tell the groups apart; each of k records or more.
@@ -105,7 +153,8 @@ def regroup(
     """
     arranged = np.asarray(points, dtype=np.float64)[order]
     start = _by_first_member(np.asarray(labels)[order])
-    return _restored(_by_first_member(descend(arranged, start, k, neighbours=neighbours)), order)
+    found = descend(arranged, start, k, neighbours=neighbours, condition=condition.of(order))
+    return _restored(_by_first_member(found), order)
 
 
 def border_tree(means: NDArray[np.float64], sizes: NDArray[np.int64], k: int, block: int, shift: int) -> BlockTree:

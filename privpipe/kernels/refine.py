@@ -1,24 +1,32 @@
-"""Groups made tighter: the best groups along a tour of them, and descent by moving and swapping records.
+"""Groups made tighter: the best groups along a tour, descent by moves and swaps, search over neighbourhoods.
 
 Sources: Domingo-Ferrer, Martinez-Balleste, Mateo-Sanz, Sebe, Efficient multivariate data-oriented
-microaggregation, VLDB Journal 15, 2006, for the path; the descent is ours. Rows come in keyed order: records are
-visited, ties broken and sums added in the order of the rows, and so the groups are a function of the records.
+microaggregation, VLDB Journal 15, 2006, for the path; descent and search are ours. Rows come in keyed order:
+records are visited, ties broken and sums added in the order of the rows, and so the groups are a function of the
+records.
 """
 
 from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from privpipe.draws import Stream
 from privpipe.errors import UsageError
 from privpipe.kernels.arrays import read_only
 from privpipe.kernels.descent import descend_groups, split_large
+from privpipe.kernels.group_condition import ANYTHING, GroupCondition
 from privpipe.kernels.nearest import farthest, squared_distances
+from privpipe.kernels.neighbourhood_search import nearest_first, search_groups
 from privpipe.kernels.neighbours import nearest_neighbours
 from privpipe.kernels.path_groups import path_ends
 
-__all__ = ["descend", "group_sse", "path_step"]
+__all__ = ["descend", "group_sse", "path_step", "search", "search_budget"]
+
+SMALL_K = 3
 
 
 def group_sse(points: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
@@ -75,7 +83,12 @@ def path_step(points: NDArray[np.float64], labels: NDArray[np.int64], k: int) ->
 
 
 def descend(
-    points: NDArray[np.float64], labels: NDArray[np.int64], k: int, *, neighbours: int | None = None
+    points: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    k: int,
+    *,
+    neighbours: int | None = None,
+    condition: GroupCondition = ANYTHING,
 ) -> NDArray[np.int64]:
     """Move records to neighbouring groups and swap them with members of these while the SSE falls.
 
@@ -90,6 +103,8 @@ def descend(
     neighbours : int, optional
         The groups of so many nearest records are the candidates of a record. Default: 20, above 20,000
         records 10.
+    condition : GroupCondition
+        Which the given groups meet, and which no step breaks; a group that only meets it whole may stay larger.
 
     Returns
     -------
@@ -107,7 +122,70 @@ def descend(
     if len(array) < 2 * k or groups.max(initial=0) == 0:
         return groups
     around = nearest_neighbours(array, neighbours)
-    return np.asarray(split_large(array, descend_groups(array, groups, k, around), k))
+    return np.asarray(split_large(array, descend_groups(array, groups, k, around, condition), k, condition))
+
+
+def search_budget(n: int, k: int) -> int:
+    """Default number of steps of a search: 200 a record for k up to 3, else 50.
+
+    Examples
+    --------
+    >>> search_budget(100, 3), search_budget(100, 5)
+    (20000, 5000)
+    """
+    return n * (200 if k <= SMALL_K else 50)
+
+
+def search(
+    points: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    k: int,
+    stream: Stream,
+    *,
+    iterations: int | None = None,
+    condition: GroupCondition = ANYTHING,
+) -> NDArray[np.int64]:
+    """Rebuild neighbourhoods of groups, drawn by the number of the step, and keep what lowers the SSE.
+
+    For k up to 3, where outcomes differ most, the better of two independent runs.
+
+    Parameters
+    ----------
+    points, labels, k, condition
+        As in `descend`.
+    stream : Stream
+        Its counter draws for each step, so the outcome is a function of records, order and key.
+    iterations : int, optional
+        Steps, never seconds. Default: `search_budget`.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+        Groups of k or more records, SSE no higher than before.
+
+    Examples
+    --------
+    >>> points = np.array([[0.0], [1.0], [9.0], [2.0], [8.0], [7.0]])
+    >>> found = search(points, np.array([0, 0, 0, 1, 1, 1]), 3, Stream(bytes(16)))
+    >>> group_sse(points, found)
+    4.0
+    """
+    array, groups = _checked(points, labels)
+    steps = search_budget(len(array), k) if iterations is None else iterations
+    if steps < 1 or len(array) < 2 * k or groups.max(initial=0) == 0:
+        return groups
+    around = nearest_first(array, nearest_neighbours(array, 6 * k + 20))
+
+    def run(number: int) -> NDArray[np.int64]:
+        words = stream.child(f"search/{number}").key_words
+        found = search_groups(array, groups, k, around, steps, *words, condition)
+        return np.asarray(np.unique(found, return_inverse=True)[1], dtype=np.int64).reshape(-1)
+
+    if k > SMALL_K:
+        return run(0)
+    with ThreadPoolExecutor(max_workers=2) as pool:  # the kernel leaves the interpreter's lock
+        first, second = pool.map(run, (0, 1))
+    return second if group_sse(array, second) < group_sse(array, first) else first
 
 
 def _checked(points: NDArray[np.float64], labels: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

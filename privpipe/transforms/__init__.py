@@ -12,10 +12,12 @@ CATALOGUE = Catalogue(
     {
         "Generalize": "generalize",
         "Mondrian": "mondrian",
+        "LocalRecoding": "local_recoding",
         "SuppressRecords": "suppress_records",
         "Safepub": "safepub",
         "SuppressCells": "suppress_cells",
         "Microaggregate": "microaggregate",
+        "FuzzyMicroaggregate": "fuzzy_microaggregate",
         "RankSwap": "rank_swap",
         "AddNoise": "add_noise",
         "Pram": "pram",

@@ -2,43 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
-import numpy as np
-from numpy.typing import NDArray
-
-from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
-from privpipe.blocks.entry import require_choice, require_integer
-from privpipe.errors import NoSolutionError, UsageError
+from privpipe.blocks import Facts, FactsRequest, Moments, Primitives
+from privpipe.blocks.entry import require_choice, require_integer, require_number
+from privpipe.errors import DataError, UsageError
+from privpipe.roles import column_type_of
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
-from privpipe.transforms.numeric import masked_schema, refuse_nulls, require_numeric
-from privpipe.transforms.record_groups import (
-    Aggregate,
-    Aggregated,
-    BlockKey,
-    GroupPlan,
-    Method,
-    Pattern,
-    missing_cells,
+from privpipe.transforms.group_aggregates import Aggregate
+from privpipe.transforms.group_learning import (
+    Kept,
+    blocks_that_meet,
+    learn_parts,
+    moments_by_stratum,
+    sensitive_values,
 )
+from privpipe.transforms.group_plan import GroupPlan
+from privpipe.transforms.mixed_records import ColumnKind, Encoding
+from privpipe.transforms.numeric import refuse_nulls, require_numeric
+from privpipe.transforms.record_groups import BlockKey, GroupingRules, Membership, NextKey, Pass, carried_schema
+from privpipe.transforms.strata import SmallStrata, Strata, checked_by, require_present
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from privpipe.draws import Draws
-    from privpipe.kernels.kd_tree import BlockTree
 
-__all__ = ["Microaggregate"]
+__all__ = ["Microaggregate", "SensitiveRule"]
 
+Method = Literal["mdav", "v_mdav", "univariate", "fixed"]
+Refine = Literal["none", "descent", "search"]
 Nulls = Literal["refuse", "keep", "own_group"]
 NEAR, NEAR_IN_LARGE = 20, 10
+ONE_COLUMN = ("univariate", "fixed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SensitiveRule:
+    """What each group must meet besides k: at least `l` distinct values of a column, or shares within `t` of all.
+
+    Parameters
+    ----------
+    column : str
+    l : int, optional
+        At least 2.
+    t : float, optional
+        In [0, 1]: half the sum of the differences of shares. Exactly one of the two.
+
+    Examples
+    --------
+    >>> SensitiveRule(column="illness", l=3)
+    SensitiveRule(column='illness', l=3, t=None)
+    """
+
+    column: str
+    l: int | None = None
+    t: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.l is None) == (self.t is None):
+            raise UsageError("Microaggregate: sensitive needs one of l and t")
+        if self.l is not None:
+            require_integer("Microaggregate", "sensitive.l", self.l, least=2)
+        else:
+            require_number("Microaggregate", "sensitive.t", self.t, least=0, most=1)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Microaggregate(Transformer):
-    """Replace the values of each group of k or more similar records by their mean or median.
+    """Replace the values of each group of k or more similar records by their mean or another aggregate.
 
     All members of a group become equal in its columns, so the release is k-anonymous on a list of columns that
     holds all quasi-identifiers. Over several lists, or with the methods for one column, it is so for each list
@@ -50,27 +84,56 @@ class Microaggregate(Transformer):
         One list is one multivariate group; several lists are grouped each by itself.
     k : int or tuple of int
         Least size of a group, at least 2; or one a list of columns.
-    method : {"mdav", "univariate", "fixed"}
-        mdav: groups in all columns of a list at once. univariate: the best groups of one column; fixed: k
-        consecutive values each. The latter two take every column by itself.
-    refine : {"descent", "none"}
-        mdav only: let records change groups while the loss falls.
+    method : {"mdav", "v_mdav", "univariate", "fixed"}
+        mdav, v_mdav: groups in all columns of a list at once, of k or of k to 2k - 1 records before refinement.
+        univariate: the best groups of one column; fixed: k consecutive values each. The latter two take every column
+        by itself.
+    refine : {"search", "descent", "none"}, optional
+        descent: records change groups while the loss falls; over several blocks also across their borders. search:
+        neighbourhoods of groups are rebuilt after that. Default: search up to 20,000 records, else descent.
+    iterations : int or "auto"
+        Steps of the search in each block; auto: 200 a record for k up to 3, else 50.
+    gamma : float
+        v_mdav only, at least 0: how readily a group takes in more than k records.
     block : int or "auto"
-        Most records of a block, at least 2k; auto: one block up to 20,000 records, else 4,000. A record's block is
-        a function of its values.
-    aggregate : {"mean", "median"}
+        About the most records of a block, at least 2k; auto: one block up to 20,000 records, else 4,000. A record's
+        block is a function of its values.
+    aggregate : {"mean", "median", "trimmed_mean", "weighted_mean", "mode", "medoid"}
+        medoid: the values of the member nearest to the mean, a real record.
+    trim : float
+        trimmed_mean only, in [0, 0.5): share dropped at each end.
+    weight : str, optional
+        weighted_mean only: a column of weights above 0.
+    distance : {"euclidean", "gower"}
+        gower: also for text and booleans, which release their mode; no refinement.
+    order : mapping of column to tuple of str
+        gower only: values of ordinal columns from least to greatest; they release their lower median.
+    weights : mapping of column to float
+        gower only: weight of a column in the distance, above 0. Default: 1.
+    by : tuple of str
+        Strata: records are grouped within each combination of these columns.
+    small_strata : {"refuse", "suppress", "merge"}
+        What becomes of strata of fewer than k records.
+    sensitive : SensitiveRule, optional
+        Each group must have `l` distinct values of a column, or shares of them within `t` of the whole table's.
+    keep_ties : bool
+        univariate and fixed only: no cut between equal values, where k allows.
     nulls : {"refuse", "keep", "own_group"}, optional
-        refuse: an error. keep: they stay, stand at the mean in distances, and take no part in aggregates; a
-        record without any value is in no group. own_group: records are grouped within their pattern of nulls.
-        Default: refuse for lists of several columns, keep for single ones.
+        refuse: an error. keep: they stay, stand at the mean in distances (with gower: they are like each other
+        alone), and take no part in aggregates; a record without any value is in no group. own_group: records are
+        grouped within their pattern of nulls. Default: refuse for lists of several columns, keep for single ones.
     round : bool
         Whole numbers, half to even; an integer column then stays one.
+    ties : {"keyed", "position"}
+        position: ties go to the earlier row as the engine hands it over; for comparisons with other programs on one
+        block of the embedded engine, never for a release.
 
     Notes
     -----
-    Source: Domingo-Ferrer, Torra, Data Mining and Knowledge Discovery 11, 2005 (MDAV); Hansen, Mukherjee, IEEE
-    TKDE 15(4), 2003 (univariate). Distances are Euclidean over columns standardised by the mean and deviation of
-    the whole table; a constant column takes no part.
+    Source: Domingo-Ferrer, Torra, Data Mining and Knowledge Discovery 11, 2005 (MDAV, mixed types); Solanas,
+    Martinez-Balleste, COMPSTAT 2006 (V-MDAV); Hansen, Mukherjee, IEEE TKDE 15(4), 2003 (univariate); Gower,
+    Biometrics 27, 1971. Euclidean distances are over columns standardised by the mean and deviation of the stratum;
+    a constant column takes no part.
 
     Examples
     --------
@@ -85,30 +148,55 @@ class Microaggregate(Transformer):
     preserves: ClassVar[str] = "sums and means of each column; groups of at least k equal records"
     reveals: ClassVar[str] = "the means of small groups, whose members lie around them"
     about: ClassVar[Mapping[str, str]] = {
-        "columns": "numeric columns: one list is one group of columns, or several lists",
+        "columns": "columns to mask: one list is one group of columns, or several lists",
         "k": "least number of records in a group, or one number a list of columns",
-        "method": "mdav (several columns at once), univariate (optimal, one column) or fixed",
-        "refine": "descent moves records between groups while the loss falls; none",
+        "method": "mdav or v_mdav (several columns at once), univariate (optimal, one column) or fixed",
+        "refine": "search, descent or none: how groups are improved; default by size",
+        "iterations": "steps of the search in each block, or auto",
+        "gamma": "v_mdav: how readily a group takes in more than k records",
         "block": "most records of a block that is grouped by itself, or auto",
-        "aggregate": "mean or median of the group",
+        "aggregate": "mean, median, trimmed_mean, weighted_mean, mode or medoid of the group",
+        "trim": "trimmed_mean: share dropped at each end, in [0, 0.5)",
+        "weight": "weighted_mean: column of weights above 0",
+        "distance": "euclidean (standardised numbers) or gower (mixed types)",
+        "order": "gower: values of ordinal columns, from least to greatest",
+        "weights": "gower: weight of each column in the distance",
+        "by": "columns within whose combinations records are grouped",
+        "small_strata": "strata of fewer than k records: refuse, suppress or merge",
+        "sensitive": "what each group must meet: {column, l} or {column, t}",
+        "keep_ties": "univariate, fixed: keep equal values together",
         "nulls": "refuse, keep or own_group",
         "round": "round to whole numbers",
+        "ties": "keyed, or position to compare with other programs",
     }
     source: ClassVar[str] = "Domingo-Ferrer, Torra, Data Mining and Knowledge Discovery 11, 2005"
 
     columns: tuple[str, ...] | tuple[tuple[str, ...], ...]
     k: int | tuple[int, ...]
     method: Method = "mdav"
-    refine: Literal["descent", "none"] = "descent"
+    refine: Refine | None = None
+    iterations: int | Literal["auto"] = "auto"
+    gamma: float = 0.2
     block: int | Literal["auto"] = "auto"
     aggregate: Aggregate = "mean"
+    trim: float = 0.1
+    weight: str | None = None
+    distance: Literal["euclidean", "gower"] = "euclidean"
+    order: Mapping[str, tuple[str, ...]] | None = None
+    weights: Mapping[str, float] | None = None
+    by: tuple[str, ...] = ()
+    small_strata: SmallStrata = "refuse"
+    sensitive: SensitiveRule | None = None
+    keep_ties: bool = False
     nulls: Nulls | None = None
     round: bool = False
+    ties: Literal["keyed", "position"] = "keyed"
 
     def __post_init__(self) -> None:
         owner = "Microaggregate"
         lists = _lists(self.columns)
-        checked_columns(owner, [name for names in lists for name in names])
+        masked = tuple(name for names in lists for name in names)
+        checked_columns(owner, masked)
         nested = not isinstance(self.columns[0], str)
         object.__setattr__(self, "columns", lists if nested else lists[0])
         if isinstance(self.k, list | tuple):
@@ -120,46 +208,156 @@ class Microaggregate(Transformer):
             if self.block != "auto":
                 require_integer(owner, "block", self.block, least=2 * k)
         require_choice(owner, "method", self.method, get_args(Method))
-        require_choice(owner, "refine", self.refine, ("descent", "none"))
         require_choice(owner, "aggregate", self.aggregate, get_args(Aggregate))
+        require_choice(owner, "distance", self.distance, ("euclidean", "gower"))
+        require_choice(owner, "ties", self.ties, ("keyed", "position"))
         if self.nulls is not None:
             require_choice(owner, "nulls", self.nulls, get_args(Nulls))
+        if self.iterations != "auto":
+            require_integer(owner, "iterations", self.iterations, least=0)
+        require_number(owner, "gamma", self.gamma, least=0)
+        require_number(owner, "trim", self.trim, least=0, below=0.5)
+        object.__setattr__(self, "by", checked_by(owner, self.by, masked, self.small_strata))
+        if self.small_strata == "suppress":
+            object.__setattr__(self, "suppresses", True)
+        if isinstance(self.sensitive, Mapping):
+            object.__setattr__(self, "sensitive", SensitiveRule(**self.sensitive))
+        self._check_refine()
+        self._check_together(masked)
+
+    def _check_refine(self) -> None:
+        if self.refine is None:
+            return
+        require_choice("Microaggregate", "refine", self.refine, get_args(Refine))
+        if self.refine != "none" and (self.method in ONE_COLUMN or self.distance == "gower"):
+            raise UsageError("Microaggregate: refine serves mdav and v_mdav over euclidean distances; leave it out")
+
+    def _check_together(self, masked: tuple[str, ...]) -> None:
+        owner = "Microaggregate"
+        if self.keep_ties and self.method not in ONE_COLUMN:
+            raise UsageError(f"{owner}: keep_ties goes with the methods univariate and fixed")
+        if (self.aggregate == "weighted_mean") != (self.weight is not None):
+            raise UsageError(f"{owner}: weight and the aggregate weighted_mean go together")
+        if self.weight in masked:
+            raise UsageError(f"{owner}: weight names a column that the stage masks itself")
+        if self.sensitive is not None and self.sensitive.column in masked:
+            raise UsageError(f"{owner}: sensitive names a column that the stage masks itself")
+        gower = self.distance == "gower"
+        if gower and (self.method != "mdav" or self.sensitive is not None):
+            raise UsageError(f"{owner}: the distance gower goes with the method mdav, without sensitive")
+        for name, given in (("order", self.order), ("weights", self.weights)):
+            if given is not None and not gower:
+                raise UsageError(f"{owner}: {name} goes with the distance gower")
+            strange = sorted(set(given or ()) - set(masked))
+            if strange:
+                raise UsageError(f"{owner}: {name} names {', '.join(map(repr, strange))}, not among columns")
+        for column, texts in (self.order or {}).items():
+            if len(texts) < 2 or len(set(texts)) != len(texts):
+                raise UsageError(f"{owner}: order of {column!r} needs two or more values, each once")
+        for column, weight in (self.weights or {}).items():
+            require_number(owner, f"weights.{column}", weight, above=0)
 
     def groups(self) -> list[tuple[tuple[str, ...], int]]:
         """The lists of columns that are grouped by themselves, each with its k."""
         lists = _lists(self.columns)
         pairs = list(zip(lists, self._sizes(len(lists)), strict=True))
-        return pairs if self.method == "mdav" else [((name,), k) for names, k in pairs for name in names]
+        return [((name,), k) for names, k in pairs for name in names] if self.method in ONE_COLUMN else pairs
 
     def masked_columns(self) -> tuple[str, ...]:
         return tuple(name for names in _lists(self.columns) for name in names)
 
     def request(self, context: StageContext) -> FactsRequest:
-        require_numeric(self.masked_columns(), context)
-        return FactsRequest(moments=self.masked_columns())
+        masked = self.masked_columns()
+        beside = [self.weight, self.sensitive and self.sensitive.column]
+        require_present((*masked, *(name for name in beside if name)), context)
+        kinds = self.kinds(context.schema)
+        numbers = tuple(name for name in masked if kinds[name] == "number")
+        require_numeric(numbers, context)
+        if self.weight is not None:
+            require_numeric((self.weight,), context)
+            numbers = (*numbers, self.weight)
+        return FactsRequest(moments=numbers, nulls=tuple(name for name in masked if name not in numbers))
+
+    def kinds(self, schema: pa.Schema) -> dict[str, ColumnKind]:
+        """How each column is taken: as a number, or with gower by declared order, or as a name."""
+
+        def kind(name: str) -> ColumnKind:
+            if name in (self.order or {}):
+                return "ordinal"
+            text = column_type_of(schema.field(name).type) in ("text", "boolean")
+            return "nominal" if text and self.distance == "gower" else "number"
+
+        return {name: kind(name) for name in self.masked_columns()}
 
     def learn(self, engine: Primitives, table: Any, context: StageContext) -> StagePlan:
         facts = engine.facts(table, self.request(context))
-        groups = [self._group_plan(engine, table, columns, k, facts, context) for columns, k in self.groups()]
-        detail: dict[str, Any] = {
-            "groups": [group.to_dict() for group in groups],
-            "nulls": {column: facts.moments[column].nulls for column in self.masked_columns()},
-        }
-        if len(groups) > 1:
-            detail["warning"] = "each list of columns is k-anonymous by itself; their combination need not be"
-        return StagePlan(name=self.name(), parameters=self.parameters(), detail=detail)
+        self._check_weights(facts, context)
+        groups = self.groups()
+        least = max(k for _, k in groups)
+        strata = Strata(records=(facts.records,))
+        if self.by:
+            strata = Strata.learn(engine, table, self.by, (), context, least=least, small=self.small_strata)
+        rule = self.sensitive
+        bound = sensitive_values(engine, table, rule.column, rule.l or 0, rule.t, context) if rule else None
+        if strata.suppressed:
+            table = engine.map_rows(table, Kept(strata), table.schema)
+        numbers = tuple(name for name, kind in self.kinds(context.schema).items() if kind == "number")
+        moments = moments_by_stratum(engine, table, strata, numbers, facts)
+        plans = []
+        for columns, k in groups:
+            group = replace(self._empty(columns, k, moments, facts, context), sensitive=bound)
+            plans.append(self._with_parts(engine, table, group, strata, facts, context).to_dict())
+        nulls = {name: _nulls(facts, name) for name in self.masked_columns()}
+        detail: dict[str, Any] = {"strata": strata.to_dict(), "groups": plans, "nulls": nulls}
+        detail["warnings"] = self._warnings(nulls, strata)
+        return StagePlan(name=self.name(), parameters=self.stated_parameters(), detail=detail)
+
+    def stated_parameters(self) -> dict[str, Any]:
+        """Parameters as plain JSON."""
+        stated = self.parameters()
+        return stated | ({"sensitive": asdict(self.sensitive)} if self.sensitive else {})
 
     def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
-        return masked_schema(schema, self.masked_columns(), self.round)
+        return self._masked(schema, self.masked_columns())
 
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
+        return self.run_groups(engine, table, plan, draws, context)
+
+    def run_groups(
+        self,
+        engine: Primitives,
+        table: Any,
+        plan: StagePlan,
+        draws: Draws,
+        context: StageContext,
+        membership: tuple[int, float] | None = None,
+    ) -> Any:
+        """The table with each list of columns masked; `membership` is of a fuzzy release: neighbours, fuzziness."""
+        strata = Strata.from_dict(plan.detail["strata"])
+        if strata.suppressed:
+            table = engine.map_rows(table, Kept(strata), table.schema)
         for data in plan.detail["groups"]:
             group = GroupPlan.from_dict(data)
             # A stream a list: one more list leaves the ties of the others alone.
             stream = draws.of("/".join(group.columns))
-            made = Aggregated(group, self.method, self.refine == "descent", self.aggregate, self.round, stream)
-            schema = masked_schema(table.schema, group.columns, self.round)
-            table = engine.map_groups(table, BlockKey(group), made, schema)
+            encoding = self._encoding(engine, table, group, context)
+            drawn = membership and Membership(
+                neighbours=membership[0], fuzziness=membership[1], stream=stream.child("membership")
+            )
+            schema = self._masked(table.schema, group.columns)
+            between = carried_schema(table.schema)
+            for number in range(group.passes):
+                key = NextKey() if number else BlockKey(group, strata, encoding)
+                made = Pass(
+                    number=number,
+                    group=group,
+                    strata=strata,
+                    encoding=encoding,
+                    rules=self._rules(),
+                    stream=stream,
+                    membership=drawn,
+                )
+                table = engine.map_groups(table, key, made, schema if number == group.passes - 1 else between)
         return table
 
     @classmethod
@@ -169,50 +367,141 @@ class Microaggregate(Transformer):
             cls(columns=(("income",), ("age",)), k=(2, 3), refine="none", round=True),
             cls(columns=("income",), k=2, method="univariate", aggregate="median"),
             cls(columns=("income", "age"), k=2, nulls="own_group", block=8),
+            cls(columns=("age", "income"), k=2, method="v_mdav", refine="descent", aggregate="medoid", nulls="keep"),
         ]
 
     def _sizes(self, lists: int) -> tuple[int, ...]:
         return self.k if isinstance(self.k, tuple) else (self.k,) * lists
 
-    def _group_plan(
+    def _rules(self) -> GroupingRules:
+        return GroupingRules(
+            method=self.method,
+            refine=self.refine != "none",
+            iterations=None if self.iterations == "auto" else self.iterations,
+            gamma=self.gamma,
+            keep_ties=self.keep_ties,
+            by_position=self.ties == "position",
+            gower=self.distance == "gower",
+            aggregate=self.aggregate,
+            trim=self.trim,
+            weight=self.weight,
+            rounded=self.round,
+        )
+
+    def _masked(self, schema: pa.Schema, columns: tuple[str, ...]) -> pa.Schema:
+        kinds, rules = self.kinds(schema), self._rules()
+        for column in columns:
+            if kinds[column] == "number":
+                at = schema.get_field_index(column)
+                schema = schema.set(at, schema.field(at).with_type(rules.type_of(schema.field(at))))
+        return schema
+
+    def _encoding(self, engine: Primitives, table: Any, group: GroupPlan, context: StageContext) -> Encoding:
+        order = {name: tuple(texts) for name, texts in (self.order or {}).items()}
+        encoding = Encoding(group.kinds, order, dict(self.weights or {}))
+        named = tuple(name for name in group.columns if group.kinds[name] == "nominal" and name in context.hierarchies)
+        if not named:
+            return encoding
+        from privpipe.transforms.generalize import hierarchies_of
+
+        return replace(encoding, hierarchies=hierarchies_of(engine, table, named, context)[0])
+
+    def _check_weights(self, facts: Facts, context: StageContext) -> None:
+        if self.weight is None:
+            return
+        figures = facts.moments[self.weight]
+        if figures.nulls or not figures.minimum > 0:
+            raise DataError(
+                f"{context.place}: the weights in column {self.weight!r} must all be above 0 and none missing "
+                f"({figures.nulls:,} are)"
+            )
+
+    def _empty(
         self,
-        engine: Primitives,
-        table: Any,
         columns: tuple[str, ...],
         k: int,
+        moments: tuple[Mapping[str, Moments], ...],
         facts: Facts,
         context: StageContext,
     ) -> GroupPlan:
-        from privpipe.kernels.kd_tree import BlockTree
+        """The plan of one list without its parts."""
         from privpipe.kernels.microaggregation import BLOCK, ONE_BLOCK
 
         rule = self.nulls or ("refuse" if len(columns) > 1 else "keep")
-        moments = {column: facts.moments[column] for column in columns}
         if rule == "refuse":
-            for column, figures in moments.items():
-                refuse_nulls(column, figures.nulls, context)
-        block: int | None = self.block if isinstance(self.block, int) else BLOCK
-        if self.block == "auto" and facts.records <= ONE_BLOCK:
-            block = None
-        group = GroupPlan(
+            for column in columns:
+                refuse_nulls(column, _nulls(facts, column), context)
+        kinds = self.kinds(context.schema)
+        numbers = [name for name in columns if kinds[name] == "number"]
+        few = facts.records <= ONE_BLOCK
+        block: int | None = self.block if isinstance(self.block, int) else None if few else BLOCK
+        one_column = self.method in ONE_COLUMN
+        refined = self.distance == "euclidean" and not one_column
+        return GroupPlan(
             columns=columns,
             k=k,
+            kinds={name: kinds[name] for name in columns},
             # A column without any value takes no part; its mean is not a number, which JSON has none for.
-            mean={column: figures.mean if figures.records else 0.0 for column, figures in moments.items()},
-            sd={column: facts.sd(column) for column in columns},
+            centre=tuple(
+                {name: each[name].mean if each[name].records else 0.0 for name in numbers} for each in moments
+            ),
+            scale=tuple({name: self._scale(each[name]) for name in numbers} for each in moments),
             block=block,
-            neighbours=NEAR if facts.records <= ONE_BLOCK else NEAR_IN_LARGE,
+            neighbours=NEAR if few else NEAR_IN_LARGE,
+            search=refined and (self.refine == "search" or (self.refine is None and few)),
             by_pattern=rule == "own_group",
-            patterns=(),
         )
-        complete = not any(figures.nulls for figures in moments.values())
-        if complete and (block is None or facts.records <= block):
-            patterns = [Pattern((), facts.records, BlockTree())]
+
+    def _scale(self, figures: Moments) -> float:
+        if self.distance == "gower":
+            return figures.maximum - figures.minimum if figures.records else 0.0
+        return figures.sd if figures.records > 1 else 0.0
+
+    def _with_parts(
+        self, engine: Primitives, table: Any, group: GroupPlan, strata: Strata, facts: Facts, context: StageContext
+    ) -> GroupPlan:
+        from privpipe.kernels.kd_tree import BlockTree
+        from privpipe.kernels.microaggregation import BORDER_SHIFTS
+        from privpipe.transforms.group_plan import Part
+
+        encoding = self._encoding(engine, table, group, context)
+        complete = not any(_nulls(facts, name) for name in group.columns)
+        small = group.block is None or facts.records <= group.block
+        if complete and small and not strata.by and facts.records >= group.k:
+            group = replace(group, parts=(Part(0, (), facts.records, (BlockTree(),)),))
         else:
-            patterns = list(_patterns(engine, table, group))
-        for pattern in patterns:
-            _require_enough(pattern, group, facts.records, context)
-        return replace(group, patterns=tuple(patterns))
+            refined = self.refine != "none" and self.distance == "euclidean" and self.method not in ONE_COLUMN
+            shifts = BORDER_SHIFTS if refined else ()
+            group = replace(group, parts=learn_parts(engine, table, group, strata, encoding, shifts, context))
+        return blocks_that_meet(engine, table, group, strata, encoding, context)
+
+    def _warnings(self, nulls: Mapping[str, int], strata: Strata) -> list[str]:
+        found = []
+        if self.method in ONE_COLUMN and len(self.masked_columns()) > 1:
+            found.append(
+                "columns microaggregated one by one do not make records k-anonymous: nearly every combination may be "
+                "unique; judge k_anonymity on the output"
+            )
+        elif len(self.groups()) > 1:
+            found.append("each list of columns is k-anonymous by itself; their combination need not be")
+        if self.aggregate == "medoid":
+            found.append("medoid releases values of a real record for each group")
+        kept = sorted(name for name, count in nulls.items() if count)
+        if kept and self.nulls == "keep" and any(len(columns) > 1 for columns, _ in self.groups()):
+            found.append(
+                f"missing values of {', '.join(map(repr, kept))} stay where they are, so records of a group may "
+                "differ by them; judge k_anonymity on the output"
+            )
+        if strata.suppressed:
+            found.append(f"{strata.suppressed:,} records of strata that are too small are suppressed")
+        if strata.merged:
+            found.append(f"{strata.merged:,} strata that are too small are grouped together")
+        return found
+
+
+def _nulls(facts: Facts, column: str) -> int:
+    figures = facts.moments.get(column)
+    return figures.nulls if figures is not None else facts.nulls[column]
 
 
 def _lists(columns: Any) -> tuple[tuple[str, ...], ...]:
@@ -225,50 +514,3 @@ def _lists(columns: Any) -> tuple[tuple[str, ...], ...]:
     if flat:
         return (tuple(columns),)
     return tuple(checked_columns("Microaggregate", names) for names in columns)
-
-
-def _patterns(engine: Primitives, table: Any, group: GroupPlan) -> Iterator[Pattern]:
-    """Patterns of nulls with their trees, from the distinct combinations: sorted, so the same on every engine."""
-    distinct = engine.distinct(table, group.columns)
-    counts = distinct["__count"].to_numpy().astype(np.int64)
-    rows = RowBlock(distinct.select(list(group.columns)).combine_chunks().to_batches()[0])
-    gaps, points = missing_cells(rows, group.columns), group.points(rows)
-    if not group.by_pattern:
-        held = ~gaps.all(axis=1)
-        yield Pattern((), int(counts[held].sum()), _tree(points[held], counts[held], group))
-        return
-    for gap in np.unique(gaps, axis=0):
-        here = (gaps == gap).all(axis=1)
-        missing = tuple(column for column, absent in zip(group.columns, gap, strict=True) if absent)
-        yield Pattern(missing, int(counts[here].sum()), _tree(points[here], counts[here], group))
-
-
-def _tree(points: NDArray[np.float64], counts: NDArray[np.int64], group: GroupPlan) -> BlockTree:
-    from privpipe.kernels.kd_tree import BlockTree, learn_tree
-
-    if group.block is None or counts.sum() <= group.block:
-        return BlockTree()
-    tree = learn_tree(points, group.k, group.block, weights=counts)
-    thresholds = []
-    for column, threshold in zip(tree.columns, tree.thresholds, strict=True):
-        values = points[:, column]
-        # Between two values: a plan holds no value of the data.
-        following = values[values > threshold].min()
-        middle = threshold + (following - threshold) / 2.0
-        thresholds.append(float(middle if middle < following else threshold))
-    return BlockTree(tree.columns, tuple(thresholds), tree.left, tree.right)
-
-
-def _require_enough(pattern: Pattern, group: GroupPlan, records: int, context: StageContext) -> None:
-    """Refuse what has no group of k; records without any value need none where they are kept."""
-    if pattern.records >= group.k or (records and not pattern.records):
-        return
-    named = ", ".join(map(repr, group.columns))
-    if pattern.missing:
-        raise NoSolutionError(
-            f"{context.place}: {pattern.records:,} records miss {', '.join(map(repr, pattern.missing))}, too few for "
-            f"a group of k = {group.k} of {named}; lower k, suppress them first, or say `nulls: keep`"
-        )
-    raise NoSolutionError(
-        f"{context.place}: k = {group.k} is more than the {pattern.records:,} records that have a value in {named}"
-    )

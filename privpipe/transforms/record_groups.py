@@ -1,238 +1,340 @@
-"""Microaggregation of one list of columns on an engine: which block a record is in, and what a block releases."""
+"""Microaggregation of one list of columns on an engine: which block a record is in, and what becomes of a block.
+
+The first pass groups the records of each block. A border pass brings whole groups together by their centroids, so
+that the borders of the pass before lie inside its blocks; between two passes the records carry their group and next
+block in two columns. The last pass releases the aggregates.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import RowBlock
-from privpipe.errors import DataError, NoSolutionError
+from privpipe.errors import NoSolutionError
+from privpipe.transforms.group_aggregates import Aggregate, Groups
+from privpipe.transforms.group_plan import PART, GroupPlan
+from privpipe.transforms.mixed_records import Encoding, missing_cells
 from privpipe.transforms.numeric import masked_type, written
+from privpipe.transforms.strata import Strata
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from privpipe.draws import Stream
-    from privpipe.kernels.kd_tree import BlockTree
+    from privpipe.kernels.group_condition import GroupCondition
 
-__all__ = ["Aggregated", "BlockKey", "GroupPlan", "Method", "Pattern", "group_aggregates"]
+__all__ = ["BlockKey", "GroupingRules", "Membership", "NextKey", "Pass", "carried_schema"]
 
-Method = Literal["mdav", "univariate", "fixed"]
-Aggregate = Literal["mean", "median"]
-PATTERN = 1 << 32
-"""Keys of the blocks of one pattern of nulls lie this far from those of the next."""
-
-
-@dataclass(frozen=True)
-class Pattern:
-    """Records that miss the same columns, and the tree that deals them out to blocks."""
-
-    missing: tuple[str, ...]
-    records: int
-    tree: BlockTree
+GROUP, NEXT = "__privpipe_group", "__privpipe_next"
+INSIDE = 1 << 31
+"""Groups of one block are numbered this far from those of the next."""
 
 
-@dataclass(frozen=True)
-class GroupPlan:
-    """What is known of one list of columns before its records are grouped.
+@dataclass(frozen=True, kw_only=True)
+class GroupingRules:
+    """How records are grouped and what a group releases: the parameters of the stage."""
 
-    Parameters
-    ----------
-    columns : tuple of str
-    k : int
-    mean, sd : mapping of column to float
-        Of the whole stage input; a column with sd 0 takes no part and is left as it is.
-    block : int or None
-        Most records of a block; None: one block.
-    neighbours : int
-        Nearest records that descent looks at.
-    by_pattern : bool
-        Records are grouped within their pattern of nulls.
-    patterns : tuple of Pattern
-        One, unless `by_pattern`.
-    """
+    method: str = "mdav"
+    refine: bool = True
+    iterations: int | None = None
+    gamma: float = 0.2
+    keep_ties: bool = False
+    by_position: bool = False
+    gower: bool = False
+    aggregate: Aggregate = "mean"
+    trim: float = 0.1
+    weight: str | None = None
+    rounded: bool = False
 
-    columns: tuple[str, ...]
-    k: int
-    mean: Mapping[str, float]
-    sd: Mapping[str, float]
-    block: int | None
+    def type_of(self, column: pa.Field) -> pa.DataType:
+        """Type that a masked number is released in: integers stay what they are where values are of the data."""
+        return masked_type(column, self.rounded or self.aggregate in ("mode", "medoid"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Membership:
+    """Published groups other than a record's own: drawn by nearness (fuzzy microaggregation)."""
+
     neighbours: int
-    by_pattern: bool
-    patterns: tuple[Pattern, ...]
-
-    @property
-    def varying(self) -> tuple[str, ...]:
-        """Columns that are not constant."""
-        return tuple(column for column in self.columns if self.sd[column] > 0)
-
-    def points(self, rows: RowBlock) -> NDArray[np.float64]:
-        """Standardised values of the varying columns, shape (n, s); a missing one stands at the mean."""
-        scores = [(rows[column] - self.mean[column]) / self.sd[column] for column in self.varying]
-        return np.nan_to_num(np.stack(scores, axis=1), nan=0.0) if scores else np.empty((len(rows), 0))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON."""
-        patterns = [
-            {"missing": list(pattern.missing), "records": pattern.records, "tree": pattern.tree.to_dict()}
-            for pattern in self.patterns
-        ]
-        return {
-            "columns": list(self.columns),
-            "k": self.k,
-            "mean": dict(self.mean),
-            "sd": dict(self.sd),
-            "constant": [column for column in self.columns if not self.sd[column] > 0],
-            "block": self.block,
-            "neighbours": self.neighbours,
-            "by_pattern": self.by_pattern,
-            "patterns": patterns,
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """From the JSON of a plan."""
-        from privpipe.kernels.kd_tree import BlockTree
-
-        patterns = tuple(
-            Pattern(tuple(each["missing"]), int(each["records"]), BlockTree.from_dict(each["tree"]))
-            for each in data["patterns"]
-        )
-        return cls(
-            columns=tuple(data["columns"]),
-            k=int(data["k"]),
-            mean=data["mean"],
-            sd=data["sd"],
-            block=data["block"],
-            neighbours=int(data["neighbours"]),
-            by_pattern=bool(data["by_pattern"]),
-            patterns=patterns,
-        )
+    fuzziness: float
+    stream: Stream = field(repr=False)
 
 
 @dataclass(frozen=True)
 class BlockKey:
-    """The block of each record, a function of its values alone."""
+    """The block of each record in the first pass, a function of its values alone."""
 
     group: GroupPlan
+    strata: Strata
+    encoding: Encoding
 
     def __call__(self, rows: RowBlock) -> NDArray[np.int64]:
         group = self.group
-        keys = np.full(len(rows), -1, dtype=np.int64)
-        points = group.points(rows)
-        gaps = missing_cells(rows, group.columns)
-        for number, pattern in enumerate(group.patterns):
-            here = np.arange(len(rows))
-            if group.by_pattern:
-                here = np.flatnonzero((gaps == np.isin(group.columns, pattern.missing)).all(axis=1))
-            keys[here] = number * PATTERN + pattern.tree.path(points[here])
-        if (keys < 0).any():
-            raise DataError(
-                f"{int((keys < 0).sum()):,} records miss values of {', '.join(map(repr, group.columns))} in a way "
-                "that the plan does not know; make a new plan for this table"
-            )
-        if not group.by_pattern and gaps.all(axis=1).any():
-            # Records without any value belong to no group: dealt out, so that no block grows by all of them.
-            nothing = gaps.all(axis=1)
-            keys[nothing] = rows.record_ids[nothing, 1] % group.patterns[0].tree.blocks
+        keys = np.empty(len(rows), dtype=np.int64)
+        for number, here in group.parts_of(rows, self.strata):
+            part = group.parts[number]
+            tree = part.trees[0]
+            if tree.blocks == 1:
+                keys[here] = number * PART
+                continue
+            inside = rows if len(here) == len(rows) else rows.take(here)
+            keys[here] = number * PART + tree.path(group.points(inside, part.stratum, self.encoding))
+            if not group.by_pattern:
+                # Records without any value belong to no group: dealt out, so that no block grows by all of them.
+                nothing = here[missing_cells(inside, group.columns).all(axis=1)]
+                keys[nothing] = number * PART + _dealt(rows.record_ids[nothing], tree.blocks)
         return keys
 
 
 @dataclass(frozen=True)
-class Aggregated:
-    """What one block releases: each record carries the aggregates of its group."""
+class NextKey:
+    """The block that the pass before sent each record to."""
 
+    def __call__(self, rows: RowBlock) -> NDArray[np.int64]:
+        return _carried(rows, NEXT)
+
+
+def carried_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema between two passes."""
+    import pyarrow as pa
+
+    return schema.append(pa.field(GROUP, pa.int64())).append(pa.field(NEXT, pa.int64()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pass:
+    """What one pass makes of one block: groups, and in the last pass what they release."""
+
+    number: int
     group: GroupPlan
-    method: Method
-    refine: bool
-    aggregate: Aggregate
-    rounded: bool
+    strata: Strata
+    encoding: Encoding
+    rules: GroupingRules
     stream: Stream = field(repr=False)
+    membership: Membership | None = None
 
     def __call__(self, rows: RowBlock, key: int) -> RowBlock:
-        held = np.flatnonzero(~missing_cells(rows, self.group.columns).all(axis=1))
-        labels = self._labels(rows, held)
-        for column in self.group.columns:
-            values = rows[column]
-            if labels is not None and self.group.sd[column] > 0:
-                values = values.copy()
-                values[held] = group_aggregates(values[held], labels, self.aggregate)
-            target = masked_type(rows.schema.field(column), self.rounded)
-            rows = rows.replace(column, written(values, target, column=column, rounded=self.rounded))
-        return rows
+        group = self.group
+        part, last = group.parts[key // PART], self.number == group.passes - 1
+        held = np.arange(len(rows))
+        if not group.by_pattern:
+            held = np.flatnonzero(~missing_cells(rows, group.columns).all(axis=1))
+        labels = order = None
+        if len(held) and group.varying(part.stratum):
+            self._require_enough(len(held))
+            inside = rows if len(held) == len(rows) else rows.take(held)
+            # The order in which an engine hands over the records of a block says nothing.
+            ids = rows.record_ids[held]
+            order = np.arange(len(held)) if self.rules.by_position else self.stream.arrange(ids)
+            labels = self._labels(inside, part.stratum, order, key)
+            if last:
+                return self._released(rows, inside, held, labels, order, part.stratum)
+        if last:
+            return self._unchanged(rows)
+        return self._carrying(rows, held, labels, order, key)
 
-    def _labels(self, rows: RowBlock, held: NDArray[np.intp]) -> NDArray[np.int64] | None:
-        """Group of each record that has a value; None where nothing varies or no record has any."""
-        if not len(held) or not self.group.varying:
-            return None
-        if len(held) < self.group.k:
-            raise NoSolutionError(
-                f"a block of {', '.join(map(repr, self.group.columns))} has {len(held):,} records, fewer than "
-                f"k = {self.group.k}: the plan was made for another table"
-            )
-        from privpipe.kernels.microaggregation import block_groups
+    def _labels(self, inside: RowBlock, stratum: int, order: NDArray[np.int64], key: int) -> NDArray[np.int64]:
+        """Group of each record, 0 .. groups - 1."""
+        from privpipe.kernels.microaggregation import block_groups, regroup
+
+        group, rules = self.group, self.rules
+        condition = self._condition(inside)
+        if rules.gower:
+            return self._by_gower(inside, stratum, order)
+        points = group.points(inside, stratum, self.encoding)
+        if self.number:
+            known = _carried(inside, GROUP)
+            return regroup(points, known, order, group.k, neighbours=group.neighbours, condition=condition)
+        if rules.method in ("univariate", "fixed"):
+            return self._along(points[:, 0], order, condition)
+        return block_groups(
+            points,
+            order,
+            group.k,
+            refine=rules.refine,
+            neighbours=group.neighbours,
+            largest=group.block,
+            gamma=rules.gamma if rules.method == "v_mdav" else None,
+            searching=self.stream.child(str(key)) if group.search else None,
+            iterations=rules.iterations,
+            condition=condition,
+        )
+
+    def _condition(self, inside: RowBlock) -> GroupCondition:
+        from privpipe.kernels.group_condition import no_condition
+
+        return self.group.sensitive.condition(inside) if self.group.sensitive else no_condition()
+
+    def _along(
+        self, values: NDArray[np.float64], order: NDArray[np.int64], condition: GroupCondition
+    ) -> NDArray[np.int64]:
+        from privpipe.kernels.condition_merge import merged_groups
         from privpipe.kernels.univariate import fixed_groups, univariate_groups
 
-        points = self.group.points(rows.take(held))
-        # The order in which an engine hands over the records of a block says nothing.
-        order = self.stream.arrange(rows.record_ids[held])
-        if self.method == "mdav":
-            return block_groups(
-                points,
-                order,
-                self.group.k,
-                refine=self.refine,
-                neighbours=self.group.neighbours,
-                largest=self.group.block,
-            )
-        groups_of = univariate_groups if self.method == "univariate" else fixed_groups
-        labels = np.empty(len(held), dtype=np.int64)
-        labels[order] = groups_of(points[order, 0], self.group.k)
+        groups_of = univariate_groups if self.rules.method == "univariate" else fixed_groups
+        found = groups_of(values[order], self.group.k, keep_ties=self.rules.keep_ties)
+        merged = merged_groups(values[order][:, None], found, condition.of(order))
+        if merged is None:
+            raise NoSolutionError("the records together do not meet the condition on the sensitive column")
+        labels = np.empty(len(order), dtype=np.int64)
+        labels[order] = np.unique(merged, return_inverse=True)[1].reshape(-1)
         return labels
 
+    def _by_gower(self, inside: RowBlock, stratum: int, order: NDArray[np.int64]) -> NDArray[np.int64]:
+        from privpipe.kernels.gower import gower_groups
 
-def missing_cells(rows: RowBlock, columns: tuple[str, ...]) -> NDArray[np.bool_]:
-    """Which cells hold no value, shape (n, s)."""
-    return np.stack([np.isnan(rows[column]) for column in columns], axis=1)
+        group = self.group
+        mixed = self.encoding.mixed(inside.take(order), group.centre[stratum], group.scale[stratum])
+        labels = np.empty(len(order), dtype=np.int64)
+        labels[order] = gower_groups(mixed, group.k)
+        return labels
+
+    def _carrying(
+        self,
+        rows: RowBlock,
+        held: NDArray[np.int64],
+        labels: NDArray[np.int64] | None,
+        order: NDArray[np.int64] | None,
+        key: int,
+    ) -> RowBlock:
+        """The rows with the group of each record and the block that its centroid falls into next."""
+        from privpipe.kernels.microaggregation import group_means
+
+        number, block = divmod(key, PART)
+        part = self.group.parts[number]
+        # A part of fewer passes than another keeps its one block.
+        tree = part.trees[min(self.number + 1, len(part.trees) - 1)]
+        groups = np.full(len(rows), -1, dtype=np.int64)
+        following = number * PART + _dealt(rows.record_ids, tree.blocks)
+        if labels is not None and order is not None:
+            inside = rows if len(held) == len(rows) else rows.take(held)
+            means = group_means(self.group.points(inside, part.stratum, self.encoding), labels, order)
+            groups[held] = block * INSIDE + labels
+            following[held] = number * PART + tree.path(means)[labels]
+        return _with(rows, {GROUP: groups, NEXT: following})
+
+    def _released(
+        self,
+        rows: RowBlock,
+        inside: RowBlock,
+        held: NDArray[np.int64],
+        labels: NDArray[np.int64],
+        order: NDArray[np.int64],
+        stratum: int,
+    ) -> RowBlock:
+        """Each record with the aggregates of its group, or of the one that was drawn for it."""
+        groups, published = Groups(labels, order), labels
+        if self.membership is not None:
+            from privpipe.kernels.fuzzy_membership import drawn_groups
+
+            points = self.group.points(inside, stratum, self.encoding)
+            uniforms = self.membership.stream.uniform(rows.record_ids[held])
+            published = drawn_groups(
+                points,
+                labels,
+                order,
+                uniforms,
+                self.group.k,
+                neighbours=self.membership.neighbours,
+                fuzziness=self.membership.fuzziness,
+            )
+        apart = self._to_centre(inside, labels, order, stratum) if self.rules.aggregate == "medoid" else None
+        weights = inside[self.rules.weight] if self.rules.weight is not None else None
+        varying = set(self.group.varying(stratum))
+        for column in self.group.columns:
+            if column not in varying:
+                rows = self._as_it_is(rows, column)
+                continue
+            member = self._member(groups, inside, column, apart)
+            if member is None:
+                each = groups.numbers(inside[column], self.rules.aggregate, trim=self.rules.trim, weights=weights)
+                values = rows[column].copy()
+                values[held] = np.where(np.isnan(values[held]), np.nan, each[published])
+                rows = rows.replace(column, self._written(values, rows, column))
+            else:
+                rows = rows.replace(column, _taken(rows, column, held, held[member][published], member[published] < 0))
+                if self.group.kinds[column] == "number":
+                    rows = self._as_it_is(rows, column)
+        return rows.drop([name for name in (GROUP, NEXT) if name in rows.schema.names])
+
+    def _member(
+        self, groups: Groups, inside: RowBlock, column: str, apart: NDArray[np.float64] | None
+    ) -> NDArray[np.int64] | None:
+        """The record of each group whose value all its members release; None where that is no record's value."""
+        kind = self.group.kinds[column]
+        if apart is not None:
+            return groups.medoid(apart, ~missing_cells(inside, (column,))[:, 0])
+        if kind == "nominal":
+            return groups.mode(self.encoding.codes(inside, column), smallest=False)
+        if kind == "ordinal":
+            ranks = self.encoding.ranks(inside, column)
+            return groups.mode(ranks, smallest=True) if self.rules.aggregate == "mode" else groups.lower_median(ranks)
+        return None
+
+    def _to_centre(
+        self, inside: RowBlock, labels: NDArray[np.int64], order: NDArray[np.int64], stratum: int
+    ) -> NDArray[np.float64]:
+        """Squared distance of each record to the mean of its group, on the scales of the plan."""
+        from privpipe.kernels.microaggregation import group_means
+
+        points = self.group.points(inside, stratum, self.encoding)
+        gaps = points - group_means(points, labels, order)[labels]
+        total = np.zeros(len(points))
+        for column in gaps.T:
+            total += column * column
+        return total
+
+    def _unchanged(self, rows: RowBlock) -> RowBlock:
+        for column in self.group.columns:
+            rows = self._as_it_is(rows, column)
+        return rows.drop([name for name in (GROUP, NEXT) if name in rows.schema.names])
+
+    def _as_it_is(self, rows: RowBlock, column: str) -> RowBlock:
+        if self.group.kinds[column] != "number":
+            return rows
+        return rows.replace(column, self._written(rows[column], rows, column))
+
+    def _written(self, values: NDArray[np.float64], rows: RowBlock, column: str) -> pa.Array:
+        target = self.rules.type_of(rows.schema.field(column))
+        return written(values, target, column=column, rounded=self.rules.rounded)
+
+    def _require_enough(self, records: int) -> None:
+        if records < self.group.k:
+            raise NoSolutionError(
+                f"a block of {', '.join(map(repr, self.group.columns))} has {records:,} records, fewer than "
+                f"k = {self.group.k}: the plan was made for another table"
+            )
 
 
-def group_aggregates(
-    values: NDArray[np.float64], labels: NDArray[np.int64], aggregate: Aggregate = "mean"
-) -> NDArray[np.float64]:
-    """Of each record the mean or median of its group's known values; NaN stays NaN.
+def _carried(rows: RowBlock, name: str) -> NDArray[np.int64]:
+    return np.asarray(rows.column(name).to_numpy(zero_copy_only=False), dtype=np.int64)
 
-    A mean never leaves the range of its group, so equal values stay what they are. Sums run in the order of the
-    values, whatever that of the records.
 
-    Parameters
-    ----------
-    values : ndarray of float64, shape (n,)
-    labels : ndarray of int64, shape (n,)
-        Group numbers from 0 on.
-    aggregate : {"mean", "median"}
-        The median of an even number of values is the middle of the two inner ones.
+def _dealt(ids: NDArray[np.int64], blocks: int) -> NDArray[np.int64]:
+    return np.asarray(ids[:, 1] % blocks)
 
-    Examples
-    --------
-    >>> group_aggregates(np.array([1.0, np.nan, 4.0, 2.0]), np.array([0, 0, 0, 1])).tolist()
-    [2.5, nan, 2.5, 2.0]
-    """
-    known = np.flatnonzero(~np.isnan(values))
-    if not len(known):
-        return values
-    order = known[np.lexsort((values[known], labels[known]))]
-    ordered, groups = values[order], labels[order]
-    starts = np.flatnonzero(np.concatenate([[True], groups[1:] != groups[:-1]]))
-    sizes = np.diff(starts, append=len(order))
-    if aggregate == "median":
-        low, high = ordered[starts + (sizes - 1) // 2], ordered[starts + sizes // 2]
-        middle = low + (high - low) / 2.0
-    else:
-        middle = np.add.reduceat(ordered, starts) / sizes
-    # Of -0.0 and 0.0, equal values, the order of the records would choose.
-    middle = np.clip(middle, ordered[starts], ordered[starts + sizes - 1]) + 0.0
-    found = values.copy()
-    found[order] = np.repeat(middle, sizes)
-    return found
+
+def _with(rows: RowBlock, columns: dict[str, NDArray[np.int64]]) -> RowBlock:
+    """The rows with these columns at the end, in place of any of the same name."""
+    import pyarrow as pa
+
+    rows = rows.drop([name for name in columns if name in rows.schema.names])
+    arrays: list[Any] = [*rows.batch.columns, *(pa.array(values) for values in columns.values())]
+    return RowBlock(pa.record_batch(arrays, names=[*rows.schema.names, *columns]), rows.record_ids)
+
+
+def _taken(
+    rows: RowBlock, column: str, held: NDArray[np.int64], members: NDArray[np.int64], none: NDArray[np.bool_]
+) -> pa.Array:
+    """Values of other records in place of a record's own; a missing value stays missing."""
+    import pyarrow as pa
+
+    source = np.arange(len(rows))
+    source[held] = members
+    gaps = missing_cells(rows, (column,))[:, 0]
+    gaps[held[none]] = True
+    return rows.column(column).take(pa.array(source, mask=gaps))

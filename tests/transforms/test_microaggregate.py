@@ -154,7 +154,7 @@ def test_figures_of_the_reference_program(run: Any, shared: Path) -> None:
     assert loss(frame, one_by_one.rows, case["columns"]) == pytest.approx(
         case["expected"]["IL_SSE_over_SST_pct"], rel=1e-6
     )
-    assert "warning" in one_by_one.plan.detail
+    assert "one by one" in one_by_one.plan.detail["warnings"][0]
 
 
 def test_blocks_hold_k_and_lose_little(run: Any) -> None:
@@ -165,8 +165,8 @@ def test_blocks_hold_k_and_lose_little(run: Any) -> None:
         for block in ("auto", 200)
     )
     (group,) = blocks.plan.detail["groups"]
-    assert group["patterns"][0]["tree"]["columns"]
-    assert whole.plan.detail["groups"][0]["patterns"][0]["tree"]["columns"] == []
+    assert [bool(tree["columns"]) for tree in group["parts"][0]["trees"]] == [True] * 3
+    assert [tree["columns"] for tree in whole.plan.detail["groups"][0]["parts"][0]["trees"]] == [[]]
     sizes = Counter(zip(*(blocks[name] for name in "abc"), strict=True)).values()
     assert min(sizes) >= 4
     assert max(sizes) <= 7
@@ -302,8 +302,8 @@ def test_what_the_data_forbids(run: Any, people: pa.Table) -> None:
         ({"columns": [["a"], ["b"]], "k": [2]}, "1 numbers for 2 lists"),
         ({"columns": ["a"], "k": 5, "block": 9}, "block must be an integer >= 10"),
         ({"columns": ["a"], "k": 5, "method": "mdaw"}, "did you mean 'mdav'"),
-        ({"columns": ["a"], "k": 5, "refine": "search"}, "refine must be one of"),
-        ({"columns": ["a"], "k": 5, "aggregate": "mode"}, "aggregate must be one of"),
+        ({"columns": ["a"], "k": 5, "refine": "serach"}, "refine must be one of"),
+        ({"columns": ["a"], "k": 5, "aggregate": "max"}, "aggregate must be one of"),
         ({"columns": ["a"], "k": 5, "nulls": "drop"}, "nulls must be one of"),
     ],
 )

@@ -1,0 +1,168 @@
+"""What a group of records releases: a mean, a median, the most frequent value, or the values of one member."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.tolerance import floor_share
+
+__all__ = ["Aggregate", "Groups"]
+
+Aggregate = Literal["mean", "median", "trimmed_mean", "weighted_mean", "mode", "medoid"]
+
+
+class Groups:
+    """Records by group, each group's in keyed order, so that every sum and tie is a function of the records.
+
+    Parameters
+    ----------
+    labels : ndarray of int64, shape (n,)
+        Group numbers 0 .. groups - 1, every one in use.
+    order : ndarray of int64, shape (n,)
+        Positions in keyed order.
+
+    Examples
+    --------
+    >>> groups = Groups(np.array([0, 0, 1, 0]), np.arange(4))
+    >>> groups.numbers(np.array([1.0, np.nan, 7.0, 4.0]), "mean").tolist()
+    [2.5, 7.0]
+    """
+
+    def __init__(self, labels: NDArray[np.int64], order: NDArray[np.int64]) -> None:
+        self.labels = labels
+        self.count = int(labels.max(initial=-1)) + 1
+        self.arranged = order[np.argsort(labels[order], kind="stable")]
+
+    def numbers(
+        self,
+        values: NDArray[np.float64],
+        aggregate: Aggregate,
+        *,
+        trim: float = 0.0,
+        weights: NDArray[np.float64] | None = None,
+    ) -> NDArray[np.float64]:
+        """One number a group, of its known values; NaN where there is none. Never outside their range.
+
+        Parameters
+        ----------
+        values : ndarray of float64, shape (n,)
+        aggregate : Aggregate
+            The median of an even number of values is the middle of the two inner ones; of equally frequent values
+            the mode is the smallest.
+        trim : float
+            Share of the values that `trimmed_mean` drops at each end, rounded down.
+        weights : ndarray of float64, shape (n,), optional
+            Of `weighted_mean`, all above 0.
+
+        Examples
+        --------
+        >>> one = Groups(np.zeros(5, np.int64), np.arange(5))
+        >>> x = np.array([1.0, 2.0, 2.0, 3.0, 92.0])
+        >>> [float(one.numbers(x, kind, trim=0.2)[0]) for kind in ("mean", "median", "mode", "trimmed_mean")]
+        [20.0, 2.0, 2.0, 2.3333333333333335]
+        """
+        out = np.full(self.count, np.nan)
+        held = self.arranged[~np.isnan(values[self.arranged])]
+        if not len(held):
+            return out
+        if aggregate in ("median", "trimmed_mean"):
+            held = held[np.lexsort((values[held], self.labels[held]))]
+        if aggregate == "mode":
+            chosen = self.mode(values, smallest=True)
+            known = chosen >= 0
+            out[known] = values[chosen[known]]
+            return out + 0.0
+        groups, starts, sizes = self._runs(held)
+        ordered = values[held]
+        if aggregate == "median":
+            low, high = ordered[starts + (sizes - 1) // 2], ordered[starts + sizes // 2]
+            middle = low + (high - low) / 2.0
+        elif aggregate == "trimmed_mean":
+            drop = {int(size): floor_share(trim, int(size)) for size in np.unique(sizes)}
+            cut = np.array([drop[int(size)] for size in sizes])
+            place = np.arange(len(held)) - np.repeat(starts, sizes)
+            kept = (place >= np.repeat(cut, sizes)) & (place < np.repeat(sizes - cut, sizes))
+            middle = _sums(np.where(kept, ordered, 0.0), starts) / (sizes - 2 * cut)
+        elif aggregate == "weighted_mean" and weights is not None:
+            mass = weights[held]
+            middle = _sums(ordered * mass, starts) / _sums(mass, starts)
+        else:
+            middle = _sums(ordered, starts) / sizes
+        low, high = np.minimum.reduceat(ordered, starts), np.maximum.reduceat(ordered, starts)
+        # Equal values stay what they are; of -0.0 and 0.0 the order of the records would choose.
+        out[groups] = np.clip(middle, low, high) + 0.0
+        return out
+
+    def mode(self, values: NDArray[np.float64], *, smallest: bool) -> NDArray[np.int64]:
+        """A record of each group that carries its most frequent known value; -1 where none is known.
+
+        Of equally frequent values the smallest, or else the one that comes first in keyed order.
+
+        Examples
+        --------
+        >>> groups = Groups(np.zeros(4, np.int64), np.array([2, 0, 1, 3]))
+        >>> codes = np.array([0.0, 0.0, 1.0, 1.0])
+        >>> groups.mode(codes, smallest=True).tolist(), groups.mode(codes, smallest=False).tolist()
+        ([0], [2])
+        """
+        places = np.flatnonzero(~np.isnan(values[self.arranged]))
+        held = self.arranged[places]
+        by_value = np.lexsort((places, values[held], self.labels[held]))
+        held, places = held[by_value], places[by_value]
+        found, keys = values[held], self.labels[held]
+        first = np.flatnonzero(
+            np.concatenate([np.ones(min(1, len(held)), np.bool_), (keys[1:] != keys[:-1]) | (found[1:] != found[:-1])])
+        )
+        often = np.diff(first, append=len(held))
+        tie = np.arange(len(first)) if smallest else places[first]
+        best = first[np.lexsort((tie, -often, keys[first]))]
+        return self._firsts(held[best])
+
+    def lower_median(self, ranks: NDArray[np.float64]) -> NDArray[np.int64]:
+        """A record of each group that carries the lower median of its known ranks; -1 where none is known.
+
+        Examples
+        --------
+        >>> Groups(np.zeros(4, np.int64), np.arange(4)).lower_median(np.array([3.0, 0.0, 1.0, 2.0])).tolist()
+        [2]
+        """
+        held = self.arranged[~np.isnan(ranks[self.arranged])]
+        held = held[np.lexsort((ranks[held], self.labels[held]))]
+        out = np.full(self.count, -1, np.int64)
+        if len(held):
+            groups, starts, sizes = self._runs(held)
+            out[groups] = held[starts + (sizes - 1) // 2]
+        return out
+
+    def medoid(self, apart: NDArray[np.float64], known: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """The known record of each group with the least distance to its centre; ties by keyed order; -1: none.
+
+        Examples
+        --------
+        >>> groups = Groups(np.array([0, 0, 1]), np.arange(3))
+        >>> groups.medoid(np.array([2.0, 1.0, 0.0]), np.array([True, True, False])).tolist()
+        [1, -1]
+        """
+        held = self.arranged[known[self.arranged]]
+        return self._firsts(held[np.lexsort((apart[held], self.labels[held]))])
+
+    def _firsts(self, held: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The first of each group of records that are sorted by group."""
+        out = np.full(self.count, -1, np.int64)
+        if len(held):
+            groups, starts, _ = self._runs(held)
+            out[groups] = held[starts]
+        return out
+
+    def _runs(self, held: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Groups that occur among records sorted by group, where each begins, and its size."""
+        keys = self.labels[held]
+        starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+        return keys[starts], starts, np.diff(starts, append=len(held))
+
+
+def _sums(values: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np.float64]:
+    return np.asarray(np.add.reduceat(values, starts))
