@@ -93,7 +93,8 @@ class LatticeSearch:
         self.node_limit = node_limit
         self.end = None if seconds is None else time.monotonic() + seconds
         self.bounds = check.loss.bounds(nodes)
-        self.best_first = budget == 0 and check.loss.closed_form and check.loss.width == 1
+        # In order of cost a search ends at the first feasible node, which pays where witnesses clear the way.
+        self.best_first = budget == 0 and check.loss.closed_form and check.loss.width == 1 and check.counts_records
         self.alive = self._ordered()
         self.quantile = 0.7 if 100 * budget < check.table.records or _any_convex(check) else 0.5
         self.all_or_nothing = budget == 0 and finer_fails_too(check)
