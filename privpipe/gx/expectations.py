@@ -46,6 +46,10 @@ class PrivacyExpectation(BatchExpectation):
 
     def guarantee(self) -> Guarantee:
         """The guarantee with this expectation's parameters."""
+        if getattr(self, "items", None) is not None:
+            raise UnsupportedError(f"{self.entry.name()}: an expectation counts classes, not sets of items")
+        if not isinstance(getattr(self, "base", None), str | None):
+            raise UnsupportedError(f"{self.entry.name()}: an expectation compares with its batch, not with a file")
         names = [field.name for field in dataclasses.fields(self.entry)]
         given = {name: getattr(self, name) for name in names if getattr(self, name, None) is not None}
         keys = tuple(self.quasi_identifiers)

@@ -47,3 +47,10 @@ def test_it_passes_with_its_figure(name: str, parameters: dict[str, Any], observ
 def test_several_groupings_are_refused_not_taken_for_one() -> None:
     with pytest.raises(UnsupportedError, match="one set of quasi-identifiers"):
         result_of("ExpectKmAnonymity", k=2, m=1, quasi_identifiers=["zip", "wage"], sensitive=["illness"])
+
+
+def test_what_is_no_class_of_the_batch_is_refused_not_passed_over() -> None:
+    with pytest.raises(UnsupportedError, match="not sets of items"):
+        result_of("ExpectKmAnonymity", k=2, m=1, items="illness")
+    with pytest.raises(UnsupportedError, match="not with a file"):
+        result_of("ExpectTCloseness", column="illness", t=0.1, base={"file": "census.csv"})
