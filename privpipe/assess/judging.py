@@ -94,7 +94,7 @@ def assess(
         A column is missing, the table has no records, a null under `refuse`, a base that does not cover.
     """
     rules = rules or JudgingRules()
-    entries = [entry.over(roles) for entry in (*guarantees, *measures)]
+    entries = [entry.over(roles).beside(population is not None) for entry in (*guarantees, *measures)]
     if not entries:
         raise UsageError("nothing to judge by: give at least one guarantee or measure")
     _require_served(entries, rules)

@@ -96,6 +96,10 @@ class Guarantee(Entry):
         """The same guarantee, with what it leaves to the table's roles filled in."""
         return self
 
+    def beside(self, population: bool) -> Self:
+        """The same guarantee, where a population is counted beside the table (or none is)."""
+        return self
+
     def key_sets(self, keys: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
         """The sets of columns whose classes it judges, given those it stands over."""
         return (keys,)

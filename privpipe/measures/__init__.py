@@ -13,6 +13,14 @@ CATALOGUE = Catalogue(
         "AttributeRisk": "risk.attribute_risk",
         "Distinction": "risk.distinction",
         "Separation": "risk.separation",
+        "RiskyCells": "risk.risky_cells",
+        "ProsecutorRisk": "risk.prosecutor_risk",
+        "JournalistRisk": "risk.journalist_risk",
+        "MarketerRisk": "risk.marketer_risk",
+        "FileUniqueness": "risk.file_uniqueness",
+        "HomogeneityAttack": "risk.homogeneity_attack",
+        "AttributeInference": "risk.attribute_inference",
+        "BackgroundKnowledgeAttack": "risk.background_knowledge_attack",
     },
 )
 

@@ -36,7 +36,7 @@ class AtMostSize(ClassModel):
         lambda: Guarantee().merge(Tally(), Tally()),
         lambda: Guarantee().judge(Tally(), Facts()),
         lambda: ClassModel().scores(BLOCK, Facts()),
-        lambda: SizeModel().figure(BLOCK.sizes, BLOCK.sizes),
+        lambda: SizeModel().figure_of(BLOCK.sizes, BLOCK.sizes),
     ],
 )
 def test_a_part_that_is_missing_is_named(call: Any) -> None:

@@ -62,7 +62,7 @@ class Distinction(ColumnSetMeasure):
         "on average, while single ones may still be unique: pair it with k_anonymity."
     )
 
-    def figure(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+    def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
         return distinction(sizes, counts)
 
     @classmethod

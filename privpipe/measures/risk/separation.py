@@ -68,7 +68,7 @@ class Separation(ColumnSetMeasure):
         "0.9 keeps it from becoming identifying unnoticed."
     )
 
-    def figure(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+    def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
         return separation(sizes, counts)
 
     @classmethod

@@ -64,7 +64,7 @@ class AverageRisk(SizeModel):
         if self.at_most is not None:
             require_number("AverageRisk", "at_most", self.at_most, above=0, most=1)
 
-    def figure(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+    def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
         return float(counts.sum() / (sizes @ counts))
 
     @classmethod

@@ -63,7 +63,7 @@ class SampleUniqueness(SizeModel):
         if self.at_most is not None:
             require_number("SampleUniqueness", "at_most", self.at_most, least=0, most=1)
 
-    def figure(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+    def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
         return float(counts[sizes == 1].sum() / (sizes @ counts))
 
     @classmethod
