@@ -72,13 +72,16 @@ class _MinimalSearch(LatticeSearch):
         self._look(len(self.alive) // 2)
 
     def _look(self, place: int) -> None:
-        at = int(self.alive[place])
-        self.alive = np.delete(self.alive, place)
+        at = self._taken(place)
         node = self.check(tuple(self.nodes[at].tolist()))
         self.checked += 1
-        if not 0 <= node.suppressed <= self.budget:
+        if 0 <= node.suppressed <= self.budget:
+            self._keep(at, node)
+        else:
             self._reject(at, node)
-            return
+        self._current = -1
+
+    def _keep(self, at: int, node: CheckedNode) -> None:
         loss, _ = self.check.loss.exact(node.levels, node.rows)
         self.feasible.append((at, solution_of(self.check, node, loss)))
         higher = _above(self.nodes, self.alive, self.nodes[at])

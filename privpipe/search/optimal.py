@@ -104,6 +104,7 @@ class LatticeSearch:
         self.winner = -1
         self.checked = self.by_bound = self.by_mandatory = self.by_witness = 0
         self.interrupted = False
+        self._current = -1
 
     def run(self) -> None:
         """Until nothing is left or a limit is reached; an interrupt ends it as a limit does, once there is a solution.
@@ -120,6 +121,8 @@ class LatticeSearch:
             if not self.feasible:
                 raise
             self.interrupted = True
+            if self._current >= 0:
+                self.alive = np.append(self.alive, self._current)  # what was known of it may not have been drawn upon
 
     def start_from(self, levels: tuple[int, ...]) -> None:
         """Check a node out of turn."""
@@ -152,8 +155,7 @@ class LatticeSearch:
 
     def _look(self, place: int) -> None:
         """Check the node at a place among those alive, and draw every conclusion."""
-        at = int(self.alive[place])
-        self.alive = np.delete(self.alive, place)
+        at = self._taken(place)
         node = self.check(tuple(self.nodes[at].tolist()))
         self.checked += 1
         if 0 <= node.suppressed <= self.budget:
@@ -161,18 +163,26 @@ class LatticeSearch:
         else:
             self._reject(at, node)
         self._raise_above(at, node)
+        self._current = -1
         if self.checked % REPORTED == 0:
             gap = self.least[0] - float(self.bounds[self.alive, 0].min(initial=np.inf)) if self.least else np.nan
             log.info("%d nodes checked, %d alive, gap %.3g", self.checked, len(self.alive), gap)
 
+    def _taken(self, place: int) -> int:
+        """The node at a place, no longer alive."""
+        self._current = int(self.alive[place])
+        self.alive = np.delete(self.alive, place)
+        return self._current
+
     def _accept(self, at: int, node: CheckedNode) -> None:
         loss, _ = self.check.loss.exact(node.levels, node.rows)
-        self.feasible.append((at, solution_of(self.check, node, loss)))
+        solution = solution_of(self.check, node, loss)
         if not self.least or is_below(loss, self.least):
+            self.winner = min([at, *(place for place, each in self.feasible if tied(each.loss, loss))])
             self.least = loss
-            self.winner = min(place for place, each in self.feasible if tied(each.loss, loss))
         elif tied(loss, self.least):
             self.winner = min(self.winner, at)
+        self.feasible.append((at, solution))
         self._sharpen(at, node)
         self._drop_poor()
 

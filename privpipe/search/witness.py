@@ -68,12 +68,13 @@ class Witnesses:
             return []
         order = rows[np.lexsort((rows, self._rarity[rows], each.sizes[each.numbers[rows]]))]
         codes = self._check.table.codes
-        chosen = [int(order[0])]
+        chosen = [0]
         apart = np.full(len(order), codes.shape[1] + 1)
         while len(chosen) < min(most, len(order)):
-            apart = np.minimum(apart, (codes[order] != codes[chosen[-1]]).sum(axis=1))
-            chosen.append(int(order[int(np.argmax(apart))]))
-        return chosen
+            apart = np.minimum(apart, (codes[order] != codes[order[chosen[-1]]]).sum(axis=1))
+            apart[chosen[-1]] = -1  # nobody is called twice, though others may have the same codes
+            chosen.append(int(np.argmax(apart)))
+        return [int(row) for row in order[chosen]]
 
     def _call(self, keys: Keys, row: int, alive: NDArray[np.int64]) -> None:
         check = self._check
