@@ -1,8 +1,9 @@
-"""The distribution of a sensitive column that lies in a file."""
+"""The distribution of a sensitive column that lies in a file, or is given in Python."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import PurePath
 from typing import Any
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from privpipe.blocks import FactsRequest, Guarantee, Histogram
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
-from privpipe.models.attribute.base_distribution import BaseFile
+from privpipe.models.attribute.base_distribution import BaseFile, BaseTable
 from privpipe.roles import column_type_of
 
 __all__ = ["bases_from_files", "histogram_of_file"]
@@ -23,7 +24,7 @@ UNITS = 10**17
 DELIMITERS = (",", ";", "\t", "|")
 
 
-def histogram_of_file(engine: Engine, base: BaseFile, column: str, kind: Any) -> Histogram:
+def histogram_of_file(engine: Engine, base: BaseFile | BaseTable, column: str, kind: Any) -> Histogram:
     """Values of a column with their counts.
 
     The file is a table. Its values stand under the name of the column, else under ``value``; beside them ``count``
@@ -32,7 +33,7 @@ def histogram_of_file(engine: Engine, base: BaseFile, column: str, kind: Any) ->
     Parameters
     ----------
     engine : Engine
-    base : BaseFile
+    base : BaseFile or BaseTable
     column : str
         The sensitive column.
     kind : pyarrow.DataType
@@ -46,8 +47,8 @@ def histogram_of_file(engine: Engine, base: BaseFile, column: str, kind: Any) ->
     try:
         return _histogram(engine, base, column, kind)
     except (DataError, UsageError) as error:
-        name = PurePath(base.file).name
-        error.args = (f"base distribution of {column!r}, {name}: {error}",)
+        name = f", {PurePath(base.file).name}" if isinstance(base, BaseFile) else ""
+        error.args = (f"base distribution of {column!r}{name}: {error}",)
         raise
 
 
@@ -65,7 +66,7 @@ def bases_from_files(engine: Engine, table: Any, guarantees: Sequence[Guarantee]
             asked.setdefault(column, set()).add(getattr(entry, "base", "original"))
     found = {}
     for column, bases in asked.items():
-        files = [base for base in bases if isinstance(base, BaseFile)]
+        files = [base for base in bases if not isinstance(base, str)]
         if files and len(bases) > 1:
             raise UnsupportedError(
                 f"a stage that suppresses serves one base distribution a column, and the guarantees compare {column!r} "
@@ -77,13 +78,13 @@ def bases_from_files(engine: Engine, table: Any, guarantees: Sequence[Guarantee]
     return found
 
 
-def _histogram(engine: Engine, base: BaseFile, column: str, kind: Any) -> Histogram:
+def _histogram(engine: Engine, base: BaseFile | BaseTable, column: str, kind: Any) -> Histogram:
     value, names, delimiter = _value_column(engine, base, column)
     weight = next((name for name in ("count", "share") if name in names and name != value), None)
     types = {value: column_type_of(kind)}
     if weight is not None:
         types[weight] = "integer" if weight == "count" else "number"
-    table = engine.scan(Source(data=base.file, delimiter=delimiter, types=types))
+    table = engine.scan(Source(data=_data(base), delimiter=delimiter, types=types))
     if weight is None:
         found = engine.facts(table, FactsRequest(histograms=(value,))).histograms[value]
         if not len(found):
@@ -104,12 +105,17 @@ def _histogram(engine: Engine, base: BaseFile, column: str, kind: Any) -> Histog
     return Histogram(values.filter(pa.array(kept)), counts[kept])
 
 
-def _value_column(engine: Engine, base: BaseFile, column: str) -> tuple[str, list[str], str]:
+def _data(base: BaseFile | BaseTable) -> Any:
+    return base.frame() if isinstance(base, BaseTable) else base.file
+
+
+def _value_column(engine: Engine, base: BaseFile | BaseTable, column: str) -> tuple[str, list[str], str]:
     """Name of the column of values, all names, and the delimiter (of a CSV file) under which they are found."""
     found: list[str] = []
-    delimiters = DELIMITERS if Source(data=base.file).resolved_format == "csv" else DELIMITERS[:1]
+    source = Source(data=_data(base))
+    delimiters = DELIMITERS if source.is_path and source.resolved_format == "csv" else DELIMITERS[:1]
     for delimiter in delimiters:
-        names = list(engine.scan(Source(data=base.file, delimiter=delimiter)).schema.names)
+        names = list(engine.scan(replace(source, delimiter=delimiter)).schema.names)
         for value in (column, "value"):
             if value in names:
                 return value, names, delimiter

@@ -9,12 +9,12 @@ from typing import Literal
 from privpipe.assess.rules import JudgingRules
 from privpipe.blocks import ClassQuery, Facts, Guarantee
 from privpipe.errors import UsageError
-from privpipe.models.attribute.base_distribution import BaseFile
+from privpipe.models.attribute.base_distribution import BaseFile, BaseTable
 from privpipe.roles import Roles
 
 __all__ = ["Base", "Group", "base_of", "groups_of", "keys_of", "query_of", "whole_of"]
 
-Base = Literal["original", "released"] | BaseFile
+Base = Literal["original", "released"] | BaseFile | BaseTable
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from privpipe.assess.rules import JudgingRules
 from privpipe.blocks import Facts, FactsRequest, Guarantee, Histogram, prepared
 from privpipe.engines import Engine
 from privpipe.errors import DataError
-from privpipe.models.attribute.base_distribution import BaseFile
+from privpipe.models.attribute.base_distribution import BaseFile, BaseTable
 from privpipe.roles import Roles
 
 __all__ = ["facts_by_base"]
@@ -33,7 +33,7 @@ def facts_by_base(
     DataError
         A missing value under `refuse`; a file that is no distribution of its column.
     """
-    bases = dict.fromkeys(base for base in map(base_of, entries) if isinstance(base, BaseFile))
+    bases = dict.fromkeys(base for base in map(base_of, entries) if not isinstance(base, str))
     learnt = _learnt(engine, table, entries, roles, rules)
     released = replace(
         learnt,
@@ -83,20 +83,24 @@ def _learnt(engine: Engine, table: Any, entries: Sequence[Guarantee], roles: Rol
 
 
 def _notes(entries: Sequence[Guarantee], rules: JudgingRules) -> list[str]:
-    files = {
-        (column, PurePath(base.file).name)
+    given = {
+        (column, _told(base))
         for entry in entries
-        if isinstance(base := base_of(entry), BaseFile)
+        if not isinstance(base := base_of(entry), str)
         for column in entry.sensitive_columns()
     }
-    others = _columns(entry for entry in entries if not isinstance(base_of(entry), BaseFile))
+    others = _columns(entry for entry in entries if isinstance(base_of(entry), str))
     notes = [
         f"base distribution of {column!r}: " + ("the original" if column in rules.base else "the judged table")
         for column in others
     ]
-    notes += [f"base distribution of {column!r}: the file {name!r}" for column, name in sorted(files)]
+    notes += [f"base distribution of {column!r}: {name}" for column, name in sorted(given)]
     if rules.nulls == "wildcard":
         notes.append("a missing quasi-identifier matches anything: sizes are those of all records that match")
     if rules.person is not None:
         notes.append(f"persons are counted, not records: they are told apart by {rules.person!r}")
     return notes
+
+
+def _told(base: BaseFile | BaseTable) -> str:
+    return "given in Python" if isinstance(base, BaseTable) else f"the file {PurePath(base.file).name!r}"

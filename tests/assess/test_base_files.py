@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -134,3 +136,23 @@ def test_suppression_works_for_the_file_it_is_judged_by(tmp_path: Path, files: d
 def test_an_unknown_key_beside_the_file_is_an_error() -> None:
     with pytest.raises(UsageError, match="unknown"):
         TCloseness.build({"column": "illness", "t": 0.2, "base": {"file": "a.csv", "files": "b.csv"}})
+
+
+def test_python_hands_the_distribution_over(engine: Engine) -> None:
+    given: list[Any] = [
+        {"flu": 5, "cold": 3, "gout": 1, None: 1},
+        {"flu": 0.5, "cold": 0.3, "gout": 0.1, None: 0.1},
+        pa.table({"illness": ["flu"] * 5 + ["cold"] * 3 + ["gout", None]}),
+        pd.DataFrame({"value": ["flu", "cold", "gout", None], "count": [5, 3, 1, 1]}),
+    ]
+    models = [TCloseness(column="illness", t=0.2, base=base) for base in given]
+    found = judged(engine, models)
+    assert [verdict.observed for verdict in found.verdicts] == pytest.approx([0.2] * 4, rel=1e-12)
+    said = json.dumps(found.to_dict()) + repr(models)
+    assert "given in Python" in said
+    assert "gout" not in said
+    for base in (5, None, "others", {"flu": "many"}, {}, ["flu"], {"flu": True}):
+        with pytest.raises(UsageError, match="base must be"):
+            TCloseness(column="illness", t=0.2, base=base)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="does not cover"):
+        judged(engine, [TCloseness(column="illness", t=0.2, base={"flu": 1})])  # type: ignore[arg-type]

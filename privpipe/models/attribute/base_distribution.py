@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from privpipe.errors import UsageError
 
-__all__ = ["Base", "BaseFile", "as_base"]
+__all__ = ["Base", "BaseFile", "BaseTable", "as_base"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,11 +28,54 @@ class BaseFile:
     file: str
 
 
+class BaseTable:
+    """A base distribution handed over in Python: a frame with the columns of a `BaseFile`, or ``{value: count}``.
+
+    It equals only itself, shows none of its values, and stays behind when its model travels to a worker.
+
+    Parameters
+    ----------
+    data : frame or mapping of value to number
+        Whole numbers are counts, others shares.
+
+    Examples
+    --------
+    >>> BaseTable({"flu": 3, "cold": 1})
+    BaseTable(...)
+    """
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: Any) -> None:
+        self.data = data
+
+    def __repr__(self) -> str:
+        return "BaseTable(...)"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BaseTable, (None,)
+
+    def tolist(self) -> str:
+        """What a verdict document shows of it."""
+        return "given in Python"
+
+    def frame(self) -> Any:
+        """The data as a frame."""
+        if not isinstance(self.data, Mapping):
+            return self.data
+        import pyarrow as pa
+
+        weights = list(self.data.values())
+        whole = all(isinstance(weight, int) for weight in weights)
+        return pa.table({"value": pa.array(list(self.data)), "count" if whole else "share": pa.array(weights)})
+
+
 Base = Literal["original", "released"] | BaseFile
 
 
 def as_base(owner: str, base: Any) -> Base:
-    """The parameter `base` of a model; Python callers may write the policy's mapping ``{"file": path}``.
+    """The parameter `base` of a model; Python callers may write the policy's mapping ``{"file": path}``, or give the
+    distribution itself as a frame or ``{value: count}``.
 
     Raises
     ------
@@ -45,6 +88,14 @@ def as_base(owner: str, base: Any) -> Base:
     """
     if isinstance(base, Mapping) and list(base) == ["file"] and isinstance(base["file"], str):
         return BaseFile(file=base["file"])
-    if isinstance(base, BaseFile) or base in ("original", "released"):
-        return base  # type: ignore[no-any-return]
-    raise UsageError(f"{owner}: base must be original, released or {{file: path}}, got {type(base).__name__}")
+    if isinstance(base, BaseFile | BaseTable) or (isinstance(base, str) and base in ("original", "released")):
+        return base  # type: ignore[return-value]
+    numbers = isinstance(base, Mapping) and all(
+        isinstance(weight, int | float) and not isinstance(weight, bool) for weight in base.values()
+    )
+    if (numbers and base) or hasattr(base, "__arrow_c_stream__") or type(base).__module__.startswith("pandas."):
+        return BaseTable(base)  # type: ignore[return-value]
+    raise UsageError(
+        f"{owner}: base must be original, released, {{file: path}}, or in Python a frame or {{value: count}}, got "
+        f"{type(base).__name__}"
+    )
