@@ -21,6 +21,7 @@ CATALOGUE = Catalogue(
         "RankSwap": "rank_swap",
         "AddNoise": "add_noise",
         "Pram": "pram",
+        "Shuffle": "shuffle",
         "TopCode": "top_code",
         "BottomCode": "bottom_code",
         "Round": "round",
