@@ -12,6 +12,7 @@ __all__ = ["PLANNERS", "planner_of"]
 
 PLANNERS = {
     "generalize": "privpipe.search.generalization",
+    "local_recoding": "privpipe.search.local_recoding",
     "mondrian": "privpipe.search.mondrian",
     "suppress_cells": "privpipe.search.cell_suppression",
 }

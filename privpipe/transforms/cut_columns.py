@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from privpipe.hierarchies import Hierarchy
 
-__all__ = ["CutColumn", "Labels", "cut_columns", "value_codes"]
+__all__ = ["CutColumn", "Labels", "by_value", "cut_columns", "require_one_node_a_label", "value_codes"]
 
 Labels = Literal["cells", "values"]
 Ints = NDArray[np.int64]
@@ -195,10 +195,10 @@ def cut_columns(
         values, counts = histograms[column].values, histograms[column].counts
         texts = texts_of(values, context, column).to_pylist()
         if not hierarchies or column not in context.hierarchies:
-            found.append(_by_value(column, values, texts))
+            found.append(by_value(column, values, texts))
             continue
         hierarchy = context.hierarchies[column].build(texts, counts.tolist(), _kind(context, column))
-        _require_one_node_a_label(hierarchy, context)
+        require_one_node_a_label(hierarchy, context)
         leaves = hierarchy.encode(texts)
         if (leaves < 0).any():
             raise NoSolutionError(
@@ -238,7 +238,8 @@ def value_codes(column: CutColumn, array: pa.Array) -> Ints:
     return codes
 
 
-def _by_value(name: str, values: pa.Array, texts: list[str | None]) -> CutColumn:
+def by_value(name: str, values: pa.Array, texts: list[str | None]) -> CutColumn:
+    """The dictionary of a column by its values, whatever hierarchy it has; `texts` are theirs."""
     import pyarrow as pa
 
     kind = values.type
@@ -257,7 +258,13 @@ def _kind(context: StageContext, column: str) -> str:
     return context.types.get(column) or column_type_of(context.schema.field(column).type)
 
 
-def _require_one_node_a_label(hierarchy: Hierarchy, context: StageContext) -> None:
+def require_one_node_a_label(hierarchy: Hierarchy, context: StageContext) -> None:
+    """Refuse a hierarchy in which one text names two nodes, for cells of several levels share a column.
+
+    Raises
+    ------
+    HierarchyError
+    """
     if hierarchy.label_collisions:
         raise HierarchyError(
             f"{context.place}: label_collision: {hierarchy.label_collisions:,} labels of {hierarchy.column!r} name "
