@@ -76,7 +76,7 @@ def distribution_permutation(n: int, p: float, stream: Stream) -> Ints:
     Examples
     --------
     >>> pi = distribution_permutation(1000, 0.1, Stream(bytes(16)))
-    >>> bool((pi[pi] == np.arange(1000)).all()), 25 < abs(pi - np.arange(1000)).mean() < 100
+    >>> bool((pi[pi] == np.arange(1000)).all()), bool(25 < abs(pi - np.arange(1000)).mean() < 100)
     (True, True)
     """
     if n < 0 or not 0 < p <= 1:

@@ -51,14 +51,16 @@ def ranks_of_column(engine: Primitives, table: Any, column: str, strata: Strata,
 
 @dataclass(frozen=True)
 class RankSums:
-    """Exact sums and products of mid-ranks by stratum, over records with a value in each column.
+    """Exact sums and products of mid-ranks by stratum, over records with a value in each column but the `filled` ones.
 
-    A stratum's `correlation()` is Spearman's, with ties at their mid-ranks.
+    A stratum's `correlation()` is Spearman's, with ties at their mid-ranks; a missing value of a filled column stands
+    in its middle.
     """
 
     strata: Strata
     columns: tuple[str, ...]
     ranks: Mapping[str, list[ValueRanks]] = field(repr=False)
+    filled: tuple[str, ...] = ()
 
     def measure(self, block: RowBlock, facts: Facts) -> dict[int, ExactSums]:
         from privpipe.kernels.exact_sums import measure_sums
@@ -72,8 +74,13 @@ class RankSums:
             for name in self.columns:
                 values, missing, _ = scaled_numbers(rows.column(name), name)
                 nothing = np.isnan(values)
-                gaps.append(nothing if missing is None else nothing | missing)
-                doubled.append(self.ranks[name][number].doubled(values))
+                nothing = nothing if missing is None else nothing | missing
+                ranks = self.ranks[name][number]
+                places = ranks.doubled(values)
+                if name in self.filled:
+                    places, nothing = np.where(nothing, len(ranks) - 1, places), np.zeros(len(rows), np.bool_)
+                gaps.append(nothing)
+                doubled.append(places)
             found[number] = measure_sums(doubled, gaps)
         return found
 

@@ -98,7 +98,8 @@ class Shuffle(Transformer):
             for column, count in nulls.items():
                 refuse_nulls(column, count, context)
         ranks = {name: ranks_of_column(engine, table, name, strata, context.place) for name in names}
-        sums = engine.reduce_rows(table, (*strata.by, *names), RankSums(strata, names, ranks), Facts()) or {}
+        learnt = RankSums(strata, names, ranks, filled=self.given)
+        sums = engine.reduce_rows(table, (*strata.by, *names), learnt, Facts()) or {}
         figures = []
         for number in range(len(strata)):
             state = sums.get(number)
