@@ -45,7 +45,8 @@ class ProsecutorProfitability(ClassModel):
     UsageError
         Also with `no_attack` where an attempt costs nothing and brings something: no class is large enough.
     UnsupportedError
-        In a stage that suppresses or searches, without `no_attack`.
+        Without `no_attack`, where nobody counts what labels lose: in a stage other than `generalize` and
+        `suppress_records` that suppresses.
 
     Notes
     -----
@@ -183,8 +184,8 @@ class ProsecutorProfitability(ClassModel):
     def _loss(self, block: ClassBlock, facts: Facts) -> NDArray[np.float64]:
         if INFORMATION not in block.cells:
             raise UnsupportedError(
-                f"{self.name()}: a stage that suppresses or searches does not know what the labels lose; "
-                "generalize by fixed levels and let the release be judged, or take no_attack"
+                f"{self.name()}: what the labels lose is not counted here; let `generalize` or `suppress_records` do "
+                "the suppressing and the release be judged, or take no_attack"
             )
         cells = block.cells[INFORMATION]
         values = facts.histograms[INFORMATION].values.to_numpy(zero_copy_only=False)
