@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import ClassModel
 from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
-from privpipe.kernels.cell_suppression import MOST_COLUMNS, cheapest_first, packed
+from privpipe.kernels.cell_suppression import MOST_COLUMNS, cheapest_covers, cheapest_first, matches, packed
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.cell_blanks import Parcel, combinations_digest
 from privpipe.transforms.suppress_cells import SuppressCells
@@ -85,6 +85,28 @@ class CellTable:
     def cost(self, parcels: Sequence[Parcel]) -> float:
         """Weights of all cells that become blank, added column by column."""
         return float(np.cumsum(self.blanked_cells(parcels) * self.weights)[-1])
+
+    def lower_bound(self, members: NDArray[np.int64]) -> float:
+        """A cost that no blanks of some combinations, which meet no others, fall below.
+
+        Where a blank is a value, a record's class agrees with it outside its blanks in the data already, so it pays
+        at least for the cheapest blanks under which k do; under wildcards others' blanks may do all the work, so that
+        one cell is all that is certain.
+        """
+        counts, missing = self.counts[members], self.missing[members]
+        words, _, fields = packed(self.codes[members] + 1, self.columns)  # a missing value as one more value
+        order, cost = self.sets
+        if self.wildcard:
+            words, hidden, fields = (part[members] if at < 2 else part for at, part in enumerate(self.packed))
+            risky = matches(words, hidden, counts) < self.k
+            return float(
+                (counts[:, None] * self.weights)[(missing[:, None] >> np.arange(self.columns) & 1) == 0].min()
+                if risky.any()
+                else 0.0
+            )
+        covers = cheapest_covers(words, np.zeros_like(words), fields, counts, counts, order, self.k)
+        certain = (covers > 0) & (missing == 0)
+        return float(np.cumsum(np.where(certain, counts * cost[covers], 0.0))[-1])
 
     def patterns(self, parcels: Sequence[Parcel]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Distinct codes and records of the table with these parcels blanked or suppressed; places are of `codes`."""
