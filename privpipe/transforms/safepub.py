@@ -118,6 +118,7 @@ class Safepub(Transformer):
                     "k": k,
                     "scheme": _scheme(self.levels, columns, context),
                     "data_independent": True,
+                    "beside": [*context.roles.sensitive, *context.roles.insensitive, *context.released_identifiers],
                 },
             },
         )

@@ -177,6 +177,8 @@ def test_what_is_not_covered_is_said(document: dict[str, Any]) -> None:
     document["columns"]["town"] = {"role": "insensitive"}
     said = "\n".join(pp.Policy.from_dict(document).warnings)
     assert "'town' will be released beside them and is not covered" in said
+    reason = pp.release(document).assessment.verdicts[0].reason
+    assert reason.endswith("released beside the classes and not covered: 'town'.")
     assert "as secret as the file" in said
 
 

@@ -44,7 +44,8 @@ class DifferentialPrivacy(Guarantee):
     table is smaller than k, and no more records were released than drawn. Without a record the outcome is an error.
     Each further release of the same data adds up epsilon and delta.
 
-    The record is a mapping: epsilon, delta, beta, k, scheme (a hash), data_independent, drawn.
+    The record is a mapping: epsilon, delta, beta, k, scheme (a hash), data_independent, drawn; and `beside`, columns
+    that were released without being part of the classes, which the guarantee does not cover and its reason names.
 
     Source: Bild, Kuhn, Prasser, SafePub, PoPETs 2018(1); Li, Qardaji, Su, On sampling, anonymization, and
     differential privacy, ASIACCS 2012.
@@ -121,6 +122,8 @@ class DifferentialPrivacy(Guarantee):
         malformed = _malformed(record)
         broken = malformed or self._violations(record, observed)
         fine = "" if malformed else f"the process is as recorded, and no class has fewer than {record['k']:,} records"
+        beside = [name for name in record.get("beside", ()) if isinstance(name, str)]
+        fine += f"; released beside the classes and not covered: {', '.join(map(repr, beside))}" if beside else ""
         return Verdict(
             self,
             None if malformed else {"beta": float(record["beta"]), "k": int(record["k"])},

