@@ -21,6 +21,8 @@ CATALOGUE = Catalogue(
         "HomogeneityAttack": "risk.homogeneity_attack",
         "AttributeInference": "risk.attribute_inference",
         "BackgroundKnowledgeAttack": "risk.background_knowledge_attack",
+        "RankIntervalDisclosure": "risk.rank_interval_disclosure",
+        "SdIntervalDisclosure": "risk.sd_interval_disclosure",
     },
 )
 
