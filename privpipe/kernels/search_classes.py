@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -12,23 +14,23 @@ __all__ = ["cells_of", "compacted", "leaf_totals", "numbered"]
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
+Codes = NDArray[np.uint16] | NDArray[np.int32]
+FUSED = 3
 DENSE = 4
 SPARE = 4096
 
 
-def numbered(codes: Ints, tables: Ints, starts: Longs, radices: Longs, counts: Longs) -> tuple[Ints, Longs]:
+def numbered(codes: Sequence[Codes], tables: Sequence[Longs], space: int, counts: Longs) -> tuple[Ints, Longs]:
     """The class of each combination and the records of each class.
 
     Parameters
     ----------
-    codes : ndarray of int32, shape (p, t)
-        Packed code of each combination in each of p groups of columns.
-    tables : ndarray of int32
-        Of each group in turn, the label of each packed code.
-    starts : ndarray of int64, shape (p,)
-        Where each group's table begins.
-    radices : ndarray of int64, shape (p,)
-        Labels of each group, at least 1; their product is below 2^62.
+    codes : sequence of ndarray of uint16 or int32, shape (t,)
+        Packed code of each combination in each group of columns, at least one group.
+    tables : sequence of ndarray of int64
+        Of each group, what a packed code adds to the key of a class.
+    space : int
+        Keys are below it.
     counts : ndarray of int64, shape (t,)
 
     Returns
@@ -38,25 +40,25 @@ def numbered(codes: Ints, tables: Ints, starts: Longs, radices: Longs, counts: L
 
     Examples
     --------
-    >>> codes = np.array([[0, 1, 1, 0], [0, 0, 1, 0]], dtype=np.int32)
-    >>> tables = np.array([0, 0, 0, 1], dtype=np.int32)
-    >>> numbers, sizes = numbered(codes, tables, np.array([0, 2]), np.array([1, 2]), np.array([5, 1, 2, 1]))
+    >>> codes = [np.array([0, 1, 1, 0], dtype=np.uint16), np.array([0, 0, 1, 0], dtype=np.uint16)]
+    >>> numbers, sizes = numbered(codes, [np.array([0, 0]), np.array([0, 1])], 2, np.array([5, 1, 2, 1]))
     >>> numbers.tolist(), sizes.tolist()
     ([0, 0, 1, 0], [7, 2])
     """
-    space = 1
-    for radix in radices.tolist():
-        space *= radix
-    parts = (
-        read_only(codes, np.int32),
-        read_only(tables, np.int32),
-        read_only(starts, np.int64),
-        read_only(radices, np.int64),
-        read_only(counts, np.int64),
-    )
-    if space <= DENSE * codes.shape[1] + SPARE:
-        return _numbered_dense(*parts, space)  # type: ignore[no-any-return]
-    return _numbered_hashed(*parts)  # type: ignore[no-any-return]
+    rows, parts = list(codes), list(tables)
+    held = read_only(counts, np.int64)
+    while len(rows) < FUSED:  # a group of one code adds nothing
+        rows.append(np.zeros(len(counts), dtype=rows[0].dtype))
+        parts.append(np.zeros(1, dtype=np.int64))
+    first = [read_only(row, row.dtype) for row in rows[:FUSED]] + [read_only(part, np.int64) for part in parts[:FUSED]]
+    dense = space <= DENSE * len(counts) + SPARE
+    if len(rows) == FUSED:
+        return _numbered_dense(*first, held, space) if dense else _numbered_hashed(*first, held)  # type: ignore[no-any-return]
+    keys = _keys(*first)
+    for row, part in zip(rows[FUSED:], parts[FUSED:], strict=True):
+        _add_keys(keys, read_only(row, row.dtype), read_only(part, np.int64))
+    whole = read_only(keys, np.int64)
+    return _keyed_dense(whole, held, space) if dense else _keyed(whole, held)  # type: ignore[no-any-return]
 
 
 def compacted(keys: Longs, space: int) -> tuple[Ints, int]:
@@ -133,24 +135,16 @@ def leaf_totals(codes: Ints, starts: Longs, counts: Longs, chosen: NDArray[np.bo
 
 
 @njit(nogil=True, cache=True)
-def _key(codes: Ints, tables: Ints, starts: Longs, radices: Longs, i: int) -> np.int64:
-    key = np.int64(tables[starts[0] + codes[0, i]])
-    for p in range(1, len(starts)):
-        key = np.int64(key * radices[p] + tables[starts[p] + codes[p, i]])
-    return key
-
-
-@njit(nogil=True, cache=True)
 def _numbered_dense(
-    codes: Ints, tables: Ints, starts: Longs, radices: Longs, counts: Longs, space: int
+    c0: Codes, c1: Codes, c2: Codes, t0: Longs, t1: Longs, t2: Longs, counts: Longs, space: int
 ) -> tuple[Ints, Longs]:
-    t = codes.shape[1]
+    t = len(counts)
     seen = np.full(space, -1, np.int32)
     numbers = np.empty(t, np.int32)
     sizes = np.zeros(min(t, space), np.int64)
     count = 0
     for i in range(t):
-        key = _key(codes, tables, starts, radices, i)
+        key = t0[c0[i]] + t1[c1[i]] + t2[c2[i]]  # unrolled: a loop over the groups takes four times as long
         number = seen[key]
         if number < 0:
             number = count
@@ -162,20 +156,84 @@ def _numbered_dense(
 
 
 @njit(nogil=True, cache=True)
-def _numbered_hashed(codes: Ints, tables: Ints, starts: Longs, radices: Longs, counts: Longs) -> tuple[Ints, Longs]:
-    t = codes.shape[1]
+def _numbered_hashed(
+    c0: Codes, c1: Codes, c2: Codes, t0: Longs, t1: Longs, t2: Longs, counts: Longs
+) -> tuple[Ints, Longs]:
+    t = len(counts)
     bits = 4
     while (1 << bits) < 2 * t:
         bits += 1
     mask = (1 << bits) - 1
+    shift = np.uint64(64 - bits)
     slots = np.full(1 << bits, -1, np.int32)
     known = np.empty(t, np.int64)
     numbers = np.empty(t, np.int32)
     sizes = np.zeros(t, np.int64)
     count = 0
     for i in range(t):
-        key = _key(codes, tables, starts, radices, i)
-        slot = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - bits))
+        key = t0[c0[i]] + t1[c1[i]] + t2[c2[i]]
+        slot = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> shift)
+        number = slots[slot]
+        while number >= 0 and known[number] != key:
+            slot = (slot + 1) & mask
+            number = slots[slot]
+        if number < 0:
+            number = count
+            slots[slot] = count
+            known[count] = key
+            count += 1
+        numbers[i] = number
+        sizes[number] += counts[i]
+    return numbers, sizes[:count].copy()
+
+
+@njit(nogil=True, cache=True)
+def _keys(c0: Codes, c1: Codes, c2: Codes, t0: Longs, t1: Longs, t2: Longs) -> Longs:
+    keys = np.empty(len(c0), np.int64)
+    for i in range(len(c0)):
+        keys[i] = t0[c0[i]] + t1[c1[i]] + t2[c2[i]]
+    return keys
+
+
+@njit(nogil=True, cache=True)
+def _add_keys(keys: Longs, codes: Codes, table: Longs) -> None:
+    for i in range(len(keys)):
+        keys[i] += table[codes[i]]
+
+
+@njit(nogil=True, cache=True)
+def _keyed_dense(keys: Longs, counts: Longs, space: int) -> tuple[Ints, Longs]:
+    seen = np.full(space, -1, np.int32)
+    numbers = np.empty(len(keys), np.int32)
+    sizes = np.zeros(min(len(keys), space), np.int64)
+    count = 0
+    for i in range(len(keys)):
+        number = seen[keys[i]]
+        if number < 0:
+            number = count
+            seen[keys[i]] = count
+            count += 1
+        numbers[i] = number
+        sizes[number] += counts[i]
+    return numbers, sizes[:count].copy()
+
+
+@njit(nogil=True, cache=True)
+def _keyed(keys: Longs, counts: Longs) -> tuple[Ints, Longs]:
+    t = len(keys)
+    bits = 4
+    while (1 << bits) < 2 * t:
+        bits += 1
+    mask = (1 << bits) - 1
+    shift = np.uint64(64 - bits)
+    slots = np.full(1 << bits, -1, np.int32)
+    known = np.empty(t, np.int64)
+    numbers = np.empty(t, np.int32)
+    sizes = np.zeros(t, np.int64)
+    count = 0
+    for i in range(t):
+        key = keys[i]
+        slot = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> shift)
         number = slots[slot]
         while number >= 0 and known[number] != key:
             slot = (slot + 1) & mask

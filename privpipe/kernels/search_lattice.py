@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -11,6 +14,9 @@ from privpipe.kernels.arrays import read_only
 __all__ = ["below", "class_everywhere"]
 
 Longs = NDArray[np.int64]
+FUSED = 3
+NEVER = -(1 << 40)
+"""Below minus any place in a lattice that is held."""
 
 
 def below(nodes: NDArray[np.int8], chosen: Longs, top: NDArray[np.int8]) -> NDArray[np.bool_]:
@@ -32,9 +38,8 @@ def below(nodes: NDArray[np.int8], chosen: Longs, top: NDArray[np.int8]) -> NDAr
 
 
 def class_everywhere(
-    codes: NDArray[np.int32],
-    tables: Longs,
-    starts: Longs,
+    codes: Sequence[NDArray[Any]],
+    tables: Sequence[Longs],
     values: NDArray[np.int32],
     counts: Longs,
     shape: tuple[int, ...],
@@ -46,12 +51,11 @@ def class_everywhere(
 
     Parameters
     ----------
-    codes : ndarray of int32, shape (p, t)
-        Packed code of each combination in each of p groups of columns.
-    tables : ndarray of int64
-        Of each group in turn, by packed code: what its columns add to the place of the lowest vector at which both
-        agree; negative where they never do.
-    starts : ndarray of int64, shape (p,)
+    codes : sequence of ndarray of uint16 or int32, shape (t,)
+        Packed code of each combination in each group of columns, at least one group.
+    tables : sequence of ndarray of int64
+        Of each group, by packed code: what its columns add to the place of the lowest vector at which both agree;
+        negative where they never do.
     values : ndarray of int32, shape (t,)
         Sensitive value, below `width`.
     shape : tuple of int
@@ -65,15 +69,24 @@ def class_everywhere(
     --------
     A column of three levels; the second record joins the first at level 1, the third at level 2.
 
-    >>> class_everywhere(np.array([[0, 1, 2]], dtype=np.int32), np.array([0, 1, 2]), np.array([0]),
+    >>> class_everywhere([np.array([0, 1, 2], dtype=np.uint16)], [np.array([0, 1, 2])],
     ...     np.zeros(3, dtype=np.int32), np.array([4, 1, 1]), (3,), 1).ravel().tolist()
     [4, 5, 6]
     """
     size = int(np.prod(shape, dtype=np.int64))
+    rows, parts = list(codes), list(tables)
+    while len(rows) < FUSED:
+        rows.append(np.zeros(len(counts), dtype=rows[0].dtype))
+        parts.append(np.zeros(1, dtype=np.int64))
+    # Further groups are added to the first: what is never met stays negative whatever is added.
+    far = np.zeros(len(counts), dtype=np.int64)
+    for row, part in zip(rows[FUSED:], parts[FUSED:], strict=True):
+        far += np.where(part < 0, NEVER, part)[row]
     found: Longs = _first_met(
-        read_only(codes, np.int32),
-        read_only(tables, np.int64),
-        read_only(starts, np.int64),
+        *(read_only(row, row.dtype) for row in rows[:FUSED]),
+        *(read_only(np.where(part < 0, NEVER, part), np.int64) for part in parts[:FUSED]),
+        read_only(far, np.int64),
+        len(rows) > FUSED,
         read_only(values, np.int32),
         read_only(counts, np.int64),
         size,
@@ -96,9 +109,14 @@ def _below(nodes: NDArray[np.int8], chosen: Longs, top: NDArray[np.int8]) -> NDA
 
 @njit(nogil=True, cache=True)
 def _first_met(
-    codes: NDArray[np.int32],
-    tables: Longs,
-    starts: Longs,
+    c0: NDArray[Any],
+    c1: NDArray[Any],
+    c2: NDArray[Any],
+    t0: Longs,
+    t1: Longs,
+    t2: Longs,
+    far: Longs,
+    has_far: bool,
     values: NDArray[np.int32],
     counts: Longs,
     size: int,
@@ -106,13 +124,9 @@ def _first_met(
 ) -> Longs:
     out = np.zeros(size * width, np.int64)
     for i in range(len(counts)):
-        place = np.int64(0)
-        for p in range(len(starts)):
-            step = tables[starts[p] + codes[p, i]]
-            if step < 0:
-                place = np.int64(-1)
-                break
-            place += step
+        place = t0[c0[i]] + t1[c1[i]] + t2[c2[i]]
+        if has_far:
+            place += far[i]
         if place >= 0:
             out[place * width + values[i]] += counts[i]
     return out

@@ -80,7 +80,7 @@ class Witnesses:
         check = self._check
         self._called.add(row)
         models = check.sets.class_models[keys]
-        tables, starts = check.packed.meetings(row, keys, self._strides)
+        tables = check.packed.meetings(row, keys, self._strides)
         nothing = np.zeros(len(check.table), dtype=np.int32)
         columns = tuple(dict.fromkeys(column for model in models for column in model.sensitive_columns()))
         profiles = {}
@@ -88,7 +88,6 @@ class Witnesses:
             profiles[column] = class_everywhere(
                 check.packed.codes,
                 tables,
-                starts,
                 check._codes[column] if column else nothing,
                 check.table.rows.counts,
                 self._shape,
