@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from privpipe.errors import UsageError
 from privpipe.kernels.arrays import read_only
 
-__all__ = ["BlockTree", "learn_tree"]
+__all__ = ["BlockTree", "learn_tree", "with_distance"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class BlockTree:
     Parameters
     ----------
     columns : tuple of int
-        Column that a node cuts.
+        Column that a node cuts; s, one past the last, is the squared distance to the origin (see `learn_tree`).
     thresholds : tuple of float
         Records with a value up to this go left, the others right.
     left, right : tuple of int
@@ -52,6 +52,8 @@ class BlockTree:
     def path(self, points: NDArray[np.float64]) -> NDArray[np.int64]:
         """Block of each record, shape (n,), from points of shape (n, s) on the scale the tree was learnt on."""
         children = np.array([self.left, self.right], dtype=np.int64).reshape(2, len(self.columns))
+        if max(self.columns, default=-1) == points.shape[1]:
+            points = with_distance(points)
         return np.asarray(
             _descend(
                 read_only(points, np.float64),
@@ -109,6 +111,7 @@ def learn_tree(
     *,
     weights: NDArray[np.int64] | None = None,
     shift: int = 0,
+    shell: bool = False,
 ) -> BlockTree:
     """Cut until no block holds more than `block` records, or none of its columns can be cut.
 
@@ -129,6 +132,9 @@ def learn_tree(
         Records that a point stands for, such as the size of a group whose mean it is. Default: 1 each.
     shift : int
         The first so many levels cut at the quarter instead of the median, to move the borders of a later pass.
+    shell : bool
+        Cut off the `block` records farthest from the origin first, as one block. Where tails are heavy they hold most
+        of the variance, and cuts at medians would deal them out to blocks of near records.
 
     Examples
     --------
@@ -144,9 +150,16 @@ def learn_tree(
     counts = np.array(np.ones(len(array)) if weights is None else weights, dtype=np.int64)
     nodes: list[list[Any]] = []
     leaves = 0
+    columns = np.array(array.T, order="C")
+    outer = _outer(with_distance(array).T[-1], counts, k, block) if shell and counts.sum() > block else None
     # An entry: the columns and weights of a node's points, its level, and where its parent refers to it.
     below: list[tuple[NDArray[np.float64], NDArray[np.int64], int, tuple[int, int] | None]]
-    below = [(np.array(array.T, order="C"), counts, 0, None)]
+    below = [(columns, counts, 0, None)]
+    if outer is not None:
+        ranged = np.concatenate([columns, with_distance(array).T[-1:]])
+        nodes.append([len(columns), outer, None, None])
+        left, left_counts, right, right_counts = _divide(ranged, counts, len(columns), outer)
+        below = [(right[:-1].copy(), right_counts, 0, (0, 3)), (left[:-1].copy(), left_counts, 0, (0, 2))]
     while below:
         columns, counts, level, parent = below.pop()
         cut = _cut(columns, counts, k, 1 if level < shift else 2) if counts.sum() > block else None
@@ -179,6 +192,32 @@ def _cut(columns: NDArray[np.float64], counts: NDArray[np.int64], k: int, quarte
             nearest = ends[np.argmin(np.abs(4 * below[ends] - quarters * total))]
             return column, float(values[nearest]) + 0.0  # of -0.0 and 0.0, the sort would choose
     return None
+
+
+def with_distance(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The points with their squared distance to the origin as one more column.
+
+    Examples
+    --------
+    >>> with_distance(np.array([[3.0, 4.0]])).tolist()
+    [[3.0, 4.0, 25.0]]
+    """
+    total = np.zeros(len(points))
+    for column in points.T:  # column by column, so that no library chooses the order of the sum
+        total += column * column
+    return np.column_stack([points, total])
+
+
+def _outer(apart: NDArray[np.float64], counts: NDArray[np.int64], k: int, block: int) -> float | None:
+    """The distance beyond which lie about `block` records, k or more on either side; None where there is none."""
+    order = np.argsort(apart)
+    values, below = apart[order], np.cumsum(counts[order])
+    total = int(below[-1])
+    ends = np.flatnonzero(values[1:] != values[:-1])
+    ends = ends[(below[ends] >= k) & (total - below[ends] >= k)]
+    if not len(ends):
+        return None
+    return float(values[ends[np.argmin(np.abs(total - block - below[ends]))]])
 
 
 def _variances(columns: NDArray[np.float64], counts: NDArray[np.int64], total: int) -> list[Fraction]:

@@ -88,6 +88,7 @@ def descend(
     k: int,
     *,
     neighbours: int | None = None,
+    cells: int | None = None,
     condition: GroupCondition = ANYTHING,
 ) -> NDArray[np.int64]:
     """Move records to neighbouring groups and swap them with members of these while the SSE falls.
@@ -103,6 +104,8 @@ def descend(
     neighbours : int, optional
         The groups of so many nearest records are the candidates of a record. Default: 20, above 20,000
         records 10.
+    cells : int, optional
+        Look for them in so many of the nearest cells only (see `nearest_neighbours`).
     condition : GroupCondition
         Which the given groups meet, and which no step breaks; a group that only meets it whole may stay larger.
 
@@ -121,7 +124,7 @@ def descend(
         neighbours = 20 if len(array) <= 20_000 else 10
     if len(array) < 2 * k or groups.max(initial=0) == 0:
         return groups
-    around = nearest_neighbours(array, neighbours)
+    around = nearest_neighbours(array, neighbours, cells=cells)
     return np.asarray(split_large(array, descend_groups(array, groups, k, around, condition), k, condition))
 
 

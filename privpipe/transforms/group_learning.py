@@ -123,6 +123,8 @@ def learn_parts(
     encoding: Encoding,
     shifts: tuple[int, ...],
     context: StageContext,
+    *,
+    shell: bool,
 ) -> tuple[Part, ...]:
     """The parts of the table and the trees over them.
 
@@ -130,6 +132,8 @@ def learn_parts(
     ----------
     shifts : tuple of int
         Levels that the tree of each border pass cuts at the quarter.
+    shell : bool
+        The records farthest out are a block of the first pass; later ones carry it on with the rest.
 
     Raises
     ------
@@ -150,7 +154,7 @@ def learn_parts(
     for (stratum, pattern), (count, points) in sorted(found.items()):
         missing = tuple(name for at, name in enumerate(group.columns) if pattern >> at & 1)
         _require_enough(count, missing, group, records, context)
-        parts.append(Part(stratum, missing, count, _trees(points, count, group, share, shifts)))
+        parts.append(Part(stratum, missing, count, _trees(points, count, group, share, shifts, shell)))
     missed = sorted(set(range(len(strata))) - {part.stratum for part in parts})
     return (*parts, *(Part(stratum, (), 0, (_one_block(),)) for stratum in missed if not group.by_pattern))
 
@@ -162,8 +166,14 @@ def _one_block() -> BlockTree:
 
 
 def _trees(
-    points: tuple[NDArray[np.float64], ...], records: int, group: GroupPlan, share: float, shifts: tuple[int, ...]
+    points: tuple[NDArray[np.float64], ...],
+    records: int,
+    group: GroupPlan,
+    share: float,
+    shifts: tuple[int, ...],
+    shell: bool,
 ) -> tuple[BlockTree, ...]:
+    """The tree of the first pass and of each border pass."""
     from privpipe.kernels.kd_tree import learn_tree
 
     if group.block is None or records <= group.block or not points:
@@ -172,7 +182,7 @@ def _trees(
     largest = max(int(group.block * share), 1)
     trees: list[BlockTree] = []
     for shift in (0, *shifts):
-        tree = learn_tree(whole, group.k, largest, shift=shift)
+        tree = learn_tree(whole, group.k, largest, shift=shift, shell=shell and not trees)
         if not tree.columns and not trees:
             return (tree,)
         trees.append(_between_values(tree, whole))
@@ -181,9 +191,10 @@ def _trees(
 
 def _between_values(tree: BlockTree, points: NDArray[np.float64]) -> BlockTree:
     """The tree with cuts between two values: a plan holds no value of the data."""
-    from privpipe.kernels.kd_tree import BlockTree
+    from privpipe.kernels.kd_tree import BlockTree, with_distance
 
-    ordered = {column: np.unique(points[:, column]) for column in set(tree.columns)}
+    ranged = with_distance(points)
+    ordered = {column: np.unique(ranged[:, column]) for column in set(tree.columns)}
     thresholds = []
     for column, threshold in zip(tree.columns, tree.thresholds, strict=True):
         values = ordered[column]

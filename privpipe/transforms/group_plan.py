@@ -130,6 +130,13 @@ class GroupPlan:
         return tuple(name for name in self.columns if self.kinds[name] != "number" or spread[name] > 0)
 
     @property
+    def cells(self) -> int | None:
+        """In how many cells descent looks for neighbours; None: in all."""
+        from privpipe.kernels.microaggregation import CELLS_IN_LARGE, NEAR
+
+        return None if self.neighbours >= NEAR else CELLS_IN_LARGE
+
+    @property
     def passes(self) -> int:
         """Groupings of the records: the first, and each over the borders of the one before."""
         return max((len(part.trees) for part in self.parts), default=1)

@@ -35,7 +35,6 @@ __all__ = ["Microaggregate", "SensitiveRule"]
 Method = Literal["mdav", "v_mdav", "univariate", "fixed"]
 Refine = Literal["none", "descent", "search"]
 Nulls = Literal["refuse", "keep", "own_group"]
-NEAR, NEAR_IN_LARGE = 20, 10
 ONE_COLUMN = ("univariate", "fixed")
 
 
@@ -425,7 +424,7 @@ class Microaggregate(Transformer):
         context: StageContext,
     ) -> GroupPlan:
         """The plan of one list without its parts."""
-        from privpipe.kernels.microaggregation import BLOCK, ONE_BLOCK
+        from privpipe.kernels.microaggregation import BLOCK, NEAR, NEAR_IN_LARGE, ONE_BLOCK
 
         rule = self.nulls or ("refuse" if len(columns) > 1 else "keep")
         if rule == "refuse":
@@ -461,7 +460,7 @@ class Microaggregate(Transformer):
         self, engine: Primitives, table: Any, group: GroupPlan, strata: Strata, facts: Facts, context: StageContext
     ) -> GroupPlan:
         from privpipe.kernels.kd_tree import BlockTree
-        from privpipe.kernels.microaggregation import BORDER_SHIFTS
+        from privpipe.kernels.microaggregation import BORDER_SHIFTS, PASSES
         from privpipe.transforms.group_plan import Part
 
         encoding = self._encoding(engine, table, group, context)
@@ -470,9 +469,10 @@ class Microaggregate(Transformer):
         if complete and small and not strata.by and facts.records >= group.k:
             group = replace(group, parts=(Part(0, (), facts.records, (BlockTree(),)),))
         else:
-            refined = self.refine != "none" and self.distance == "euclidean" and self.method not in ONE_COLUMN
-            shifts = BORDER_SHIFTS if refined else ()
-            group = replace(group, parts=learn_parts(engine, table, group, strata, encoding, shifts, context))
+            points = self.distance == "euclidean" and self.method not in ONE_COLUMN
+            shifts = BORDER_SHIFTS[:PASSES] if points and self.refine != "none" else ()
+            parts = learn_parts(engine, table, group, strata, encoding, shifts, context, shell=points)
+            group = replace(group, parts=parts)
         return blocks_that_meet(engine, table, group, strata, encoding, context)
 
     def _warnings(self, nulls: Mapping[str, int], strata: Strata) -> list[str]:

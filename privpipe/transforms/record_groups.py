@@ -148,7 +148,9 @@ class Pass:
         points = group.points(inside, stratum, self.encoding)
         if self.number:
             known = _carried(inside, GROUP)
-            return regroup(points, known, order, group.k, neighbours=group.neighbours, condition=condition)
+            return regroup(
+                points, known, order, group.k, neighbours=group.neighbours, cells=group.cells, condition=condition
+            )
         if rules.method in ("univariate", "fixed"):
             return self._along(points[:, 0], order, condition)
         return block_groups(
@@ -157,6 +159,7 @@ class Pass:
             group.k,
             refine=rules.refine,
             neighbours=group.neighbours,
+            cells=group.cells,
             largest=group.block,
             gamma=rules.gamma if rules.method == "v_mdav" else None,
             searching=self.stream.child(str(key)) if group.search else None,

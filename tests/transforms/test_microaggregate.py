@@ -165,7 +165,7 @@ def test_blocks_hold_k_and_lose_little(run: Any) -> None:
         for block in ("auto", 200)
     )
     (group,) = blocks.plan.detail["groups"]
-    assert [bool(tree["columns"]) for tree in group["parts"][0]["trees"]] == [True] * 3
+    assert [bool(tree["columns"]) for tree in group["parts"][0]["trees"]] == [True] * 2
     assert [tree["columns"] for tree in whole.plan.detail["groups"][0]["parts"][0]["trees"]] == [[]]
     sizes = Counter(zip(*(blocks[name] for name in "abc"), strict=True)).values()
     assert min(sizes) >= 4
