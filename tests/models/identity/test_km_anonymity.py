@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from itertools import combinations
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import privpipe as pp
 from privpipe.assess import assess
 from privpipe.blocks import ClassBlock, Verdict
 from privpipe.engines import Engine, Source
-from privpipe.errors import DataError, UnsupportedError, UsageError
+from privpipe.errors import DataError, PolicyError, Refused, UnsupportedError, UsageError
 from privpipe.kernels.item_sets import baskets_of, merged_supports, supports_of
 from privpipe.models import KAnonymity, KmAnonymity
 from privpipe.roles import Roles
@@ -177,3 +181,33 @@ def test_too_many_combinations_are_refused_before_they_are_hashed(embedded: Engi
 def test_ranges(parameters: dict[str, object], text: str) -> None:
     with pytest.raises(UsageError, match=text):
         KmAnonymity(**{"k": 2, "m": 2, **parameters})
+
+
+def test_a_policy_judges_items(tmp_path: Path) -> None:
+    rows = {"zip": ["1", "2"] * 6, "basket": ["milk;beer", "beer;milk", "tea"] * 4}
+    pq.write_table(pa.table(rows), tmp_path / "rows.parquet")
+    entry = {"k": 4, "m": 2, "items": "basket", "separator": ";"}
+    policy: dict[str, Any] = {
+        "version": 1,
+        "source": {"path": str(tmp_path / "rows.parquet")},
+        "columns": {
+            "zip": {"role": "quasi_identifier", "hierarchy": {"redact": {"keep": "left"}}},
+            "basket": {"role": "insensitive"},
+        },
+        "transform": [{"generalize": {"search": "optimal"}}],
+        "guarantees": [{"k_anonymity": {"k": 3}}, {"km_anonymity": entry}],
+        "measures": [{"km_anonymity": {"m": 1, "items": "basket", "separator": ";"}}],
+        "sink": {"path": str(tmp_path / "out")},
+    }
+    found = pp.release(policy).assessment
+    assert [verdict.observed for verdict in (*found.verdicts, *found.measures)] == [6, 4, 4]
+    entry["k"] = 5
+    with pytest.raises(Refused, match="1 of 2 combinations fail"):
+        pp.release(policy)
+    for change, error, says in (
+        ({"person_id": "basket"}, UnsupportedError, "counts records"),
+        ({"nulls": "wildcard", "transform": []}, PolicyError, "a set of items has no unknown cells"),
+        ({"guarantees": [{"km_anonymity": {**entry, "items": "baskt"}}]}, PolicyError, "'baskt' is not among"),
+    ):
+        with pytest.raises(error, match=says):
+            pp.Policy.from_dict(policy | change)
