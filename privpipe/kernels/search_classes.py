@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from privpipe.kernels.arrays import read_only
 
-__all__ = ["cells_of", "compacted", "leaf_totals", "numbered"]
+__all__ = ["cells_of", "compacted", "first_rows", "leaf_totals", "numbered"]
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -103,6 +103,18 @@ def cells_of(
         read_only(counts, np.int64),
         values,
     )
+    return found
+
+
+def first_rows(numbers: Ints, classes: int) -> Longs:
+    """The first combination of each class, numbers being given in the order in which classes first occur.
+
+    Examples
+    --------
+    >>> first_rows(np.array([0, 0, 1, 0, 2], dtype=np.int32), 3).tolist()
+    [0, 2, 4]
+    """
+    found: Longs = _first_rows(read_only(numbers, np.int32), classes)
     return found
 
 
@@ -298,3 +310,14 @@ def _leaf_totals(codes: Ints, starts: Longs, counts: Longs, chosen: NDArray[np.b
             for j in range(len(starts)):
                 totals[starts[j] + codes[i, j]] += counts[i]
     return totals
+
+
+@njit(nogil=True, cache=True)
+def _first_rows(numbers: Ints, classes: int) -> Longs:
+    rows = np.zeros(classes, np.int64)
+    seen = 0
+    for i in range(len(numbers)):
+        if numbers[i] == seen:
+            rows[seen] = i
+            seen += 1
+    return rows

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import Cells, ClassBlock, ClassModel
-from privpipe.kernels.search_classes import cells_of
+from privpipe.kernels.search_classes import cells_of, first_rows
 from privpipe.kernels.tuple_classes import class_cells
 from privpipe.models import KAnonymity
 from privpipe.search.encoded import EncodedTable
@@ -72,27 +72,27 @@ class CheckedNode:
     rounds: dict[Keys, Round] = field(default_factory=dict, repr=False)
     by_class: bool = False
 
-    def forced(self) -> Forced | None:
-        """What the first round says of all specializations; None where it says nothing."""
-        strongest = max(self.rounds.values(), key=lambda each: int(each.forced.sum()), default=None)
-        if strongest is None:
+    def forced(self, columns: Sequence[str] | None = None) -> Forced | None:
+        """What the first round says of all specializations; None where it says nothing.
+
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            The generalized columns: where they are all keys of a class, one of its combinations shows all its labels.
+        """
+        if not self.rounds:
             return None
+        keys, strongest = max(self.rounds.items(), key=lambda each: int(each[1].forced.sum()))
         whole = strongest.forced == strongest.sizes
         every = self.by_class and np.array_equal(whole, strongest.failing)
         gone = self.rows if every else whole[strongest.numbers]
         part = np.flatnonzero((strongest.forced > 0) & ~whole)
         part = part[np.argsort(-strongest.forced[part], kind="stable")[:MOST_PARTIAL]]
-        if not len(part):
-            return Forced(self.levels, gone)
-        place = np.full(len(strongest.sizes), -1, dtype=np.int64)
-        place[part] = np.arange(len(part))
-        rows = np.flatnonzero(place[strongest.numbers] >= 0)
-        order = np.argsort(place[strongest.numbers[rows]], kind="stable")
-        ends = np.cumsum(np.bincount(place[strongest.numbers[rows]], minlength=len(part)))
-        groups = np.split(rows[order], ends[:-1])
-        return Forced(
-            self.levels, gone, [(group, float(strongest.forced[c])) for group, c in zip(groups, part, strict=True)]
-        )
+        if columns is not None and set(columns) <= set(keys):
+            speakers = first_rows(strongest.numbers, len(strongest.sizes))[part]
+            return Forced(self.levels, gone, list(zip(speakers[:, None], strongest.forced[part].tolist(), strict=True)))
+        groups = [np.flatnonzero(strongest.numbers == number) for number in part]
+        return Forced(self.levels, gone, list(zip(groups, strongest.forced[part].tolist(), strict=True)))
 
 
 class NodeCheck:

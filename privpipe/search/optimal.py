@@ -200,7 +200,9 @@ class LatticeSearch:
 
     def _sharpen(self, at: int, node: CheckedNode) -> bool:
         """Raise bounds below a node by what must be suppressed there; whether any was."""
-        forced = node.forced() if self.budget and node.must_go > self.check.table.unknown else None
+        forced = (
+            node.forced(self.check.table.columns) if self.budget and node.must_go > self.check.table.unknown else None
+        )
         if forced is None:
             return False
         chosen = self.alive[below(self.nodes, self.alive, self.nodes[at])]

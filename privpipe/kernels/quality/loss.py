@@ -9,29 +9,30 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.kernels.quality.aggregate import total
+from privpipe.kernels.quality.aggregate import aggregated, total
 from privpipe.kernels.quality.by_column import ColumnModel, Floats, ForcedColumn
+from privpipe.kernels.search_costs import level_costs
 
 __all__ = ["LossModel"]
-
-SLACK = 1.0 - 1e-13
 
 
 @dataclass(frozen=True)
 class _Flat:
-    """Every leaf at every level of every column in one row.
+    """Every leaf at every level of every column in one row; see `level_costs`.
 
-    `leaves` are places among all columns' leaves, `kept` what its records cost, `more` what one of them costs more
-    when suppressed; `starts` where each level begins, `first` the number of each column's first level, `scales` what
-    brings a cost to u: (cost - second) x first.
+    `first` is the number of each column's first level among `spans`.
     """
 
-    leaves: NDArray[np.int64]
+    records: Floats
     kept: Floats
-    more: Floats
-    starts: NDArray[np.int64]
+    gone: Floats
+    leaves: NDArray[np.int64]
+    spans: NDArray[np.int64]
     first: list[int]
-    scales: list[tuple[float, float]]
+
+    def costs(self, lost: Sequence[Floats], spans: NDArray[np.int64]) -> Floats:
+        """Cost of each chosen level with so many records of each column's leaves suppressed."""
+        return level_costs(self.records, self.kept, self.gone, np.concatenate(lost), self.leaves, spans)
 
 
 class LossModel(ColumnModel):
@@ -45,37 +46,32 @@ class LossModel(ColumnModel):
     Source: Iyengar, KDD 2002.
     """
 
-    def figure(self, at: int, level: int, lost: Floats, suppressed: int) -> float:
-        share, g, s = self.shares[at][level], self.spec.g, self.spec.s
-        kept = total(g * (self.marginals[at] - lost) * share)
-        return self._unit(at, kept + total(lost * (share + s * (1.0 - share))) + self.table.unknown)
+    def exact(self, levels: Sequence[int], gone: NDArray[np.bool_]) -> tuple[tuple[float, ...], list[float]]:
+        """As of every model a column, all columns at once: this is asked at every node that is valid."""
+        flat = self._flat
+        chosen = flat.spans[[flat.first[at] + level for at, level in enumerate(levels)]]
+        costs = flat.costs(self.lost(gone)[0], chosen)
+        columns = [self._unit(at, cost + self.table.unknown) for at, cost in enumerate(costs.tolist())]
+        return tuple(aggregated(np.array([columns]) * self.weights, self.aggregate)[0].tolist()), columns
 
     def least(self, at: int, level: int) -> float:
         """With every known value kept: sound, for suppression costs a record at least as much."""
-        return self._unit(at, total(self.spec.g * self.marginals[at] * self.shares[at][level]) + self.table.unknown)
-
-    def least_below(self, at: int, level: int, forced: ForcedColumn) -> float:
-        """What surely goes costs what it costs; of a class that goes in part, shares only shrink below the node."""
-        share, g, s = self.shares[at][level], self.spec.g, self.spec.s
-        surely = total(g * (self.marginals[at] - forced.lost) * share) + total(
-            forced.lost * (share + s * (1.0 - share))
-        )
-        return self._unit(at, surely + self._parts(forced) + self.table.unknown)
+        flat = self._flat
+        nothing = [np.zeros(len(marginal)) for marginal in self.marginals]
+        span = flat.spans[[flat.first[at] + level]]
+        return self._unit(at, float(flat.costs(nothing, span)[0]) + self.table.unknown)
 
     def sharper(self, levels: Sequence[int], seen: Sequence[ForcedColumn]) -> list[Floats]:
-        """As `least_below` says, all levels of all columns at once: this is asked at nearly every node."""
+        """What surely goes costs what it costs; of a class that goes in part, shares only shrink below the node."""
         flat = self._flat
-        lost = np.concatenate([column.lost for column in seen])[flat.leaves]
-        cost = np.add.reduceat(flat.kept + lost * flat.more, flat.starts)
+        costs = flat.costs([column.lost for column in seen], flat.spans)
         least = []
         for at, (top, column) in enumerate(zip(levels, seen, strict=True)):
             own = self._least[at].copy()
             more = self._parts(column) if len(column.parts) else 0.0
             first = flat.first[at]
-            # Another order of addition must not lift a bound above the figure.
-            surely = (cost[first : first + top + 1] + more) * SLACK + self.table.unknown
-            scale, least_cost = flat.scales[at]
-            own[: top + 1] = np.maximum(own[: top + 1], (surely - least_cost) * scale)
+            for level in range(top + 1):
+                own[level] = max(own[level], self._unit(at, costs[first + level] + more + self.table.unknown))
             least.append(own)
         return least
 
@@ -83,23 +79,21 @@ class LossModel(ColumnModel):
     def _flat(self) -> _Flat:
         """Costs of every leaf at every level of every column."""
         g, s = self.spec.g, self.spec.s
+        leaves: list[NDArray[np.int64]] = []
         kept: list[Floats] = []
-        more: list[Floats] = []
-        starts: list[int] = []
-        leaves, first, offset = [], [], 0
+        gone: list[Floats] = []
+        first, offset = [], 0
         for marginal, levels in zip(self.marginals, self.shares, strict=True):
-            first.append(len(starts))
+            first.append(len(kept))
             for share in levels:
-                starts.append(sum(len(each) for each in kept))
                 leaves.append(np.arange(offset, offset + len(share)))
-                kept.append(g * marginal * share)
-                more.append(share + s * (1.0 - share) - g * share)
+                kept.append(g * share)
+                gone.append(share + s * (1.0 - share))
             offset += len(marginal)
-        sizes = [hierarchy.domain_size for hierarchy in self.table.hierarchies]
-        costs = [g * self.table.records / size for size in sizes]
-        scales = [0.0 if self.table.records == cost else 1.0 / (self.table.records - cost) for cost in costs]
-        places, joint = np.concatenate(leaves), (np.concatenate(kept), np.concatenate(more))
-        return _Flat(places, *joint, np.array(starts), first, list(zip(scales, costs, strict=True)))
+        ends = np.cumsum([len(part) for part in kept])
+        spans = np.stack([ends - [len(part) for part in kept], ends], axis=1).astype(np.int64)
+        joined = [np.concatenate(part) for part in (self.marginals, kept, gone)]
+        return _Flat(joined[0], joined[1], joined[2], np.concatenate(leaves), spans, first)
 
     def _parts(self, forced: ForcedColumn) -> float:
         g, s = self.spec.g, self.spec.s

@@ -23,8 +23,9 @@ class Forced:
     gone : ndarray of bool, shape (t,)
         Combinations of hereditarily failing classes: suppressed at every specialization.
     partial : sequence of (ndarray of int, float)
-        Of each class that fails by a convex model: its combinations, and how many of its records are suppressed at
-        every specialization, at least. Disjoint from `gone` and from one another.
+        Of each class that fails by a convex model: combinations of it that show all its labels at these levels, and
+        how many of its records are suppressed at every specialization, at least. Disjoint from `gone` and from one
+        another.
     """
 
     levels: tuple[int, ...]
