@@ -1,0 +1,187 @@
+"""Cuts and trees against the definition, on small tables of codes."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privpipe.hierarchies import Hierarchy
+from privpipe.kernels.mondrian import NO_KEYS, Columns, cuts_of, divided, grown
+from privpipe.kernels.mondrian_sides import folded, leaf_cells, leaf_numbers, side_cells, side_sizes
+
+SIZES = (6, 4, 3)
+TREES = [Hierarchy.from_rows([[f"v{code:02}", f"g{code // 2}", "*"] for code in range(size)]) for size in SIZES]
+
+
+def columns(by_loss: bool = False, groups: tuple[int, ...] = (6, 4, 3)) -> Columns:
+    """Columns over `TREES`; codes that differ by a multiple of `groups` must be apart."""
+    starts = np.concatenate([[0], np.cumsum(SIZES)])
+    return Columns(
+        spans=np.array(SIZES, dtype=np.float64) - 1,
+        groups=np.concatenate([np.arange(size) // group for size, group in zip(SIZES, groups, strict=True)]),
+        starts=starts,
+        levels=np.full(3, 3),
+        labels=np.concatenate([tree.codes(level) for tree in TREES for level in range(3)]).astype(np.int64),
+        shares=np.concatenate([tree.shares(level) for tree in TREES for level in range(3)]),
+        places=3 * starts[:-1],
+        units=np.array([size / (size - 1) for size in SIZES]),
+        by_loss=by_loss,
+    )
+
+
+def table(seed: int, rows: int = 40) -> tuple[Any, Any]:
+    draw = np.random.default_rng(seed)
+    codes = np.stack([draw.integers(0, size, rows) ** 2 // size for size in SIZES], axis=1)
+    codes, counts = np.unique(codes, axis=0, return_counts=True)
+    return codes.astype(np.uint16), counts.astype(np.int64)
+
+
+def ordered_cuts(members: list[tuple[tuple[int, ...], int]], least: int) -> list[tuple[int, int]]:
+    """Legal cuts by the definition: widest column first, most even first, then lower code; 8 a column."""
+    total = sum(count for _, count in members)
+    if total < 2 * least:
+        return []
+    widths = []
+    for column, size in enumerate(SIZES):
+        codes = [code[column] for code, _ in members]
+        widths.append((max(codes) - min(codes)) / (size - 1))
+    found = []
+    for column in sorted(range(3), key=lambda column: -widths[column]):
+        cuts = []
+        for cut in sorted({code[column] for code, _ in members})[:-1]:
+            left = sum(count for code, count in members if code[column] <= cut)
+            if left >= least and total - left >= least:
+                cuts.append((abs(2 * left - total), cut))
+        found += [(column, cut) for _, cut in sorted(cuts)[:8]]
+    return found
+
+
+def parts(members: list[tuple[tuple[int, ...], int]], least: int) -> list[list[tuple[int, ...]]]:
+    cuts = ordered_cuts(members, least)
+    if not cuts:
+        return [sorted(code for code, _ in members)]
+    column, cut = cuts[0]
+    left = [each for each in members if each[0][column] <= cut]
+    return [*parts(left, least), *parts([each for each in members if each[0][column] > cut], least)]
+
+
+def members_of(codes: Any, counts: Any) -> list[tuple[tuple[int, ...], int]]:
+    return list(zip(map(tuple, codes.tolist()), counts.tolist(), strict=True))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**30), st.integers(1, 9))
+def test_a_tree_is_that_of_the_definition(seed: int, least: int) -> None:
+    codes, counts = table(seed)
+    wanted = parts(members_of(codes, counts), least)
+    shuffled = np.random.default_rng(seed).permutation(len(codes))
+    mixed, of_them = codes[shuffled].copy(), counts[shuffled].copy()
+    nodes = grown(mixed, of_them, least, columns())
+    leaves = [
+        sorted(map(tuple, mixed[start:stop].tolist()))
+        for start, stop, column in zip(nodes.starts, nodes.stops, nodes.columns, strict=True)
+        if column < 0
+    ]
+    assert leaves == wanted
+    numbers = leaf_numbers(codes.astype(np.int32), NO_KEYS, nodes.columns, nodes.cuts, nodes.ties)
+    assert [sorted(map(tuple, codes[numbers == leaf].tolist())) for leaf in range(len(wanted))] == wanted
+    _, first, last = leaf_cells(nodes.columns, nodes.cuts, nodes.ties, np.array(SIZES))
+    inside = (first[numbers] <= codes).all() and (codes <= last[numbers]).all()
+    volume = np.prod(last - first + 1, axis=1).sum()
+    assert inside
+    assert volume == np.prod(SIZES)  # cells tile the space
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**30), st.integers(1, 6))
+def test_candidates_by_width_and_by_loss(seed: int, least: int) -> None:
+    codes, counts = table(seed)
+    members = members_of(codes, counts)
+    ends = np.array([0]), np.array([len(codes)])
+    where, at, _, forced = cuts_of(codes, counts, NO_KEYS, *ends, least, columns())
+    assert not forced.any()
+    found = [pair for pair in zip(where[0].tolist(), at[0].tolist(), strict=True) if pair[0] >= 0]
+    assert found == ordered_cuts(members, least)
+
+    def left_over(cut: tuple[int, int]) -> float:
+        loss = 0.0
+        for side in (True, False):
+            mine = [each for each in members if (each[0][cut[0]] <= cut[1]) == side]
+            for column, tree in enumerate(TREES):
+                own = [code[column] for code, _ in mine]
+                level = int(tree.common_level(min(own), max(own)))
+                share = float(tree.shares(level)[own[0]])
+                loss += sum(count for _, count in mine) * share * SIZES[column] / (SIZES[column] - 1)
+        return loss
+
+    where, at, _, _ = cuts_of(codes, counts, NO_KEYS, *ends, least, columns(by_loss=True))
+    by_loss = [pair for pair in zip(where[0].tolist(), at[0].tolist(), strict=True) if pair[0] >= 0]
+    assert sorted(by_loss) == sorted(ordered_cuts(members, least))  # fewer than 8 a column here
+    losses = [left_over(cut) for cut in by_loss]
+    assert losses == pytest.approx(sorted(losses))
+
+
+def test_columns_that_must_be_cut_come_first() -> None:
+    """Records of two groups are never together, however few of them there are."""
+    codes, counts = table(3)
+    nodes = grown(codes, counts, 1000, columns(groups=(2, 4, 1)))
+    leaves = [
+        codes[start:stop]
+        for start, stop, column in zip(nodes.starts, nodes.stops, nodes.columns, strict=True)
+        if column < 0
+    ]
+    seen = {(int(code[0]) // 2, int(code[2])) for code in codes.tolist()}
+    assert [len({(code[0] // 2, code[2]) for code in leaf.tolist()}) for leaf in leaves] == [1] * len(seen)
+
+
+def test_threads_and_wide_codes_change_nothing() -> None:
+    draw = np.random.default_rng(5)
+    codes = np.stack([draw.integers(0, size, 50_000) for size in (6, 4, 3)], axis=1)
+    counts = draw.integers(1, 4, len(codes))
+    trees = []
+    for workers, kind in ((1, np.uint16), (3, np.int32)):
+        mixed = codes.astype(kind)
+        nodes = grown(mixed, counts.copy(), 20, columns(), workers=workers)
+        trees.append((nodes.columns.tolist(), nodes.cuts.tolist(), nodes.starts.tolist()))
+    assert trees[0] == trees[1]
+
+
+def test_sides_of_a_cut() -> None:
+    codes = np.array([[0, 2, 1, 7], [3, 2, 1, 7], [3, 0, 0, 2], [5, 0, 2, 7]], dtype=np.uint16)
+    counts = np.array([1, 2, 3, 4])
+    segments, cuts = np.array([[0, 2], [2, 4]]), np.array([[0, 0, 0], [2, 0, 0]])
+    assert side_sizes(codes, counts, NO_KEYS, segments, cuts).tolist() == [1, 2, 3, 4]
+    offsets, values, records = side_cells(codes, counts, NO_KEYS, segments, cuts, 3, 8)
+    assert (offsets.tolist(), values.tolist(), records.tolist()) == ([0, 1, 2, 3, 4], [7, 7, 2, 7], [1, 2, 3, 4])
+    assert divided(codes, counts, NO_KEYS, (0, 4), (0, 3, 0)) == 3
+    assert codes[3].tolist() == [5, 0, 2, 7]
+
+
+def test_a_relaxed_tree_halves_every_part() -> None:
+    draw = random.Random(4)
+    codes = np.array([[draw.randrange(size) for size in SIZES] for _ in range(64)], dtype=np.uint16)
+    keys = np.array(draw.sample(range(1 << 40), 64))
+    mixed, moved = codes.copy(), keys.copy()
+    nodes = grown(mixed, np.ones(64, np.int64), 4, columns(), keys=moved)
+    sizes = (nodes.stops - nodes.starts)[nodes.columns < 0]
+    assert sizes.tolist() == [4] * 16
+    numbers = leaf_numbers(codes.astype(np.int32), keys, nodes.columns, nodes.cuts, nodes.ties)
+    assert np.bincount(numbers).tolist() == [4] * 16
+    assert not set(nodes.ties.tolist()) & set(keys.tolist())  # no tie is a record's own key
+    _, first, last = leaf_cells(nodes.columns, nodes.cuts, nodes.ties, np.array(SIZES))
+    assert (first[numbers] <= codes).all()
+    assert (codes <= last[numbers]).all()
+
+
+def test_parents_fold_into_leaves() -> None:
+    #      0
+    #    1   4      leaves 2, 3, 5, 6 are numbers 0, 1, 2, 3
+    tree = np.array([0, 1, -1, -1, 2, -1, -1])
+    assert [part.tolist() for part in folded(tree, np.array([1]))] == [[1, 2, 0, 0, 1, 1, 1], [0, 0, 1, 2]]
+    assert [part.tolist() for part in folded(tree, np.array([0, 3]))] == [[1, 2, 0, 0, 2, 0, 0], [0, 0, 1, 1]]
+    assert [part.tolist() for part in folded(np.array([-1]), np.array([0]))] == [[1], [0]]
