@@ -41,7 +41,7 @@ class Approach:
 APPROACHES: Mapping[str, Approach | str] = {
     "AG_TS": Approach("generalize", "optimal lattice search; whole failing classes are removed"),
     "AG_AS": Approach("generalize", "lattice search without suppression: a column at its root is removed"),
-    "AG_CS": Approach("suppress_cells", "given levels, then the cells of failing classes", {"method": "greedy"}),
+    "AG_CS": Approach("generalize", "best-first over the levels; cells of failing classes are blanked"),
     "AG_": Approach("generalize", "optimal lattice search without suppression"),
     "CG_TS": Approach("mondrian", "multidimensional recoding with labels", also=("local_recoding",)),
     "CG_AS": Approach("mondrian", "as CG_: a column of root labels is removed", also=("local_recoding",)),

@@ -18,7 +18,7 @@ from privpipe.transforms.cell_blanks import Blanked, Parcel
 from privpipe.transforms.suppress_cells import SuppressCells
 from privpipe.transforms.suppression import require_within
 
-__all__ = ["CellsFound", "greedy_cells", "plan"]
+__all__ = ["CellsFound", "blanked_of", "cell_figures", "greedy_cells", "plan"]
 
 PASSES = 4
 
@@ -67,7 +67,7 @@ def plan(engine: Any, table: Any, stage: SuppressCells, context: StageContext) -
     return StagePlan(
         name=stage.name(),
         parameters={**stage.parameters(), "budget": asdict(stage.budget)},
-        detail={**_blanked(cells, found.parcels).to_dict(), **_figures(cells, found)},
+        detail={**blanked_of(cells, found.parcels).to_dict(), **cell_figures(cells, found)},
     )
 
 
@@ -99,12 +99,14 @@ def greedy_cells(table: CellTable, context: StageContext) -> list[Parcel]:
     return [(at, int(blanks[at]), int(table.counts[at])) for at in np.flatnonzero(blanks).tolist()]
 
 
-def _blanked(table: CellTable, parcels: Sequence[Parcel]) -> Blanked:
+def blanked_of(table: CellTable, parcels: Sequence[Parcel]) -> Blanked:
+    """The blanks by place in the engine's distinct table, as a plan names them."""
     places = tuple((int(table.places[at]), blanks, records) for at, blanks, records in parcels)
     return Blanked(table.keys, table.columns, places, table.digest)
 
 
-def _figures(table: CellTable, found: CellsFound) -> dict[str, Any]:
+def cell_figures(table: CellTable, found: CellsFound) -> dict[str, Any]:
+    """What a plan tells of its blanks, in counts."""
     blanks = table.blanked_cells(found.parcels)
     return {
         "reading": "wildcard" if table.wildcard else "own_value",

@@ -125,7 +125,7 @@ def _neighbourhoods(
     """Around each blanked combination, the costliest first, the others at risk that differ in fewest columns."""
     touched = {at for at, _, _ in parcels}
     near = np.array([at for at in members.tolist() if at in touched or table.counts[at] < table.k], dtype=np.int64)
-    price = {at: 0.0 for at in near.tolist()}
+    price = dict.fromkeys(near.tolist(), 0.0)
     for parcel in parcels:
         if parcel[0] in price:
             price[parcel[0]] += table.cost([parcel])

@@ -63,7 +63,7 @@ class _WildcardProgram:
             return Answer(None, False, solved.by_clock)
         found = self.blanks.copy()
         for at in self.free:
-            found[at] = max(self.chosen[at], key=lambda blank: self.chosen[at][blank].value())  # noqa: B023
+            found[at] = max(self.chosen[at], key=lambda blank: self.chosen[at][blank].value())
         cost = sum(self._price(at, int(found[at])) for at in self.free)
         words, missing, fields = self.table.packed
         sizes = matches(words, hidden_words(found, fields, missing), self.table.counts)

@@ -29,6 +29,8 @@ def plan(engine: Any, table: Any, stage: Generalize, context: StageContext) -> S
     NoSolutionError
         No vector of levels meets the guarantees within the budget, or the given one does not; says what would do.
     """
+    if stage.approach == "AG_CS":
+        return _with_cells(engine, table, stage, context)
     stage = _by_approach(stage, context)
     if stage.limit is None:
         # Nothing is suppressed, so nothing is judged here: the release is.
@@ -52,6 +54,15 @@ def plan(engine: Any, table: Any, stage: Generalize, context: StageContext) -> S
     figures = {"loss": _figure(found.loss), "column_losses": _by_column(encoded, found.column_losses)}
     search = {**outcome.describe(stage, encoded.columns), "budget": budget}
     return _plan(stage, encoded, check, found.node, {**figures, **search})
+
+
+def _with_cells(engine: Any, table: Any, stage: Generalize, context: StageContext) -> StagePlan:
+    """Levels, and blanks in place of suppressed records."""
+    from privpipe.search import attribute_cells
+
+    parameters = {**stage.parameters(), "loss": quality_parameters(stage.loss), "budget": asdict(stage.budget)}
+    detail = attribute_cells.plan(engine, table, stage, context)
+    return StagePlan(name=stage.name(), parameters=parameters, detail=detail)
 
 
 def _by_approach(stage: Generalize, context: StageContext) -> Generalize:

@@ -13,6 +13,7 @@ from privpipe.blocks import FactsRequest, Primitives
 from privpipe.blocks.entry import require_choice, require_integer, require_number
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
+from privpipe.transforms.cell_blanks import Blanked, apply_blanks
 from privpipe.transforms.loss import LossSpec, OwnUnitLoss, unit_losses
 from privpipe.transforms.marking import with_marked
 from privpipe.transforms.suppression import KeysDropped, suppress_failing
@@ -95,7 +96,7 @@ class Generalize(Transformer):
         Whether each column is either raw or at its root.
     approach : str, optional
         A cell of the matrix of approaches that this stage serves, as a short form: AG_TS (the default), AG_ and
-        AG_AS (nothing is suppressed), _AS (columns stay or go).
+        AG_AS (nothing is suppressed), AG_CS (cells are blanked in place of records), _AS (columns stay or go).
     budget : SearchBudget
 
     Notes
@@ -125,7 +126,7 @@ class Generalize(Transformer):
         "minimal": "of search minimal: whether the plan lists one or all",
         "mark": "whether a suppressed record stays as a row of the suppression mark",
         "roots_only": "whether each column is either raw or at its root",
-        "approach": "short form: AG_TS, AG_AS, AG_ or _AS",
+        "approach": "short form: AG_TS, AG_AS, AG_CS, AG_ or _AS",
         "budget": "limit of the search: {nodes, seconds}",
     }
     source: ClassVar[str] = "Samarati, IEEE TKDE 13(6), 2001; Iyengar, KDD 2002"
@@ -220,6 +221,8 @@ class Generalize(Transformer):
                 codebooks[column] = (values[column].filter(_mask(known)), labels_at(hierarchy, level, codes[known]))
         if codebooks:
             table = engine.recode(table, codebooks)
+        if "blanks" in plan.detail:
+            return apply_blanks(engine, table, Blanked.from_dict(plan.detail), draws.of("cells"), context.place)
         if self.limit is None:
             return table
         units = {column: unit_losses(hierarchies[column], level, self.loss) for column, level in levels.items()}
