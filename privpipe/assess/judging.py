@@ -18,6 +18,7 @@ from privpipe.assess.learning import facts_by_base
 from privpipe.assess.pairing import pair_verdicts
 from privpipe.assess.persons import require_persons
 from privpipe.assess.population import reduce_beside_population, require_population
+from privpipe.assess.recoding import recoding_verdicts
 from privpipe.assess.row_columns import with_row_columns
 from privpipe.assess.rules import JudgingRules
 from privpipe.assess.served import refused_in_persons, refused_under_wildcard
@@ -127,6 +128,8 @@ def assess(
             verdicts[at] = item_verdict(engine, table, entry, roles, rules.mark)
     paired = {at: entry for at, entry in enumerate(entries) if entry.reads in ("pairs", "files")}
     verdicts |= pair_verdicts(engine, table if released is None else released, original, paired, roles, rules)
+    recodings = {at: entry for at, entry in enumerate(entries) if entry.reads == "tables"}
+    verdicts |= recoding_verdicts(engine, table, original, recodings, roles, rules)
     first = seen[0] if seen else None
     records, suppressed = _records(engine, table, roles, first, rules)
     return Assessment(

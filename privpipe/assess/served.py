@@ -9,7 +9,7 @@ __all__ = ["refused_in_persons", "refused_under_wildcard"]
 
 def refused_under_wildcard(entry: Guarantee) -> str:
     """Why an entry has no meaning under `nulls: wildcard`, or nothing."""
-    if entry.judges_matching or entry.reads in ("pairs", "files"):
+    if entry.judges_matching or entry.reads in ("pairs", "files", "tables"):
         return ""
     if entry.reads == "items":
         return f"{entry.name()} of items has no meaning under `nulls: wildcard`: a set of items has no unknown cells"

@@ -47,13 +47,13 @@ class Guarantee(Entry):
     One that reads `process` counts classes and finds the record of the process in ``facts.extra["process"]``;
     one that reads `facts` is judged by the judged table's own histograms (`counted_columns`) alone; one that reads
     `distinct` measures a single `DistinctBlock` of its keys; one that reads `items` is judged by the combinations of
-    items in a set-valued column.
+    items in a set-valued column; one that reads `tables` by the distinct combinations of release and original.
     """
 
     about: ClassVar[Mapping[str, str]] = {
         "quasi_identifiers": "columns that form the classes; left out: all of the policy, empty: one class"
     }
-    reads: ClassVar[Literal["classes", "pairs", "files", "process", "facts", "distinct", "items"]] = "classes"
+    reads: ClassVar[Literal["classes", "pairs", "files", "process", "facts", "distinct", "items", "tables"]] = "classes"
     threshold_field: ClassVar[str | None] = None
     direction: ClassVar[Direction] = "at_most"
     needs_base: ClassVar[bool] = False

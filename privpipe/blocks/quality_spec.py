@@ -187,7 +187,7 @@ def checked_quality(owner: str, place: str, spec: Any) -> None:
         _belongs(owner, f"{place}aggregate", spec.name in DEFAULT_AGGREGATES, spec.name)
     _belongs(owner, f"{place}gs_factor", spec.gs_factor == 0.5 or spec.name in BY_FACTOR, spec.name)
     _belongs(owner, f"{place}weights", not spec.weights or spec.name in DEFAULT_AGGREGATES, spec.name)
-    for column, weight in spec.weights.items():
+    for column, weight in (spec.weights or {}).items():
         require_number(owner, f"{place}weights.{column}", weight, least=0)
     for parameter, model in PARAMETERS.items():
         _belongs(owner, f"{place}{parameter}", getattr(spec, parameter) is None or spec.name == model, spec.name)

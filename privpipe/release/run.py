@@ -175,7 +175,7 @@ def _judge(engine: Engine, policy: Policy, staged: Staged, folder: Path, written
         measures=policy.measures,
         roles=staged.roles,
         rules=replace(staged.rules, stages=stages_of(staged.plan), order=attack_order(seed)),
-        original=staged.original if paired else None,
+        original=staged.original,
         released=staged.table if paired else None,
         population=staged.population,
     )

@@ -121,7 +121,7 @@ def _beside(pair: DistinctPair, columns: Sequence[str], fixed: Sequence[str], re
         codes.append(np.array([number[text] for text in first.values])[first.places])
         here.append(codes[-1])
         there.append(np.array([number[text] for text in second.values])[second.places])
-    known = (np.stack(codes, axis=1) >= 0).all(axis=1)
+    known: NDArray[np.bool_] = np.asarray((np.stack(codes, axis=1) >= 0).all(axis=1))
     gone = _suppressed(np.stack(here, axis=1), counts, known, np.stack(there, axis=1), _counts(released))
     if gone is None:
         return None
@@ -185,7 +185,7 @@ def _level(hierarchy: Hierarchy, column: str, labels: Sequence[Text], pair: Dist
     said = [int(levels[column]) for levels in planned if column in levels]
     for level in (*said, *range(hierarchy.height + 1)):
         if (_label_codes(hierarchy, level, labels) >= 0).all():
-            return level
+            return int(level)
     raise NotRecoded(
         f"column {column!r} was not released at one level of its hierarchy: quality models are of full-domain recoding"
     )

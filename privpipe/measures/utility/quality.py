@@ -1,0 +1,252 @@
+"""What a recoded release has lost, by the quality models that searches minimise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+
+from privpipe.blocks.distinct_pair import DistinctPair, DistinctPairMeasure
+from privpipe.blocks.entry import require_integer, require_number
+from privpipe.blocks.guarantee import short
+from privpipe.blocks.quality_spec import DEFAULT_AGGREGATES, Aggregate, Attacker, LossSpec, QualityName, checked_quality
+from privpipe.blocks.verdict import Verdict
+from privpipe.errors import PrivpipeError, UsageError
+from privpipe.tolerance import at_most
+
+__all__ = ["Quality"]
+
+SIZES = ("average_class_size", "c_avg")
+PENALTIES = ("ncp", "gcp")
+BY_VALUES = ("entropy", "entropy_monotonic", "normalized_entropy", "kl_divergence")
+OWN = ("compat", "attacker", "publisher_benefit", "publisher_loss", "adversary_gain", "adversary_cost", "penalties")
+
+
+class _Name(str):
+    """A quality model's name where every entry has its catalogue name: called, it gives that."""
+
+    __slots__ = ()
+
+    def __call__(self) -> str:
+        return "quality"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        return handler(str)
+
+
+LOSS = _Name("loss")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Quality(DistinctPairMeasure):
+    """What generalization and suppression have cost, by a quality model; small figures are good.
+
+    observed = the model's figure; under the aggregate ``rank`` and the name ``ncp`` a figure a column.
+
+    Parameters
+    ----------
+    name : str
+        A quality model of `generalize`, or ``average_class_size`` (n' / K), ``c_avg`` (n' / (K k)), ``gcp`` (mean
+        weighted penalty of a cell, any mixture of levels), ``ncp`` (the same a column).
+    aggregate, gs_factor, weights, compat, attacker, penalties, response
+        As in the `loss` of `generalize`.
+    publisher_benefit, publisher_loss, adversary_gain, adversary_cost : float, optional
+        As in the `loss` of `generalize`.
+    k : int, optional
+        Of `c_avg`.
+    at_most : float, optional
+        Left out (under `measures:`), the figure is reported.
+    quasi_identifiers : tuple of str, optional
+        Default: all of the policy.
+
+    Notes
+    -----
+    Evaluated on the distinct combinations of the release beside those of the original. Without an original, or where
+    the release is no recoding of it by whole classes (other stages changed it as well), on the labels alone: enough for
+    all models but the entropies and kl_divergence, which are errors then. The original's records need no ids.
+    Source: Iyengar, KDD 2002; Bayardo, Agrawal, ICDE 2005; Xu et al., KDD 2006; Ghinita et al., VLDB 2007.
+
+    Examples
+    --------
+    >>> Quality(name="c_avg", k=5, at_most=3.0)
+    Quality(name='c_avg', k=5, at_most=3.0)
+    """
+
+    about: ClassVar[Mapping[str, str]] = {
+        "name": "a quality model of generalize, average_class_size, c_avg, ncp or gcp",
+        "aggregate": "how the columns' figures become one; left out: the model's own",
+        "gs_factor": "below 0.5 suppression is cheap, above it generalization is",
+        "weights": "weight of each column, 1 unless given; divided by the largest",
+        "compat": "of kl_divergence: arx sums one term a record",
+        "attacker": "of publisher_payout: prosecutor or journalist",
+        "publisher_benefit": "of publisher_payout: what an unchanged record is worth",
+        "publisher_loss": "of publisher_payout: what a successful attack on a record costs the publisher",
+        "adversary_gain": "of publisher_payout: what a successful attack brings the attacker",
+        "adversary_cost": "of publisher_payout: what an attempt costs the attacker",
+        "penalties": "of static: the figure of each level of each column",
+        "response": "of classification: the column that is predicted",
+        "k": "of c_avg: the size of class that was asked for",
+        "at_most": "largest figure that passes",
+    }
+    source: ClassVar[str] = "Iyengar, KDD 2002; Bayardo, Agrawal, ICDE 2005; Xu et al., KDD 2006"
+    threat: ClassVar[str] = "A release is so coarse that it is of no use; this is no privacy figure."
+    formula: ClassVar[str] = "the loss that the stage generalize minimises, over the release as it is, <= at_most"
+    choose: ClassVar[str] = (
+        "loss runs from 0 (raw) to 1 (nothing left); below 0.3 most analyses of single columns survive. gcp compares "
+        "releases made by different methods."
+    )
+
+    name: Literal[QualityName, "average_class_size", "c_avg", "ncp", "gcp"] = LOSS  # type: ignore[assignment]
+    aggregate: Aggregate | None = None
+    gs_factor: float = 0.5
+    weights: dict[str, float] | None = None
+    compat: Literal["arx"] | None = None
+    attacker: Attacker | None = None
+    publisher_benefit: float | None = None
+    publisher_loss: float | None = None
+    adversary_gain: float | None = None
+    adversary_cost: float | None = None
+    penalties: dict[str, list[float]] | None = None
+    response: str | None = None
+    k: int | None = None
+    at_most: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", _Name(self.name))
+        super().__post_init__()
+        if str(self.name) in (*SIZES, *PENALTIES):
+            self._check_other()
+        else:
+            checked_quality("Quality", "", self)
+        if (self.k is None) is (str(self.name) == "c_avg"):
+            raise UsageError("Quality: k belongs to c_avg, which needs it")
+        if self.k is not None:
+            require_integer("Quality", "k", self.k, least=1)
+        if self.at_most is not None:
+            require_number("Quality", "at_most", self.at_most, least=0)
+            if self.aggregate == "rank" or str(self.name) == "ncp":
+                raise UsageError("Quality: a figure a column has no threshold; leave at_most out, or aggregate it")
+
+    def _check_other(self) -> None:
+        given = [own for own in (*OWN, "response", "aggregate") if getattr(self, own) is not None]
+        given += ["gs_factor"] * (self.gs_factor != 0.5)
+        given += ["weights"] * bool(self.weights and str(self.name) != "gcp")
+        if given:
+            raise UsageError(f"Quality: {given[0]} is no parameter of the quality model {self.name!s}")
+        for column, weight in (self.weights or {}).items():
+            require_number("Quality", f"weights.{column}", weight, least=0)
+
+    def columns_read(self, keys: tuple[str, ...]) -> tuple[str, ...]:
+        return keys if self.response in (None, *keys) else (*keys, str(self.response))
+
+    def judge_tables(self, pair: DistinctPair) -> Verdict:
+        from privpipe.measures.utility.recoded import NotRecoded
+
+        try:
+            if str(self.name) in SIZES:
+                return self._of_sizes(pair)
+            return self._of_penalties(pair) if str(self.name) in PENALTIES else self._of_model(pair)
+        except NotRecoded as error:
+            return Verdict(self, None, "error", self.demanded(), reason=f"{error}.")
+
+    def _of_sizes(self, pair: DistinctPair) -> Verdict:
+        classes = pair.released.group_by(list(pair.keys)).aggregate([("__count", "sum")])
+        records = int(np.asarray(classes["__count_sum"].to_numpy()).sum())
+        figure = records / classes.num_rows / (self.k or 1)
+        return self._verdict(figure, f"{classes.num_rows:,} classes of {records:,} records")
+
+    def _of_penalties(self, pair: DistinctPair) -> Verdict:
+        from privpipe.measures.utility.label_penalty import certainty_penalties
+
+        kept = int(np.asarray(pair.released["__count"].to_numpy()).sum())
+        before = 0 if pair.original is None else int(np.asarray(pair.original["__count"].to_numpy()).sum())
+        records = max(kept + pair.marked, pair.records or 0, before)
+        found = certainty_penalties(pair, records)
+        told = f"{records - kept:,} of {records:,} records suppressed"
+        if str(self.name) == "ncp":
+            return self._verdict(dict(found), told)
+        weights = LossSpec(weights=self.weights or {}).weights_of(list(found))
+        total = sum(weight * ncp for weight, ncp in zip(weights.tolist(), found.values(), strict=True))
+        return self._verdict(total / len(found), told)
+
+    def _of_model(self, pair: DistinctPair) -> Verdict:
+        from privpipe.kernels.quality import quality_model
+        from privpipe.measures.utility.recoded import NotRecoded, recoded
+
+        spec = self.spec()
+        found = recoded(pair, None if self.response in (None, *pair.keys) else self.response)
+        table = found.table
+        unknowable = spec.name in BY_VALUES or (
+            table.unknown > 0 and (spec.name == "discernibility_monotonic" or (spec.name == "loss" and spec.s < 1))
+        )
+        if unknowable and not found.values_known:
+            raise NotRecoded(
+                f"{spec.name} needs the original beside it, changed by nothing but levels and suppressed classes"
+            )
+        try:
+            model = quality_model(table, spec)
+        except PrivpipeError as error:
+            raise NotRecoded(str(error)) from None
+        (figure, *more), columns = model.exact(found.levels, found.gone)
+        suppressed = int(table.rows.counts[found.gone].sum()) + table.unknown
+        counted = found.values_known or pair.records is not None or pair.original is not None
+        notes = [f"{suppressed:,} of {table.records:,} records suppressed"] if counted or suppressed else []
+        score = self._score(model, table, figure) if found.values_known and not more else None
+        if score is not None:
+            notes.insert(0, f"score {score:.4g} (1 for the raw table, 0 for nothing but suppressed records)")
+        if spec.name == "publisher_payout":
+            notes.insert(0, f"payout {short(float(getattr(model, 'payout')(found.levels, found.gone)))}")  # noqa: B009
+        if not found.values_known:
+            notes.append("by the labels of the release alone" + ("" if counted else ", whatever was suppressed"))
+        if spec.aggregate == "rank":
+            weighted = spec.weights_of(table.columns) * np.array(columns)
+            return self._verdict(dict(zip(table.columns, weighted.tolist(), strict=True)), *notes)
+        return self._verdict(figure, *notes)
+
+    def spec(self) -> LossSpec:
+        """The quality model with its parameters, as a search has it."""
+        own = {name: getattr(self, name) for name in (*OWN, "response")}
+        aggregate = self.aggregate or DEFAULT_AGGREGATES.get(str(self.name))
+        return LossSpec(
+            name=str(self.name),  # type: ignore[arg-type]
+            aggregate=aggregate,
+            gs_factor=self.gs_factor,
+            weights=self.weights or {},
+            **own,
+        )
+
+    def _score(self, model: Any, table: Any, figure: float) -> float | None:
+        from privpipe.kernels.quality import normalised_score
+
+        everything = np.ones(len(table.codes), dtype=np.bool_)
+        raw = [0] * len(table.columns)
+        top = [hierarchy.height for hierarchy in table.hierarchies]
+        least, most = model.exact(raw, ~everything)[0][0], model.exact(top, everything)[0][0]
+        return normalised_score(figure, least, most)
+
+    def _verdict(self, figure: Any, *notes: str) -> Verdict:
+        infinite = isinstance(figure, float) and not np.isfinite(figure)
+        passed = not self.is_gate() or (not infinite and bool(at_most(figure, self.at_most)))  # type: ignore[arg-type]
+        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
+        seen = "a figure a column" if isinstance(figure, Mapping) else short(figure)
+        return Verdict(
+            self,
+            None if infinite else figure,
+            outcome="pass" if passed else "fail",
+            threshold=self.demanded(),
+            reason="; ".join((f"observed {seen}{asked}", *notes)) + ".",
+        )
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [
+            cls(),
+            cls(at_most=0.4),
+            cls(name="discernibility", at_most=0.0),
+            cls(name="precision", aggregate="rank", weights={"zip": 2.0}),
+            cls(name="gcp", at_most=1.0),
+            cls(name="c_avg", k=2, at_most=2.0),
+        ]
