@@ -391,6 +391,21 @@ def test_what_a_population_needs(plain: Any, make_problem: Any) -> None:
         plan(WithCount(plain), problem.table, problem.stage, persons)
 
 
+def test_a_missing_value_of_the_population_is_no_text(plain: Any, make_problem: Any) -> None:
+    """The text "null" and a missing value are two values, and at level 0 two classes, in the population too."""
+    rows = {"a": ["null", None, "v0"], "ill": ["flu"] * 3}
+    tree = [["null", "g0", "*"], ["v0", "g0", "*"]]
+    problem = make_problem(rows, {"a": tree}, (KMap(k=2),), limit=1.0)
+    case = Case(problem, population=(("null",), (None,), (None,), ("v0",)))
+    context = case.context
+    found = encode(WithCount(plain), case.table, problem.stage, context)
+    assert found.population_counts is not None
+    counts = {level: found.population_counts((level,)).tolist() for level in (0, 1, 2)}
+    assert sorted(counts[0]) == [1, 1, 2]
+    assert sorted(counts[1]) == [2, 2, 2]
+    assert counts[2] == [4, 4, 4]
+
+
 def test_a_person_must_be_known(plain: Any, make_problem: Any) -> None:
     problem = make_problem({"a": ["v0", "v1"], "ill": ["flu"] * 2}, {"a": TREES["a"]}, (KAnonymity(k=1),))
     case = Case(problem, who=(0, 1))
