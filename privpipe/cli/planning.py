@@ -26,6 +26,9 @@ def plan(
     ] = None,
     engine: EngineOption = None,
     json: JsonOption = False,
+    explore: Annotated[
+        bool, typer.Option("--explore", help="List what other valid levels cost in loss and leave in risk.")
+    ] = False,
 ) -> None:
     """Decide every stage, and write the plan down.
 
@@ -34,8 +37,8 @@ def plan(
     """
     from privpipe.release.facade import plan as decide
 
-    if out is None and not json:
-        raise UsageError("nowhere to write the plan: give --out FILE, or --json for stdout")
+    if out is None and not json and not explore:
+        raise UsageError("nowhere to write the plan: give --out FILE, --json for stdout, or --explore to look only")
     rules = loaded(policy)
     with progress(len(rules.transform)) as tell:
         made = decide(None, rules, engine=engine, progress=tell)
@@ -45,6 +48,8 @@ def plan(
         print_json(made.to_dict())
     else:
         _summarise(made)
+    if explore and not json:
+        _explored(made)
     if out is not None:
         say(f"PLANNED: {out}")
 
@@ -85,6 +90,21 @@ def _summarise(plan: Plan) -> None:
     for name, value in found.items():
         if value is not None:
             print(f"{name}: {figure(value)}")
+
+
+def _explored(plan: Plan) -> None:
+    """The valid vectors of levels that no other one seen beats in loss and in average risk alike."""
+    for stage in plan.stages:
+        front = stage.detail.get("front")
+        if not front:
+            continue
+        print(f"\n{stage.name}: loss against risk, of {figure(stage.detail['solutions_seen'])} valid vectors seen")
+        print(f"{'loss':>12}  {'average risk':>12}  {'highest risk':>12}  {'suppressed':>10}  levels")
+        for each in front:
+            levels = ", ".join(f"{column} {level}" for column, level in each["levels"].items())
+            loss = figure(each["loss"][0] if isinstance(each["loss"], list) else each["loss"])
+            risks = f"{figure(each['average_risk']):>12}  {figure(each['highest_risk']):>12}"
+            print(f"{loss:>12}  {risks}  {each['suppressed_records']:>10,}  {levels}")
 
 
 def _read(path: Path, policy: Policy) -> Plan:

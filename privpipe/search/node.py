@@ -88,6 +88,8 @@ class CheckedNode:
         gone = self.rows if every else whole[strongest.numbers]
         part = np.flatnonzero((strongest.forced > 0) & ~whole)
         part = part[np.argsort(-strongest.forced[part], kind="stable")[:MOST_PARTIAL]]
+        if not len(part):
+            return Forced(self.levels, gone)
         if columns is not None and set(columns) <= set(keys):
             speakers = first_rows(strongest.numbers, len(strongest.sizes))[part]
             return Forced(self.levels, gone, list(zip(speakers[:, None], strongest.forced[part].tolist(), strict=True)))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from privpipe.errors import UnsupportedError
@@ -22,6 +23,7 @@ __all__ = ["Outcome", "searched"]
 DEFAULT_CRITERIA = ("minimum_suppression", "minimum_absolute_distance")
 RUNNERS_UP = 10
 FRONT = 50
+STEPS_UP = 40
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class Outcome:
     lattice : Lattice
     minimal : list of Solution
         Of `search: minimal`: all of them.
+    safer : list of Solution
+        Valid vectors above the one found, looked at for the front of loss and risk alone.
     """
 
     found: Found | None
@@ -45,6 +49,7 @@ class Outcome:
     exhausted: bool
     lattice: Lattice
     minimal: list[Solution] = field(default_factory=list)
+    safer: list[Solution] = field(default_factory=list)
 
     def describe(self, stage: Generalize, columns: Sequence[str]) -> dict[str, Any]:
         """What the plan says of the search, as plain JSON."""
@@ -67,7 +72,7 @@ class Outcome:
             "pruned_by_witness": found.pruned_by_witness,
             "solutions_seen": len(found.solutions),
             "runners_up": [each.describe(columns) for each in others[:RUNNERS_UP]],
-            "front": [each.describe(columns) for each in pareto_front(found.solutions)[:FRONT]],
+            "front": [each.describe(columns) for each in pareto_front([*found.solutions, *self.safer])[:FRONT]],
             **found.notes,
         }
         if stage.budget.seconds is not None:
@@ -78,13 +83,33 @@ class Outcome:
 
 
 def searched(stage: Generalize, check: NodeCheck, budget: int, place: str) -> Outcome:
-    """Search as a stage says.
+    """Search as a stage says, and look at what less risk would cost.
 
     Raises
     ------
     UnsupportedError
         All minimal vectors of a lattice too large to hold.
     """
+    outcome = _searched(stage, check, budget, place)
+    if outcome.found is None:
+        return outcome
+    return replace(outcome, safer=_safer(check, outcome.lattice, budget, outcome.found.node.levels))
+
+
+def _safer(check: NodeCheck, lattice: Lattice, budget: int, levels: tuple[int, ...]) -> list[Solution]:
+    """Valid vectors on a way up from one, by the least rise of the bound at each step."""
+    explorer = Explorer(check, lattice, budget, Limits(STEPS_UP))
+    higher = lattice.above(levels)
+    with contextlib.suppress(Spent):
+        while higher:
+            bounds = [tuple(bound) for bound in explorer.bounds(higher).tolist()]
+            node = higher[bounds.index(min(bounds))]
+            explorer.visit(node)
+            higher = lattice.above(node)
+    return explorer.solutions
+
+
+def _searched(stage: Generalize, check: NodeCheck, budget: int, place: str) -> Outcome:
     lattice = Lattice.of(check.table, roots_only=stage.roots_only or stage.approach == "_AS")
     limits = Limits(stage.budget.nodes, stage.budget.seconds)
     if stage.search in STRATEGIES:
