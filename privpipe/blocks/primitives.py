@@ -15,7 +15,7 @@ from privpipe.blocks.row_block import RowBlock
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from privpipe.draws import Stream
+    from privpipe.draws import Seed, Stream
 
 __all__ = ["Primitives", "Reduction", "Table"]
 
@@ -100,6 +100,9 @@ class Primitives(Protocol):
 
     def stack(self, table: Any, other: Any, columns: Sequence[str], tag: str) -> Any:
         """The rows of two tables as one: these columns, and `tag`, 0 for the first table's and 1 for the other's."""
+
+    def numbers(self, count: int, seed: Seed) -> Any:
+        """A new table: one column, `number`, holding 0 .. count - 1, with record ids."""
 
     def select(self, table: Any, columns: Sequence[str]) -> Any:
         """These columns, in this order; ids stay."""

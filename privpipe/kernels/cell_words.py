@@ -100,7 +100,8 @@ def _floats(column: pa.Array) -> FixedCells:
     numbers = ~np.isnan(values)
     if not numbers.all():
         present = read_only(numbers & present if len(present) else numbers, np.bool_)
-    words = (values + 0.0).view(U)  # -0.0 becomes 0.0
+    with np.errstate(invalid="ignore"):  # cells without a value hold any bits, a signalling NaN too
+        words = (values + 0.0).view(U)  # -0.0 becomes 0.0
     return FixedCells(U(FLOAT | 8 << 8), (read_only(words, U),), present)
 
 

@@ -22,6 +22,7 @@ CATALOGUE = Catalogue(
         "AddNoise": "add_noise",
         "Pram": "pram",
         "Shuffle": "shuffle",
+        "Synthesize": "synthesize",
         "TopCode": "top_code",
         "BottomCode": "bottom_code",
         "Round": "round",

@@ -70,10 +70,12 @@ def order_cuts(
         One a stratum, each rank below its number of records.
     """
     wanted = [np.asarray(each, np.int64) for each in ranks]
+    if not sum(map(len, wanted)):
+        return OrderCuts(tuple(np.empty((0, 3), np.int64) for _ in wanted))
     bits = max(BITS - max(len(wanted) // 16, 1).bit_length() + 1, 6)
     counting = _LeadingBits(stream, strata, len(wanted), bits)
     counts = engine.reduce_rows(table, columns, counting, Facts())
-    if counts is None or not sum(map(len, wanted)):
+    if counts is None:
         return OrderCuts(tuple(np.empty((0, 3), np.int64) for _ in wanted))
     ends = np.cumsum(counts, axis=1)
     buckets = [np.searchsorted(ends[at], each, side="right") for at, each in enumerate(wanted)]

@@ -213,6 +213,13 @@ class Engine(ABC):
             The declared column has nulls or duplicates (counts).
         """
 
+    def numbers(self, count: int, seed: Seed) -> Table:
+        """A new table: one column, `number` (int64), holding 0 .. count - 1, with record ids."""
+        import pyarrow as pa
+
+        table = self.scan(Source(data=pa.table({"number": np.arange(count, dtype=np.int64)})))
+        return self.with_record_ids(table, "number", seed)
+
     @abstractmethod
     def write(self, table: Any, folder: str, format: Format, stream: Stream) -> Written:
         """Write the visible columns as part files into an existing, empty folder, in keyed order of the ids.
