@@ -154,3 +154,20 @@ def test_more_than_the_budget_is_no_solution(document: dict[str, Any]) -> None:
     policy["transform"] = [{"suppress_records": {"suppress_at_most": 1.0}}]
     with pytest.raises(NoSolutionError, match="cannot be met by suppressing classes"):
         pp.release(policy)
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "change", "says"),
+    [
+        ({"k_anonymity": {"k": 2}}, {"person_id": "who"}, "counts records and not persons"),
+        ({"k_map": {"k": 2}}, {"population": {"path": "census.parquet", "generalized": True}}, "does not count the"),
+        ({"prosecutor_profitability": {}}, {}, "does not know what labels lose"),
+    ],
+)
+def test_other_stages_say_how_they_count(
+    document: dict[str, Any], guarantee: dict[str, Any], change: dict[str, Any], says: str
+) -> None:
+    policy = asking(document, guarantee, **change)
+    policy["transform"] = [{"mondrian": {"k": 2}}]
+    with pytest.raises(UnsupportedError, match=says):
+        pp.Policy.from_dict(policy)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from privpipe.blocks import ClassModel, Facts, Guarantee, Histogram
 from privpipe.errors import DataError, NoSolutionError, UnsupportedError
+from privpipe.kernels.quality import MODELS
 from privpipe.models import (
     AverageRisk,
     DeltaPresence,
@@ -32,9 +33,10 @@ from privpipe.models import (
 from privpipe.search.encoded import encode
 from privpipe.search.generalization import plan
 from privpipe.search.node import NodeCheck
-from privpipe.search.quality import LossModel
+from privpipe.search.quality import LossModel, searched_quality
 from privpipe.tolerance import floor_share
 from privpipe.transforms import Generalize
+from privpipe.transforms.loss import LossSpec
 from privpipe.transforms.suppression import suppress_failing
 
 TREES = {
@@ -423,3 +425,25 @@ def test_in_persons_nothing_follows_for_finer_levels_from_convex_models(plain: A
     encoded = encode(WithCount(plain), case.table, problem.stage, case.context)
     check = NodeCheck(encoded, case.context, LossModel(encoded, problem.loss))
     assert not any(check.sets.convex(model) for group in check.sets.class_models.values() for model in group)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_no_quality_model_minds_that_persons_are_told_apart(plain: Any, make_problem: Any, name: str) -> None:
+    """A combination then stands in several rows of the distinct table, and costs what it costs."""
+    own: dict[str, dict[str, Any]] = {
+        "static": {"penalties": {"a": [0.0, 0.1, 0.2], "b": [0.0, 0.5, 1.0]}},
+        "classification": {"response": "ill"},
+    }
+    draw = random.Random(3)
+    rows = {column: [draw.choice(tree)[0] for _ in range(40)] for column, tree in TREES.items()}
+    rows["ill"] = draw.choices(["flu", "gout"], k=40)
+    problem = make_problem(rows, TREES, (KAnonymity(k=1),), limit=1.0)
+    stage = Generalize(loss=LossSpec(name=name, **own.get(name, {})), suppress_at_most=1.0)  # type: ignore[arg-type]
+    losses = []
+    for who in (None, tuple(draw.randrange(15) for _ in range(40))):
+        case = Case(problem, who=who)
+        encoded = encode(WithCount(plain), case.table, stage, case.context)
+        model = searched_quality(encoded, stage, case.context)
+        gone = np.zeros(len(encoded), dtype=np.bool_)
+        losses.append([figure for node in problem.nodes() for figure in model.exact(node, gone)[0]])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-12)
