@@ -48,15 +48,19 @@ def population_beside(engine: Engine, policy: Policy, table: Any) -> Any:
 
 
 def raw_population(engine: Engine, policy: Policy, table: Any) -> Any:
-    """The population that stages work on beside the source; None where it is generalized already, or not needed.
+    """The population that stages count beside the source.
+
+    None where it is generalized already, and where no stage suppresses for a guarantee that compares with it.
 
     Raises
     ------
     DataError
         A column that the population lacks, or that does not convert.
     """
+    asking = any(guarantee.needs_population for guarantee in policy.guarantees)
+    counting = any(stage.suppresses and getattr(stage, "limit", 0.0) is not None for stage in policy.transform)
     generalized = policy.population is not None and policy.population.generalized
-    return None if generalized else population_beside(engine, policy, table)
+    return population_beside(engine, policy, table) if asking and counting and not generalized else None
 
 
 def finished_population(engine: Engine, policy: Policy, table: Any, *, finished: bool) -> Any:
