@@ -20,7 +20,9 @@ __all__ = [
     "LossSpec",
     "QualityName",
     "checked_quality",
+    "penalties_of",
     "quality_parameters",
+    "require_columns_of",
 ]
 
 Aggregate = Literal["geometric_mean", "arithmetic_mean", "sum", "max", "rank"]
@@ -146,6 +148,18 @@ class LossSpec:
         weights = np.array([self.weights.get(column, 1.0) for column in columns], dtype=np.float64)
         top = weights.max(initial=0.0)
         return np.ones(len(weights)) if top == 0 else weights / top
+
+
+def require_columns_of(spec: LossSpec, columns: Sequence[str]) -> None:
+    """Refuse weights of columns that are not generalized: a slip of the pen would pass unseen.
+
+    Raises
+    ------
+    UsageError
+    """
+    for name in spec.weights:
+        if name not in columns:
+            raise UsageError(f"loss.weights: {name!r} is not a generalized column{did_you_mean(name, list(columns))}")
 
 
 def quality_parameters(spec: Any) -> dict[str, Any]:

@@ -120,7 +120,8 @@ class Generalize(Transformer):
         "columns": "columns to generalize; default: the quasi-identifiers with a hierarchy",
         "search": "how the levels are chosen: optimal, minimal, datafly, bottom_up, top_down or genetic",
         "levels": "instead of a search: the level of each column, 0 for the raw value",
-        "loss": "the quality model: {name, aggregate, gs_factor, weights} and what `name` has besides",
+        "loss": "the quality model: {name, aggregate, gs_factor, weights}, besides compat of kl_divergence, attacker and "
+        "amounts of publisher_payout, penalties of static, response of classification",
         "suppress_at_most": "share of the records that may be suppressed",
         "criteria": "of search minimal: what is preferred among minimal vectors, in order",
         "minimal": "of search minimal: whether the plan lists one or all",

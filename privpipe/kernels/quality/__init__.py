@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 
-from privpipe.blocks.quality_spec import LossSpec
+from privpipe.blocks.quality_spec import LossSpec, require_columns_of
 from privpipe.kernels.quality.model import Forced, QualityModel
 from privpipe.kernels.quality.table import CodedTable
 
@@ -53,6 +53,7 @@ def quality_model(
     UsageError, UnsupportedError
         Parameters that do not fit the table.
     """
+    require_columns_of(spec, table.columns)
     module, name = MODELS[spec.name].split(":")
     model = getattr(importlib.import_module(f"privpipe.kernels.quality.{module}"), name)
     found: QualityModel = model(table, spec, budget, max(1, least_class))

@@ -11,7 +11,15 @@ import numpy as np
 from privpipe.blocks.distinct_pair import DistinctPair, DistinctPairMeasure
 from privpipe.blocks.entry import require_integer, require_number
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.quality_spec import DEFAULT_AGGREGATES, Aggregate, Attacker, LossSpec, QualityName, checked_quality
+from privpipe.blocks.quality_spec import (
+    DEFAULT_AGGREGATES,
+    Aggregate,
+    Attacker,
+    LossSpec,
+    QualityName,
+    checked_quality,
+    require_columns_of,
+)
 from privpipe.blocks.verdict import Verdict
 from privpipe.errors import PrivpipeError, UsageError
 from privpipe.tolerance import at_most
@@ -160,6 +168,7 @@ class Quality(DistinctPairMeasure):
 
     def _of_penalties(self, pair: DistinctPair) -> Verdict:
         from privpipe.measures.utility.label_penalty import certainty_penalties
+        from privpipe.measures.utility.recoded import NotRecoded
 
         kept = int(np.asarray(pair.released["__count"].to_numpy()).sum())
         before = 0 if pair.original is None else int(np.asarray(pair.original["__count"].to_numpy()).sum())
@@ -168,7 +177,12 @@ class Quality(DistinctPairMeasure):
         told = f"{records - kept:,} of {records:,} records suppressed"
         if str(self.name) == "ncp":
             return self._verdict(dict(found), told)
-        weights = LossSpec(weights=self.weights or {}).weights_of(list(found))
+        spec = LossSpec(weights=self.weights or {})
+        try:
+            require_columns_of(spec, list(found))
+        except UsageError as error:
+            raise NotRecoded(str(error)) from None
+        weights = spec.weights_of(list(found))
         total = sum(weight * ncp for weight, ncp in zip(weights.tolist(), found.values(), strict=True))
         return self._verdict(total / len(found), told)
 
