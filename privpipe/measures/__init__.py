@@ -23,6 +23,7 @@ CATALOGUE = Catalogue(
         "BackgroundKnowledgeAttack": "risk.background_knowledge_attack",
         "RankIntervalDisclosure": "risk.rank_interval_disclosure",
         "SdIntervalDisclosure": "risk.sd_interval_disclosure",
+        "RecordLinkage": "risk.record_linkage",
         "Quality": "utility.quality",
     },
 )

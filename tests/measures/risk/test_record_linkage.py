@@ -1,0 +1,143 @@
+"""Distance linkage gives the reference figures, the worked example, and the same on every engine.
+
+Sources: reference/sdcmicro.json (recordLinkage: scipy, counts compared with sdcMicro 5.8.1); reference/torra.json.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from privpipe.engines import Engine
+from privpipe.errors import DataError, UsageError
+from privpipe.hierarchies import HierarchySpec
+from privpipe.measures import RecordLinkage
+
+from .test_rank_interval_disclosure import worked_tables
+
+
+def test_figures_of_the_reference(embedded: Engine, sdcmicro: Any, casc: Any, judged_pair: Any) -> None:
+    cases = [case for case in sdcmicro if case["fn"] == "recordLinkage"]
+    assert cases
+    for case in cases:
+        original = casc(case["data"]).select(case["vars"])
+        released = casc(case["masked"]).select(case["vars"])
+        measure = RecordLinkage(metric=case["distance"], standardise="original", ties="any", sample=None)
+        found = judged_pair(embedded, measure, original, released).observed
+        n, wanted = original.num_rows, case["expected"]
+        # The reference takes the first of equally near ones: between `strict` and `any`.
+        strict = RecordLinkage(metric=case["distance"], standardise="original", ties="strict", sample=None)
+        least = judged_pair(embedded, strict, original, released).observed
+        for way, name in (
+            ("from_intruder", "nearest_neighbour_correct"),
+            ("from_released", "nn_from_masked_side_correct"),
+        ):
+            assert round(least[way] * n) <= wanted[name] <= round(found[way] * n), (case["id"], way)
+            assert round(found[way] * n) - round(least[way] * n) <= 3
+        counts = []
+        for ties in ("strict", "fractional", "any"):
+            paired = RecordLinkage(metric=case["distance"], standardise="original", assignment="one_to_one", ties=ties)
+            found = judged_pair(embedded, paired, original, released).observed
+            assert found["total_distance"] == pytest.approx(wanted["total_distance"], rel=1e-9)
+            counts.append(found["one_to_one"] * n)
+        # The total is unique, the count is not: the reference's solver ends somewhere between the fewest and the most.
+        assert counts[0] - 0.01 <= wanted["correct_matches_hungarian"] <= counts[2] + 0.01, case["id"]
+        assert counts[1] == pytest.approx(wanted["correct_matches_hungarian"], abs=5), case["id"]
+
+
+def test_the_worked_example(engine: Engine, torra: dict[str, Any], judged_pair: Any) -> None:
+    original, released = worked_tables(torra)
+    worked = torra["worked_examples"]["rank_swap_attack"]["distance_linkage_own_standardisation"]
+    order = [9, 2, 5, 7, 0, 1, 3, 4, 8, 6]
+    found = judged_pair(engine, RecordLinkage(at_most=0.5), original, released, order=order)
+    assert found.observed["from_intruder"] == pytest.approx(worked["from_intruder_fractional"])
+    assert found.observed["from_released"] == pytest.approx(worked["from_released"])
+    assert found.outcome == "fail"
+    anyone = judged_pair(engine, RecordLinkage(ties="any", direction="from_intruder"), original, released)
+    assert anyone.observed["share"] == pytest.approx(worked["from_intruder_any"])
+
+
+def test_suppressed_originals_are_not_linked_but_counted(embedded: Engine, judged_pair: Any) -> None:
+    table = pa.table({"a": [float(v) for v in (1, 5, 9, 14, 30)]})
+    verdict = judged_pair(embedded, RecordLinkage(at_most=0.5), table, table, left_out=2)
+    assert verdict.observed["from_intruder"] == pytest.approx(3 / 5)
+    assert verdict.observed["from_released"] == pytest.approx(1.0)
+    assert "2 of them not released" in verdict.reason
+
+
+def test_a_sample_is_judged_by_its_upper_limit(embedded: Engine, judged_pair: Any) -> None:
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=400)
+    table, masked = pa.table({"a": x}), pa.table({"a": x + rng.normal(0, 0.001, 400)})
+    whole = judged_pair(embedded, RecordLinkage(sample=None, direction="from_intruder"), table, masked).observed
+    part = judged_pair(embedded, RecordLinkage(sample=50, direction="from_intruder"), table, masked)
+    assert part.observed["share"] > part.observed["estimate_from_intruder"]
+    assert part.observed["estimate_from_intruder"] == pytest.approx(whole["share"], abs=0.2)
+    assert "upper 0.95 limit from 50 sampled records" in part.reason
+    order = rng.permutation(400).tolist()
+    again = judged_pair(embedded, RecordLinkage(sample=50, direction="from_intruder"), table, masked, order=order)
+    assert again.observed == part.observed
+
+
+def test_labels_cover_their_values(embedded: Engine, judged_pair: Any) -> None:
+    tree = {"tree": {"*": {"north": ["a", "b"], "south": ["c", "d"]}}}
+    spec = HierarchySpec.from_mapping(tree, column="town")
+    original = pa.table({"town": ["a", "b", "c", "d"], "age": [1.0, 2.0, 1.0, 2.0]})
+    released = pa.table({"town": ["north", "north", "south", "south"], "age": [1.0, 2.0, 1.0, 2.0]})
+    measure = RecordLinkage(at_most=0.9)
+    covered = judged_pair(embedded, measure, original, released, hierarchies={"town": spec})
+    assert covered.observed["share"] == 1.0
+    assert covered.observed["metric"] == "gower"
+    unknown = judged_pair(embedded, measure, original, released)
+    assert unknown.observed["share"] == 0.5
+
+
+def test_blocks_lose_links_and_knowledge_adds_them(embedded: Engine, judged_pair: Any) -> None:
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(60, 3))
+    original = pa.table({"g": ["u"] * 30 + ["v"] * 30, **{f"c{at}": x[:, at] for at in range(3)}})
+    released = original.set_column(0, "g", pa.array(["u"] * 20 + ["v"] * 40))
+    columns = ("c0", "c1", "c2")
+    free = judged_pair(embedded, RecordLinkage(columns=columns, knows="curve"), original, released)
+    assert free.observed["share"] == 1.0
+    assert list(free.observed["knows"]) == ["1", "2", "3"]
+    blocked = judged_pair(embedded, RecordLinkage(columns=columns, block_by=("g",)), original, released)
+    assert blocked.observed["share"] == pytest.approx(50 / 60)
+    random = judged_pair(embedded, RecordLinkage(columns=columns, knows={"random": 2}), original, released)
+    assert set(random.observed["knows"]) == {"1", "2", "3"}
+
+
+def test_mahalanobis_of_collinear_columns(embedded: Engine, judged_pair: Any) -> None:
+    rng = np.random.default_rng(6)
+    a = rng.normal(size=50)
+    noise = rng.normal(0, 0.01, 50)
+    original = pa.table({"a": a, "b": 2 * a})
+    released = pa.table({"a": a + noise, "b": 2 * (a + noise)})
+    found = judged_pair(embedded, RecordLinkage(metric="mahalanobis"), original, released)
+    assert 0 < found.observed["share"] <= 1
+
+
+def test_what_cannot_be_linked(embedded: Engine, judged_pair: Any) -> None:
+    constant = pa.table({"a": [1.0, 1.0, 1.0]})
+    assert judged_pair(embedded, RecordLinkage(at_most=1.0), constant, constant).outcome == "error"
+    texts = pa.table({"a": ["x", "y", "z"]})
+    with pytest.raises(DataError, match="use gower"):
+        judged_pair(embedded, RecordLinkage(metric="euclidean"), texts, texts)
+    long = pa.table({"a": np.arange(5001.0)})
+    assert "sample both files" in judged_pair(embedded, RecordLinkage(assignment="one_to_one"), long, long).reason
+    wrongs: list[dict[str, Any]] = [
+        {"at_most": -1},
+        {"metric": "cosine"},
+        {"sample": 0},
+        {"confidence": 1},
+        {"knows": "all"},
+        {"knows": {"random": 0}},
+        {"knows": {"t": 1}},
+        {"ties": "first"},
+    ]
+    for wrong in wrongs:
+        with pytest.raises(UsageError):
+            RecordLinkage(**wrong)
