@@ -39,7 +39,7 @@ class _Column:
     """A set-valued column, and the columns that are all the mark in a suppressed record."""
 
     name: str
-    separator: str
+    separator: str | None
     whole: tuple[str, ...]
     mark: str
 
@@ -149,7 +149,7 @@ def _column(table: Any, entry: OverItems, roles: Roles, mark: str) -> _Column:
         )
     whole = tuple(roles.quasi_identifiers)
     textual = all(key in names and str(table.schema.field(key).type) == "string" for key in whole)
-    return _Column(name, entry.separator or ",", whole if textual else (), mark)
+    return _Column(name, entry.separator, whole if textual else (), mark)
 
 
 def _require_few(lengths: Counter[int], entry: OverItems, shorter: tuple[int, ...]) -> None:

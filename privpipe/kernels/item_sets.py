@@ -5,6 +5,7 @@ A combination is known by a 128-bit hash of its size and of its items in one ord
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,17 +67,23 @@ class Supports:
         return len(self.counts)
 
 
-def baskets_of(texts: pa.Array, separator: str) -> Baskets:
+def baskets_of(texts: pa.Array, separator: str | None) -> Baskets:
     """The items of each text: its parts between separators, without empty and repeated ones; none of a missing text.
 
-    Parts are taken as they are: blanks and case tell items apart.
+    Parts are taken as they are: blanks and case tell items apart. Without a separator a JSON array of texts is the
+    set of them (so engines read a column of lists), and any other text is split at commas.
 
     Examples
     --------
-    >>> baskets_of(pa.array(["milk,beer", "beer,,beer", None, ""]), ",").lengths.tolist()
-    [2, 1, 0, 0]
+    >>> baskets_of(pa.array(["milk,beer", "beer,,beer", None, "", '["a,b","c"]']), None).lengths.tolist()
+    [2, 1, 0, 0, 2]
     """
-    parts = pc.split_pattern(texts.cast(pa.string()).fill_null(""), separator)
+    texts = texts.cast(pa.string()).fill_null("")
+    parts = pc.split_pattern(texts, separator or ",")
+    arrays = pc.and_(pc.starts_with(texts, "["), pc.ends_with(texts, "]"))
+    if separator is None and pc.any(arrays).as_py():
+        split = zip(texts.to_pylist(), arrays.to_pylist(), parts.to_pylist(), strict=True)
+        parts = pa.array([_listed(text, items) if array else items for text, array, items in split], parts.type)
     owner = pc.list_parent_indices(parts).to_numpy(zero_copy_only=False).astype(np.int64)
     encoded = parts.flatten().dictionary_encode()
     distinct, codes = encoded.dictionary, encoded.indices.to_numpy(zero_copy_only=False)
@@ -90,6 +97,17 @@ def baskets_of(texts: pa.Array, separator: str) -> Baskets:
     lengths = np.bincount(owner[first], minlength=len(texts))
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     return Baskets(offsets, np.ascontiguousarray(words[first]))
+
+
+def _listed(text: str, otherwise: list[str]) -> list[str]:
+    """The items of a JSON array of texts; nulls are no items."""
+    try:
+        items = json.loads(text)
+    except ValueError:
+        return otherwise
+    if not all(item is None or isinstance(item, str) for item in items):
+        return otherwise
+    return [item for item in items if item is not None]
 
 
 def supports_of(baskets: Baskets, most: int, shorter: tuple[int, ...]) -> Supports:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from itertools import combinations
 from typing import Any
@@ -20,7 +21,7 @@ def km_anonymity_of_items(model: Any, classes: Classes) -> Expected:
     cells = [classes.values[model.items][row] for rows in classes.members for row in rows]
     if any(not isinstance(cell, str | None) for cell in classes.values[model.items]):
         raise DataError("items are a text")
-    baskets = [frozenset(item for item in (cell or "").split(model.separator or ",") if item) for cell in cells]
+    baskets = [frozenset(item for item in _items(cell or "", model.separator) if item) for cell in cells]
     supports = Counter(
         frozenset(known)
         for basket in baskets
@@ -30,3 +31,15 @@ def km_anonymity_of_items(model: Any, classes: Classes) -> Expected:
     asked = [known for known in supports if len(known) == model.m or known in baskets]
     failing = sum(model.k is not None and supports[known] < model.k for known in asked)
     return Expected("fail" if failing else "pass", min(supports.values(), default=None), failing)
+
+
+def _items(cell: str, separator: str | None) -> list[str]:
+    """A JSON array of texts where no separator is given, else the parts of a text."""
+    if separator is None and cell.startswith("["):
+        try:
+            found = json.loads(cell)
+        except ValueError:
+            found = None
+        if isinstance(found, list) and all(isinstance(item, str | None) for item in found):
+            return [item for item in found if item]
+    return cell.split(separator or ",")

@@ -7,6 +7,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.types as pt
 
+from privpipe.engines.base.text_lists import is_text_list
 from privpipe.errors import DataError
 
 __all__ = ["DECIMAL_DIGITS", "arrow_type", "kind_of", "logical_schema", "logical_type"]
@@ -63,7 +64,8 @@ def logical_type(found: pa.DataType, column: str) -> pa.DataType:
     Raises
     ------
     DataError
-        Nested types, times of day, durations, decimals of more than 38 digits.
+        Nested types (but lists of texts, which become the texts of JSON arrays), times of day, durations, decimals of
+        more than 38 digits.
 
     Examples
     --------
@@ -77,6 +79,8 @@ def logical_type(found: pa.DataType, column: str) -> pa.DataType:
     if pt.is_run_end_encoded(found):
         return logical_type(found.value_type, column)
     if pt.is_string(found) or pt.is_large_string(found) or pt.is_string_view(found) or pt.is_null(found):
+        return pa.string()
+    if is_text_list(found):
         return pa.string()
     if pt.is_integer(found):
         return pa.int64()

@@ -12,6 +12,7 @@ import pyarrow.types as pt
 from privpipe.engines.base.logical import arrow_type, kind_of, logical_type
 from privpipe.engines.base.names import check_declared, check_names
 from privpipe.engines.base.text import from_text
+from privpipe.engines.base.text_lists import is_text_list, json_of_lists
 from privpipe.errors import DataError
 from privpipe.hierarchies import canonical_text
 
@@ -47,6 +48,8 @@ def normalised(array: pa.Array | pa.ChunkedArray, column: str) -> pa.Array:
         array = array if isinstance(array, pa.Array) else pa.concat_arrays(array.chunks)
     if pt.is_run_end_encoded(array.type):
         array = pc.run_end_decode(array)
+    if is_text_list(array.type):
+        array = json_of_lists(array)
     try:
         array = array if array.type == target else array.cast(target)
     except pa.ArrowInvalid:

@@ -12,6 +12,7 @@ from privpipe.engines.base.files import list_files, parquet_schema
 from privpipe.engines.base.frames import arrow_of
 from privpipe.engines.base.logical import kind_of, logical_type
 from privpipe.engines.base.source import Source
+from privpipe.engines.base.text_lists import is_text_list
 from privpipe.engines.base.typing import Typing, typing_of
 from privpipe.engines.embedded.session import Session
 from privpipe.engines.embedded.storing import parquet_scan
@@ -79,7 +80,7 @@ def _casts_exactly(session: Session, raw: EmbeddedTable, field: pa.Field) -> boo
     kind, name = field.type, quoted(field.name)
     if pt.is_dictionary(kind):
         kind = kind.value_type
-    if pt.is_run_end_encoded(kind):
+    if pt.is_run_end_encoded(kind) or is_text_list(kind):
         return False
     if pt.is_uint64(kind):
         limit = session.value(f"SELECT max({name}) FROM {raw.source}", raw.frames)

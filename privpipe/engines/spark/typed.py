@@ -12,6 +12,7 @@ import pyarrow.types as pt
 
 from privpipe.engines.base.logical import kind_of, logical_schema
 from privpipe.engines.base.text import decimal_scale
+from privpipe.engines.base.text_lists import is_text_list
 from privpipe.engines.base.typing import Typing, typing_of
 from privpipe.engines.spark.layout import Layout, physical, spark_type
 from privpipe.engines.spark.table import SparkTable
@@ -112,7 +113,9 @@ def _natively(raw: RawFrame) -> SparkTable:
     columns = []
     for at, target in enumerate(layout.schema):
         # Of strings, the cast also takes a collation away under which 'a' might equal 'A'.
-        column = sf.col(physical(at)).cast(spark_type(target.type))
+        found = sf.col(physical(at))
+        found = sf.to_json(found) if is_text_list(raw.schema.field(at).type) else found
+        column = found.cast(spark_type(target.type))
         if kind_of(target.type) == "number":
             column = sf.nanvl(column, sf.lit(None).cast("double"))
         columns.append(column.alias(physical(at)))

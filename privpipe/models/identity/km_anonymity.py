@@ -33,11 +33,12 @@ class KmAnonymity(ClassModel):
     columns : tuple of str, optional
         The quasi-identifiers; default: all of the policy.
     items : str, optional
-        Instead of `columns`, a set-valued column: a text of items between separators, such as what a person bought.
-        Order and repetition mean nothing; items are told apart exactly, blanks and case included. An empty or
+        Instead of `columns`, a set-valued column, such as what a person bought: a list of texts, as Parquet and
+        frames hold it, or a text of items between separators. Order and repetition mean nothing; items are told apart exactly, blanks and case included. An empty or
         missing text has no item and is no combination.
     separator : str, optional
-        What stands between two items; default: a comma.
+        What stands between two items of a text. Left out: a JSON array of texts is the set of them, other texts
+        are split at commas.
     quasi_identifiers : tuple of str, optional
         The same as `columns`.
 
@@ -72,8 +73,8 @@ class KmAnonymity(ClassModel):
         "k": "least number of records that share each combination of m quasi-identifiers or items",
         "m": "how many quasi-identifiers, or items, an attacker knows of a person",
         "columns": "the quasi-identifiers; left out: all",
-        "items": "instead: a text column of items, such as a person's purchases",
-        "separator": "what stands between two items; default: a comma",
+        "items": "instead: a column of sets of items, such as a person's purchases: lists, or texts",
+        "separator": "what stands between two items of a text; default: a comma",
     }
     source: ClassVar[str] = "Terrovitis, Mamoulis, Kalnis, PVLDB 1(1), 2008"
     threat: ClassVar[str] = (

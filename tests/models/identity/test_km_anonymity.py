@@ -84,6 +84,7 @@ BASKETS = [
     ["milk,beer", "milk,beer", "milk, beer"],
     ["a,b,c,d", "a,b,c,d", "a,b", "c", "d,c,b,a,e"],
     ["", None, ","],
+    ['["a,b","c"]', '["c","a,b",null,""]', "[a,b]", '["c", 1]', "[]"],
 ]
 
 
@@ -102,6 +103,21 @@ def test_items_by_hand(engine: Engine) -> None:
     assert failed.reason == (
         "observed 1, asked at least 2; over combinations of up to 2 items of 'basket'; 3 of 5 combinations fail."
     )
+
+
+def test_lists_of_texts_are_sets_of_items(engine: Engine, tmp_path: Path) -> None:
+    """As Parquet and frames hold them; by hand: each pair of two records, and one item with a comma, alone."""
+    lists = [["milk", "beer, cold"], ["beer, cold", "milk", "milk"], ["tea, cold"], [], None]
+    frame = pa.table({"basket": pa.array(lists), "zip": ["1"] * 5})
+    pq.write_table(frame, tmp_path / "rows.parquet")
+    for data in (str(tmp_path / "rows.parquet"), frame):
+        table = engine.scan(Source(data=data))
+        assert table.schema.field("basket").type == pa.string()
+        gate = KmAnonymity(k=2, m=2, items="basket")
+        verdict = assess(engine, table, guarantees=[gate], roles=Roles(quasi_identifiers=["zip"])).verdicts[0]
+        assert (verdict.observed, verdict.failing_classes) == (1, 1)
+        texts = set(engine.collect(table).column("basket").to_pylist())
+        assert texts == {'["milk","beer, cold"]', '["beer, cold","milk","milk"]', '["tea, cold"]', "[]", None}
 
 
 def test_items_agree_with_the_oracle(engine: Engine) -> None:
