@@ -18,6 +18,8 @@ Codes = NDArray[np.uint16] | NDArray[np.int32]
 FUSED = 3
 DENSE = 4
 SPARE = 4096
+SMALLEST = 12
+SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
 def numbered(codes: Sequence[Codes], tables: Sequence[Longs], space: int, counts: Longs) -> tuple[Ints, Longs]:
@@ -168,23 +170,31 @@ def _numbered_dense(
 
 
 @njit(nogil=True, cache=True)
+def _spread(size: int, shift: np.uint64, known: Longs, count: int) -> Ints:
+    """A larger table of the keys so far: small ones stay in the processor's cache, and most nodes have few classes."""
+    slots = np.full(size, -1, np.int32)
+    for number in range(count):
+        slot = np.int64((np.uint64(known[number]) * SPREAD) >> shift)
+        while slots[slot] >= 0:
+            slot = (slot + 1) & np.int64(size - 1)
+        slots[slot] = number
+    return slots
+
+
+@njit(nogil=True, cache=True)
 def _numbered_hashed(
     c0: Codes, c1: Codes, c2: Codes, t0: Longs, t1: Longs, t2: Longs, counts: Longs
 ) -> tuple[Ints, Longs]:
     t = len(counts)
-    bits = 4
-    while (1 << bits) < 2 * t:
-        bits += 1
-    mask = (1 << bits) - 1
-    shift = np.uint64(64 - bits)
-    slots = np.full(1 << bits, -1, np.int32)
+    slots = np.full(1 << SMALLEST, -1, np.int32)
+    mask, shift = np.int64(len(slots) - 1), np.uint64(64 - SMALLEST)
     known = np.empty(t, np.int64)
     numbers = np.empty(t, np.int32)
     sizes = np.zeros(t, np.int64)
     count = 0
     for i in range(t):
         key = t0[c0[i]] + t1[c1[i]] + t2[c2[i]]
-        slot = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> shift)
+        slot = np.int64((np.uint64(key) * SPREAD) >> shift)
         number = slots[slot]
         while number >= 0 and known[number] != key:
             slot = (slot + 1) & mask
@@ -194,6 +204,10 @@ def _numbered_hashed(
             slots[slot] = count
             known[count] = key
             count += 1
+            if 2 * count > mask:
+                shift -= np.uint64(2)
+                slots = _spread(4 * len(slots), shift, known, count)
+                mask = np.int64(len(slots) - 1)
         numbers[i] = number
         sizes[number] += counts[i]
     return numbers, sizes[:count].copy()
@@ -233,19 +247,15 @@ def _keyed_dense(keys: Longs, counts: Longs, space: int) -> tuple[Ints, Longs]:
 @njit(nogil=True, cache=True)
 def _keyed(keys: Longs, counts: Longs) -> tuple[Ints, Longs]:
     t = len(keys)
-    bits = 4
-    while (1 << bits) < 2 * t:
-        bits += 1
-    mask = (1 << bits) - 1
-    shift = np.uint64(64 - bits)
-    slots = np.full(1 << bits, -1, np.int32)
+    slots = np.full(1 << SMALLEST, -1, np.int32)
+    mask, shift = np.int64(len(slots) - 1), np.uint64(64 - SMALLEST)
     known = np.empty(t, np.int64)
     numbers = np.empty(t, np.int32)
     sizes = np.zeros(t, np.int64)
     count = 0
     for i in range(t):
         key = keys[i]
-        slot = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> shift)
+        slot = np.int64((np.uint64(key) * SPREAD) >> shift)
         number = slots[slot]
         while number >= 0 and known[number] != key:
             slot = (slot + 1) & mask
@@ -255,6 +265,10 @@ def _keyed(keys: Longs, counts: Longs) -> tuple[Ints, Longs]:
             slots[slot] = count
             known[count] = key
             count += 1
+            if 2 * count > mask:
+                shift -= np.uint64(2)
+                slots = _spread(4 * len(slots), shift, known, count)
+                mask = np.int64(len(slots) - 1)
         numbers[i] = number
         sizes[number] += counts[i]
     return numbers, sizes[:count].copy()
