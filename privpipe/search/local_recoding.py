@@ -56,9 +56,8 @@ def plan(engine: Any, table: Any, stage: LocalRecoding, context: StageContext) -
     )
     rounds = _Rounds(encoded, tuples, context)
     rounds.run(stage)
-    gone = encoded.records - int(encoded.rows.counts[rounds.levels[:, 0] != GONE].sum())
-    require_within(gone, stage.suppress_at_most, encoded.records, context)
-    return _plan(stage, encoded, tuples, rounds, gone)
+    require_within(rounds.fewest + encoded.unknown, stage.suppress_at_most, encoded.records, context)
+    return _plan(stage, encoded, tuples, rounds, rounds.left + encoded.unknown)
 
 
 class _Rounds:
@@ -71,6 +70,7 @@ class _Rounds:
         self.made: list[dict[str, Any]] = []
         self.levels = tuples.after(())
         self.checked = 0
+        self.fewest = encoded.records
         self._keeping: dict[tuple[int, float], bool] = {}
         models = [model for group in tuples.sets.class_models.values() for model in group]
         self.least = max([1, *(model.least_size() for model in models)])
@@ -96,10 +96,15 @@ class _Rounds:
                 break
         self._finish(gs_factor, 0)
         budget = floor_share(stage.suppress_at_most, self.encoded.records)
-        while self.made and self.left > budget - self.encoded.unknown:
-            gs_factor = self.made.pop()["gs_factor"]
+        self.fewest = self.left
+        allowed = max(0, budget - self.encoded.unknown)
+        first_ones = list(self.made)
+        while first_ones and self.left > allowed:
+            gs_factor = first_ones.pop()["gs_factor"]
+            self.made = list(first_ones)
             self.levels = self._with()
-            self._finish(gs_factor, budget - self.encoded.unknown)
+            self._finish(gs_factor, allowed)
+            self.fewest = min(self.fewest, self.left)
 
     def _can_keep(self, share: float, gs_factor: float) -> bool:
         """Whether any vector of levels keeps this share of what is left; else no price of suppression helps."""
@@ -118,7 +123,7 @@ class _Rounds:
 
     def _finish(self, gs_factor: float, budget: int) -> None:
         """A last round in which no more than the budget may go."""
-        if self.left >= self.least and budget >= 0:
+        if self.left >= self.least:
             levels = self._searched(gs_factor, budget)
             if levels is not None:
                 self._accept(levels, gs_factor)
@@ -142,8 +147,6 @@ class _Rounds:
         sensitive = {column: codes[rest] for column, codes in rows.sensitive.items()}
         counts = rows.counts[rest]
         outside = self.encoded.records - int(counts.sum())
-        if budget < 0:
-            return None
         # Everybody outside of the round counts as a record without a label.
         table = replace(
             self.encoded,

@@ -43,5 +43,17 @@ GAPS: Mapping[tuple[str, str], Gap] = {
         raises=UnsupportedError,
         why="what matches a record by wildcards is counted in records, and a person may match in several",
     ),
+    ("dask", "mondrian relaxed"): Gap(
+        raises=UnsupportedError,
+        why="dividing the records of one value takes all records in one place; a strict tree is a function of values",
+    ),
+    ("spark", "mondrian relaxed"): Gap(
+        raises=UnsupportedError,
+        why="dividing the records of one value takes all records in one place; a strict tree is a function of values",
+    ),
+    ("*", "cells counted otherwise"): Gap(
+        raises=UnsupportedError,
+        why="mondrian and local_recoding count records in classes, no persons, populations or wildcards",
+    ),
 }
 """By (engine, what): an engine's name or ``*``; a hostile table, a catalogue entry, or ``entry table``."""

@@ -1,0 +1,90 @@
+"""Labels cell by cell: one plan and one table on every engine, under any partitioning and row order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from privpipe.engines import Engine
+from privpipe.errors import UsageError
+from privpipe.models import AverageRisk, DistinctLDiversity, KAnonymity, TCloseness
+from privpipe.release.plan import canonical_json
+from privpipe.roles import Roles
+from privpipe.transforms import LocalRecoding, Mondrian
+from privpipe.transforms.base import Transformer
+from privpipe.transforms.cut_tree import CutTree
+
+ROLES = Roles(
+    quasi_identifiers=["age", "town", "income", "rent", "admitted"],
+    sensitive=["illness"],
+    insensitive=["name", "seen"],
+)
+HIERARCHIES = {
+    "age": {"intervals": {"start": 0, "widths": [5, 10, 20, 40]}},
+    "town": {"priority": {"levels": 2, "order": "frequency"}},
+}
+MODELS = [KAnonymity(k=4), DistinctLDiversity(column="illness", l=2), TCloseness(column="illness", t=0.5)]
+FEW = Roles(
+    quasi_identifiers=["age", "town"],
+    sensitive=["illness"],
+    insensitive=["name", "income", "rent", "admitted", "seen"],
+)
+JUDGED: dict[str, Any] = {"hierarchies": HIERARCHIES, "base": ["illness"], "roles": ROLES}
+ALL = ("age", "town", "income", "rent", "admitted")
+STAGES: dict[str, tuple[Transformer, dict[str, Any]]] = {
+    "by values": (Mondrian(columns=ALL), {**JUDGED, "guarantees": MODELS}),
+    "by loss": (Mondrian(columns=ALL, score="loss", labels="values"), {**JUDGED, "guarantees": [KAnonymity(k=4)]}),
+    "a column stays": (Mondrian(k=3), {**JUDGED, "roles": FEW, "guarantees": [AverageRisk(at_most=0.1)]}),
+    "rounds": (LocalRecoding(suppress_at_most=0.2), {**JUDGED, "roles": FEW, "guarantees": MODELS}),
+}
+
+
+def multiset(rows: pa.Table) -> Counter[Any]:
+    return Counter(tuple(map(repr, row.values())) for row in rows.to_pylist())
+
+
+def test_the_same_records_everywhere(engine: Engine, run_on: Any, embedded: Engine, people: pa.Table) -> None:
+    for stage, options in STAGES.values():
+        wanted = run_on(embedded, stage, people, **options)
+        found = run_on(engine, stage, people, parts=3, shuffled=True, **options)
+        assert canonical_json(found.plan.detail) == canonical_json(wanted.plan.detail)
+        assert found.rows.schema.equals(wanted.rows.schema)
+        assert multiset(found.rows) == multiset(wanted.rows)
+        said = set(leaves(found.plan.detail))
+        cells = {cell for column in people.columns for cell in column.to_pylist() if isinstance(cell, str | float)}
+        assert not said & {cell for cell in cells if cell and cell == cell}
+
+
+def leaves(document: Any) -> list[Any]:
+    if isinstance(document, dict):
+        return [leaf for value in document.values() for leaf in leaves(value)]
+    if isinstance(document, list | tuple):
+        return [leaf for value in document for leaf in leaves(value)]
+    return [document]
+
+
+def test_untouched_columns_stay(run: Any, people: pa.Table) -> None:
+    found = run(*STAGES["by values"][:1], people, **STAGES["by values"][1])
+    others = ["name", "illness", "seen"]
+    assert multiset(found.rows.select(others)) == multiset(people.select(others))
+    tree = CutTree.unpacked(found.plan.detail["tree"])
+    assert tree.leaves == found.plan.detail["tree"]["leaves"] > 3
+    assert not tree.is_relaxed
+
+
+def test_parameters() -> None:
+    assert Mondrian.build({"k": 5, "mode": "relaxed"}).mode == "relaxed"
+    assert LocalRecoding.build({"share": 0.1}).share == 0.1
+    wrong: tuple[dict[str, Any], ...] = (
+        {"k": 0},
+        {"mode": "loose"},
+        {"score": "gini"},
+        {"labels": "all"},
+        {"columns": []},
+    )
+    for parameters in wrong:
+        with pytest.raises(UsageError, match=next(iter(parameters))):
+            Mondrian.build(parameters)
