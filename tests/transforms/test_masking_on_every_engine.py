@@ -1,6 +1,7 @@
-"""Masking methods on every engine: chains of stages give the same plans and the same records.
+"""Masking methods on every engine: the same plans and the same records.
 
-Chains, so that each engine collects few tables: a stage that differs anywhere shows in its own plan or at the end.
+Chains of stages where tables are at hand. Spark works a chain out anew for each question asked of its end, so there
+stages stand alone, one for each way of asking and applying.
 """
 
 from __future__ import annotations
@@ -65,6 +66,18 @@ CHAINS: dict[str, list[Transformer]] = {
 }
 
 
+ALONE: list[Transformer] = [
+    Pram(columns=["illness"], diagonal=0.6, by=["town"], small_strata="merge"),
+    TopCode(columns=["income", "rent"], quantile=0.9, replace="mean", at_least=1, by=["town"]),
+    RankSwap(columns=["income"], kind="buckets", buckets=7),
+    RankSwap(columns=["seen", "rent"], p=0.2, by=["town"], top=0.05, small_strata="suppress"),
+    Shuffle(columns=["income"], given=["age", "admitted"]),
+    AddNoise(columns=["income", "rent"], kind="orthogonal", variance_ratio=0.2, block=8),
+    Sample(records=90, by=["town"], weight="weight"),
+    Synthesize(by=["illness"], small_strata="merge", bins=5, min_count=3, nulls="model"),
+]
+
+
 def dealt_out(frame: pa.Table, parts: int, tmp_path: Path) -> Source:
     folder = tmp_path / f"source-{len(list(tmp_path.iterdir()))}"
     folder.mkdir()
@@ -104,16 +117,16 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRIVPIPE_TEST_KEY", "0123456789abcdef" * 2)
 
 
-@pytest.mark.parametrize("chain", CHAINS)
 def test_the_same_plans_and_records_everywhere(
-    engine: Engine, embedded: Engine, people: pa.Table, tmp_path: Path, chain: str
+    engine: Engine, embedded: Engine, people: pa.Table, tmp_path: Path
 ) -> None:
-    wanted_plans, wanted = released(embedded, CHAINS[chain], people, tmp_path, parts=1)
-    plans, found = released(engine, CHAINS[chain], people, tmp_path, parts=3)
-    for stage, ours, theirs in zip(CHAINS[chain], plans, wanted_plans, strict=True):
-        assert canonical_json(ours) == canonical_json(theirs), stage
-    assert found.schema.equals(wanted.schema)
-    assert multiset(found) == multiset(wanted)
+    for chain in [[stage] for stage in ALONE] if engine.name == "spark" else CHAINS.values():
+        wanted_plans, wanted = released(embedded, chain, people, tmp_path, parts=1)
+        plans, found = released(engine, chain, people, tmp_path, parts=2 if engine.name == "spark" else 3)
+        for stage, ours, theirs in zip(chain, plans, wanted_plans, strict=True):
+            assert canonical_json(ours) == canonical_json(theirs), stage
+        assert found.schema.equals(wanted.schema), chain
+        assert multiset(found) == multiset(wanted), chain
 
 
 def test_another_seed_another_release(embedded: Engine, people: pa.Table, tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ def _columns_fit(report: Report, stage: type[Transformer], parameters: Mapping[s
     if stage.columns_rule == "required" and given is None:
         report.wrong((*place, "columns"), "is required: the stage names its columns, as in `columns: [income]`")
         return False
-    if isinstance(given, str):
+    if isinstance(given, str) and not (given == "all" and stage.columns_rule == "optional"):
         report.wrong((*place, "columns"), f"must be a list, also for a single column: [{given}]")
         return False
     return True

@@ -61,6 +61,7 @@ def check(draft: Draft, report: Report) -> None:
         check_population,
         check_repeated_guarantees,
         check_stages,
+        check_tail_codes,
         check_base,
         check_keys,
         check_counting,
@@ -176,6 +177,21 @@ def check_stages(draft: Draft, report: Report) -> None:
                 )
 
 
+def check_tail_codes(draft: Draft, report: Report) -> None:
+    """Both ends of one column: bottom lies below top."""
+    limits: dict[tuple[str, str, str], float] = {}
+    for read, stage in draft.stages():
+        for parameter in ("at", "quantile") if read.name in ("top_code", "bottom_code") else ():
+            given = getattr(stage, parameter)
+            if not isinstance(given, int | float):
+                continue
+            for name in stage.masked_columns():
+                limits[read.name, parameter, name] = given
+                ends = [limits.get((code, parameter, name)) for code in ("bottom_code", "top_code")]
+                if None not in ends and not ends[0] < ends[1]:  # type: ignore[operator]
+                    report.wrong(read.place, f"codes both ends of {name!r}, and bottom does not lie below top")
+
+
 def check_base(draft: Draft, report: Report) -> None:
     """Distances compare with S as it enters the suppressing stage, so no later stage may change S."""
     suppressing: ReadEntry | None = None
@@ -221,8 +237,9 @@ def check_sink(draft: Draft, report: Report) -> None:
 
 def _named(read: ReadEntry) -> Iterable[tuple[Place, str]]:
     """Every column an entry names in a list or as its items, with its place."""
-    for parameter in ("columns", "by", "items"):
-        yield from _leaves(read.parameters.get(parameter), (*read.place, parameter))
+    for parameter in ("columns", "by", "given", "items"):
+        named = read.parameters.get(parameter)
+        yield from _leaves(() if named == "all" else named, (*read.place, parameter))
     levels = read.parameters.get("levels")
     for column in levels if isinstance(levels, Mapping) else ():
         yield (*read.place, "levels", column), column
