@@ -27,7 +27,7 @@ from privpipe.tolerance import at_most
 __all__ = ["Quality"]
 
 SIZES = ("average_class_size", "c_avg")
-PENALTIES = ("ncp", "gcp")
+PENALTIES = ("ncp", "gcp", "cell_loss")
 BY_VALUES = ("entropy", "entropy_monotonic", "normalized_entropy", "kl_divergence")
 OWN = ("compat", "attacker", "publisher_benefit", "publisher_loss", "adversary_gain", "adversary_cost", "penalties")
 
@@ -58,7 +58,8 @@ class Quality(DistinctPairMeasure):
     ----------
     name : str
         A quality model of `generalize`, or ``average_class_size`` (n' / K), ``c_avg`` (n' / (K k)), ``gcp`` (mean
-        weighted penalty of a cell, any mixture of levels), ``ncp`` (the same a column).
+        weighted penalty of a cell, any mixture of levels), ``ncp`` (the same a column), ``cell_loss`` (loss by the
+        label of each cell).
     aggregate, gs_factor, weights, compat, attacker, penalties, response
         As in the `loss` of `generalize`.
     publisher_benefit, publisher_loss, adversary_gain, adversary_cost : float, optional
@@ -84,7 +85,7 @@ class Quality(DistinctPairMeasure):
     """
 
     about: ClassVar[Mapping[str, str]] = {
-        "name": "a quality model of generalize, average_class_size, c_avg, ncp or gcp",
+        "name": "a quality model of generalize, average_class_size, c_avg, ncp, gcp or cell_loss",
         "aggregate": "how the columns' figures become one; left out: the model's own",
         "gs_factor": "below 0.5 suppression is cheap, above it generalization is",
         "weights": "weight of each column, 1 unless given; divided by the largest",
@@ -107,7 +108,7 @@ class Quality(DistinctPairMeasure):
         "releases made by different methods."
     )
 
-    name: Literal[QualityName, "average_class_size", "c_avg", "ncp", "gcp"] = LOSS  # type: ignore[assignment]
+    name: Literal[QualityName, "average_class_size", "c_avg", "ncp", "gcp", "cell_loss"] = LOSS  # type: ignore[assignment]
     aggregate: Aggregate | None = None
     gs_factor: float = 0.5
     weights: dict[str, float] | None = None
@@ -139,9 +140,10 @@ class Quality(DistinctPairMeasure):
                 raise UsageError("Quality: a figure a column has no threshold; leave at_most out, or aggregate it")
 
     def _check_other(self) -> None:
-        given = [own for own in (*OWN, "response", "aggregate") if getattr(self, own) is not None]
+        given = [own for own in (*OWN, "response") if getattr(self, own) is not None]
         given += ["gs_factor"] * (self.gs_factor != 0.5)
-        given += ["weights"] * bool(self.weights and str(self.name) != "gcp")
+        given += ["weights"] * bool(self.weights and str(self.name) not in ("gcp", "cell_loss"))
+        given += ["aggregate"] * (self.aggregate is not None and str(self.name) != "cell_loss")
         if given:
             raise UsageError(f"Quality: {given[0]} is no parameter of the quality model {self.name!s}")
         for column, weight in (self.weights or {}).items():
@@ -167,24 +169,25 @@ class Quality(DistinctPairMeasure):
         return self._verdict(figure, f"{classes.num_rows:,} classes of {records:,} records")
 
     def _of_penalties(self, pair: DistinctPair) -> Verdict:
-        from privpipe.measures.utility.label_penalty import certainty_penalties
+        from privpipe.kernels.quality.aggregate import aggregated
+        from privpipe.measures.utility.label_penalty import cell_losses, certainty_penalties
         from privpipe.measures.utility.recoded import NotRecoded
 
         kept = int(np.asarray(pair.released["__count"].to_numpy()).sum())
         before = 0 if pair.original is None else int(np.asarray(pair.original["__count"].to_numpy()).sum())
         records = max(kept + pair.marked, pair.records or 0, before)
-        found = certainty_penalties(pair, records)
+        by_cell = str(self.name) == "cell_loss"
+        found = cell_losses(pair, records) if by_cell else certainty_penalties(pair, records)
         told = f"{records - kept:,} of {records:,} records suppressed"
-        if str(self.name) == "ncp":
-            return self._verdict(dict(found), told)
-        spec = LossSpec(weights=self.weights or {})
+        spec = LossSpec(weights=self.weights or {}, aggregate=self.aggregate if by_cell else "arithmetic_mean")
         try:
             require_columns_of(spec, list(found))
         except UsageError as error:
             raise NotRecoded(str(error)) from None
-        weights = spec.weights_of(list(found))
-        total = sum(weight * ncp for weight, ncp in zip(weights.tolist(), found.values(), strict=True))
-        return self._verdict(total / len(found), told)
+        weighted = spec.weights_of(list(found)) * np.array(list(found.values()))
+        if str(self.name) == "ncp" or spec.aggregate == "rank":
+            return self._verdict(dict(zip(found, weighted.tolist(), strict=True)), told)
+        return self._verdict(float(aggregated(weighted[None, :], spec.aggregate or "geometric_mean")[0, 0]), told)
 
     def _of_model(self, pair: DistinctPair) -> Verdict:
         from privpipe.kernels.quality import quality_model

@@ -18,7 +18,7 @@ from privpipe.engines import Engine, Source
 from privpipe.errors import Refused, UsageError
 from privpipe.hierarchies import Hierarchy, HierarchySpec
 from privpipe.measures import Quality
-from privpipe.measures.utility.label_penalty import label_penalties
+from privpipe.measures.utility.label_penalty import LabelCosts
 from privpipe.roles import Roles
 
 TOWNS = [["Bonn", "west", "*"], ["Trier", "west", "*"], ["Jena", "east", "*"], ["Gera", "east", "*"]]
@@ -112,26 +112,28 @@ def test_every_engine_weighs_a_release_by_definition(engine: Engine) -> None:
         "age": (sum(0.4 if row[1] == "child" else 0.6 for row in RELEASED) + LOST) / N,
         "shift": LOST / N,
     }
-    expected = {
-        Quality(): math.sqrt((1 + losses["town"]) * (1 + losses["age"])) - 1,
-        Quality(aggregate="rank"): losses,
-        Quality(name="discernibility"): sum(size * size for size in SIZES) + N * LOST,
-        Quality(name="discernibility_monotonic"): sum(size * size for size in Counter(KEYS).values()),
-        Quality(name="aecs"): N / (len(SIZES) + 1),
-        Quality(name="height"): 2.0,
-        Quality(name="entropy"): expected_entropy(),
-        Quality(name="kl_divergence"): expected_divergence(),
-        Quality(name="average_class_size"): len(KEPT) / len(SIZES),
-        Quality(name="c_avg", k=2): len(KEPT) / len(SIZES) / 2,
-        Quality(name="classification", response="ill"): 3 / 9,
-        Quality(name="ncp"): ncp,
-        Quality(name="gcp"): sum(ncp.values()) / 3,
-    }
+    expected: list[tuple[Quality, Any]] = [
+        (Quality(), math.sqrt((1 + losses["town"]) * (1 + losses["age"])) - 1),
+        (Quality(aggregate="rank"), losses),
+        (Quality(name="discernibility"), sum(size * size for size in SIZES) + N * LOST),
+        (Quality(name="discernibility_monotonic"), sum(size * size for size in Counter(KEYS).values())),
+        (Quality(name="aecs"), N / (len(SIZES) + 1)),
+        (Quality(name="height"), 2.0),
+        (Quality(name="entropy"), expected_entropy()),
+        (Quality(name="kl_divergence"), expected_divergence()),
+        (Quality(name="average_class_size"), len(KEPT) / len(SIZES)),
+        (Quality(name="c_avg", k=2), len(KEPT) / len(SIZES) / 2),
+        (Quality(name="classification", response="ill"), 3 / 9),
+        (Quality(name="ncp"), ncp),
+        (Quality(name="gcp"), sum(ncp.values()) / 3),
+        (Quality(name="gcp", weights={"town": 0.5}), (ncp["town"] / 2 + ncp["age"] + ncp["shift"]) / 3),
+        (Quality(name="cell_loss"), math.sqrt((1 + losses["town"]) * (1 + losses["age"])) - 1),
+    ]
     assert LOST == 1
-    verdicts = judged(engine, table(RELEASED), list(expected), table(CELLS))
-    for measure, verdict in zip(expected, verdicts, strict=True):
+    verdicts = judged(engine, table(RELEASED), [measure for measure, _ in expected], table(CELLS))
+    for (measure, figure), verdict in zip(expected, verdicts, strict=True):
         assert verdict.outcome == "pass"
-        assert verdict.observed == pytest.approx(expected[measure], rel=1e-12), measure
+        assert verdict.observed == pytest.approx(figure, rel=1e-12), measure
     assert "score 0." in verdicts[0].reason
     assert "1 of 9 records suppressed" in verdicts[0].reason
 
@@ -217,7 +219,27 @@ def test_a_gate_on_loss_stops_a_release(tmp_path: Path) -> None:
 
 
 def test_a_label_of_one_value_costs_nothing() -> None:
-    assert label_penalties(Hierarchy.from_rows([["u", "*"]])) == {"u": 0.0, "*": 0.0}
+    assert LabelCosts.of(Hierarchy.from_rows([["u", "*"]])).penalties == {"u": 0.0, "*": 0.0}
+
+
+def test_cut_ranges_cost_the_range_of_the_values_they_take_in(embedded: Engine) -> None:
+    """Of columns without a hierarchy, as a multidimensional recoding by values releases them."""
+    before = pa.table({"age": [7, 8, 30, 47], "town": ["Bonn", "Gera", "Jena", "Bonn"]})
+    after = pa.table({"age": ["[7, 8]", "[7, 8]", "[30, 47]", "[30, 47]"], "town": ["Bonn", "*", "{Bonn, Jena}", "*"]})
+    roles = Roles(quasi_identifiers=["age", "town"])
+
+    def penalties(released: pa.Table) -> Verdict:
+        first, second = (embedded.scan(Source(data=frame)) for frame in (released, before))
+        found = assess(embedded, first, guarantees=(), measures=[Quality(name="ncp")], roles=roles, original=second)
+        return found.measures[0]
+
+    assert penalties(after).observed == pytest.approx(
+        {"age": (2 * 1 / 40 + 2 * 17 / 40) / 4, "town": (0 + 1 + 2 / 3 + 1) / 4}
+    )
+    assert penalties(before).observed == {"age": 0.0, "town": 0.0}
+    odd = penalties(after.set_column(0, "age", pa.array(["young", "young", "old", "old"])))
+    assert (odd.outcome, odd.observed) == ("error", None)
+    assert "2 labels that are no ranges of its values" in odd.reason
 
 
 @pytest.mark.parametrize(
