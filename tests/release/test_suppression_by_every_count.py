@@ -14,7 +14,7 @@ import pytest
 
 import privpipe as pp
 from privpipe.engines import Engine
-from privpipe.errors import NoSolutionError, UnsupportedError
+from privpipe.errors import NoSolutionError, Refused, UnsupportedError
 
 TOWNS = {"*": {"north": ["Ashford", "Barrow"], "south": ["Crewe", "Dover"]}}
 AGES = {"groups": {"order": [str(age) for age in range(20, 60)], "sizes": [[10] * 4, [4]]}}
@@ -171,3 +171,24 @@ def test_other_stages_say_how_they_count(
     policy["transform"] = [{"mondrian": {"k": 2}}]
     with pytest.raises(UnsupportedError, match=says):
         pp.Policy.from_dict(policy)
+
+
+def test_a_class_that_loses_its_records_has_a_presence_of_nothing(tmp_path: Path) -> None:
+    """Suppression may take a class that is too rarely present; who knows that rule then knows that nobody is there."""
+    pq.write_table(pa.table({"zip": ["x"] + ["y"] * 5}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"zip": ["x"] * 100 + ["y"] * 10}), tmp_path / "census.parquet")
+    policy: dict[str, Any] = {
+        "version": 1,
+        "source": {"path": str(tmp_path / "a.parquet")},
+        "columns": {"zip": {"role": "quasi_identifier"}},
+        "population": {"path": str(tmp_path / "census.parquet")},
+        "transform": [{"suppress_records": {"suppress_at_most": 0.2}}],
+        "guarantees": [{"delta_presence": {"min": 0.05, "max": 0.6}}],
+        "sink": {"path": str(tmp_path / "out")},
+    }
+    assert pp.plan(None, policy).stages[0].detail["suppressed_records"] == 1
+    with pytest.raises(Refused) as caught:
+        pp.release(policy)
+    assert caught.value.assessment.verdicts[0].observed == {"min": 0.0, "max": 0.5}
+    policy["guarantees"][0]["delta_presence"]["min"] = 0.0
+    assert pp.release(policy).assessment.suppressed_records == 0
