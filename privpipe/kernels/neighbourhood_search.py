@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from privpipe.draws.siphash import high_product, word_of_2
 from privpipe.kernels.group_condition import GroupCondition, meets
+from privpipe.kernels.neighbourhood_growth import grow, inner_products
 
 __all__ = ["nearest_first", "search_groups"]
 
@@ -85,36 +86,6 @@ def _neighbourhood(
 
 
 @njit(nogil=True, cache=True)
-def _inner_products(
-    points: NDArray[np.float64],
-    members: NDArray[np.int64],
-    m: int,
-    local: NDArray[np.float64],
-    gram: NDArray[np.float64],
-) -> None:
-    """Inner products of the freed records relative to their mean, into gram[:m, :m]; `local` is room by column."""
-    s = points.shape[1]
-    for j in range(s):
-        mean = 0.0
-        for i in range(m):
-            local[j, i] = points[members[i], j]
-            mean += local[j, i]
-        mean /= m
-        for i in range(m):
-            local[j, i] -= mean
-    for i in range(m):
-        row = gram[i]
-        for u in range(i, m):
-            row[u] = 0.0
-        for j in range(s):
-            column, x = local[j], local[j, i]
-            for u in range(i, m):
-                row[u] += x * column[u]
-        for u in range(i + 1, m):
-            gram[u, i] = row[u]
-
-
-@njit(nogil=True, cache=True)
 def _spread_between(labels: NDArray[np.int64], m: int, t: int, gram: NDArray[np.float64]) -> float:
     """Sum over groups of |sum of members|^2 / size: what the SSE is short of the sum of squares."""
     sizes, squares = np.zeros(t, np.float64), np.zeros(t, np.float64)
@@ -127,97 +98,6 @@ def _spread_between(labels: NDArray[np.int64], m: int, t: int, gram: NDArray[np.
     for g in range(t):
         total += squares[g] / sizes[g]
     return total
-
-
-@njit(nogil=True, cache=True)
-def _grow(
-    k0: U,
-    k1: U,
-    step: int,
-    m: int,
-    t: int,
-    k: int,
-    gram: NDArray[np.float64],
-    labels: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    dots: NDArray[np.float64],
-) -> None:
-    """New groups of the m freed records: labels, sizes, and dots[g, i], the product of a group's sum and a record."""
-    left, rest = np.arange(m), np.zeros(m, np.float64)  # `rest`: products with the sum of those left, 0 at the start
-    count = m
-    for g in range(t):
-        seed = 0
-        coin = word_of_2(k0, k1, U(step), U(1000 + g))
-        if coin & U(1):
-            seed = np.int64(high_product(coin, U(count)))  # type: ignore[assignment]
-        else:
-            best = -np.inf
-            for at in range(count):
-                far = gram[left[at], left[at]] - 2.0 * rest[left[at]] / count
-                if far > best:
-                    best, seed = far, at
-        row = dots[g]
-        for i in range(m):
-            row[i] = 0.0
-        for size in range(1, k + 1):
-            if size > 1:
-                best = np.inf
-                for at in range(count):
-                    near = gram[left[at], left[at]] - 2.0 * row[left[at]] / (size - 1)
-                    if near < best:
-                        best, seed = near, at
-            record = left[seed]
-            labels[record] = g
-            count -= 1
-            left[seed] = left[count]
-            products = gram[record]
-            for i in range(m):
-                row[i] += products[i]
-                rest[i] -= products[i]
-        sizes[g] = k
-    _give_out(left[:count], t, k, gram, labels, sizes, dots)
-
-
-@njit(nogil=True, cache=True)
-def _own_square(g: int, m: int, labels: NDArray[np.int64], dots: NDArray[np.float64]) -> float:
-    total = 0.0
-    for i in range(m):
-        if labels[i] == g:
-            total += dots[g, i]
-    return total
-
-
-@njit(nogil=True, cache=True)
-def _give_out(
-    left: NDArray[np.int64],
-    t: int,
-    k: int,
-    gram: NDArray[np.float64],
-    labels: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    dots: NDArray[np.float64],
-) -> None:
-    """Each record left goes to the group whose SSE grows least, of those that stay below 2k."""
-    m = dots.shape[1]
-    squares = np.empty(t, np.float64)
-    for i in left:
-        labels[i] = -1
-    for g in range(t):
-        squares[g] = _own_square(g, min(m, len(labels)), labels, dots)
-    for i in left:
-        best, target = np.inf, 0
-        for g in range(t):
-            if sizes[g] >= 2 * k - 1:
-                continue
-            n = np.float64(sizes[g])
-            growth = n / (n + 1.0) * (gram[i, i] - 2.0 * dots[g, i] / n + squares[g] / (n * n))
-            if growth < best:
-                best, target = growth, g
-        labels[i] = target
-        sizes[target] += 1
-        squares[target] += 2.0 * dots[target, i] + gram[i, i]
-        for u in range(len(labels)):
-            dots[target, u] += gram[i, u]
 
 
 @njit(nogil=True, cache=True)
@@ -420,8 +300,8 @@ def search_groups(
                 at += 1
                 i = links[i]
         t = _how_many(k0, k1, step, m, k, count)
-        _inner_products(points, members, m, local, gram)
-        _grow(k0, k1, step, m, t, k, gram, after[:m], grown, dots)
+        inner_products(points, members, m, local, gram)
+        grow(k0, k1, step, m, t, k, gram, after[:m], grown, dots)
         between = _descend_inside(m, t, k, gram, after, grown, dots)
         if between <= _spread_between(before, m, count, gram) + LEAST_GAIN:
             continue

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from privpipe.blocks import Facts, FactsRequest, Moments, Primitives
-from privpipe.blocks.entry import require_choice, require_integer, require_number
-from privpipe.errors import DataError, UsageError
 from privpipe.roles import column_type_of
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.group_aggregates import Aggregate
@@ -20,6 +18,18 @@ from privpipe.transforms.group_learning import (
     sensitive_values,
 )
 from privpipe.transforms.group_plan import GroupPlan
+from privpipe.transforms.microaggregate_checks import (
+    ONE_COLUMN,
+    OWNER,
+    Method,
+    Nulls,
+    Refine,
+    SensitiveRule,
+    check_parameters,
+    check_weights,
+    lists_of,
+    warnings_of,
+)
 from privpipe.transforms.mixed_records import ColumnKind, Encoding
 from privpipe.transforms.numeric import refuse_nulls, require_numeric
 from privpipe.transforms.record_groups import BlockKey, GroupingRules, Membership, NextKey, Pass, carried_schema
@@ -31,42 +41,6 @@ if TYPE_CHECKING:
     from privpipe.draws import Draws
 
 __all__ = ["Microaggregate", "SensitiveRule"]
-
-Method = Literal["mdav", "v_mdav", "univariate", "fixed"]
-Refine = Literal["none", "descent", "search"]
-Nulls = Literal["refuse", "keep", "own_group"]
-ONE_COLUMN = ("univariate", "fixed")
-
-
-@dataclass(frozen=True, kw_only=True)
-class SensitiveRule:
-    """What each group must meet besides k: at least `l` distinct values of a column, or shares within `t` of all.
-
-    Parameters
-    ----------
-    column : str
-    l : int, optional
-        At least 2.
-    t : float, optional
-        In [0, 1]: half the sum of the differences of shares. Exactly one of the two.
-
-    Examples
-    --------
-    >>> SensitiveRule(column="illness", l=3)
-    SensitiveRule(column='illness', l=3, t=None)
-    """
-
-    column: str
-    l: int | None = None
-    t: float | None = None
-
-    def __post_init__(self) -> None:
-        if (self.l is None) == (self.t is None):
-            raise UsageError("Microaggregate: sensitive needs one of l and t")
-        if self.l is not None:
-            require_integer("Microaggregate", "sensitive.l", self.l, least=2)
-        else:
-            require_number("Microaggregate", "sensitive.t", self.t, least=0, most=1)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -192,78 +166,27 @@ class Microaggregate(Transformer):
     ties: Literal["keyed", "position"] = "keyed"
 
     def __post_init__(self) -> None:
-        owner = "Microaggregate"
-        lists = _lists(self.columns)
-        masked = tuple(name for names in lists for name in names)
-        checked_columns(owner, masked)
+        lists = lists_of(self.columns)
+        checked_columns(OWNER, [name for names in lists for name in names])
         nested = not isinstance(self.columns[0], str)
         object.__setattr__(self, "columns", lists if nested else lists[0])
         if isinstance(self.k, list | tuple):
             object.__setattr__(self, "k", tuple(self.k))
-            if len(self.k) != len(lists):
-                raise UsageError(f"{owner}: k has {len(self.k)} numbers for {len(lists)} lists of columns")
-        for k in self._sizes(len(lists)):
-            require_integer(owner, "k", k, least=2)
-            if self.block != "auto":
-                require_integer(owner, "block", self.block, least=2 * k)
-        require_choice(owner, "method", self.method, get_args(Method))
-        require_choice(owner, "aggregate", self.aggregate, get_args(Aggregate))
-        require_choice(owner, "distance", self.distance, ("euclidean", "gower"))
-        require_choice(owner, "ties", self.ties, ("keyed", "position"))
-        if self.nulls is not None:
-            require_choice(owner, "nulls", self.nulls, get_args(Nulls))
-        if self.iterations != "auto":
-            require_integer(owner, "iterations", self.iterations, least=0)
-        require_number(owner, "gamma", self.gamma, least=0)
-        require_number(owner, "trim", self.trim, least=0, below=0.5)
-        object.__setattr__(self, "by", checked_by(owner, self.by, masked, self.small_strata))
-        if self.small_strata == "suppress":
-            object.__setattr__(self, "suppresses", True)
         if isinstance(self.sensitive, Mapping):
             object.__setattr__(self, "sensitive", SensitiveRule(**self.sensitive))
-        self._check_refine()
-        self._check_together(masked)
-
-    def _check_refine(self) -> None:
-        if self.refine is None:
-            return
-        require_choice("Microaggregate", "refine", self.refine, get_args(Refine))
-        if self.refine != "none" and (self.method in ONE_COLUMN or self.distance == "gower"):
-            raise UsageError("Microaggregate: refine serves mdav and v_mdav over euclidean distances; leave it out")
-
-    def _check_together(self, masked: tuple[str, ...]) -> None:
-        owner = "Microaggregate"
-        if self.keep_ties and self.method not in ONE_COLUMN:
-            raise UsageError(f"{owner}: keep_ties goes with the methods univariate and fixed")
-        if (self.aggregate == "weighted_mean") != (self.weight is not None):
-            raise UsageError(f"{owner}: weight and the aggregate weighted_mean go together")
-        if self.weight in masked:
-            raise UsageError(f"{owner}: weight names a column that the stage masks itself")
-        if self.sensitive is not None and self.sensitive.column in masked:
-            raise UsageError(f"{owner}: sensitive names a column that the stage masks itself")
-        gower = self.distance == "gower"
-        if gower and (self.method != "mdav" or self.sensitive is not None):
-            raise UsageError(f"{owner}: the distance gower goes with the method mdav, without sensitive")
-        for name, given in (("order", self.order), ("weights", self.weights)):
-            if given is not None and not gower:
-                raise UsageError(f"{owner}: {name} goes with the distance gower")
-            strange = sorted(set(given or ()) - set(masked))
-            if strange:
-                raise UsageError(f"{owner}: {name} names {', '.join(map(repr, strange))}, not among columns")
-        for column, texts in (self.order or {}).items():
-            if len(texts) < 2 or len(set(texts)) != len(texts):
-                raise UsageError(f"{owner}: order of {column!r} needs two or more values, each once")
-        for column, weight in (self.weights or {}).items():
-            require_number(owner, f"weights.{column}", weight, above=0)
+        object.__setattr__(self, "by", checked_by(OWNER, self.by, self.masked_columns(), self.small_strata))
+        if self.small_strata == "suppress":
+            object.__setattr__(self, "suppresses", True)
+        check_parameters(self)
 
     def groups(self) -> list[tuple[tuple[str, ...], int]]:
         """The lists of columns that are grouped by themselves, each with its k."""
-        lists = _lists(self.columns)
-        pairs = list(zip(lists, self._sizes(len(lists)), strict=True))
+        lists = lists_of(self.columns)
+        pairs = list(zip(lists, self.sizes(len(lists)), strict=True))
         return [((name,), k) for names, k in pairs for name in names] if self.method in ONE_COLUMN else pairs
 
     def masked_columns(self) -> tuple[str, ...]:
-        return tuple(name for names in _lists(self.columns) for name in names)
+        return tuple(name for names in lists_of(self.columns) for name in names)
 
     def request(self, context: StageContext) -> FactsRequest:
         masked = self.masked_columns()
@@ -290,7 +213,7 @@ class Microaggregate(Transformer):
 
     def learn(self, engine: Primitives, table: Any, context: StageContext) -> StagePlan:
         facts = engine.facts(table, self.request(context))
-        self._check_weights(facts, context)
+        check_weights(self, facts, context)
         groups = self.groups()
         least = max(k for _, k in groups)
         strata = Strata(records=(facts.records,))
@@ -308,7 +231,7 @@ class Microaggregate(Transformer):
             plans.append(self._with_parts(engine, table, group, strata, facts, context).to_dict())
         nulls = {name: _nulls(facts, name) for name in self.masked_columns()}
         detail: dict[str, Any] = {"strata": strata.to_dict(), "groups": plans, "nulls": nulls}
-        detail["warnings"] = self._warnings(nulls, strata)
+        detail["warnings"] = warnings_of(self, nulls, strata)
         return StagePlan(name=self.name(), parameters=self.stated_parameters(), detail=detail)
 
     def stated_parameters(self) -> dict[str, Any]:
@@ -369,7 +292,7 @@ class Microaggregate(Transformer):
             cls(columns=("age", "income"), k=2, method="v_mdav", refine="descent", aggregate="medoid", nulls="keep"),
         ]
 
-    def _sizes(self, lists: int) -> tuple[int, ...]:
+    def sizes(self, lists: int) -> tuple[int, ...]:
         return self.k if isinstance(self.k, tuple) else (self.k,) * lists
 
     def _rules(self) -> GroupingRules:
@@ -404,16 +327,6 @@ class Microaggregate(Transformer):
         from privpipe.transforms.generalize import hierarchies_of
 
         return replace(encoding, hierarchies=hierarchies_of(engine, table, named, context)[0])
-
-    def _check_weights(self, facts: Facts, context: StageContext) -> None:
-        if self.weight is None:
-            return
-        figures = facts.moments[self.weight]
-        if figures.nulls or not figures.minimum > 0:
-            raise DataError(
-                f"{context.place}: the weights in column {self.weight!r} must all be above 0 and none missing "
-                f"({figures.nulls:,} are)"
-            )
 
     def _empty(
         self,
@@ -475,42 +388,7 @@ class Microaggregate(Transformer):
             group = replace(group, parts=parts)
         return blocks_that_meet(engine, table, group, strata, encoding, context)
 
-    def _warnings(self, nulls: Mapping[str, int], strata: Strata) -> list[str]:
-        found = []
-        if self.method in ONE_COLUMN and len(self.masked_columns()) > 1:
-            found.append(
-                "columns microaggregated one by one do not make records k-anonymous: nearly every combination may be "
-                "unique; judge k_anonymity on the output"
-            )
-        elif len(self.groups()) > 1:
-            found.append("each list of columns is k-anonymous by itself; their combination need not be")
-        if self.aggregate == "medoid":
-            found.append("medoid releases values of a real record for each group")
-        kept = sorted(name for name, count in nulls.items() if count)
-        if kept and self.nulls == "keep" and any(len(columns) > 1 for columns, _ in self.groups()):
-            found.append(
-                f"missing values of {', '.join(map(repr, kept))} stay where they are, so records of a group may "
-                "differ by them; judge k_anonymity on the output"
-            )
-        if strata.suppressed:
-            found.append(f"{strata.suppressed:,} records of strata that are too small are suppressed")
-        if strata.merged:
-            found.append(f"{strata.merged:,} strata that are too small are grouped together")
-        return found
-
 
 def _nulls(facts: Facts, column: str) -> int:
     figures = facts.moments.get(column)
     return figures.nulls if figures is not None else facts.nulls[column]
-
-
-def _lists(columns: Any) -> tuple[tuple[str, ...], ...]:
-    """Lists of columns, also of a single one."""
-    if not isinstance(columns, list | tuple) or not columns:
-        raise UsageError("Microaggregate: columns must be a list of column names, or a list of such lists")
-    flat = isinstance(columns[0], str)
-    if any(isinstance(names, str) != flat or not isinstance(names, str | list | tuple) for names in columns):
-        raise UsageError("Microaggregate: columns must be a list of column names, or a list of such lists")
-    if flat:
-        return (tuple(columns),)
-    return tuple(checked_columns("Microaggregate", names) for names in columns)

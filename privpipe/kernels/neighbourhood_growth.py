@@ -1,0 +1,134 @@
+"""New groups grown from the records of a neighbourhood, by look-ups in a table of their inner products."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from privpipe.draws.siphash import high_product, word_of_2
+
+__all__ = ["grow", "inner_products"]
+
+U = np.uint64
+
+
+@njit(nogil=True, cache=True)
+def inner_products(
+    points: NDArray[np.float64],
+    members: NDArray[np.int64],
+    m: int,
+    local: NDArray[np.float64],
+    gram: NDArray[np.float64],
+) -> None:
+    """Inner products of the freed records relative to their mean, into gram[:m, :m]; `local` is room by column."""
+    s = points.shape[1]
+    for j in range(s):
+        mean = 0.0
+        for i in range(m):
+            local[j, i] = points[members[i], j]
+            mean += local[j, i]
+        mean /= m
+        for i in range(m):
+            local[j, i] -= mean
+    for i in range(m):
+        row = gram[i]
+        for u in range(i, m):
+            row[u] = 0.0
+        for j in range(s):
+            column, x = local[j], local[j, i]
+            for u in range(i, m):
+                row[u] += x * column[u]
+        for u in range(i + 1, m):
+            gram[u, i] = row[u]
+
+
+@njit(nogil=True, cache=True)
+def grow(
+    k0: U,
+    k1: U,
+    step: int,
+    m: int,
+    t: int,
+    k: int,
+    gram: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    dots: NDArray[np.float64],
+) -> None:
+    """New groups of the m freed records: labels, sizes, and dots[g, i], the product of a group's sum and a record."""
+    left, rest = np.arange(m), np.zeros(m, np.float64)  # `rest`: products with the sum of those left, 0 at the start
+    count = m
+    for g in range(t):
+        seed = 0
+        coin = word_of_2(k0, k1, U(step), U(1000 + g))
+        if coin & U(1):
+            seed = np.int64(high_product(coin, U(count)))  # type: ignore[assignment]
+        else:
+            best = -np.inf
+            for at in range(count):
+                far = gram[left[at], left[at]] - 2.0 * rest[left[at]] / count
+                if far > best:
+                    best, seed = far, at
+        row = dots[g]
+        for i in range(m):
+            row[i] = 0.0
+        for size in range(1, k + 1):
+            if size > 1:
+                best = np.inf
+                for at in range(count):
+                    near = gram[left[at], left[at]] - 2.0 * row[left[at]] / (size - 1)
+                    if near < best:
+                        best, seed = near, at
+            record = left[seed]
+            labels[record] = g
+            count -= 1
+            left[seed] = left[count]
+            products = gram[record]
+            for i in range(m):
+                row[i] += products[i]
+                rest[i] -= products[i]
+        sizes[g] = k
+    _give_out(left[:count], t, k, gram, labels, sizes, dots)
+
+
+@njit(nogil=True, cache=True)
+def _own_square(g: int, m: int, labels: NDArray[np.int64], dots: NDArray[np.float64]) -> float:
+    total = 0.0
+    for i in range(m):
+        if labels[i] == g:
+            total += dots[g, i]
+    return total
+
+
+@njit(nogil=True, cache=True)
+def _give_out(
+    left: NDArray[np.int64],
+    t: int,
+    k: int,
+    gram: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    dots: NDArray[np.float64],
+) -> None:
+    """Each record left goes to the group whose SSE grows least, of those that stay below 2k."""
+    m = dots.shape[1]
+    squares = np.empty(t, np.float64)
+    for i in left:
+        labels[i] = -1
+    for g in range(t):
+        squares[g] = _own_square(g, min(m, len(labels)), labels, dots)
+    for i in left:
+        best, target = np.inf, 0
+        for g in range(t):
+            if sizes[g] >= 2 * k - 1:
+                continue
+            n = np.float64(sizes[g])
+            growth = n / (n + 1.0) * (gram[i, i] - 2.0 * dots[g, i] / n + squares[g] / (n * n))
+            if growth < best:
+                best, target = growth, g
+        labels[i] = target
+        sizes[target] += 1
+        squares[target] += 2.0 * dots[target, i] + gram[i, i]
+        for u in range(len(labels)):
+            dots[target, u] += gram[i, u]
