@@ -28,6 +28,7 @@ __all__ = ["Quality"]
 
 SIZES = ("average_class_size", "c_avg")
 PENALTIES = ("ncp", "gcp", "cell_loss")
+BY_CLASSES = ("discernibility", "aecs")
 BY_VALUES = ("entropy", "entropy_monotonic", "normalized_entropy", "kl_divergence")
 OWN = ("compat", "attacker", "publisher_benefit", "publisher_loss", "adversary_gain", "adversary_cost", "penalties")
 
@@ -160,22 +161,28 @@ class Quality(DistinctPairMeasure):
                 return self._of_sizes(pair)
             return self._of_penalties(pair) if str(self.name) in PENALTIES else self._of_model(pair)
         except NotRecoded as error:
+            if str(self.name) in BY_CLASSES:
+                return self._of_sizes(pair)  # classes need no levels
             return Verdict(self, None, "error", self.demanded(), reason=f"{error}.")
 
     def _of_sizes(self, pair: DistinctPair) -> Verdict:
         classes = pair.released.group_by(list(pair.keys)).aggregate([("__count", "sum")])
-        records = int(np.asarray(classes["__count_sum"].to_numpy()).sum())
-        figure = records / classes.num_rows / (self.k or 1)
-        return self._verdict(figure, f"{classes.num_rows:,} classes of {records:,} records")
+        sizes = np.asarray(classes["__count_sum"].to_numpy(), dtype=np.float64)
+        kept, records = int(sizes.sum()), _records(pair)
+        told = f"{len(sizes):,} classes of {kept:,} records; {records - kept:,} of {records:,} records suppressed"
+        if str(self.name) == "discernibility":
+            return self._verdict(float((sizes * sizes).sum()) + float(records) * (records - kept), told)
+        if str(self.name) == "aecs":
+            weighed = self.spec().s * len(sizes) + self.spec().g * (records > kept)
+            return self._verdict(records / weighed if weighed else float("inf"), told)
+        return self._verdict(kept / len(sizes) / (self.k or 1), told)
 
     def _of_penalties(self, pair: DistinctPair) -> Verdict:
         from privpipe.kernels.quality.aggregate import aggregated
         from privpipe.measures.utility.label_penalty import cell_losses, certainty_penalties
         from privpipe.measures.utility.recoded import NotRecoded
 
-        kept = int(np.asarray(pair.released["__count"].to_numpy()).sum())
-        before = 0 if pair.original is None else int(np.asarray(pair.original["__count"].to_numpy()).sum())
-        records = max(kept + pair.marked, pair.records or 0, before)
+        kept, records = int(np.asarray(pair.released["__count"].to_numpy()).sum()), _records(pair)
         by_cell = str(self.name) == "cell_loss"
         found = cell_losses(pair, records) if by_cell else certainty_penalties(pair, records)
         told = f"{records - kept:,} of {records:,} records suppressed"
@@ -267,3 +274,10 @@ class Quality(DistinctPairMeasure):
             cls(name="gcp", at_most=1.0),
             cls(name="c_avg", k=2, at_most=2.0),
         ]
+
+
+def _records(pair: DistinctPair) -> int:
+    """N, as far as the tables at hand tell: suppressed records included."""
+    kept = int(np.asarray(pair.released["__count"].to_numpy()).sum())
+    before = 0 if pair.original is None else int(np.asarray(pair.original["__count"].to_numpy()).sum())
+    return max(kept + pair.marked, pair.records or 0, before)

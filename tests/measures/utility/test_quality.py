@@ -165,10 +165,14 @@ def test_a_release_that_other_stages_changed_is_weighed_by_its_labels(embedded: 
 
 def test_cells_at_several_levels_have_a_penalty_and_no_node(embedded: Engine) -> None:
     mixed = [("Bonn", *RELEASED[0][1:]), ("*", *RELEASED[1][1:]), *RELEASED[2:]]
-    loss, penalty = judged(embedded, table(mixed), [Quality(), Quality(name="ncp")], table(CELLS))
+    names = ("loss", "ncp", "discernibility", "aecs")
+    loss, penalty, squares, size = judged(embedded, table(mixed), [Quality(name=n) for n in names], table(CELLS))
     assert loss.outcome == "error"
     assert "column 'town' was not released at one level" in loss.reason
     assert penalty.observed["town"] == pytest.approx((0 + 1 + 0.5 * (len(KEPT) - 2) + LOST) / N)
+    sizes = list(Counter(row[:3] for row in mixed).values())
+    assert squares.observed == sum(n * n for n in sizes) + N * LOST
+    assert size.observed == pytest.approx(N / (len(sizes) + 1))
     foreign = [("Paris", *row[1:]) for row in RELEASED]
     (unknown,) = judged(embedded, table(foreign), [Quality(name="gcp")], table(CELLS))
     assert (unknown.outcome, unknown.observed) == ("error", None)
