@@ -138,7 +138,6 @@ def in_small_classes(words: NDArray[np.uint64], hidden: NDArray[np.uint64], coun
     return found
 
 
-@njit(cache=True, nogil=True)
 def cheapest_covers(
     words: NDArray[np.uint64],
     hidden: NDArray[np.uint64],
@@ -150,8 +149,9 @@ def cheapest_covers(
 ) -> NDArray[np.int64]:
     """The cheapest blanks under which a combination matches k records of the table as it is, each by itself.
 
-    One sum over all subsets of the columns gives the records that match under every set of blanks. What comes out
-    is feasible as a whole: the blanks of others only add matches.
+    What comes out is feasible as a whole: the blanks of others only add matches. Where nothing is missing, one count
+    of groups a set serves all combinations, the cheapest sets first until all are covered; else each combination is
+    compared with all others, and one sum over all subsets of the columns gives its matches under every set.
 
     Parameters
     ----------
@@ -170,6 +170,30 @@ def cheapest_covers(
     ndarray of int64, shape (t,)
         Columns to blank as bits; 0 where k records match already, -1 where no blanks suffice.
     """
+    return (_covers_by_pairs if hidden.any() else _covers_by_groups)(words, hidden, fields, counts, sizes, order, k)
+
+
+def _covers_by_groups(
+    words: Any, hidden: Any, fields: Any, counts: Any, sizes: Any, order: Any, k: int
+) -> NDArray[np.int64]:
+    found = np.where(sizes >= k, 0, -1).astype(np.int64)
+    left = np.flatnonzero(sizes < k)
+    for blanks in order:
+        if not len(left):
+            break
+        shown = words & ~hidden_words(np.array([blanks]), fields, np.zeros_like(hidden[:1]))
+        rows = np.ascontiguousarray(shown).view(f"V{shown.itemsize * shown.shape[1]}").ravel()
+        _, owner = np.unique(shown[:, 0] if shown.shape[1] == 1 else rows, return_inverse=True)
+        alike_now = np.bincount(owner, weights=counts)[owner[left]]
+        found[left[alike_now >= k]] = blanks
+        left = left[alike_now < k]
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _covers_by_pairs(
+    words: Any, hidden: Any, fields: Any, counts: Any, sizes: Any, order: Any, k: int
+) -> NDArray[np.int64]:
     found = np.zeros(len(words), np.int64)
     alike = np.empty(len(order), np.int64)
     for one in range(len(words)):
@@ -212,17 +236,16 @@ def _same_class(words: Any, hidden: Any, one: int, other: int) -> bool:
 def differing_columns(words: Any, hidden: Any, fields: Any, one: int, other: int) -> int:
     """Columns in which two combinations differ visibly, as bits; -1: in one that cannot be blanked."""
     found = 0
-    for column in range(len(fields)):
-        for word in range(words.shape[1]):
-            seen = fields[column, word] & ~(hidden[one, word] | hidden[other, word])
-            if (words[one, word] ^ words[other, word]) & seen:
-                found |= 1 << column
-                break
     for word in range(words.shape[1]):
-        fixed = ~(hidden[one, word] | hidden[other, word])
-        for column in range(len(fields)):
-            fixed &= ~fields[column, word]
-        if (words[one, word] ^ words[other, word]) & fixed:
+        seen = (words[one, word] ^ words[other, word]) & ~(hidden[one, word] | hidden[other, word])
+        if not seen:
+            continue
+        blankable = np.uint64(0)
+        for column in range(len(fields)):  # without branches: most columns differ as often as not
+            field = fields[column, word]
+            found |= int((seen & field) != 0) << column
+            blankable |= field
+        if seen & ~blankable:
             return -1
     return found
 

@@ -51,6 +51,9 @@ def test_covers_are_the_cheapest_and_dropping_keeps_every_record_safe(case: Any,
     codes, k, weights = case
     codes = np.unique(codes, axis=0)
     counts = np.random.default_rng(seed).integers(1, 4, len(codes)).astype(np.int64)
+    if seed % 2:  # another way where nothing is missing
+        codes = np.unique(np.abs(codes), axis=0)
+        counts = counts[: len(codes)]
     words, missing, fields = packed(codes, codes.shape[1])
     order, cost = cheapest_first(np.array(weights))
     sizes = matches(words, missing, counts)
@@ -85,7 +88,11 @@ def test_fields_over_two_words_and_columns_that_must_match() -> None:
     words, missing, fields = packed(codes, 2)
     assert (words.shape, fields.shape) == ((3, 1), (2, 1))
     wide = np.hstack([codes, codes])
-    assert packed(wide, 2)[0].shape == (3, 2)
+    two, none, parts = packed(wide, 2)
+    assert two.shape == (3, 2)
+    ones = np.array([1, 1, 5])
+    by_set = cheapest_first(np.ones(2))[0]
+    assert cheapest_covers(two, none, parts, ones, matches(two, none, ones), by_set, 2).tolist() == [-1, -1, 0]
     counts = np.array([1, 1, 5])
     order, _ = cheapest_first(np.ones(2))
     sizes = matches(words, missing, counts)
