@@ -47,7 +47,7 @@ APPROACHES: Mapping[str, Approach | str] = {
     "CG_AS": Approach("mondrian", "as CG_: a column of root labels is removed", also=("local_recoding",)),
     "CG_CS": Approach("mondrian", "as CG_: a suppressed cell is a root label", also=("local_recoding",)),
     "CG_": Approach("mondrian", "multidimensional recoding to common ancestors", also=("local_recoding",)),
-    "_TS": Approach("suppress_records", "every record of a failing class is removed"),
+    "_TS": Approach("suppress_records", "every record of a failing class is removed", also=("generalize",)),
     "_AS": Approach("generalize", "lattice of raw or removed columns", {"roots_only": True}),
     "_CS": Approach("suppress_cells", "local suppression", {"method": "greedy"}),
     "_": "nothing is transformed, so there is no stage: assess the table as it is",

@@ -31,6 +31,10 @@ def plan(engine: Any, table: Any, stage: Generalize, context: StageContext) -> S
     """
     if stage.approach == "AG_CS":
         return _with_cells(engine, table, stage, context)
+    if stage.approach == "_TS":
+        raw = replace(stage, approach=None, search=None, levels={}, suppress_at_most=stage.limit)
+        made = plan(engine, table, raw, context)
+        return replace(made, parameters=_parameters(stage), detail={**made.detail, "approach": stage.approach})
     stage = _by_approach(stage, context)
     if stage.limit is None:
         # Nothing is suppressed, so nothing is judged here: the release is.
@@ -60,9 +64,12 @@ def _with_cells(engine: Any, table: Any, stage: Generalize, context: StageContex
     """Levels, and blanks in place of suppressed records."""
     from privpipe.search import attribute_cells
 
-    parameters = {**stage.parameters(), "loss": quality_parameters(stage.loss), "budget": asdict(stage.budget)}
     detail = attribute_cells.plan(engine, table, stage, context)
-    return StagePlan(name=stage.name(), parameters=parameters, detail=detail)
+    return StagePlan(name=stage.name(), parameters=_parameters(stage), detail=detail)
+
+
+def _parameters(stage: Generalize) -> dict[str, Any]:
+    return {**stage.parameters(), "loss": quality_parameters(stage.loss), "budget": asdict(stage.budget)}
 
 
 def _by_approach(stage: Generalize, context: StageContext) -> Generalize:
@@ -122,7 +129,7 @@ def _plan(
     hierarchies = dict(zip(encoded.columns, encoded.hierarchies, strict=True))
     return StagePlan(
         name=stage.name(),
-        parameters={**stage.parameters(), "loss": quality_parameters(stage.loss), "budget": asdict(stage.budget)},
+        parameters=_parameters(stage),
         detail={
             "levels": dict(zip(encoded.columns, node.levels, strict=True)),
             "recoded": [

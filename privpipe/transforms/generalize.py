@@ -96,7 +96,8 @@ class Generalize(Transformer):
         Whether each column is either raw or at its root.
     approach : str, optional
         A cell of the matrix of approaches that this stage serves, as a short form: AG_TS (the default), AG_ and
-        AG_AS (nothing is suppressed), AG_CS (cells are blanked in place of records), _AS (columns stay or go).
+        AG_AS (nothing is suppressed), AG_CS (cells are blanked in place of records), _AS (columns stay or go),
+        _TS (values stay raw and failing classes go).
     budget : SearchBudget
 
     Notes
@@ -120,14 +121,14 @@ class Generalize(Transformer):
         "columns": "columns to generalize; default: the quasi-identifiers with a hierarchy",
         "search": "how the levels are chosen: optimal, minimal, datafly, bottom_up, top_down or genetic",
         "levels": "instead of a search: the level of each column, 0 for the raw value",
-        "loss": "the quality model: {name, aggregate, gs_factor, weights}, besides compat of kl_divergence, attacker and "
-        "amounts of publisher_payout, penalties of static, response of classification",
+        "loss": "the quality model: {name, aggregate, gs_factor, weights}, besides compat of kl_divergence, attacker "
+        "and amounts of publisher_payout, penalties of static, response of classification",
         "suppress_at_most": "share of the records that may be suppressed",
         "criteria": "of search minimal: what is preferred among minimal vectors, in order",
         "minimal": "of search minimal: whether the plan lists one or all",
         "mark": "whether a suppressed record stays as a row of the suppression mark",
         "roots_only": "whether each column is either raw or at its root",
-        "approach": "short form: AG_TS, AG_AS, AG_CS, AG_ or _AS",
+        "approach": "short form: AG_TS, AG_AS, AG_CS, AG_, _AS or _TS",
         "budget": "limit of the search: {nodes, seconds}",
     }
     source: ClassVar[str] = "Samarati, IEEE TKDE 13(6), 2001; Iyengar, KDD 2002"

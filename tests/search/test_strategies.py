@@ -225,8 +225,12 @@ def test_short_forms_of_the_matrix(plain: Any, problem: Any) -> None:
     assert sum(map(bool, columns["levels"].values())) == min(sum(map(bool, node)) for node in dropped)
     weighed = Generalize(approach="_AS", loss=LossSpec(weights={"a": 1.0, "b": 5.0}))
     assert plan(plain, problem.table, weighed, problem.context).detail["levels"]["b"] == 0
-    with pytest.raises(UnsupportedError, match="served by the stage `suppress_records`"):
+    raw = plan(plain, problem.table, Generalize(approach="_TS", suppress_at_most=0.5), problem.context).detail
+    assert set(raw["levels"].values()) == {0}
+    with pytest.raises(NoSolutionError, match="the limit allows 0"):
         plan(plain, problem.table, Generalize(approach="_TS"), problem.context)
+    with pytest.raises(UnsupportedError, match="served by the stage `mondrian`"):
+        plan(plain, problem.table, Generalize(approach="CG_"), problem.context)
     for name in APPROACHES:
         if name == "_":
             with pytest.raises(UnsupportedError, match="no stage"):
