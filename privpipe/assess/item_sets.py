@@ -10,12 +10,13 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks import Facts, Guarantee, RowBlock, Tally, Verdict
+from privpipe.assess.rules import JudgingRules
+from privpipe.blocks import Facts, Guarantee, Outcome, RowBlock, Tally, Verdict
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UnsupportedError, did_you_mean
 from privpipe.roles import Roles, column_type_of
 
-__all__ = ["MOST_COMBINATIONS", "OverItems", "item_verdict"]
+__all__ = ["MOST_COMBINATIONS", "CountedItems", "OverItems", "item_verdict"]
 
 MOST_COMBINATIONS = 1 << 25
 """Combinations of items, each record's counted, that are hashed at the most."""
@@ -42,6 +43,11 @@ class _Column:
     separator: str | None
     whole: tuple[str, ...]
     mark: str
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The columns that are looked at."""
+        return tuple(dict.fromkeys((self.name, *self.whole)))
 
     def texts(self, rows: RowBlock) -> Any:
         """The column of the records that are not suppressed."""
@@ -99,7 +105,39 @@ class _Supports:
         return merged_supports(left, right)
 
 
-def item_verdict(engine: Engine, table: Any, entry: Guarantee, roles: Roles, mark: str) -> Verdict:
+class CountedItems:
+    """What was counted of a table's set-valued columns: once, however many entries ask for it."""
+
+    def __init__(self, engine: Engine, table: Any) -> None:
+        self._engine, self.table = engine, table
+        self._lengths: dict[_Column, Counter[int]] = {}
+        self._counts: dict[_Supports, NDArray[np.int64]] = {}
+
+    def lengths(self, column: _Column) -> Counter[int]:
+        """How many records have how many items, suppressed ones left out.
+
+        Raises
+        ------
+        DataError
+            The table has no records.
+        """
+        if column not in self._lengths:
+            found = self._engine.reduce_rows(self.table, column.read, _Lengths(column), Facts())
+            if not found:
+                raise DataError("the table has no records: there is nothing to judge")
+            found.pop(-1, None)
+            self._lengths[column] = found
+        return self._lengths[column]
+
+    def supports(self, counting: _Supports) -> NDArray[np.int64]:
+        """Records that hold each combination which is asked for."""
+        if counting not in self._counts:
+            found = self._engine.reduce_rows(self.table, counting.column.read, counting, Facts())
+            self._counts[counting] = np.zeros(0, np.int64) if found is None else found.counts[found.asked]
+        return self._counts[counting]
+
+
+def item_verdict(counted: CountedItems, entry: Guarantee, roles: Roles, rules: JudgingRules) -> Verdict:
     """The verdict over a set-valued column; suppressed records are left out.
 
     Lengths are counted first, so that what it would cost is known before any combination is hashed.
@@ -113,20 +151,15 @@ def item_verdict(engine: Engine, table: Any, entry: Guarantee, roles: Roles, mar
     """
     if not isinstance(entry, OverItems):
         raise TypeError(f"{entry.name()} reads no items")
-    column = _column(table, entry, roles, mark)
-    read = tuple(dict.fromkeys((column.name, *column.whole)))
-    lengths = engine.reduce_rows(table, read, _Lengths(column), Facts())
-    if not lengths:
-        raise DataError("the table has no records: there is nothing to judge")
-    lengths.pop(-1, None)
+    column = _column(counted.table, entry, roles, rules.mark)
+    lengths = counted.lengths(column)
     records = sum(lengths.values())
     if not records:
-        return Verdict(entry, None, "fail", entry.demanded(), reason="every record is suppressed.")
+        outcome: Outcome = "pass" if rules.allow_empty else "fail"
+        return Verdict(entry, None, outcome, entry.demanded(), reason="every record is suppressed.")
     shorter = tuple(sorted(length for length in lengths if 0 < length < entry.m))
     _require_few(lengths, entry, shorter)
-    counting = _Supports(column, entry.m, shorter)
-    found = engine.reduce_rows(table, read, counting, Facts())
-    counts = np.zeros(0, np.int64) if found is None else found.counts[found.asked]
+    counts = counted.supports(_Supports(column, entry.m, shorter))
     failing = 0 if entry.k is None else int((counts < entry.k).sum())
     tally = Tally(
         observed=int(counts.min()) if len(counts) else None,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from privpipe.assess.assessment import Assessment
 from privpipe.assess.composite import Composite, Judged
 from privpipe.assess.grouping import Group, groups_of, keys_of, query_of, whole_of
-from privpipe.assess.item_sets import item_verdict
+from privpipe.assess.item_sets import CountedItems, item_verdict
 from privpipe.assess.learning import facts_by_base
 from privpipe.assess.pairing import pair_verdicts
 from privpipe.assess.persons import require_persons
@@ -119,13 +119,14 @@ def assess(
             figure = entry.across(tallies[at])
             verdicts[at] = _verdict(entry, figure, judged, facts[group.base], rules)
     counted: dict[tuple[str, ...], DistinctBlock] = {}
+    items = CountedItems(engine, table)
     for at, entry in enumerate(entries):
         if entry.reads == "facts":
             verdicts[at] = entry.judge(Tally(), facts["released"])
         elif entry.reads == "distinct":
             verdicts[at] = _distinct_verdict(engine, table, entry, roles, rules, counted)
         elif entry.reads == "items":
-            verdicts[at] = item_verdict(engine, table, entry, roles, rules.mark)
+            verdicts[at] = item_verdict(items, entry, roles, rules)
     paired = {at: entry for at, entry in enumerate(entries) if entry.reads in ("pairs", "files")}
     verdicts |= pair_verdicts(engine, table if released is None else released, original, paired, roles, rules)
     recodings = {at: entry for at, entry in enumerate(entries) if entry.reads == "tables"}

@@ -94,7 +94,7 @@ def test_items_by_hand(engine: Engine) -> None:
     models = [
         KmAnonymity(k=2, m=2, items="basket"),
         KmAnonymity(k=1, m=2, items="basket"),
-        KmAnonymity(m=9, items="basket"),
+        KmAnonymity(m=2, items="basket"),
     ]
     found = assess(engine, table, guarantees=models[:2], measures=models[2:], roles=Roles(quasi_identifiers=["zip"]))
     failed, passed = found.verdicts
@@ -157,6 +157,21 @@ def test_supports_do_not_depend_on_blocks(baskets: list[list[str]], m: int, cut:
     known |= {frozenset(basket) for basket in baskets if 0 < len(set(basket)) < m}
     supports = sorted(sum(some <= set(basket) for basket in baskets) for some in known)
     assert sorted(together.counts[together.asked].tolist()) == supports
+
+
+def test_many_entries_over_items_make_one_count(embedded: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    reduce_rows = type(embedded).reduce_rows
+    monkeypatch.setattr(
+        type(embedded), "reduce_rows", lambda self, *rest: asked.append("count") or reduce_rows(self, *rest)
+    )
+    table = embedded.scan(Source(data=pa.table({"basket": ["a,b", "b"]})))
+    counts = []
+    for models in ([1], range(1, 21)):
+        gates = [KmAnonymity(k=k, m=2, items="basket") for k in models]
+        assess(embedded, table, guarantees=gates, roles=Roles(insensitive=["basket"]))
+        counts.append(len(asked))
+    assert counts[1] == 2 * counts[0]
 
 
 def test_items_of_suppressed_records_and_odd_columns(embedded: Engine) -> None:
