@@ -58,6 +58,19 @@ class CutProblem:
         """Records of the table."""
         return int(self.counts.sum())
 
+    @property
+    def tuples(self) -> int | None:
+        """Distinct combinations, where they are known."""
+        return len(self.counts)
+
+    def grown(self, least: int) -> tuple[CutTree, Ints, Ints | None]:
+        """The tree of parts of at least `least` records, the records of its leaves, and the leaf of each row."""
+        from privpipe.kernels.tuple_classes import class_totals
+
+        tree, starts = grow(self, least)
+        rows = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(self.counts))))
+        return tree, class_totals(rows, len(starts), self.counts), rows
+
     def passing(self, sizes: Ints, cells: Mapping[str, Cells]) -> NDArray[np.bool_]:
         """Which classes meet every rule."""
         block = ClassBlock(sizes, cells)

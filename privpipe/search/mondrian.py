@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from privpipe.blocks import ClassModel
 from privpipe.errors import NoSolutionError, UnsupportedError, UsageError
 from privpipe.search.cell_loss import cell_loss, column_loss, mean_penalty
-from privpipe.search.cut_search import CutProblem, grow
+from privpipe.search.cut_passes import MOST_COMBINATIONS, InPasses, combinations_exceed
+from privpipe.search.cut_search import CutProblem
 from privpipe.search.cut_source import by_combination, by_record
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.class_failures import Classes, Combinations, JudgedSets, failing_rows, judged_sets
@@ -44,7 +45,12 @@ def plan(engine: Any, table: Any, stage: Mondrian, context: StageContext) -> Sta
         )
     columns, cut = tree_columns(engine, table, stage, context)
     models = _models_of(sets, {column.name for column in columns[:cut]})
-    if stage.mode == "relaxed":
+    problem: CutProblem
+    names = [column.name for column in columns]
+    if combinations_exceed(engine, table, dict.fromkeys([*names, *sets.sensitive]), MOST_COMBINATIONS):
+        _require_sizes(stage, sets, context)
+        problem = InPasses.of(engine, table, columns, cut, models, context, MOST_COMBINATIONS)
+    elif stage.mode == "relaxed":
         problem = by_record(engine, table, columns, cut, models, sets.sensitive, context)
     else:
         problem = by_combination(
@@ -63,6 +69,18 @@ def plan(engine: Any, table: Any, stage: Mondrian, context: StageContext) -> Sta
     return _plan(stage, _met(problem, sets, stage, context, least))
 
 
+def _require_sizes(stage: Mondrian, sets: JudgedSets, context: StageContext) -> None:
+    """What a table is cut by that must be counted pass by pass."""
+    asked = [f"{name}: {value}" for name, value in (("mode", stage.mode), ("score", stage.score))]
+    asked = [text for text in asked if text not in ("mode: strict", "score: width")]
+    if asked or sets.sensitive:
+        what = asked[0] if asked else f"a rule on the values of {sets.sensitive[0]!r}"
+        raise UnsupportedError(
+            f"{context.place}: the table has more than {MOST_COMBINATIONS:,} distinct combinations; it is then cut by "
+            f"repeated counts, which serve the sizes of parts alone, not {what}; generalize some columns before it"
+        )
+
+
 def _models_of(sets: JudgedSets, cut: set[str]) -> tuple[ClassModel, ...]:
     """Rules that a cut can break: those over keys among which there is a column to be cut, each once."""
     found: list[ClassModel] = []
@@ -78,16 +96,17 @@ class _Grown:
     problem: CutProblem
     tree: CutTree
     sizes: Ints = field(repr=False)
-    rows: Ints = field(repr=False)  # leaf of each combination
+    rows: Ints | None = field(repr=False)  # leaf of each combination, where a rule looks at more than sizes
     named: NDArray[np.int32] = field(repr=False)  # number of each leaf's label, a column each
     classes: Ints = field(repr=False)  # class of each leaf over all columns
     least: int
 
     @classmethod
-    def of(cls, problem: CutProblem, stage: Mondrian, tree: CutTree, rows: Ints, least: int) -> _Grown:
-        from privpipe.kernels.tuple_classes import class_numbers, class_totals
+    def of(
+        cls, problem: CutProblem, stage: Mondrian, tree: CutTree, sizes: Ints, rows: Ints | None, least: int
+    ) -> _Grown:
+        from privpipe.kernels.tuple_classes import class_numbers
 
-        sizes = class_totals(rows, tree.leaves, problem.counts)
         first, last = tree.cells([column.size for column in problem.columns])
         named = tree.lows.astype(np.int32)
         for at, column in enumerate(problem.columns[: problem.cut]):
@@ -148,10 +167,9 @@ def _judged(problem: CutProblem, sets: JudgedSets, stage: Mondrian, context: Sta
 
     Where parts that share a label fail together, the cuts above them are taken back.
     """
-    tree, starts = grow(problem, least)
-    rows = np.repeat(np.arange(len(starts)), np.diff([*starts.tolist(), len(problem.counts)]))
+    tree, sizes, rows = problem.grown(least)
     while True:
-        grown = _Grown.of(problem, stage, tree, rows, least)
+        grown = _Grown.of(problem, stage, tree, sizes, rows, least)
         failing = _failing_leaves(grown, sets, context)
         if not len(failing):
             return grown
@@ -164,26 +182,27 @@ def _judged(problem: CutProblem, sets: JudgedSets, stage: Mondrian, context: Sta
         ]
         if np.any(spread) or len(numbers) == tree.leaves:
             raise NoSolutionError(_unattainable(grown, failing, context))
-        rows = numbers[rows]
+        rows = None if rows is None else numbers[rows]
+        sizes = np.bincount(numbers, weights=sizes).astype(np.int64)
 
 
 def _failing_leaves(grown: _Grown, sets: JudgedSets, context: StageContext) -> Ints:
     """Leaves in classes that fail a rule which each class must meet by itself."""
     problem = grown.problem
     classes = {}
-    by_row = bool(sets.sensitive)
+    rows = grown.rows if sets.sensitive else None
     for keys in sets.class_models:
         numbers, count = grown.classes_over(keys)
-        classes[keys] = Classes(numbers[grown.rows] if by_row else numbers, count)
+        classes[keys] = Classes(numbers if rows is None else numbers[rows], count)
     if not classes:
         return np.empty(0, dtype=np.int64)
-    if by_row:
+    if rows is not None:
         sensitive = {name: problem.codes[:, place].astype(np.int64) for name, (place, _) in problem.sensitive.items()}
         cells = Combinations(problem.counts, sensitive)
     else:
         cells = Combinations(grown.sizes)
     found = failing_rows(JudgedSets(sets.class_models, ()), cells, classes, context.base, lambda keys, at: [])
-    leaves = grown.rows[found.rows] if by_row else np.flatnonzero(found.rows)
+    leaves = np.flatnonzero(found.rows) if rows is None else rows[found.rows]
     return np.unique(leaves).astype(np.int64)
 
 
@@ -232,7 +251,7 @@ def _plan(stage: Mondrian, grown: _Grown) -> StagePlan:
             "data_dependent": [name for name, hierarchy in hierarchies.items() if hierarchy.data_dependent],
             "k": grown.least,
             "records": problem.records,
-            "tuples": len(problem.counts),
+            "tuples": problem.tuples,
             "classes": int(grown.classes.max(initial=-1)) + 1,
             "loss": loss,
             "cell_loss": loss,

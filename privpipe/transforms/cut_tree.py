@@ -140,11 +140,19 @@ class Leaves:
 
     def numbers(self, rows: RowBlock) -> Ints:
         """Leaf of each record."""
-        from privpipe.kernels.mondrian_sides import leaf_numbers
+        return self.numbers_of(self.codes(rows), rows)
 
+    def codes(self, rows: RowBlock) -> NDArray[np.int32]:
+        """Codes of each record, shape (n, columns)."""
         codes = np.empty((len(rows), len(self.columns)), dtype=np.int32)
         for at, column in enumerate(self.columns):
             codes[:, at] = value_codes(column, rows.column(column.name))
+        return codes
+
+    def numbers_of(self, codes: NDArray[np.int32], rows: RowBlock) -> Ints:
+        """Leaf of each record, its codes being known."""
+        from privpipe.kernels.mondrian_sides import leaf_numbers
+
         keys = order_keys(rows.record_ids) if self.tree.is_relaxed else np.empty(0, np.int64)
         return leaf_numbers(codes, keys, self.tree.columns, self.tree.cuts, self.tree.ties)
 

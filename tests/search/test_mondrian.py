@@ -19,7 +19,7 @@ from privpipe.blocks import Facts, FactsRequest
 from privpipe.blocks.guarantee import prepared
 from privpipe.draws import Draws, Seed
 from privpipe.engines import Engine, Source
-from privpipe.errors import DataError, HierarchyError, NoSolutionError, UsageError
+from privpipe.errors import DataError, HierarchyError, NoSolutionError, UnsupportedError, UsageError
 from privpipe.hierarchies import Hierarchy, HierarchySpec
 from privpipe.models import (
     AverageRisk,
@@ -405,3 +405,32 @@ def test_relaxed_trees(engine: Engine, people: pa.Table) -> None:
     parts = Counter((row["age"], row["town"]) for row in released.to_pylist())
     assert min(parts.values()) >= 3
     assert found[0][0]["tree"]["leaves"] > 10
+
+
+def test_passes_over_a_large_table_make_the_local_tree(
+    engine: Engine, people: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import privpipe.search.mondrian as planner
+
+    rows = people.select(["age", "rent", "town"])
+    spec = HierarchySpec.from_mapping({"priority": {"levels": 2, "order": "frequency"}}, column="town")
+    numbers = {"columns": ["age", "rent"]}
+    cases: tuple[tuple[dict[str, Any], tuple[Any, ...]], ...] = (
+        ({"columns": ["age", "rent", "town"]}, (KAnonymity(k=3),)),
+        (numbers, (KAnonymity(k=2), AverageRisk(at_most=0.3))),
+    )
+    for parameters, guarantees in cases:
+        context = context_of(rows, hierarchies={"town": spec}, guarantees=guarantees)
+        local = plan(engine, scanned(engine, rows), Mondrian(**parameters), context).detail
+        for most in (60, 17, 1) if engine.name != "spark" else (60,):  # a pass is a job
+            with monkeypatch.context() as patch:
+                patch.setattr(planner, "MOST_COMBINATIONS", most)
+                found, released = made(engine, Mondrian(**parameters), scanned(engine, rows), context)
+            assert found.detail | {"tuples": None} == local | {"tuples": None}
+            assert len(released) == len(rows)
+        if engine.name == "spark":
+            break
+    monkeypatch.setattr(planner, "MOST_COMBINATIONS", 17)
+    for stage in (Mondrian(**numbers, score="loss"), Mondrian(**numbers, mode="relaxed")):
+        with pytest.raises(UnsupportedError):
+            plan(engine, scanned(engine, rows), stage, context)
