@@ -1,4 +1,9 @@
-"""Global ranks: a sample chooses ranges of (value, keyed order), counts make them exact, each range is sorted alone."""
+"""Global ranks: ranges of (value, keyed order) with exact starts, each sorted alone.
+
+Where the distinct values fit the driver, their counts choose the ranges and give the starts, and no record is looked at
+before it moves. Else, or where one value holds more rows than a task should, a sample chooses the ranges, splitting
+ties by keyed order, and a count makes them exact. The answer is the same.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +20,9 @@ from numpy.typing import NDArray
 from privpipe.blocks import ID_COLUMNS, RowBlock
 from privpipe.draws import Stream
 from privpipe.engines.base.histograms import group_key
+from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.layout import Layout
+from privpipe.engines.spark.learning import count_records, histograms_of
 from privpipe.engines.spark.runs import RunNumbers
 from privpipe.engines.spark.table import SparkTable
 from privpipe.engines.spark.workers import fold, map_batches
@@ -27,6 +34,8 @@ Ints = NDArray[np.int64]
 PART, ORDER = "__privpipe_part", "__privpipe_order"
 SAMPLE = 1 << 14
 ROWS_PER_RANGE = 500_000
+MOST_VALUES = 1_000_000
+"""Distinct values that go to the driver with their counts."""
 
 
 def map_ranked(
@@ -37,7 +46,7 @@ def map_ranked(
     schema: pa.Schema,
 ) -> SparkTable:
     """See `Engine.map_ranked`."""
-    ranges = _ranges(table.select([column]), column, stream)
+    ranges = _ranges_of_values(table, column) or _ranges(table.select([column]), column, stream)
     source, out = table.layout, Layout(schema, table.has_record_ids)
     placed = source.with_extra(PART, ORDER)
 
@@ -101,6 +110,33 @@ class Ranges:
         found = np.empty(len(both), np.int64)
         found[positions] = np.cumsum(is_cut)
         return found[len(self.cuts) :]
+
+
+def _ranges_of_values(table: SparkTable, column: str) -> Ranges | None:
+    """Ranges that begin at whole values, by exact counts; None for too many values, or too many rows of one."""
+    from pyspark.sql import functions as sf
+
+    kind = _sortable_type(table.schema.field(column).type)
+    if count_records(table) <= ROWS_PER_RANGE:
+        return Ranges(pa.table({"value": pa.array([], kind), "order": _no_order()}))
+    with reported("estimate the number of distinct values"):
+        row = table.frame.agg(sf.approx_count_distinct(table.counted(column))).first()
+    if row is None or row[0] > MOST_VALUES:
+        return None
+    histogram = histograms_of(table, [column])[column]
+    counts = histogram.counts[: len(histogram) - (1 if histogram.nulls else 0)]
+    if counts.max(initial=0) > ROWS_PER_RANGE:
+        return None
+    ends = np.cumsum(counts)
+    number = max(-(-int(counts.sum()) // ROWS_PER_RANGE), 1)
+    places = np.unique(np.searchsorted(ends, counts.sum() * np.arange(1, number) // number, side="right"))
+    places = places[(places > 0) & (places < len(counts))]
+    # Below every keyed order of its value: a range holds all ties of a value, or none.
+    lowest = pa.array(np.full(len(places), np.iinfo(np.int64).min))
+    values = _sortable(group_key(histogram.values)).take(pa.array(places))
+    starts = np.zeros(2 * (len(places) + 1), np.int64)
+    starts[1 : len(places) + 1] = ends[places - 1]
+    return Ranges(pa.table({"value": values, "order": lowest}), starts)
 
 
 def _ranges(table: SparkTable, column: str, stream: Stream) -> Ranges:

@@ -29,11 +29,19 @@ COLUMNS = {
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("name", COLUMNS)
-def test_ranks_over_many_ranges(spark_engine: SparkEngine, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranking, "ROWS_PER_RANGE", 30)
+@pytest.mark.parametrize(
+    ("name", "most"), [*((name, 0) for name in COLUMNS), ("unique", N), ("zeros", N), ("decimal", N)]
+)
+def test_ranks_over_many_ranges(
+    spark_engine: SparkEngine, name: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a sample, where no distinct value may go to the driver, and by the counts of all values."""
+    monkeypatch.setattr(ranking, "ROWS_PER_RANGE", 120 if name == "zeros" else 30)
+    monkeypatch.setattr(ranking, "MOST_VALUES", 2 * most)
     rows = pa.table({"v": COLUMNS[name], "row": pa.array(range(N))})
     table = spark_engine.with_record_ids(spark_engine.scan(Source(data=rows)), None, Seed.of(1))
+    if most:
+        assert len(ranking._ranges_of_values(table, "v").cuts) > 2  # type: ignore[union-attr]
     found = spark_engine.map_ranked(table, "v", STREAM, with_rank, pa.schema({"row": pa.int64(), "rank": pa.int64()}))
     ids = ids_by_row(spark_engine, table)
     keys = [
