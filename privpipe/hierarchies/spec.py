@@ -141,6 +141,25 @@ class HierarchySpec:
         given: dict[str, Any] = json.loads(self.text) if self.text else {}
         return given
 
+    def recorded(self) -> dict[str, Any]:
+        """What a plan tells of it: the mapping it came from, with the number of listed values in place of these.
+
+        Examples
+        --------
+        >>> HierarchySpec.from_mapping({"priority": {"levels": 2, "order": ["a", "b"]}, "min_level": 1}).recorded()
+        {'priority': {'levels': 2, 'order': '2 values'}, 'min_level': 1}
+        >>> HierarchySpec.from_mapping({"tree": {"all": ["a", "b"]}}).recorded()
+        {'tree': 'in place'}
+        """
+        found = self.to_dict()
+        for name in BUILDERS:
+            given = found.get(name)
+            if name == "tree" and isinstance(given, dict) and list(given) != ["file"]:
+                found[name] = "in place"
+            elif isinstance(given, dict) and isinstance(given.get("order"), list):
+                found[name] = {**given, "order": f"{len(given['order']):,} values"}
+        return found or {"prepared": self.builder.shown if isinstance(self.builder, Prepared) else ""}
+
     def check_type(self, type: str | None) -> None:
         """Raise what is wrong between the builder's parameters and the column's type, before any data is seen.
 

@@ -142,6 +142,7 @@ def _plan(
                 for (column, hierarchy), level in zip(hierarchies.items(), node.levels, strict=True)
             },
             "hierarchies": {column: hierarchy.digest() for column, hierarchy in hierarchies.items()},
+            "builders": {column: check.context.hierarchies[column].recorded() for column in hierarchies},
             "data_dependent": [column for column, hierarchy in hierarchies.items() if hierarchy.data_dependent],
             "records": encoded.records,
             "tuples": len(encoded),

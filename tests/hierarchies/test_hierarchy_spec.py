@@ -126,3 +126,23 @@ def test_declared_shares_survive_in_a_hierarchy_made_in_python() -> None:
     made = HierarchySpec.from_mapping(mapping).build(["47", "48"], None, "text")
     built = HierarchySpec.from_hierarchy(made).build(["47"], None, "text")
     assert (built.domain_size, built.shares(1).tolist()) == (100.0, [0.1, 0.1])
+
+
+def test_what_a_plan_records_lists_no_value() -> None:
+    made = Hierarchy.from_rows([["canary", "*"]], source="made here")
+    recorded = [
+        HierarchySpec.from_mapping(mapping).recorded()
+        for mapping in (
+            {"groups": {"order": ["canary", "b"], "sizes": [[2]]}},
+            {"tree": {"all": ["canary"]}},
+            {"tree": {"file": "tree.yaml"}},
+            {"intervals": {"widths": [5, 10]}, "max_level": 2},
+        )
+    ]
+    assert recorded == [
+        {"groups": {"order": "2 values", "sizes": [[2]]}},
+        {"tree": "in place"},
+        {"tree": {"file": "tree.yaml"}},
+        {"intervals": {"widths": [5, 10]}, "max_level": 2},
+    ]
+    assert HierarchySpec.from_hierarchy(made).recorded() == {"prepared": "made here"}

@@ -246,3 +246,19 @@ def test_a_policy_releases_through_the_stage(tmp_path: Any, nulls: str) -> None:
     result = pp.release(policy)
     assert result.assessment.passed
     assert result.assessment.verdicts[0].observed >= 4
+
+
+@pytest.mark.parametrize("nulls", ["own_value", "wildcard"])
+def test_values_that_are_equal_in_two_writings(embedded: Engine, nulls: str) -> None:
+    """-0.0 is 0.0, NaN is a missing value, and each record of such a combination is found again."""
+    rows = pa.table(
+        {
+            "a": ["x", "x", "x", "x", "y", "y"],
+            "b": pa.array([0.0, -0.0, float("nan"), None, -0.0, 7.25], pa.float64()),
+        }
+    )
+    plan, found = suppressed(embedded, SuppressCells(k=2), rows, nulls)
+    cells = [(a, None if b is None or b != b else b + 0.0) for a, b in zip(*(found[n].to_pylist() for n in "ab"))]
+    table = pa.table({"a": [a for a, _ in cells], "b": pa.array([b for _, b in cells], pa.float64())})
+    assert min(like(table, ("a", "b"), nulls)) >= 2
+    assert blanks_in(table, ("a", "b")) == 2 + plan.detail["blanked_cells"]
