@@ -65,6 +65,7 @@ class SuppressCells(Transformer):
 
     Notes
     -----
+    A text that the policy's `wildcard:` names is a value to this stage, so that it may blank more than it must.
     Guarantees on sensitive values are not worked for: the release is judged by them afterwards. Blanks tell that a
     record was rare (minimality).
 
@@ -72,8 +73,8 @@ class SuppressCells(Transformer):
 
     Examples
     --------
-    >>> SuppressCells(k=3, weights={"age": 2.0})
-    SuppressCells(k=3, weights={'age': 2.0})
+    >>> SuppressCells(k=3, weights={"age": 2.0}, method="optimal")
+    SuppressCells(k=3, method='optimal', weights={'age': 2.0})
     """
 
     taxon: ClassVar[Kind] = "non-perturbative"
@@ -102,7 +103,7 @@ class SuppressCells(Transformer):
     order: tuple[str, ...] | None = None
     by: tuple[str, ...] = ()
     suppress_at_most: float = 0.0
-    budget: CellBudget = field(default_factory=CellBudget)
+    budget: CellBudget = CellBudget()
 
     def __post_init__(self) -> None:
         owner = "SuppressCells"
