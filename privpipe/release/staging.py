@@ -193,8 +193,9 @@ def _run_stage(
     seed: Seed,
     given: StagePlan | None,
 ) -> None:
+    draws = Draws(seed, at, stage.name())
     if stage.suppresses and not state.based:
-        _learn_base(engine, policy, state)
+        _learn_base(engine, policy, state, stage.entering(engine, state.table, draws))
         state.based = True
     context = _context(policy, state, at, _population(engine, policy, state, stage))
     if given is not None:
@@ -207,7 +208,6 @@ def _run_stage(
     if state.population is not None and isinstance(stage, Generalize):
         state.population = generalize_population(engine, before, state.population, stage, made, context)
         context = replace(context, population=state.population)
-    draws = Draws(seed, at, stage.name())
     state.table = stage.run(engine, before, made, draws, context)
     made = stage.recorded(engine, before, made, draws)
     if stage.suppresses:
@@ -231,12 +231,12 @@ def _with_suppressed(engine: Engine, before: Any, after: Any, made: StagePlan) -
     return replace(made, detail={**made.detail, "suppressed_records": gone})
 
 
-def _learn_base(engine: Engine, policy: Policy, state: _State) -> None:
+def _learn_base(engine: Engine, policy: Policy, state: _State, entering: Any) -> None:
     """S, and the number of records, over those that enter the first stage which suppresses."""
     entries = (*policy.guarantees, *policy.measures)
     columns = {column for entry in entries if entry.needs_base for column in entry.sensitive_columns()}
     if columns or any(entry.needs_records for entry in entries):
-        facts = person_histograms(engine, state.table, sorted(columns), policy.person_id)
+        facts = person_histograms(engine, entering, sorted(columns), policy.person_id)
         state.base.update(facts.histograms)
         state.entering = facts.records
     state.compared.update(bases_from_files(engine, state.table, policy.guarantees))

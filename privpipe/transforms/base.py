@@ -125,6 +125,10 @@ class Transformer(Entry):
         """The table after the stage."""
         raise TypeError(f"{type(self).__name__} does not run")
 
+    def entering(self, engine: Primitives, table: Any, draws: Draws) -> Any:
+        """The records among which a stage that suppresses does so: base distributions are theirs."""
+        return table
+
     def recorded(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws) -> StagePlan:
         """The plan with what only running it over the table tells of the process."""
         return plan

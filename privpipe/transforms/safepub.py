@@ -134,7 +134,7 @@ class Safepub(Transformer):
         columns, process = self._columns(context), plan.detail["process"]
         if _scheme(self.levels, columns, context) != process["scheme"]:
             raise DataError(f"{context.place}: the plan was made with other levels or hierarchies")
-        drawn = self._drawn(engine, table, plan, draws)
+        drawn = self.entering(engine, table, draws)
         recoded = self._recoded(engine, drawn, plan, columns, context)
         keys = tuple(context.roles.quasi_identifiers)
         kept = engine.keep_classes(recoded, ClassQuery(keys=keys), _AtLeast(int(process["k"])))
@@ -145,13 +145,15 @@ class Safepub(Transformer):
             )
         return kept
 
+    def entering(self, engine: Primitives, table: Any, draws: Draws) -> Any:
+        from privpipe.kernels.safepub import sampling_rate
+
+        return engine.map_rows(table, _Sampled.at(sampling_rate(float(self.epsilon)), draws.of("")), table.schema)
+
     def recorded(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws) -> StagePlan:
-        drawn = engine.count(self._drawn(engine, table, plan, draws))
+        drawn = engine.count(self.entering(engine, table, draws))
         process = {**plan.detail["process"], "drawn": drawn}
         return replace(plan, detail={**plan.detail, "process": process})
-
-    def _drawn(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws) -> Any:
-        return engine.map_rows(table, _Sampled.at(plan.detail["process"]["beta"], draws.of("")), table.schema)
 
     def _columns(self, context: StageContext) -> tuple[str, ...]:
         held = [name for name in context.roles.quasi_identifiers if name in context.hierarchies]

@@ -226,3 +226,19 @@ def test_validate_reads_the_record_too(document: dict[str, Any], tmp_path: Path)
         document["guarantees"] = [{"differential_privacy": {"epsilon": epsilon, "delta": 1e-3}}]
         path.write_text(json.dumps(document), encoding="utf-8")
         assert CliRunner().invoke(app, ["validate", result.path, str(path)]).exit_code == code
+
+
+def test_classes_are_compared_with_the_records_drawn(document: dict[str, Any], tmp_path: Path) -> None:
+    """The base is S over the records that enter suppression, after sampling; so is the size of the table."""
+    data = pa.table({**{name: rows()[name] for name in ("age", "town")}, "ill": [at % 3 for at in range(1500)]})
+    pq.write_table(data, tmp_path / "people.parquet")
+    document["columns"]["ill"] = {"role": "sensitive"}
+    document["guarantees"] += [
+        {"t_closeness": {"column": "ill", "t": 1.0}},
+        {"estimated_k_map": {"k": 3, "population_size": 10**6, "significance": 0.05}},
+    ]
+    found = pp.release(document)
+    drawn = found.plan.to_dict()["stages"][0]["detail"]["process"]["drawn"]
+    reason = found.assessment.verdicts[2].reason
+    assert f"lambda = {3 * drawn / 10**6:.6g}" in reason
+    assert 0 < found.assessment.verdicts[1].observed < 0.3
