@@ -51,7 +51,7 @@ def _add_members(
     sums[g] = 0.0
     i = heads[g]
     while i >= 0:
-        for j in range(points.shape[1]):
+        for j in range(sums.shape[1]):
             sums[g, j] += points[i, j]
         i = links[i, 0]
 
@@ -62,7 +62,7 @@ def _move_gain(
 ) -> float:
     """Change of the SSE when record i goes from group a to b."""
     to_a, to_b = 0.0, 0.0
-    for j in range(points.shape[1]):
+    for j in range(sums.shape[1]):
         x = points[i, j]
         to_a += (x - sums[a, j] / sizes[a]) ** 2
         to_b += (x - sums[b, j] / sizes[b]) ** 2
@@ -82,7 +82,7 @@ def _swap_gain(
 ) -> float:
     """Change of the SSE when record i of group a and record u of group b change places."""
     in_a, in_b = 0.0, 0.0
-    for j in range(points.shape[1]):
+    for j in range(sums.shape[1]):
         v = points[u, j] - points[i, j]
         in_a += (2.0 * sums[a, j] + v) * v
         in_b += (2.0 * sums[b, j] - v) * v
@@ -122,26 +122,35 @@ def _allowed(
 
 
 @njit(nogil=True, cache=True)
-def _dot(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
-    total = 0.0
-    for j in range(len(x)):
-        total += x[j] * y[j]
-    return total
+def _packed(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The points, each with its square and room for its product with the sum of its group: what a step reads, in one
+    line of memory.
+    """
+    n, s = points.shape
+    rows = np.empty((n, s + 2), np.float64)
+    for i in range(n):
+        rows[i, s] = 0.0
+        for j in range(s):
+            rows[i, j] = points[i, j]
+            rows[i, s] += points[i, j] * points[i, j]
+    return rows
 
 
 @njit(nogil=True, cache=True)
 def _own_products(
     g: int,
-    points: NDArray[np.float64],
+    rows: NDArray[np.float64],
     heads: NDArray[np.int64],
     links: NDArray[np.int64],
     sums: NDArray[np.float64],
-    own: NDArray[np.float64],
 ) -> None:
     """Product of each member and the sum of its group, which is part of the gain of every swap with it."""
-    i = heads[g]
+    i, s = heads[g], sums.shape[1]
     while i >= 0:
-        own[i] = _dot(sums[g], points[i])
+        total = 0.0
+        for j in range(s):
+            total += sums[g, j] * rows[i, j]
+        rows[i, s + 1] = total
         i = links[i, 0]
 
 
@@ -150,14 +159,12 @@ def _best_step(
     i: int,
     k: int,
     candidates: NDArray[np.int64],
-    points: NDArray[np.float64],
-    squares: NDArray[np.float64],
+    rows: NDArray[np.float64],
     labels: NDArray[np.int64],
     heads: NDArray[np.int64],
     links: NDArray[np.int64],
     sums: NDArray[np.float64],
     sizes: NDArray[np.int64],
-    own: NDArray[np.float64],
     weights: NDArray[np.float64],
     counts: NDArray[np.int64],
     condition: GroupCondition,
@@ -167,31 +174,31 @@ def _best_step(
     The gain of a swap is a linear function of the other record but for its square, so that the terms of one pair of
     groups are worked out once; what comes out best is checked by the plain formula, which loses no digits.
     """
-    a, s = labels[i], points.shape[1]
+    a, s = labels[i], sums.shape[1]
     bound = len(condition.codes) > 0
     gain, best_group, best_record = -LEAST_GAIN, -1, -1
     for b in candidates:
         if sizes[a] > k:
-            delta = _move_gain(i, a, b, points, sums, sizes)
+            delta = _move_gain(i, a, b, rows, sums, sizes)
             if delta < gain and (not bound or _allowed(i, -1, a, b, counts, sizes, condition)):
                 gain, best_group, best_record = delta, b, -1
         of_a, of_b = 1.0 / sizes[a], 1.0 / sizes[b]
         both = of_a + of_b
-        fixed = 2.0 * own[i] * of_a - squares[i] * both
+        fixed = 2.0 * rows[i, s + 1] * of_a - rows[i, s] * both
         across = 0.0
         for j in range(s):
-            across += sums[b, j] * points[i, j]
-            weights[j] = 2.0 * (points[i, j] * both - sums[a, j] * of_a)
+            across += sums[b, j] * rows[i, j]
+            weights[j] = 2.0 * (rows[i, j] * both - sums[a, j] * of_a)
         fixed -= 2.0 * across * of_b
         u = heads[b]
         while u >= 0:
-            delta = fixed - squares[u] * both + 2.0 * own[u] * of_b
+            delta = fixed - rows[u, s] * both + 2.0 * rows[u, s + 1] * of_b
             for j in range(s):
-                delta += points[u, j] * weights[j]
+                delta += rows[u, j] * weights[j]
             if delta < gain and (not bound or _allowed(i, u, a, b, counts, sizes, condition)):
                 gain, best_group, best_record = delta, b, u
             u = links[u, 0]
-    if best_record >= 0 and not _swap_gain(i, best_record, a, best_group, points, sums, sizes) < -LEAST_GAIN:
+    if best_record >= 0 and not _swap_gain(i, best_record, a, best_group, rows, sums, sizes) < -LEAST_GAIN:
         return -1, -1
     return best_group, best_record
 
@@ -225,6 +232,7 @@ def descend_groups(
     start: NDArray[np.int64],
     k: int,
     around: NDArray[np.int32],
+    visits: NDArray[np.int64],
     condition: GroupCondition,
 ) -> NDArray[np.int64]:
     """Take the best move or swap of each record in turn until a pass over all changes nothing.
@@ -236,6 +244,8 @@ def descend_groups(
         Groups 0 .. groups - 1 of at least k records.
     around : ndarray of int32, shape (n, m)
         Records whose groups are the candidates of each record.
+    visits : ndarray of int64, shape (n,)
+        The records in the order in which they are visited. Rows come fastest with those of a group side by side.
     condition : GroupCondition
         No step is taken that breaks it.
     """
@@ -247,33 +257,29 @@ def descend_groups(
     for i in range(n - 1, -1, -1):
         _link(i, labels[i], heads, links)
         sizes[labels[i]] += 1
-    own, squares, weights = np.empty(n, np.float64), np.empty(n, np.float64), np.empty(s, np.float64)
-    for i in range(n):
-        squares[i] = _dot(points[i], points[i])
+    rows, weights = _packed(points), np.empty(s, np.float64)
     for g in range(groups):
-        _add_members(g, points, heads, links, sums)
-        _own_products(g, points, heads, links, sums, own)
+        _add_members(g, rows, heads, links, sums)
+        _own_products(g, rows, heads, links, sums)
     counts = value_counts(labels, groups, condition.codes, len(condition.shares))
     changed, looked = np.zeros(groups, np.int64), np.full(n, -1, np.int64)  # times by the clock of changes
     seen, room = np.full(groups, -1, np.int64), np.empty(around.shape[1], np.int64)
     clock = 0
     for turn in range(PASSES):
         before = clock
-        for i in range(n):
+        for i in visits:
             count = _candidates(i, turn * n + i, around, labels, changed, looked, seen, room)
             a = labels[i]
             b, back = _best_step(
                 i,
                 k,
                 room[:count],
-                points,
-                squares,
+                rows,
                 labels,
                 heads,
                 links,
                 sums,
                 sizes,
-                own,
                 weights,
                 counts,
                 condition,
@@ -295,8 +301,8 @@ def descend_groups(
             _link(i, b, heads, links)
             labels[i] = b
             for g in (a, b):
-                _add_members(g, points, heads, links, sums)
-                _own_products(g, points, heads, links, sums, own)
+                _add_members(g, rows, heads, links, sums)
+                _own_products(g, rows, heads, links, sums)
             changed[a] = changed[b] = clock
         if clock == before:
             break
