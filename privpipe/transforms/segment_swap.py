@@ -27,36 +27,39 @@ __all__ = ["SwappedStrata", "is_near_unique", "local_order", "swap_in_segments"]
 RANK = "__privpipe_rank"
 MOST_VALUES = 1_000_000
 """Distinct values that the driver takes a histogram of."""
-SKETCH = 1024
+ONE_IN = 256
 
 
 def is_near_unique(engine: Primitives, table: Any, column: str, records: int) -> bool:
-    """Whether a column has more distinct values than a driver should hold; estimated from the least hashes.
+    """Whether a column has more distinct values than a driver should hold; estimated from a keyless sample of values.
 
-    Source: Bar-Yossef et al., Counting distinct elements in a data stream, RANDOM 2002 (k minimum values).
+    A value is in the sample by its hash, so that equal values are in it together, wherever they lie.
     """
     if records <= MOST_VALUES:
         return False
-    least = engine.reduce_rows(table, [column], _LeastHashes(column), Facts())
-    if least is None or len(least) < SKETCH:
-        return False
-    share = (float(least[-1]) + 2.0**63) / 2.0**64
-    return (SKETCH - 1) / share > MOST_VALUES
+    sampled = engine.reduce_rows(table, [column], _SampledValues(column), Facts())
+    return sampled is not None and len(sampled) * ONE_IN > MOST_VALUES
 
 
 @dataclass(frozen=True)
-class _LeastHashes:
-    """The least distinct hashes of a column's values."""
+class _SampledValues:
+    """Hashes of the distinct values that one in `ONE_IN` hashes fall to."""
 
     column: str
 
-    def measure(self, block: RowBlock, facts: Facts) -> NDArray[np.int64]:
-        from privpipe.transforms.strata import stratum_keys
+    def measure(self, block: RowBlock, facts: Facts) -> NDArray[np.uint64]:
+        from privpipe.kernels.scaled_numbers import scaled_numbers
 
-        return np.unique(stratum_keys(block.batch.select([self.column])))[:SKETCH]
+        values, _, _ = scaled_numbers(block.column(self.column), self.column)
+        # Steele, Lea, Flood, OOPSLA 2014: a mixer, for no secret depends on the sample.
+        words = np.ascontiguousarray(values).view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        words ^= words >> np.uint64(31)
+        return np.unique(words[words < np.uint64(2**64 // ONE_IN)])
 
-    def merge(self, left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.int64]:
-        return np.unique(np.concatenate([left, right]))[:SKETCH]
+    def merge(self, left: NDArray[np.uint64], right: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        return np.union1d(left, right)
 
 
 def swap_in_segments(
