@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks import Cells, ClassBlock, ClassModel
+from privpipe.blocks import Cells, ClassBlock, ClassModel, SizeModel
 from privpipe.kernels.search_classes import cells_of, first_rows
 from privpipe.kernels.tuple_classes import class_cells
 from privpipe.models import KAnonymity
@@ -131,6 +131,25 @@ class NodeCheck:
             hopeless = not met or bool(rows.all())
         unknown = self.table.unknown
         return CheckedNode(levels, -1 if hopeless else gone + unknown, must_go + unknown, rows, rounds, self.single)
+
+    def whole(self, levels: tuple[int, ...]) -> CheckedNode:
+        """As a call, where nothing may be suppressed: `suppressed` is -1 as soon as something would have to be.
+
+        How much must go for a rule over all class sizes takes many looks at the sizes; whether anything, one.
+        """
+        if not self.counts_records or self.single:
+            return self(levels)
+        rounds = self.rounds(levels)
+        rows = np.zeros(len(self.table), dtype=np.bool_)
+        failing = any(bool(each.failing.any()) for each in rounds.values())
+        met = not failing and not self.table.unknown and all(self._met(*rule, levels) for rule in self.sets.size_models)
+        must_go = max([0, *(int(each.forced.sum()) for each in rounds.values())]) + self.table.unknown
+        return CheckedNode(levels, 0 if met else -1, must_go, rows, rounds)
+
+    def _met(self, keys: Keys, model: SizeModel, levels: tuple[int, ...]) -> bool:
+        _, sizes = self.packed.classes(keys, levels)
+        distinct, classes = np.unique(sizes, return_counts=True)
+        return model.met_by(distinct, classes.astype(np.int64), self.context.base)
 
     def rounds(self, levels: tuple[int, ...]) -> dict[Keys, Round]:
         """The classes over each set of keys that class-based models judge."""

@@ -156,7 +156,7 @@ class LatticeSearch:
     def _look(self, place: int) -> None:
         """Check the node at a place among those alive, and draw every conclusion."""
         at = self._taken(place)
-        node = self.check(tuple(self.nodes[at].tolist()))
+        node = (self.check if self.budget else self.check.whole)(tuple(self.nodes[at].tolist()))
         self.checked += 1
         if 0 <= node.suppressed <= self.budget:
             self._accept(at, node)

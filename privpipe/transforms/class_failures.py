@@ -143,6 +143,8 @@ def shortest_prefix(sizes: NDArray[np.int64], model: SizeModel, facts: Facts) ->
         left[0] = ends[at] - prefix
         return model.met_by(distinct[at:], left, facts)
 
+    if not len(sizes) or met(0):
+        return 0  # also where more suppression would not do: a model need not be monotone in it
     low, high = 0, len(sizes) - 1
     while low < high:
         middle = (low + high) // 2
