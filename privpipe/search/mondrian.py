@@ -222,11 +222,13 @@ def _plan(stage: Mondrian, grown: _Grown) -> StagePlan:
     cut = problem.columns[: problem.cut]
     first, last = tree.cells([column.size for column in problem.columns])
     losses, penalties, recoded = {}, [], []
+    blind = np.full(tree.leaves, len(cut) == len(problem.columns))
     for at, column in enumerate(cut):
         low, high = tree.lows[:, at], tree.highs[:, at]
         own = (low, high) if column.hierarchy is not None or stage.labels == "values" else (first[:, at], last[:, at])
         losses[column.name] = column_loss(grown.sizes, column.shares(*own), column.domain_size)
         penalties.append(column.penalties(*own, low, high))
+        blind &= column.is_root(*own)
         single = (
             column.hierarchy is not None and not column.hierarchy.min_level and column.hierarchy.unknown_code is None
         )
@@ -253,6 +255,7 @@ def _plan(stage: Mondrian, grown: _Grown) -> StagePlan:
             "records": problem.records,
             "tuples": problem.tuples,
             "classes": int(grown.classes.max(initial=-1)) + 1,
+            "records_without_information": int(grown.sizes[blind].sum()),
             "loss": loss,
             "cell_loss": loss,
             "column_losses": losses,

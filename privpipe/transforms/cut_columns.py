@@ -106,6 +106,13 @@ class CutColumn:
         found: NDArray[np.float64] = table[self.levels(first, last), self.leaves[first]]
         return found
 
+    def is_root(self, first: Ints, last: Ints) -> NDArray[np.bool_]:
+        """Whether the label of each range stands for anything: that of the last level, or all codes."""
+        if self.hierarchy is None:
+            return np.asarray((first == 0) & (last == self.size - 1), dtype=np.bool_)
+        height = self.hierarchy.height
+        return np.asarray((self.levels(first, last) == height) & (height > 0), dtype=np.bool_)
+
     def penalties(self, first: Ints, last: Ints, low: Ints, high: Ints) -> NDArray[np.float64]:
         """NCP of each range: a number's width over the table's, a category's share unless it is a single value.
 
