@@ -34,8 +34,8 @@ class KmAnonymity(ClassModel):
         The quasi-identifiers; default: all of the policy.
     items : str, optional
         Instead of `columns`, a set-valued column, such as what a person bought: a list of texts, as Parquet and
-        frames hold it, or a text of items between separators. Order and repetition mean nothing; items are told apart exactly, blanks and case included. An empty or
-        missing text has no item and is no combination.
+        frames hold it, or a text of items between separators. Order and repetition mean nothing; items are told apart
+        exactly, blanks and case included. An empty or missing set has no item and is no combination.
     separator : str, optional
         What stands between two items of a text. Left out: a JSON array of texts is the set of them, other texts
         are split at commas.
