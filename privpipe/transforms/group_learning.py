@@ -93,14 +93,20 @@ class _Sampled:
         gaps = missing_cells(block, self.group.columns)
         numbers = self.strata.of(block)
         held = (numbers >= 0) & (self.group.by_pattern | ~gaps.all(axis=1))
-        patterns = gaps @ (1 << np.arange(gaps.shape[1], dtype=np.int64)) if self.group.by_pattern else numbers * 0
+        width = gaps.shape[1] if self.group.by_pattern else 0
+        keys = numbers << width
+        for at in range(width):
+            keys |= gaps[:, at].astype(np.int64) << at
         chosen = held if self.share >= 1 else held & self._drawn(block)
         found: Counted = {}
-        for stratum, pattern in np.unique(np.stack([numbers[held], patterns[held]], axis=1), axis=0).tolist():
-            here = held & (numbers == stratum) & (patterns == pattern)
-            sampled = block.take(np.flatnonzero(here & chosen))
-            points = () if self.group.block is None else (self.group.points(sampled, stratum, self.encoding),)
-            found[stratum, pattern] = (int(here.sum()), points)
+        one = len(self.strata) == 1 and not width
+        for key in [0] if one and held.any() else np.unique(keys[held]).tolist():
+            here = held & (keys == key)
+            points: tuple[NDArray[np.float64], ...] = ()
+            if self.group.block is not None:
+                sampled = block.take(np.flatnonzero(here & chosen))
+                points = (self.group.points(sampled, key >> width, self.encoding),)
+            found[key >> width, key & ((1 << width) - 1)] = (int(here.sum()), points)
         return found
 
     def merge(self, left: Counted, right: Counted) -> Counted:
