@@ -67,13 +67,10 @@ CHAINS: dict[str, list[Transformer]] = {
 
 
 ALONE: list[Transformer] = [
-    Pram(columns=["illness"], diagonal=0.6, by=["town"], small_strata="merge"),
     TopCode(columns=["income", "rent"], quantile=0.9, replace="mean", at_least=1, by=["town"]),
-    RankSwap(columns=["income"], kind="buckets", buckets=7),
     RankSwap(columns=["seen", "rent"], p=0.2, by=["town"], top=0.05, small_strata="suppress"),
     Shuffle(columns=["income"], given=["age", "admitted"]),
     AddNoise(columns=["income", "rent"], kind="orthogonal", variance_ratio=0.2, block=8),
-    Sample(records=90, by=["town"], weight="weight"),
     Synthesize(by=["illness"], small_strata="merge", bins=5, min_count=3, nulls="model"),
 ]
 
