@@ -177,8 +177,8 @@ def _column(table: Any, entry: OverItems, roles: Roles, mark: str) -> _Column:
     kind = column_type_of(table.schema.field(name).type)
     if kind != "text" or str(table.schema.field(name).type) == "binary":
         raise DataError(
-            f"km_anonymity: column {name!r} holds no sets of items but the type {kind}; items are a text, with a "
-            "separator between them"
+            f"km_anonymity: column {name!r} holds no sets of items but the type {kind}; give a list of texts, or a "
+            "text with a separator between the items"
         )
     whole = tuple(roles.quasi_identifiers)
     textual = all(key in names and str(table.schema.field(key).type) == "string" for key in whole)
