@@ -140,7 +140,8 @@ class InPasses(CutProblem):
         wanted = np.zeros(top.tree.leaves, dtype=np.bool_)
         wanted[bundle] = True
         kept = self.engine.map_rows(self.table, _Kept(Leaves(self.columns, top.tree, {}), wanted), self.table.schema)
-        found = by_combination(self.engine, kept, self.columns, self.cut, self.models, (), self.context)
+        distinct = self.engine.distinct(kept, [column.name for column in self.columns])
+        found = by_combination(distinct, self.columns, self.cut, self.models, (), self.context)
         tree = top.tree
         numbers = leaf_numbers(found.codes.astype(np.int32), found.keys, tree.columns, tree.cuts, tree.ties)
         order = np.argsort(numbers, kind="stable")

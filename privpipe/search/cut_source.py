@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks import ClassModel, Facts, RowBlock
+from privpipe.blocks import ClassModel, Facts, Histogram, RowBlock
 from privpipe.search.cut_search import CutProblem
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.cut_columns import CutColumn, value_codes
@@ -18,14 +19,13 @@ from privpipe.transforms.suppression import sensitive_codes
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["by_combination", "by_record"]
+__all__ = ["by_combination", "by_record", "histograms_of"]
 
 Ints = NDArray[np.int64]
 
 
 def by_combination(
-    engine: Any,
-    table: Any,
+    distinct: pa.Table,
     columns: tuple[CutColumn, ...],
     cut: int,
     models: tuple[ClassModel, ...],
@@ -34,11 +34,35 @@ def by_combination(
     *,
     by_loss: bool = False,
 ) -> CutProblem:
-    """The problem over the distinct combinations, counted on the engine."""
-    names = [column.name for column in columns]
-    distinct = engine.distinct(table, list(dict.fromkeys([*names, *sensitive])))
+    """The problem over distinct combinations, as an engine counts them."""
     counts = distinct["__count"].to_numpy().astype(np.int64)
     return _problem(distinct, counts, np.empty(0, np.int64), columns, cut, models, sensitive, context, by_loss)
+
+
+def histograms_of(distinct: pa.Table, columns: Iterable[str]) -> dict[str, Histogram]:
+    """Histograms of some columns of distinct combinations, as an engine would count them.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> table = pa.table({"a": ["y", "x", None, "y"], "__count": [1, 2, 3, 4]})
+    >>> own = histograms_of(table, ["a"])["a"]
+    >>> own.values.to_pylist(), own.counts.tolist()
+    (['x', 'y', None], [2, 5, 3])
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    counts = distinct["__count"].to_numpy()
+    found = {}
+    for name in columns:
+        encoded = distinct[name].combine_chunks().dictionary_encode(null_encoding="encode")
+        values = encoded.dictionary
+        sortable = values.cast(pa.int8()) if pa.types.is_boolean(values.type) else values
+        order = pc.array_sort_indices(sortable, null_placement="at_end").to_numpy()
+        totals = np.bincount(encoded.indices.to_numpy(), weights=counts, minlength=len(values))
+        found[name] = Histogram(values.take(pa.array(order)), totals[order].astype(np.int64))
+    return found
 
 
 def by_record(

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks import ClassModel
+from privpipe.blocks import ClassModel, FactsRequest
 from privpipe.errors import NoSolutionError, UnsupportedError, UsageError
 from privpipe.search.cell_loss import cell_loss, column_loss, mean_penalty
 from privpipe.search.cut_passes import MOST_COMBINATIONS, InPasses, combinations_exceed
 from privpipe.search.cut_search import CutProblem
-from privpipe.search.cut_source import by_combination, by_record
+from privpipe.search.cut_source import by_combination, by_record, histograms_of
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.class_failures import Classes, Combinations, JudgedSets, failing_rows, judged_sets
 from privpipe.transforms.cut_tree import CutTree
-from privpipe.transforms.mondrian import Mondrian, tree_columns
+from privpipe.transforms.mondrian import Mondrian, tree_columns, tree_names
 
 __all__ = ["plan"]
 
@@ -43,19 +43,7 @@ def plan(engine: Any, table: Any, stage: Mondrian, context: StageContext) -> Sta
             f"{context.place}: mode relaxed divides the records of one value, which takes all of them in one place: "
             "the embedded engine serves it; on this one write mode: strict"
         )
-    columns, cut = tree_columns(engine, table, stage, context)
-    models = _models_of(sets, {column.name for column in columns[:cut]})
-    problem: CutProblem
-    names = [column.name for column in columns]
-    if combinations_exceed(engine, table, dict.fromkeys([*names, *sets.sensitive]), MOST_COMBINATIONS):
-        _require_sizes(stage, sets, context)
-        problem = InPasses.of(engine, table, columns, cut, models, context, MOST_COMBINATIONS)
-    elif stage.mode == "relaxed":
-        problem = by_record(engine, table, columns, cut, models, sets.sensitive, context)
-    else:
-        problem = by_combination(
-            engine, table, columns, cut, models, sets.sensitive, context, by_loss=stage.score == "loss"
-        )
+    problem = _counted(engine, table, stage, sets, context)
     records = problem.records
     if not records:
         raise NoSolutionError(f"{context.place}: no record is left to generalize")
@@ -65,8 +53,28 @@ def plan(engine: Any, table: Any, stage: Mondrian, context: StageContext) -> Sta
             raise NoSolutionError(f"{context.place}: {guarantee!r} {never}")
     if (stage.k or 1) > records:
         raise NoSolutionError(f"{context.place}: k = {stage.k} is more than the {records:,} records there are")
-    least = max([stage.k or 1, *(model.least_size() for model in models if model.is_gate())])
+    least = max([stage.k or 1, *(model.least_size() for model in problem.models if model.is_gate())])
     return _plan(stage, _met(problem, sets, stage, context, least))
+
+
+def _counted(engine: Any, table: Any, stage: Mondrian, sets: JudgedSets, context: StageContext) -> CutProblem:
+    """What the tree is grown from: combinations, single records, or a table that is counted pass by pass."""
+    cut, fixed = tree_names(stage, context)
+    names = (*cut, *fixed)
+    models = _models_of(sets, set(cut))
+    counted = list(dict.fromkeys([*names, *sets.sensitive]))
+    exceed = combinations_exceed(engine, table, counted, MOST_COMBINATIONS)
+    if exceed:
+        _require_sizes(stage, sets, context)
+    if not exceed and stage.mode == "strict":
+        distinct = engine.distinct(table, counted)
+        columns, _ = tree_columns(histograms_of(distinct, names), stage, context)
+        by_loss = stage.score == "loss"
+        return by_combination(distinct, columns, len(cut), models, sets.sensitive, context, by_loss=by_loss)
+    columns, _ = tree_columns(engine.facts(table, FactsRequest(histograms=names)).histograms, stage, context)
+    if exceed:
+        return InPasses.of(engine, table, columns, len(cut), models, context, MOST_COMBINATIONS)
+    return by_record(engine, table, columns, len(cut), models, sets.sensitive, context)
 
 
 def _require_sizes(stage: Mondrian, sets: JudgedSets, context: StageContext) -> None:

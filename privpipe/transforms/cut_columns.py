@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks import FactsRequest, Primitives
+from privpipe.blocks import Histogram
 from privpipe.errors import DataError, HierarchyError, NoSolutionError
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.generalize import texts_of
@@ -180,12 +181,14 @@ class CutColumn:
 
 
 def cut_columns(
-    engine: Primitives, table: Any, columns: tuple[str, ...], context: StageContext, *, hierarchies: bool = True
+    histograms: Mapping[str, Histogram], columns: tuple[str, ...], context: StageContext, *, hierarchies: bool = True
 ) -> tuple[CutColumn, ...]:
     """The dictionaries of some columns of a table, by their hierarchies where they have one.
 
     Parameters
     ----------
+    histograms : mapping of column to Histogram
+        Of the table.
     hierarchies : bool
         False: all by their values.
 
@@ -196,7 +199,6 @@ def cut_columns(
     NoSolutionError
         Values that a hierarchy lacks are to be suppressed, which a cut cannot.
     """
-    histograms = engine.facts(table, FactsRequest(histograms=columns)).histograms
     found = []
     for column in columns:
         values, counts = histograms[column].values, histograms[column].counts

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
-from privpipe.blocks import Primitives
+from privpipe.blocks import FactsRequest, Histogram, Primitives
 from privpipe.blocks.entry import require_choice, require_integer
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from privpipe.draws import Draws
 
-__all__ = ["Mondrian", "tree_columns"]
+__all__ = ["Mondrian", "tree_columns", "tree_names"]
 
 Mode = Literal["strict", "relaxed"]
 Score = Literal["width", "loss"]
@@ -106,7 +106,9 @@ class Mondrian(Transformer):
         return schema
 
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
-        columns, _ = tree_columns(engine, table, self, context)
+        cut, fixed = tree_names(self, context)
+        histograms = engine.facts(table, FactsRequest(histograms=(*cut, *fixed))).histograms
+        columns, _ = tree_columns(histograms, self, context)
         for column in columns:
             if column.digest != plan.detail["dictionaries"].get(column.name):
                 raise DataError(
@@ -122,10 +124,8 @@ class Mondrian(Transformer):
         return [cls(), cls(k=3, score="loss"), cls(labels="values")]
 
 
-def tree_columns(
-    engine: Primitives, table: Any, stage: Mondrian, context: StageContext
-) -> tuple[tuple[CutColumn, ...], int]:
-    """The columns a tree is made of: those to be cut, then judged ones that stay as they are; and how many are cut.
+def tree_names(stage: Mondrian, context: StageContext) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns a tree is made of: those to be cut, and judged ones that stay as they are; in policy order.
 
     Raises
     ------
@@ -142,8 +142,13 @@ def tree_columns(
         raise UsageError(
             f"{context.place}: no quasi-identifier has a `hierarchy:`; name the `columns:` to cut by their values"
         )
-    fixed = [name for name in judged_sets(context).columns if name not in cut]
-    found = cut_columns(engine, table, tuple(cut), context)
-    if fixed:
-        found += cut_columns(engine, table, tuple(fixed), context, hierarchies=False)
-    return found, len(cut)
+    return tuple(cut), tuple(name for name in judged_sets(context).columns if name not in cut)
+
+
+def tree_columns(
+    histograms: Mapping[str, Histogram], stage: Mondrian, context: StageContext
+) -> tuple[tuple[CutColumn, ...], int]:
+    """The dictionaries of `tree_names`, and how many of them are cut."""
+    cut, fixed = tree_names(stage, context)
+    found = cut_columns(histograms, cut, context)
+    return found + cut_columns(histograms, fixed, context, hierarchies=False), len(cut)

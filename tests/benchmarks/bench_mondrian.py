@@ -27,10 +27,10 @@ from privpipe.models import KAnonymity
 from privpipe.roles import Roles
 from privpipe.search import planner_of
 from privpipe.search.cut_search import cut_tables
-from privpipe.search.cut_source import by_combination
+from privpipe.search.cut_source import by_combination, histograms_of
 from privpipe.transforms import LocalRecoding, Mondrian
 from privpipe.transforms.base import StageContext, Transformer
-from privpipe.transforms.mondrian import tree_columns
+from privpipe.transforms.mondrian import tree_columns, tree_names
 
 CHUNK = 1_000_000
 REDRAWN = 0.03
@@ -108,8 +108,9 @@ def tree_alone(engine: EmbeddedEngine, table: Any, stage: Mondrian, context: Sta
     from privpipe.kernels.mondrian import grown
 
     least = max(model.least_size() for model in context.guarantees if isinstance(model, KAnonymity))
-    columns, cut = tree_columns(engine, table, stage, context)
-    counted, problem = seconds(lambda: by_combination(engine, table, columns, cut, (), (), context))
+    counted, distinct = seconds(lambda: engine.distinct(table, tree_names(stage, context)[0]))
+    columns, cut = tree_columns(histograms_of(distinct, distinct.column_names[:-1]), stage, context)
+    problem = by_combination(distinct, columns, cut, (), (), context)
     tables = cut_tables(columns, cut, stage.score == "loss")
     for workers in (1, 4):
         took = []
