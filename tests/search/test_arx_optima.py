@@ -75,8 +75,6 @@ SLOW = {
     "arx-UtilityLoss-68",
     "arx-UtilityLoss-72",
     "gen-popuniq-pitman-f1-s0",
-    "arx-Combinations-00",
-    "arx-Combinations-02",
     "arx-Profitability-05",
     "arx-RiskBased-03",
 }
