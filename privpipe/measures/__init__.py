@@ -24,6 +24,7 @@ CATALOGUE = Catalogue(
         "RankIntervalDisclosure": "risk.rank_interval_disclosure",
         "SdIntervalDisclosure": "risk.sd_interval_disclosure",
         "RecordLinkage": "risk.record_linkage",
+        "TransparencyAttack": "risk.transparency_attack",
         "Quality": "utility.quality",
     },
 )
