@@ -22,6 +22,7 @@ def columns_to_meet(
     hidden: NDArray[np.uint64],
     fields: NDArray[np.uint64],
     blanks: NDArray[np.int64],
+    sizes: NDArray[np.int64],
     one: int,
 ) -> NDArray[np.int64]:
     """Columns that a class must have blank, at least, to fall together with another class, as bits.
@@ -34,17 +35,19 @@ def columns_to_meet(
         Bits of each column that may be blanked.
     blanks : ndarray of int64, shape (c,)
         Columns blanked in each class, as bits.
+    sizes : ndarray of int64, shape (c,)
+        Records of each; a size of 0 is no class.
     one : int
         The other class.
 
     Returns
     -------
     ndarray of int64, shape (c,)
-        -1 where they differ in a column that cannot be blanked.
+        -1 where they differ in a column that cannot be blanked, and for what is no class.
     """
     found = np.empty(len(words), np.int64)
     for other in range(len(words)):
-        differing = differing_columns(words, hidden, fields, one, other)
+        differing = differing_columns(words, hidden, fields, one, other) if sizes[other] else -1
         found[other] = -1 if differing < 0 else differing | blanks[other]
     return found
 

@@ -5,6 +5,8 @@ Source: the matrix of Ciriani, De Capitani di Vimercati, Foresti, Samarati, k-An
 
 from __future__ import annotations
 
+import heapq
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -89,14 +91,20 @@ def search_repaired(encoded: EncodedTable, stage: Generalize, context: StageCont
     loss_of = _CellLoss(encoded, stage.loss)
     bounds = np.array([loss_of(node)[0] for node in nodes.tolist()])
     best: RepairedNode | None = None
-    checked = 0
-    order = np.lexsort((np.arange(len(nodes)), bounds))
-    for at in order.tolist():
-        if checked >= stage.budget.nodes or (best is not None and bounds[at] >= best.loss - TIE):
+    checked, start = 0, time.monotonic()
+    open_nodes = [(float(bound), False, at) for at, bound in enumerate(bounds)]
+    heapq.heapify(open_nodes)
+    while open_nodes and (best is None or open_nodes[0][0] < best.loss - TIE):
+        if checked >= stage.budget.nodes or time.monotonic() - start > (stage.budget.seconds or np.inf):
             break
+        bound, counted, at = heapq.heappop(open_nodes)
         levels = tuple(nodes[at].tolist())
-        checked += 1
         cells, shares = _cells_at(encoded, levels, context)
+        if not counted:
+            # Counting the classes is cheap beside repairing them, and often shows that it will not pay.
+            heapq.heappush(open_nodes, (max(bound, loss_of.repaired_at_least(levels, cells, shares)), True, at))
+            continue
+        checked += 1
         try:
             parcels = greedy_cells(cells, context)
         except NoSolutionError:  # no blanks help at these levels: coarser ones may
@@ -110,8 +118,7 @@ def search_repaired(encoded: EncodedTable, stage: Generalize, context: StageCont
         raise NoSolutionError(
             f"{context.place}: at none of {checked:,} vectors of levels do blanks give every record k = {k:,} like it"
         )
-    closed = checked == len(nodes) or bounds[order[checked]] >= best.loss - TIE
-    return replace(best, checked=checked, exhausted=bool(closed))
+    return replace(best, checked=checked, exhausted=not open_nodes or open_nodes[0][0] >= best.loss - TIE)
 
 
 def plan(engine: Any, table: Any, stage: Generalize, context: StageContext) -> dict[str, Any]:
@@ -159,6 +166,7 @@ def plan(engine: Any, table: Any, stage: Generalize, context: StageContext) -> d
         "loss": loss,
         "column_losses": dict(zip(encoded.columns, columns, strict=True)),
         "gap": loss - found.lower_bound,
+        **({} if stage.budget.seconds is None else {"reproducible": False}),
     }
 
 
@@ -248,6 +256,23 @@ class _CellLoss:
             units.append(self._model.least(at, level) + added)
         weighted = np.array([units]) * self.spec.weights_of(self.encoded.columns)
         return float(aggregated(weighted, self._model.aggregate)[0, 0]), units
+
+    def repaired_at_least(self, levels: Sequence[int], cells: CellTable, shares: NDArray[np.float64]) -> float:
+        """A loss that no blanks fall below, where a blank is a value; 0 under wildcards, where others' blanks may do.
+
+        Every record of a class that is too small, and has no cell missing, needs a blank in a column that is not the
+        same in all records. Put all into one column: the aggregates are concave in how they are spread, `max` is not.
+        """
+        small = (cells.counts < cells.k) & (cells.missing == 0)
+        if cells.wildcard or not small.any() or self._model.aggregate == "max":
+            return 0.0
+        records, found = int(cells.counts[small].sum()), []
+        for at in range(len(levels)):
+            if (cells.codes[:, at] != cells.codes[0, at]).any():
+                more = np.zeros(len(levels))
+                more[at] = records * (1.0 - shares[small, at].max())
+                found.append(self(levels, more.tolist())[0])
+        return min(found, default=0.0) - TIE
 
     def added(self, cells: CellTable, shares: NDArray[np.float64], parcels: Sequence[Parcel]) -> list[float]:
         """What blanks add in each column: for every blanked cell the rest of the domain; `shares` of shape (t, m)."""

@@ -47,14 +47,16 @@ class StrictClasses:
         self.sizes = table.counts.copy()
         self.members: list[dict[int, int]] = [{at: int(count)} for at, count in enumerate(table.counts)]
         self.suppressed: dict[int, int] = defaultdict(int)
+        every = np.arange(len(self.cost), dtype=np.int64)
+        self.patterns = hidden_words(every, self.fields, np.zeros((len(every), self.words.shape[1]), np.uint64))
         self._known = {self._key(at): at for at in range(len(table))}
         self._used = len(table)
 
     def rescue(self, one: int) -> None:
         """Move a class of fewer than k, with others like it, to where they number k; else suppress it."""
         used = slice(self._used)
-        needs = columns_to_meet(self.words[used], self.hidden[used], self.fields, self.blanks[used], one)
         sizes, k = self.sizes[used], self.table.k
+        needs = columns_to_meet(self.words[used], self.hidden[used], self.fields, self.blanks[used], sizes, one)
         to = int(cheapest_rescue(needs, self.blanks[used], sizes, self.order, self.cost, int(self.blanks[one]), k))
         if to < 0:
             for origin, records in self.members[one].items():
@@ -151,7 +153,7 @@ class StrictClasses:
         return (self.words[at] & ~self.hidden[at]).tobytes(), self.hidden[at].tobytes()
 
     def _key_of(self, at: int, blanks: int) -> tuple[bytes, bytes]:
-        hidden = hidden_words(np.array([blanks]), self.fields, np.zeros_like(self.hidden[:1]))[0]
+        hidden = self.patterns[blanks]
         return (self.words[at] & ~hidden).tobytes(), hidden.tobytes()
 
     def _class_of(self, at: int, blanks: int) -> int:

@@ -118,7 +118,7 @@ def test_a_rescue_is_the_least_cost_a_record(k: int) -> None:
         order, cost = cheapest_first(np.array([1.0, 2.0, 1.5]))
         blanks = np.zeros(len(codes), np.int64)
         one = int(np.argmin(sizes))
-        needs = columns_to_meet(words, hidden, fields, blanks, one)
+        needs = columns_to_meet(words, hidden, fields, blanks, sizes, one)
         found = cheapest_rescue(needs, blanks, sizes, order, cost, 0, k)
         prices = {}
         for columns in itertools.chain.from_iterable(itertools.combinations(range(3), r) for r in range(4)):
