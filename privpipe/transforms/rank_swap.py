@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from privpipe.blocks import Facts, FactsRequest, Histogram, Primitives, RowBlock
 from privpipe.blocks.entry import require_choice, require_integer, require_number
 from privpipe.errors import DataError, UnsupportedError, UsageError
+from privpipe.roles import column_type_of
 from privpipe.tolerance import floor_share
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.numeric import masked_schema, refuse_nulls, require_numeric, written
@@ -135,23 +136,26 @@ class RankSwap(Transformer):
     def request(self, context: StageContext) -> FactsRequest:
         require_numeric(self.columns, context)
         # Tails want the values themselves; swapping wants their number, and that none is infinite.
-        if self.top or self.bottom:
-            return FactsRequest(histograms=self.columns, moments=self.columns)
-        return FactsRequest(moments=self.columns)
+        floats = {name for name in self.columns if column_type_of(context.schema.field(name).type) == "number"}
+        return FactsRequest(
+            histograms=self.columns if self.top or self.bottom else (),
+            moments=tuple(name for name in self.columns if name in floats),
+            nulls=tuple(name for name in self.columns if name not in floats),
+        )
 
     def learn(self, engine: Primitives, table: Any, context: StageContext) -> StagePlan:
         if not self.by:
             return super().learn(engine, table, context)
         require_numeric(self.columns, context)
-        facts = engine.facts(table, FactsRequest(moments=self.columns))
+        facts = engine.facts(table, self.request(context))
         if self.nulls == "refuse":
             for column in self.columns:
-                refuse_nulls(column, facts.moments[column].nulls, context)
+                refuse_nulls(column, _missing(facts, column), context)
         strata = Strata.learn(engine, table, self.by, self.columns, context, least=self.least, small=self.small_strata)
         columns = {
             column: {
                 "records": sum(strata.known[column]),
-                "nulls": facts.moments[column].nulls,
+                "nulls": _missing(facts, column),
                 "window": [self.window(n) for n in strata.known[column]],
                 **self._displaced(max(strata.known[column], default=0)),
             }
@@ -177,10 +181,10 @@ class RankSwap(Transformer):
         return {"expected_displacement": expected_displacement(n, self.kind, self.p, self.buckets)}
 
     def _column_plan(self, column: str, facts: Facts, context: StageContext) -> dict[str, Any]:
-        moments = facts.moments[column]
-        n = moments.records
+        missing = _missing(facts, column)
+        n = facts.records - missing
         if self.nulls == "refuse":
-            refuse_nulls(column, moments.nulls, context)
+            refuse_nulls(column, missing, context)
         low = high = 0
         if self.top or self.bottom:
             low, high = tails(facts.histograms[column], floor_share(self.bottom, n), floor_share(self.top, n))
@@ -195,7 +199,7 @@ class RankSwap(Transformer):
                 f"{context.place}: {n:,} values of {column!r} swap over one segment, and {MOST_RANKS:,} are the most "
                 "that are served; take p below 1/64 with segment: auto"
             )
-        shown = {"records": n, "nulls": moments.nulls, "window": window, "bottom": low, "top": high}
+        shown = {"records": n, "nulls": missing, "window": window, "bottom": low, "top": high}
         return shown | self._displaced(n - low - high)
 
     def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
@@ -270,6 +274,11 @@ class RankSwap(Transformer):
             cls(columns=("income",), kind="buckets", buckets=3),
             cls(columns=("income",), kind="distribution", p=0.4),
         ]
+
+
+def _missing(facts: Facts, column: str) -> int:
+    """Records without a value."""
+    return facts.moments[column].nulls if column in facts.moments else facts.nulls[column]
 
 
 def tails(histogram: Histogram, bottom: int, top: int) -> tuple[int, int]:

@@ -145,11 +145,11 @@ class Synthesize(Transformer):
 
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
         sizes = [each["records"] for each in plan.detail["combinations"]]
-        total = sum(sizes)
-        if self.records != "same":
-            if not total:
-                raise DataError(f"{context.place}: there are no records to learn a model from")
-            sizes = proportional(sizes, self.records)
+        if self.records != "same" and not sum(sizes):
+            raise DataError(f"{context.place}: there are no records to learn a model from")
+        # Rare combinations are left out, and others stand in for their records.
+        wanted = sum(model["records"] for model in plan.detail["models"]) if self.records == "same" else self.records
+        sizes = proportional(sizes, wanted)
         schema = self.released_schema(table.schema, plan)
         drawn = _Drawn(self.by, plan.detail, tuple(np.cumsum(sizes).tolist()), schema, draws)
         return engine.map_rows(engine.numbers(sum(sizes), draws.seed), drawn, schema)

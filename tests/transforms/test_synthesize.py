@@ -131,6 +131,8 @@ def test_strata_have_models_of_their_own(run: Any) -> None:
     x = {"g": ["a"] * 200 + ["b"] * 100, "x": np.concatenate([rng.normal(0, 1, 200), rng.normal(100, 1, 100)])}
     found = run(Synthesize(by=["g"], records=90), x)
     assert Counter(found["g"]) == {"a": 60, "b": 30}
+    rare = {"g": ["a"] * 60 + ["b"] * 58 + ["c"] * 2, "x": range(120)}
+    assert Counter(run(Synthesize(by=["g"], small_strata="merge"), rare)["g"]) == {"a": 61, "b": 59}
     for g, value in zip(found["g"], found["x"], strict=True):
         assert abs(value - (0 if g == "a" else 100)) < 10
     with pytest.raises(NoSolutionError, match="1 of 2 strata by 'g', 10 records, have fewer than 50"):
