@@ -1,0 +1,18 @@
+"""The README's table of references is the one that `coverage.py` makes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from privpipe.models import CATALOGUE
+
+from .coverage import counted, with_table
+
+
+def test_the_readme_says_what_is_checked(project: Path, shared: Path) -> None:
+    text = (project / "README.md").read_text(encoding="utf-8")
+    assert text == with_table(text, shared), "run: python tests/reference/coverage.py README.md"
+
+
+def test_every_referenced_model_is_in_the_catalogue(shared: Path) -> None:
+    assert {name for found in counted(shared) for name in found} <= set(CATALOGUE)
