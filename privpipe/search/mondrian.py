@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -230,10 +230,12 @@ def _plan(stage: Mondrian, grown: _Grown) -> StagePlan:
     cut = problem.columns[: problem.cut]
     first, last = tree.cells([column.size for column in problem.columns])
     losses, penalties, recoded = {}, [], []
+    lows, highs = tree.lows.copy(), tree.highs.copy()
     blind = np.full(tree.leaves, len(cut) == len(problem.columns))
     for at, column in enumerate(cut):
         low, high = tree.lows[:, at], tree.highs[:, at]
-        own = (low, high) if column.hierarchy is not None or stage.labels == "values" else (first[:, at], last[:, at])
+        own = column.told(first[:, at], last[:, at], low, high, stage.labels)
+        lows[:, at], highs[:, at] = own
         losses[column.name] = column_loss(grown.sizes, column.shares(*own), column.domain_size)
         penalties.append(column.penalties(*own, low, high))
         blind &= column.is_root(*own)
@@ -253,7 +255,7 @@ def _plan(stage: Mondrian, grown: _Grown) -> StagePlan:
             "columns": [column.name for column in cut],
             "fixed": [column.name for column in problem.columns[problem.cut :]],
             "recoded": recoded,
-            "tree": tree.packed(),
+            "tree": replace(tree, lows=lows, highs=highs).packed(),
             "cuts": {column.name: cuts.get(at, 0) for at, column in enumerate(problem.columns)},
             "depth": int(tree.depths().max(initial=0)),
             "dictionaries": {column.name: column.digest for column in problem.columns},

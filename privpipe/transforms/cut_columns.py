@@ -107,6 +107,21 @@ class CutColumn:
         found: NDArray[np.float64] = table[self.levels(first, last), self.leaves[first]]
         return found
 
+    def told(self, first: Ints, last: Ints, low: Ints, high: Ints, labels: Labels) -> tuple[Ints, Ints]:
+        """The ends of what each range's label tells, which is all that a plan may say of the values present.
+
+        Parameters are those of `named`, which gives the same labels for what this returns.
+        """
+        if self.hierarchy is None:
+            return (first, last) if labels == "cells" else (low, high)
+        levels, start, stop = self.levels(low, high), low.copy(), high.copy()
+        for level in np.unique(levels).tolist():
+            row = self.hierarchy.codes(level)[self.leaves]
+            here = levels == level
+            start[here] = np.searchsorted(row, row[low[here]], side="left")
+            stop[here] = np.searchsorted(row, row[low[here]], side="right") - 1
+        return start, stop
+
     def is_root(self, first: Ints, last: Ints) -> NDArray[np.bool_]:
         """Whether the label of each range stands for anything: that of the last level, or all codes."""
         if self.hierarchy is None:

@@ -185,3 +185,10 @@ def test_parents_fold_into_leaves() -> None:
     assert [part.tolist() for part in folded(tree, np.array([1]))] == [[1, 2, 0, 0, 1, 1, 1], [0, 0, 1, 2]]
     assert [part.tolist() for part in folded(tree, np.array([0, 3]))] == [[1, 2, 0, 0, 2, 0, 0], [0, 0, 1, 1]]
     assert [part.tolist() for part in folded(np.array([-1]), np.array([0]))] == [[1], [0]]
+
+
+def test_copies_of_all_records_change_no_cut() -> None:
+    codes, counts = table(11, 120)
+    once = grown(codes.copy(), counts.copy(), 5, columns())
+    thrice = grown(codes.copy(), 3 * counts, 15, columns())
+    assert (once.columns.tolist(), once.cuts.tolist()) == (thrice.columns.tolist(), thrice.cuts.tolist())

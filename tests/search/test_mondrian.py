@@ -35,6 +35,7 @@ from privpipe.testing import GAPS, ORACLES
 from privpipe.testing.oracle import Classes
 from privpipe.transforms import Mondrian
 from privpipe.transforms.base import StageContext, StagePlan
+from privpipe.transforms.cut_tree import CutTree
 
 SEED = Seed.of(1)
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
@@ -434,3 +435,19 @@ def test_passes_over_a_large_table_make_the_local_tree(
     for stage in (Mondrian(**numbers, score="loss"), Mondrian(**numbers, mode="relaxed")):
         with pytest.raises(UnsupportedError):
             plan(engine, scanned(engine, rows), stage, context)
+
+
+def test_a_plan_tells_no_more_of_values_than_labels_do(embedded: Engine, people: pa.Table) -> None:
+    """Ranges in a plan are those of the labels: cells of numbers, whole nodes of a hierarchy."""
+    rows = people.select(["age", "rent"])
+    groups = {"age": HierarchySpec.from_mapping({"intervals": {"start": 20, "widths": [10, 20]}}, column="age")}
+    context = context_of(rows, hierarchies=groups, guarantees=(KAnonymity(k=7),))
+    found = plan(embedded, scanned(embedded, rows), Mondrian(columns=["age", "rent"]), context).detail
+    tree = CutTree.unpacked(found["tree"])
+    spans = {(int(low), int(high)) for low, high in zip(tree.lows[:, 0], tree.highs[:, 0], strict=True)}
+    assert all((high - low + 1) in (1, 10, 20, 40) and low % (high - low + 1) == 0 for low, high in spans)
+    assert any(high > low for low, high in spans)
+    size = len(set(rows.column("rent").to_pylist()))
+    first, last = tree.cells([40, size])
+    assert (tree.lows[:, 1] == first[:, 1]).all()
+    assert (tree.highs[:, 1] == last[:, 1]).all()
