@@ -95,6 +95,11 @@ class SuppressCells(Transformer):
         "budget": "limit of method optimal: {neighbourhoods, seconds}",
     }
     source: ClassVar[str] = "Templ, Kowarik, Meindl, J. Statistical Software 67(4), 2015"
+    formula: ClassVar[str] = "least sum of w_j over blanked cells such that every record is like >= k"
+    choose: ClassVar[str] = (
+        "Generalize first, so that few records are rare. own_value protects against whoever reads blanks as blanks and "
+        "costs about twice the cells; under wildcard look at how many records fail by own_value before you release."
+    )
 
     columns: tuple[str, ...] | None = None
     k: int | None = None
