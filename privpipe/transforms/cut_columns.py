@@ -113,7 +113,7 @@ class CutColumn:
         Parameters are those of `named`, which gives the same labels for what this returns.
         """
         if self.hierarchy is None:
-            return (first, last) if labels == "cells" else (low, high)
+            return self._bounds(first, last, low, high) if labels == "cells" and self.is_number else (low, high)
         levels, start, stop = self.levels(low, high), low.copy(), high.copy()
         for level in np.unique(levels).tolist():
             row = self.hierarchy.codes(level)[self.leaves]
@@ -122,10 +122,21 @@ class CutColumn:
             stop[here] = np.searchsorted(row, row[low[here]], side="right") - 1
         return start, stop
 
+    @property
+    def _top(self) -> int:
+        """The greatest code that is a value."""
+        return self.size - 1 if self.texts[-1] is not None or self.size == 1 else self.size - 2
+
+    def _bounds(self, first: Ints, last: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints]:
+        """Cells of numbers: a missing value is part of one only where there is one."""
+        missing = low > self._top
+        return np.where(missing, low, first), np.where(high > self._top, high, np.minimum(last, self._top))
+
     def is_root(self, first: Ints, last: Ints) -> NDArray[np.bool_]:
         """Whether the label of each range stands for anything: that of the last level, or all codes."""
         if self.hierarchy is None:
-            return np.asarray((first == 0) & (last == self.size - 1), dtype=np.bool_)
+            most = self._top if self.is_number else self.size - 1
+            return np.asarray((first == 0) & (last >= most) & (last > first), dtype=np.bool_)
         height = self.hierarchy.height
         return np.asarray((self.levels(first, last) == height) & (height > 0), dtype=np.bool_)
 
@@ -159,12 +170,12 @@ class CutColumn:
         low, high : ndarray of int64
             Ends of the values present.
         labels : {"cells", "values"}
-            Which of the two an interval or a set tells; a label of a hierarchy covers the values present.
+            Which of the two an interval tells; a set, or a label of a hierarchy, covers the values present.
         """
         if self.hierarchy is not None:
             one, other = self.levels(low, high), low
         else:
-            one, other = (first, last) if labels == "cells" else (low, high)
+            one, other = self.told(first, last, low, high, labels)
         pairs, places = np.unique(one * self.size + other, return_inverse=True)
         texts = [self._text(pair // self.size, pair % self.size, labels) for pair in pairs.tolist()]
         known = {text: number for number, text in enumerate(dict.fromkeys(texts))}
@@ -181,17 +192,17 @@ class CutColumn:
     def _range(self, first: int, last: int, labels: Labels) -> str | None:
         if first == last:
             return self.texts[first]
-        if first == 0 and last == self.size - 1 and (labels == "cells" or not self.is_number):
-            return ANY
         if not self.is_number:
+            if first == 0 and last == self.size - 1:
+                return ANY
             return "{" + ", ".join("null" if text is None else text for text in self.texts[first : last + 1]) + "}"
-        if self.texts[last] is None:
+        if last > self._top:
             return ANY
         if labels == "values":
             return f"[{self.texts[first]}, {self.texts[last]}]"
-        end = None if last == self.size - 1 else self.texts[last + 1]
-        if end is None:
+        if last == self._top:
             return ANY if first == 0 else f">={self.texts[first]}"
+        end = self.texts[last + 1]
         return f"<{end}" if first == 0 else f"[{self.texts[first]}, {end}["
 
 

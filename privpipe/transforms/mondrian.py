@@ -46,7 +46,7 @@ class Mondrian(Transformer):
     score : {"width", "loss"}
         Where to cut: the widest column nearest its median, or what lowers the loss most.
     labels : {"cells", "values"}
-        What an interval or a set tells: the bounds of the cuts, or the least and greatest value present.
+        What an interval tells: the bounds of the cuts, or the least and greatest value present.
 
     Notes
     -----

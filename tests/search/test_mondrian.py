@@ -451,3 +451,17 @@ def test_a_plan_tells_no_more_of_values_than_labels_do(embedded: Engine, people:
     first, last = tree.cells([40, size])
     assert (tree.lows[:, 1] == first[:, 1]).all()
     assert (tree.highs[:, 1] == last[:, 1]).all()
+
+
+def test_a_missing_value_is_part_of_a_cell_only_where_there_is_one(embedded: Engine) -> None:
+    """The last interval is open above, not anything, where the records without a number are elsewhere."""
+    rows = pa.table({"a": pa.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, *[None] * 6])})
+    context = context_of(rows, guarantees=(KAnonymity(k=3),))
+    _, released = made(embedded, Mondrian(columns=["a"]), scanned(embedded, rows), context)
+    assert Counter(released.column("a").to_pylist()) == {"<4": 3, ">=4": 3, None: 6}
+    mixed = pa.table({"a": pa.array([1, 2, 3, None, 5, 6])})
+    context = context_of(mixed, guarantees=(KAnonymity(k=3),))
+    found, released = made(embedded, Mondrian(columns=["a"]), scanned(embedded, mixed), context)
+    assert Counter(released.column("a").to_pylist()) == {"<5": 3, "*": 3}
+    assert found.detail["gcp"] == pytest.approx((3 * 2 / 5 + 3 * 1) / 6)
+    assert found.detail["records_without_information"] == 0
