@@ -19,6 +19,9 @@ from privpipe.transforms.suppress_cells import SuppressCells
 
 __all__ = ["CellTable", "aim_of", "read_cells"]
 
+PAIRS_A_MASK = 100
+"""Combinations for each set of missing columns, below which comparing all pairs is cheaper than joining the sets."""
+
 
 @dataclass(frozen=True)
 class CellTable:
@@ -127,10 +130,14 @@ class CellTable:
 
     def failing(self, parcels: Sequence[Parcel]) -> dict[str, int]:
         """Records that are like fewer than k once these are blanked, by either reading of a blank."""
-        from privpipe.kernels.wildcard_matching import matching_sizes
+        from privpipe.kernels.wildcard_matching import mask_count, matching_sizes
 
         codes, counts = self.patterns(parcels)
-        matching = matching_sizes(codes, counts)
+        if len(codes) < PAIRS_A_MASK * mask_count(codes):
+            words, missing, _ = packed(codes, self.columns)
+            matching = matches(words, missing, counts)
+        else:
+            matching = matching_sizes(codes, counts)
         return {
             "own_value": int(counts[counts < self.k].sum()),
             "wildcard": int(counts[matching < self.k].sum()),
