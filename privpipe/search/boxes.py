@@ -102,7 +102,7 @@ class BoxSearch:
                 continue
             heapq.heappop(self._open)
             if low != high:
-                self._push(self._split(low, high))
+                self._push(self._split(low, high), bound, high)
 
     def _fails(self, high: Levels) -> bool:
         """Check a box's coarsest vector; whether no specialization can be valid."""
@@ -120,9 +120,11 @@ class BoxSearch:
         above, not_below = above_and_not_below(np.array([bound]), best.loss)
         return bool(above[0] or (not_below[0] and low > best.levels))
 
-    def _push(self, boxes: list[Box]) -> None:
-        for (low, high), bound in zip(boxes, self._explorer.bounds([low for low, _ in boxes]), strict=True):
-            heapq.heappush(self._open, (tuple(bound.tolist()), low, high))
+    def _push(self, boxes: list[Box], least: tuple[float, ...] = (), top: Levels = ()) -> None:
+        """Open boxes, parts of one with this bound and coarsest vector."""
+        bounds = self._explorer.sharper_bounds([low for low, _ in boxes], top)
+        for (low, high), bound in zip(boxes, bounds.tolist(), strict=True):
+            heapq.heappush(self._open, (max(tuple(bound), least), low, high))
 
     def _split(self, low: Levels, high: Levels) -> list[Box]:
         allowed = self._explorer.lattice.allowed

@@ -13,10 +13,12 @@ from privpipe.search.comparison import Loss, is_below, tied
 from privpipe.search.found import Found, Solution, solution_of
 from privpipe.search.lattice import Lattice
 from privpipe.search.node import NodeCheck
+from privpipe.search.quality import Forced
 
-__all__ = ["Explorer", "Limits", "Spent", "Visit"]
+__all__ = ["Explorer", "Limits", "Spent", "Visit", "rises"]
 
 Levels = tuple[int, ...]
+REMEMBERED = 1000
 
 
 class Spent(Exception):
@@ -63,6 +65,7 @@ class Explorer:
         self.spent = False
         self.solutions: list[Solution] = []
         self.best: Visit | None = None
+        self._forced: dict[Levels, Forced] = {}
 
     @property
     def checked(self) -> int:
@@ -92,6 +95,12 @@ class Explorer:
         if 0 <= node.suppressed <= self.budget:
             loss, _ = self.check.loss.exact(node.levels, node.rows)
             self.solutions.append(solution_of(self.check, node, loss))
+        if getattr(self.check.loss, "forced_rises", False) and 0 < node.must_go <= self.budget:
+            forced = node.forced(self.check.table.columns)
+            if forced is not None:
+                self._forced[levels] = forced
+            if len(self._forced) > REMEMBERED:
+                self._forced.pop(next(iter(self._forced)))
         visit = Visit(levels, node.suppressed, node.must_go, loss)
         self._seen[levels] = visit
         if loss is not None and self._is_better(visit):
@@ -101,6 +110,12 @@ class Explorer:
     def bounds(self, nodes: Sequence[Levels]) -> NDArray[np.float64]:
         """Lower bounds of some nodes."""
         return self.check.loss.bounds(np.array(nodes, dtype=np.int8))
+
+    def sharper_bounds(self, nodes: Sequence[Levels], top: Levels) -> NDArray[np.float64]:
+        """Lower bounds of all vectors between each node and a top, by what must go at the top where that is known."""
+        if top not in self._forced:
+            return self.bounds(nodes)
+        return self.check.loss.forced_bounds(np.array(nodes, dtype=np.int8), self._forced[top])
 
     def least(self) -> float:
         """A lower bound (its first figure) of every node of the lattice, or minus infinity where none is known."""

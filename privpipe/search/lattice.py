@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from privpipe.search.encoded import EncodedTable
 
-__all__ = ["LARGEST_HELD", "Lattice"]
+__all__ = ["LARGEST_HELD", "LARGEST_SIFTED", "Lattice"]
 
 LARGEST_HELD = 1 << 24
-"""Vectors a search holds one by one; beyond that it works on boxes of them."""
+"""Vectors a search can hold one by one."""
+LARGEST_SIFTED = 1 << 20
+"""Going through all that are left at every step pays up to here; boxes serve more, where bounds allow."""
 
 Levels = tuple[int, ...]
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from privpipe.errors import UnsupportedError
 from privpipe.search.boxes import BoxSearch
-from privpipe.search.explorer import Explorer, Limits, Spent
+from privpipe.search.explorer import Explorer, Limits, Spent, rises
 from privpipe.search.found import Found, Solution, pareto_front
 from privpipe.search.heuristics import STRATEGIES
-from privpipe.search.lattice import LARGEST_HELD, Lattice
+from privpipe.search.lattice import LARGEST_HELD, LARGEST_SIFTED, Lattice
 from privpipe.search.minimal import search_minimal
 from privpipe.search.node import NodeCheck
 from privpipe.search.optimal import ended_search
@@ -123,8 +123,8 @@ def _searched(stage: Generalize, check: NodeCheck, budget: int, place: str) -> O
         criteria = stage.criteria or DEFAULT_CRITERIA
         found, checked, minimal, exhausted = search_minimal(check, lattice, budget, limits, criteria)
         return Outcome(found, checked, exhausted, lattice, minimal)
-    if lattice.size > LARGEST_HELD:
-        explorer = Explorer(check, lattice, budget, limits)
+    explorer = Explorer(check, lattice, budget, limits)
+    if lattice.size > LARGEST_HELD or (lattice.size > LARGEST_SIFTED and rises(explorer)):
         found = BoxSearch(explorer, place).run()
         return Outcome(found, explorer.checked, found.optimal if found else not explorer.spent, lattice)
     search = ended_search(check, lattice, budget, limits)

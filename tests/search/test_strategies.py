@@ -149,6 +149,7 @@ def problem(make_problem: Any) -> Any:
 def test_a_large_lattice_is_searched_in_boxes(plain: Any, problem: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     held = plan(plain, problem.table, problem.stage, problem.context).detail
     monkeypatch.setattr(strategies, "LARGEST_HELD", 2)
+    monkeypatch.setattr(strategies, "LARGEST_SIFTED", 2)
     boxed = plan(plain, problem.table, problem.stage, problem.context).detail
     assert (boxed["levels"], boxed["loss"], boxed["optimal"], boxed["gap"]) == (held["levels"], held["loss"], True, 0)
     assert boxed["boxes_pruned_by_mandatory"] + boxed["boxes_pruned_by_bound"] > 0

@@ -46,6 +46,9 @@ class LossModel(ColumnModel):
     Source: Iyengar, KDD 2002.
     """
 
+    forced_rises = True
+    """A sharper bound never falls with a level: shares only grow, of those kept and of those suppressed."""
+
     def exact(self, levels: Sequence[int], gone: NDArray[np.bool_]) -> tuple[tuple[float, ...], list[float]]:
         """As of every model a column, all columns at once: this is asked at every node that is valid."""
         flat = self._flat
