@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import time
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,14 +63,15 @@ def solve(program: Any, seconds: float) -> Solved:
 
     At a limit pulp calls the status "Optimal" with a mere incumbent: `sol_status` tells the two apart.
     """
-    import time
-
     import pulp
 
     if solver_name() == "highs":
         solver = pulp.HiGHS(msg=False, threads=1, timeLimit=seconds, mip_max_nodes=MOST_NODES)
     else:
-        solver = pulp.PULP_CBC_CMD(msg=False, threads=1, timeLimit=seconds, maxNodes=MOST_NODES)
+        with warnings.catch_warnings():  # the bundled solver leaves pulp with its version 4
+            warnings.simplefilter("ignore", DeprecationWarning)
+            cbc = getattr(pulp, "PULP_CBC_CMD", pulp.COIN_CMD)
+            solver = cbc(msg=False, threads=1, timeLimit=seconds, maxNodes=MOST_NODES)
     start = time.monotonic()
     program.solve(solver)
     # Both halves are asked: a status without a solution status is that of a relaxation.

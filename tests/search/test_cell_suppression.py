@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privpipe.search import integer_programs
 from privpipe.search.cell_suppression import CellsFound, greedy_cells
 from privpipe.search.cell_suppression_optimal import improved
 from privpipe.search.cell_suppression_table import CellTable
@@ -168,6 +169,21 @@ def test_strata_are_solved_each_by_itself() -> None:
         assert found.optimal
         assert min(records_like(table, found.parcels)) >= 2
         assert table.cost(found.parcels) == least_cost(table) == found.bound
+
+
+@pytest.mark.parametrize("solver", ["highs", "cbc"])
+def test_either_solver_proves_the_same_optimum(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if solver == "highs":
+        pytest.importorskip("highspy")
+    monkeypatch.setattr(integer_programs, "solver_name", lambda: solver)
+    rows = np.array([[0, 0, 0], [0, 1, 0], [1, 0, 0], [1, 1, 1], [2, 1, 1], [2, 2, 2], [0, 2, 2]])
+    costs = []
+    for wildcard in (True, False):
+        table = table_of(rows, [1, 1, 2, 1, 1, 3, 1], 3, wildcard, [1.0, 1.5, 2.0])
+        found = improved(table, greedy(table), CellBudget())
+        assert found.optimal
+        costs.append(table.cost(found.parcels))
+    assert costs == [6.0, 16.0]
 
 
 def test_the_clock_is_told_apart_from_a_proof() -> None:
