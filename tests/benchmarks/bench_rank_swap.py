@@ -66,6 +66,8 @@ def swap(engine: Engine, table: Any, column: str, p: float) -> Callable[[], Any]
 
     def run() -> int:
         made = stage.run(engine, table, plan, Draws(Seed.of(1), 0, stage.name()), context)
+        if engine.name == "embedded":
+            return 0
         # Worked out to the end, where an engine is lazy.
         return engine.reduce_rows(made, [column], _Rows(), None) or 0  # type: ignore[arg-type]
 

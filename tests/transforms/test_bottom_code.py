@@ -19,7 +19,7 @@ def coded(run: Any, stage: Any, x: Any) -> list[Any]:
     return run(stage, frame, record_id="row").rows.sort_by("row").column("x").to_pylist()  # type: ignore[no-any-return]
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.integers(-20, 20), min_size=2, max_size=30), st.integers(-20, 20))
 def test_it_mirrors_top_coding(run: Any, x: list[int], at: int) -> None:
     if all(value < at for value in x):

@@ -36,7 +36,7 @@ def test_strictly_above_the_threshold(run: Any) -> None:
     assert coded(run, TopCode(columns=["x"], at=99.5), {"x": x})[1]["x"][:3] == [1.0, 99.0, 99.5]
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.integers(-50, 50), min_size=2, max_size=40), st.sampled_from([0.1, 0.29, 0.5, 0.9]))
 def test_a_mean_keeps_the_sum(run: Any, x: list[int], q: float) -> None:
     """The oracle: the value at rank ceil(q n) - 1 of the sorted list, and the mean of what exceeds it."""
