@@ -6,6 +6,7 @@ the engine they arrive on.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,7 +17,7 @@ from privpipe.draws import Stream
 from privpipe.errors import NoSolutionError, UsageError
 from privpipe.kernels.condition_merge import merged_groups
 from privpipe.kernels.group_condition import ANYTHING, GroupCondition
-from privpipe.kernels.kd_tree import BlockTree, learn_tree
+from privpipe.kernels.kd_tree import learn_tree
 from privpipe.kernels.mdav import mdav_groups
 from privpipe.kernels.refine import descend, path_step, search
 from privpipe.kernels.v_mdav import v_mdav_groups
@@ -28,12 +29,12 @@ __all__ = [
     "NEAR",
     "NEAR_IN_LARGE",
     "ONE_BLOCK",
-    "PASSES",
     "block_groups",
-    "border_tree",
+    "border_passes",
     "group_means",
     "microaggregate",
     "regroup",
+    "sampled_share",
 ]
 
 ONE_BLOCK = 20_000
@@ -42,14 +43,14 @@ ONE_BLOCK = 20_000
 BLOCK = 4_000
 """Above that, a block holds up to so many."""
 
+SAMPLED, SAMPLED_A_BLOCK = 25_000, 256
+"""Trees are cut from all records up to so many; above from as many, or as many a block, whichever are more."""
+
 NEAR, NEAR_IN_LARGE, CELLS_IN_LARGE = 20, 10, 4
 """Neighbours that descent looks at, and in large tables in how many cells it looks for them."""
 
 BORDER_SHIFTS = (1, 3)
 """Levels of the tree that a border pass cuts at the quarter, pass by pass."""
-
-PASSES = 1
-"""Border passes by default: one is enough to lose less than MDAV over all; a second gains another percent."""
 
 
 def block_groups(
@@ -169,12 +170,29 @@ def regroup(
     return _restored(_by_first_member(found), order)
 
 
-def border_tree(means: NDArray[np.float64], sizes: NDArray[np.int64], k: int, block: int, shift: int) -> BlockTree:
-    """The tree of a border pass, over the means of groups, weighted by their sizes: whole groups travel.
+def sampled_share(records: int, k: int, block: int) -> float:
+    """Share of the records from which block trees are cut: enough of each block to cut it with k on either side.
 
-    Its first `shift` levels cut at the quarter, so that earlier borders lie inside its blocks.
+    Examples
+    --------
+    >>> sampled_share(20_000, 3, 4_000), sampled_share(1_000_000, 3, 4_000)
+    (1.0, 0.064)
     """
-    return learn_tree(means, k, block, weights=sizes, shift=shift)
+    return min(1.0, max(SAMPLED / max(records, 1), SAMPLED_A_BLOCK / block, 4.0 * k / block))
+
+
+def border_passes(k: int) -> int:
+    """Passes over the borders of blocks by default: as many as it takes to lose less than MDAV over all records.
+
+    One for k up to 5. Above, descent inside the blocks gains more on MDAV than their borders lose, and takes longer
+    beside it; each further pass gains a percent or two.
+
+    Examples
+    --------
+    >>> border_passes(3), border_passes(10)
+    (1, 0)
+    """
+    return 1 if k <= 5 else 0
 
 
 def group_means(
@@ -211,7 +229,7 @@ def microaggregate(
     *,
     block: int | None = None,
     refine: bool = True,
-    passes: int = PASSES,
+    passes: int | None = None,
     workers: int = 1,
 ) -> NDArray[np.int64]:
     """The whole algorithm on records that are all in one place.
@@ -222,8 +240,8 @@ def microaggregate(
         As in `block_groups`.
     block : int, optional
         Largest number of records of a block, at least 2k. Default: all in one up to 20,000 records, else 4,000.
-    passes : int
-        Border passes (with refinement only), at most 2.
+    passes : int, optional
+        Border passes (with refinement only), at most 2. Default: `border_passes`.
     workers : int
         Threads; the groups do not depend on their number.
 
@@ -241,6 +259,7 @@ def microaggregate(
     """
     array = np.asarray(points, dtype=np.float64)
     size = block if block is not None else (len(array) if len(array) <= ONE_BLOCK else BLOCK)
+    passes = border_passes(k) if passes is None else passes
     if not 0 <= passes <= len(BORDER_SHIFTS) or (block is not None and block < 2 * k):
         raise UsageError(f"blocks hold at least 2k records and borders are passed over at most twice, got {block}")
     few = len(array) <= ONE_BLOCK
@@ -250,7 +269,10 @@ def microaggregate(
         kept = np.arange(len(members))
         return block_groups(array[members], kept, k, refine=refine, neighbours=neighbours, cells=cells, largest=size)
 
-    tree = learn_tree(array, k, max(size, 1), shell=True)
+    share = sampled_share(len(array), k, max(size, 1))
+    some = array[order[: math.ceil(share * len(array))]]
+    largest = max(int(share * size), 1)
+    tree = learn_tree(some, k, largest, shell=True)
     labels = _each_block(tree.path(array), order, fresh, workers)
     for shift in BORDER_SHIFTS[: passes if refine and tree.blocks > 1 else 0]:
         before = labels
@@ -260,7 +282,7 @@ def microaggregate(
             return regroup(array[members], before[members], kept, k, neighbours=neighbours, cells=cells)
 
         means = group_means(array, labels, order)
-        blocks = border_tree(means, np.bincount(labels), k, size, shift).path(means)
+        blocks = learn_tree(some, k, largest, shift=shift).path(means)
         labels = _each_block(blocks[labels], order, again, workers)
     return labels
 

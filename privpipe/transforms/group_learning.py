@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Kept", "blocks_that_meet", "learn_parts", "moments_by_stratum", "sensitive_values"]
 
-SAMPLED = 100_000
-"""Trees are cut from all records up to so many, above from a sample of about as many or more."""
-
-SAMPLED_A_BLOCK = 256
 PUBLIC = Stream(b"privpipe/sampled")
 """Which records are sampled is no secret: it moves borders of blocks, and no record is told by it."""
 
@@ -146,11 +142,12 @@ def learn_parts(
     NoSolutionError
         A part has fewer than k records.
     """
+    from privpipe.kernels.microaggregation import sampled_share
+
     records = sum(strata.records)
     share = 1.0
-    if group.block is not None and records > SAMPLED:
-        # A block's records in the sample must be enough to cut it, with k on either side.
-        share = min(1.0, max(SAMPLED / records, SAMPLED_A_BLOCK / group.block, 4.0 * group.k / group.block))
+    if group.block is not None:
+        share = sampled_share(records, group.k, group.block)
     columns = tuple(dict.fromkeys((*strata.by, *group.columns)))
     sampled = _Sampled(group, strata, encoding, share)
     found: Counted = engine.reduce_rows(table, columns, sampled, Facts()) or {}

@@ -71,6 +71,8 @@ class Microaggregate(Transformer):
     block : int or "auto"
         About the most records of a block, at least 2k; auto: one block up to 20,000 records, else 4,000. A record's
         block is a function of its values.
+    passes : int or "auto"
+        Passes of descent over the borders of blocks, at most 2; auto: 1 for k up to 5, else 0.
     aggregate : {"mean", "median", "trimmed_mean", "weighted_mean", "mode", "medoid"}
         medoid: the values of the member nearest to the mean, a real record.
     trim : float
@@ -128,6 +130,7 @@ class Microaggregate(Transformer):
         "iterations": "steps of the search in each block, or auto",
         "gamma": "v_mdav: how readily a group takes in more than k records",
         "block": "most records of a block that is grouped by itself, or auto",
+        "passes": "passes of descent over the borders of blocks, 0 to 2, or auto",
         "aggregate": "mean, median, trimmed_mean, weighted_mean, mode or medoid of the group",
         "trim": "trimmed_mean: share dropped at each end, in [0, 0.5)",
         "weight": "weighted_mean: column of weights above 0",
@@ -151,6 +154,7 @@ class Microaggregate(Transformer):
     iterations: int | Literal["auto"] = "auto"
     gamma: float = 0.2
     block: int | Literal["auto"] = "auto"
+    passes: int | Literal["auto"] = "auto"
     aggregate: Aggregate = "mean"
     trim: float = 0.1
     weight: str | None = None
@@ -373,7 +377,7 @@ class Microaggregate(Transformer):
         self, engine: Primitives, table: Any, group: GroupPlan, strata: Strata, facts: Facts, context: StageContext
     ) -> GroupPlan:
         from privpipe.kernels.kd_tree import BlockTree
-        from privpipe.kernels.microaggregation import BORDER_SHIFTS, PASSES
+        from privpipe.kernels.microaggregation import BORDER_SHIFTS, border_passes
         from privpipe.transforms.group_plan import Part
 
         encoding = self._encoding(engine, table, group, context)
@@ -383,7 +387,8 @@ class Microaggregate(Transformer):
             group = replace(group, parts=(Part(0, (), facts.records, (BlockTree(),)),))
         else:
             points = self.distance == "euclidean" and self.method not in ONE_COLUMN
-            shifts = BORDER_SHIFTS[:PASSES] if points and self.refine != "none" else ()
+            passes = border_passes(group.k) if self.passes == "auto" else self.passes
+            shifts = BORDER_SHIFTS[:passes] if points and self.refine != "none" else ()
             parts = learn_parts(engine, table, group, strata, encoding, shifts, context, shell=points)
             group = replace(group, parts=parts)
         return blocks_that_meet(engine, table, group, strata, encoding, context)

@@ -108,6 +108,8 @@ def check_parameters(stage: Microaggregate) -> None:
         require_choice(OWNER, "nulls", stage.nulls, get_args(Nulls))
     if stage.iterations != "auto":
         require_integer(OWNER, "iterations", stage.iterations, least=0)
+    if stage.passes != "auto":
+        require_integer(OWNER, "passes", stage.passes, least=0, most=2)
     require_number(OWNER, "gamma", stage.gamma, least=0)
     require_number(OWNER, "trim", stage.trim, least=0, below=0.5)
     _check_method(stage)

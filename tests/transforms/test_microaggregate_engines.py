@@ -63,8 +63,8 @@ def test_sampled_trees_are_the_same_everywhere(
     engine: Engine, run_on: Any, embedded: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Trees cut from a sample: the sample goes by record id, whatever the parts."""
-    monkeypatch.setattr("privpipe.transforms.group_learning.SAMPLED", 500)
-    monkeypatch.setattr("privpipe.transforms.group_learning.SAMPLED_A_BLOCK", 16)
+    monkeypatch.setattr("privpipe.kernels.microaggregation.SAMPLED", 500)
+    monkeypatch.setattr("privpipe.kernels.microaggregation.SAMPLED_A_BLOCK", 16)
     values = np.random.default_rng(6).lognormal(size=(1500, 3))
     frame = pa.table({name: values[:, at] for at, name in enumerate("abc")} | {"row": range(1500)})
     stage = Microaggregate(columns=["a", "b", "c"], k=3, block=100)

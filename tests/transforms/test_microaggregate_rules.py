@@ -288,6 +288,7 @@ def test_the_search_is_the_default_and_ties_may_go_by_position(run: Any, shared:
     [
         ({"gamma": -1}, "gamma must be a number >= 0"),
         ({"trim": 0.5}, "trim must be a number"),
+        ({"passes": 3}, r"passes must be an integer in \[0, 2\]"),
         ({"iterations": -1}, "iterations must be an integer >= 0"),
         ({"aggregate": "weighted_mean"}, "weight and the aggregate weighted_mean go together"),
         ({"weight": "w"}, "go together"),
