@@ -6,7 +6,9 @@ stages stand alone, one for each way of asking and applying.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +101,8 @@ def released(
         )
         plan = stage.learn(engine, table, context)
         plans.append(plan.detail)
+        # As it comes back from a plan file.
+        plan = replace(plan, detail=json.loads(canonical_json(plan.detail)))
         made = stage.run(engine, table, plan, Draws(Seed.of(seed), at, stage.name()), context)
         assert made.schema.equals(stage.released_schema(table.schema, plan))
         table = made
