@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from privpipe.assess.rules import JudgingRules
 from privpipe.blocks import ClassQuery, Facts, Guarantee
@@ -22,13 +22,14 @@ class Group:
     """Entries counted together: the same keys, the same base of each column.
 
     `whole` are the columns whose every value must be the mark for a record to count as suppressed; `population` says
-    whether the classes of a population are counted beside them.
+    whether the classes of a population are counted beside them, `weight` which column is summed in each.
     """
 
     keys: tuple[str, ...]
     base: Base
     whole: tuple[str, ...]
     population: bool
+    weight: str | None = None
     entries: list[tuple[int, Guarantee]] = field(default_factory=list)
 
 
@@ -58,9 +59,9 @@ def keys_of(entry: Guarantee, roles: Roles) -> tuple[str, ...]:
 
 def groups_of(entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules) -> list[Group]:
     """Entries over classes, each with its place among all entries; the policy's own quasi-identifiers first."""
-    groups: dict[tuple[tuple[str, ...], Base, tuple[str, ...], bool], Group] = {}
+    groups: dict[tuple[Any, ...], Group] = {}
     for at, entry in enumerate(entries):
-        if entry.reads not in ("classes", "process"):
+        if entry.reads not in ("classes", "process", "weights"):
             continue
         base = base_of(entry)
         if base == "released" and not rules.base:
@@ -68,12 +69,21 @@ def groups_of(entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules) -
         sets = entry.key_sets(keys_of(entry, roles))
         whole = whole_of(entry, sets, roles)
         for keys in sets:
-            kind = (keys, base, whole, entry.needs_population)
+            kind = (keys, base, whole, entry.needs_population, entry.weight_column())
             group = groups.setdefault(kind, Group(*kind))
             group.entries.append((at, entry))
+    _join_weighted(groups)
     # Their class count stands in the verdict document.
     own = tuple(roles.quasi_identifiers)
     return sorted(groups.values(), key=lambda group: (group.keys != own, group.keys != group.whole, group.population))
+
+
+def _join_weighted(groups: dict[tuple[Any, ...], Group]) -> None:
+    """A count that sums a weight serves those that ask for none as well."""
+    for kind in [kind for kind in groups if kind[-1] is not None]:
+        plain = groups.pop((*kind[:-1], None), None)
+        if plain is not None:
+            groups[kind].entries.extend(plain.entries)
 
 
 def whole_of(entry: Guarantee, sets: Sequence[tuple[str, ...]], roles: Roles) -> tuple[str, ...]:
@@ -90,10 +100,14 @@ def query_of(group: Group, facts: Facts, rules: JudgingRules) -> ClassQuery:
     entries = [entry for _, entry in group.entries]
     columns = dict.fromkeys(column for entry in entries for column in entry.sensitive_columns())
     coded = {column for entry in entries if entry.needs_base for column in entry.sensitive_columns()}
+    households = [column for entry in entries if (column := entry.household_column()) is not None]
+    columns |= dict.fromkeys(households)
+    coded.update(households)
     return ClassQuery(
         keys=group.keys,
         columns=tuple(columns),
         dictionaries={column: facts.histograms[column] for column in columns if column in coded},
         mark=rules.mark,
         person=rules.person,
+        weight=group.weight,
     )

@@ -118,7 +118,7 @@ def assess(
             tallies.setdefault(at, []).append(tally)
             figure = entry.across(tallies[at])
             verdicts[at] = _verdict(entry, figure, judged, facts[group.base], rules)
-    counted: dict[tuple[str, ...], DistinctBlock] = {}
+    counted: dict[tuple[tuple[str, ...], str | None], DistinctBlock] = {}
     items = CountedItems(engine, table)
     for at, entry in enumerate(entries):
         if entry.reads == "facts":
@@ -200,7 +200,9 @@ def _require_columns(table: Any, entries: Sequence[Guarantee], roles: Roles) -> 
     needed: set[str] = set()
     for entry in entries:
         keys = tuple(roles.quasi_identifiers) if entry.quasi_identifiers is None else entry.quasi_identifiers
-        needed.update(entry.sensitive_columns(), entry.counted_columns(keys), *entry.key_sets(keys))
+        needed.update(
+            entry.sensitive_columns(), entry.counted_columns(keys), entry.record_columns(), *entry.key_sets(keys)
+        )
     for column in sorted(needed):
         if column not in names:
             raise DataError(f"column {column!r} is not in the table{did_you_mean(column, names)}")
@@ -222,13 +224,15 @@ def _distinct_verdict(
     entry: Guarantee,
     roles: Roles,
     rules: JudgingRules,
-    counted: dict[tuple[str, ...], DistinctBlock],
+    counted: dict[tuple[tuple[str, ...], str | None], DistinctBlock],
 ) -> Verdict:
     keys = keys_of(entry, roles)
-    whole = whole_of(entry, [keys], roles)
-    if whole not in counted:
-        counted[whole] = DistinctBlock.from_table(engine.distinct(table, whole), whole, rules.mark)
-    block = counted[whole]
+    whole, weight = whole_of(entry, [keys], roles), entry.weight_column()
+    if (whole, weight) not in counted:
+        found = engine.distinct(table, whole if weight is None else (*whole, weight))
+        wildcard = rules.wildcard if rules.nulls == "wildcard" else None
+        counted[whole, weight] = DistinctBlock.from_table(found, whole, rules.mark, wildcard=wildcard, weight=weight)
+    block = counted[whole, weight]
     if not len(block):
         if not engine.count(table):
             raise DataError("the table has no records: there is nothing to judge")

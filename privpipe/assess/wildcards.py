@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from privpipe.assess.composite import Composite, Judged
 from privpipe.assess.persons import ClassCount
-from privpipe.blocks import ClassBlock, ClassQuery, Facts
+from privpipe.blocks import Cells, ClassBlock, ClassQuery, Facts, Histogram
+from privpipe.blocks.distinct_block import weights_of
 from privpipe.engines import Engine
+from privpipe.engines.base.histograms import codes_of
 from privpipe.errors import UnsupportedError
 
 __all__ = ["MOST_PATTERNS", "MOST_STEPS", "matching_block", "reduce_matching"]
@@ -33,25 +35,35 @@ def reduce_matching(
     UnsupportedError
         More patterns, or more pairs of masks, than the driver serves.
     """
-    _require_few(engine, table, query.keys)
-    found = engine.distinct(table, query.keys)
+    asked = tuple(dict.fromkeys((*query.keys, *query.dictionaries, *((query.weight,) if query.weight else ()))))
+    _require_few(engine, table, asked)
+    found = engine.distinct(table, asked)
     if not found.num_rows or not int(found["__count"][0].as_py()):
         return None
-    block, marked = matching_block(found, query.keys, wildcard, query.mark)
+    block, marked = matching_block(found, query.keys, wildcard, query.mark, query.weight, query.dictionaries)
     return replace(composite.measure(block, facts), marked=marked)
 
 
 def matching_block(
-    distinct: Any, keys: Sequence[str], wildcard: str | None, mark: str | None
+    distinct: Any,
+    keys: Sequence[str],
+    wildcard: str | None,
+    mark: str | None,
+    weight: str | None = None,
+    dictionaries: Mapping[str, Histogram] | None = None,
 ) -> tuple[ClassBlock, int]:
     """Patterns as a block, with their matching sizes, and the number of suppressed records left out.
 
     Parameters
     ----------
     distinct : pyarrow.Table
-        Distinct combinations of `keys` with their `__count`.
+        Distinct combinations of `keys` (and of the columns below) with their `__count`.
     wildcard : str or None
         A text that matches anything, as a missing value does.
+    weight : str, optional
+        Column of sampling weights to add up.
+    dictionaries : mapping of column to Histogram, optional
+        Columns counted within each pattern.
 
     Examples
     --------
@@ -61,6 +73,7 @@ def matching_block(
     >>> block.sizes.tolist(), block.matching.tolist()
     ([4, 1, 2], [7, 5, 6])
     """
+    from privpipe.kernels.sample_frequencies import sample_frequencies
     from privpipe.kernels.wildcard_matching import mask_count, matching_sizes
 
     counts = distinct["__count"].to_numpy().astype(np.int64)
@@ -73,8 +86,45 @@ def matching_block(
     _require_served(len(codes), mask_count(codes))
     # With a wildcard text two patterns may read differently and mean the same; then they are one.
     distinct_codes, first, owner = np.unique(codes, axis=0, return_index=True, return_inverse=True)
-    merged = np.bincount(owner.ravel(), weights=kept, minlength=len(first)).astype(np.int64)
-    return ClassBlock(merged, matching=matching_sizes(distinct_codes, merged)), int(counts[marked].sum())
+    owner = owner.ravel()
+    merged = np.bincount(owner, weights=kept, minlength=len(first)).astype(np.int64)
+    gone = int(counts[marked].sum())
+    cells = {
+        column: _cells(codes_of(distinct[column].combine_chunks(), histogram, column)[~marked], owner, kept, len(first))
+        for column, histogram in (dictionaries or {}).items()
+    }
+    if weight is None:
+        return ClassBlock(merged, cells, matching=matching_sizes(distinct_codes, merged)), gone
+    weights = _pattern_weights(weights_of(distinct[weight], counts, weight)[~marked], owner, kept, len(first))
+    found = sample_frequencies(distinct_codes, merged, weights)
+    return (
+        ClassBlock(
+            merged,
+            cells,
+            matching=found.matching,
+            weights=found.weights,
+            partial=found.partial,
+            partial_weights=found.partial_weights,
+        ),
+        gone,
+    )
+
+
+def _pattern_weights(
+    weights: NDArray[np.float64], owner: NDArray[np.intp], counts: NDArray[np.int64], patterns: int
+) -> NDArray[np.float64]:
+    """Weight of each pattern, added up by ascending weight, whatever the order of the records."""
+    order = np.lexsort((counts, weights, owner))
+    sums = np.bincount(owner[order], weights=(weights * counts)[order], minlength=patterns)
+    return np.asarray(sums, dtype=np.float64)
+
+
+def _cells(codes: NDArray[np.int64], owner: NDArray[np.intp], counts: NDArray[np.int64], patterns: int) -> Cells:
+    """Records of each pattern with each code."""
+    pairs, place = np.unique(np.column_stack([owner, codes]), axis=0, return_inverse=True)
+    offsets = np.searchsorted(pairs[:, 0], np.arange(patterns + 1)).astype(np.int64)
+    sums = np.bincount(place.ravel(), weights=counts, minlength=len(pairs)).astype(np.int64)
+    return Cells(offsets, pairs[:, 1].astype(np.int64), sums)
 
 
 def _require_few(engine: Engine, table: Any, keys: Sequence[str]) -> None:

@@ -104,9 +104,13 @@ class ClassBlock:
     population : ndarray of int64, shape (n_classes,), or None
         F_c, size of the class in the population table; 0 where the population lacks it.
     weights : ndarray of float64, shape (n_classes,), or None
-        Sum of the sampling weights of the class.
+        Sum of the sampling weights of the class; under wildcard matching of all records that match.
     matching : ndarray of int64, shape (n_classes,), or None
         Under wildcard matching the "classes" are distinct patterns, and this is w, the records that match each.
+    partial : ndarray of int64, shape (n_classes,), or None
+        Where weights are summed under wildcard matching: records in w that hold blanks and are of another pattern.
+    partial_weights : ndarray of float64, shape (n_classes,), or None
+        Sum of the weights of those.
 
     Examples
     --------
@@ -121,6 +125,8 @@ class ClassBlock:
     population: NDArray[np.int64] | None = None
     weights: NDArray[np.float64] | None = None
     matching: NDArray[np.int64] | None = None
+    partial: NDArray[np.int64] | None = None
+    partial_weights: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -144,6 +150,8 @@ class ClassBlock:
             None if self.population is None else self.population[chosen],
             None if self.weights is None else self.weights[chosen],
             None if self.matching is None else self.matching[chosen],
+            None if self.partial is None else self.partial[chosen],
+            None if self.partial_weights is None else self.partial_weights[chosen],
         )
 
     def released(self) -> ClassBlock:

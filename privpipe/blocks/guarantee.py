@@ -47,13 +47,16 @@ class Guarantee(Entry):
     One that reads `process` counts classes and finds the record of the process in ``facts.extra["process"]``;
     one that reads `facts` is judged by the judged table's own histograms (`counted_columns`) alone; one that reads
     `distinct` measures a single `DistinctBlock` of its keys; one that reads `items` is judged by the combinations of
-    items in a set-valued column; one that reads `tables` by the distinct combinations of release and original.
+    items in a set-valued column; one that reads `tables` by the distinct combinations of release and original; one that
+    reads `weights` like one that reads classes, with the sum of a weight in each, and no search works for it.
     """
 
     about: ClassVar[Mapping[str, str]] = {
         "quasi_identifiers": "columns that form the classes; left out: all of the policy, empty: one class"
     }
-    reads: ClassVar[Literal["classes", "pairs", "files", "process", "facts", "distinct", "items", "tables"]] = "classes"
+    reads: ClassVar[
+        Literal["classes", "pairs", "files", "process", "facts", "distinct", "items", "tables", "weights"]
+    ] = "classes"
     threshold_field: ClassVar[str | None] = None
     direction: ClassVar[Direction] = "at_most"
     needs_base: ClassVar[bool] = False
@@ -91,6 +94,21 @@ class Guarantee(Entry):
         """Sensitive columns whose values the guarantee counts."""
         column = getattr(self, "column", None)
         return () if column is None else (column,)
+
+    def weight_column(self) -> str | None:
+        """Column with the sampling weight of a record."""
+        weight: str | None = getattr(self, "weight", None)
+        return weight
+
+    def household_column(self) -> str | None:
+        """Column that tells households apart; counted within classes, by the code of each household."""
+        household: str | None = getattr(self, "household", None)
+        return household
+
+    def record_columns(self) -> tuple[str, ...]:
+        """Columns about the record itself: of any role, also identifiers, which are in no release."""
+        columns = (self.weight_column(), self.household_column())
+        return tuple(column for column in columns if column is not None)
 
     def over(self, roles: Roles) -> Self:
         """The same guarantee, with what it leaves to the table's roles filled in."""

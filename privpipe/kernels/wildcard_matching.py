@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["mask_count", "matching_sizes"]
+__all__ = ["mask_count", "matching_sizes", "row_words"]
 
 LARGEST_WORD = 2**62
 
@@ -72,7 +72,7 @@ def _add_matches(
     shared: NDArray[np.intp],
 ) -> None:
     """Add to the patterns of each mask the records of the other that are equal on the shared columns."""
-    words, bound = _words(codes[np.ix_(np.concatenate([one, other]), shared)])
+    words, bound = row_words(codes[np.ix_(np.concatenate([one, other]), shared)])
     mine, theirs = words[: len(one)], words[len(one) :]
     # Exact below 2^53 records, though bincount adds floats.
     found = np.bincount(theirs, weights=counts[other], minlength=bound)
@@ -81,7 +81,7 @@ def _add_matches(
     sizes[other] += found[theirs].astype(np.int64)
 
 
-def _words(codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+def row_words(codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
     """One integer a row, equal exactly where the rows are and below a bound in the order of the rows' number."""
     word, bound = np.zeros(len(codes), dtype=np.int64), 1
     for column in codes.T:

@@ -53,7 +53,7 @@ class Staged:
     population : Table, optional
         The population generalized as the table is.
     counted : Table, optional
-        The table with the column that tells persons apart, where that column is not released.
+        The table with the columns that tell persons, households and weights, where these are not released.
     """
 
     table: Any
@@ -274,7 +274,9 @@ def _pseudonyms(policy: Policy) -> tuple[str, ...]:
 
 
 def _held(policy: Policy) -> tuple[str, ...]:
-    return (policy.person_id,) if policy.person_id else ()
+    """Columns that the judgement of records needs, whether they are released or not."""
+    asked = (column for entry in (*policy.guarantees, *policy.measures) for column in entry.record_columns())
+    return tuple(dict.fromkeys((*((policy.person_id,) if policy.person_id else ()), *asked)))
 
 
 def _drop_identifiers(engine: Engine, policy: Policy, state: _State) -> None:
@@ -299,9 +301,11 @@ def _roles_after(stage: Transformer, roles: Roles) -> Roles:
 
 
 def _released_columns(engine: Engine, policy: Policy, state: _State) -> tuple[Any, Any]:
-    """The last look: no column with the role identifier leaves; and the table persons can still be counted in."""
+    """The last look: no column with the role identifier leaves; and the table that persons, weights and households
+    can still be told in, where the released columns do not tell them.
+    """
     kept = [name for name in state.table.schema.names if name not in state.roles.identifiers]
     state.roles = replace(state.roles, identifiers=())
-    person = policy.person_id
-    counted = engine.select(state.table, [*kept, person]) if person is not None and person not in kept else None
+    held = [column for column in _held(policy) if column not in kept]
+    counted = engine.select(state.table, [*kept, *held]) if held else None
     return engine.select(state.table, kept), counted

@@ -94,6 +94,8 @@ def check_judged_columns(draft: Draft, report: Report) -> None:
     for read, entry in draft.judging():
         for column in entry.sensitive_columns():
             _require_role(draft, report, (*read.place, "column"), column, "sensitive")
+        for column in entry.record_columns():
+            _require_column(draft, report, read.place, column)
         keys = entry.quasi_identifiers or ()
         any_role = keys == getattr(entry, "columns", None)  # a measure of any columns, not of an attacker's knowledge
         for at, column in enumerate(() if any_role else keys):
@@ -125,7 +127,7 @@ def check_every_quasi_identifier_is_looked_at(draft: Draft, report: Report) -> N
     for read in draft.guarantees:
         entry = read.entry
         if isinstance(entry, Guarantee) and entry.reads != "process":
-            own = entry.quasi_identifiers if entry.reads == "classes" else getattr(entry, "columns", None)
+            own = entry.quasi_identifiers if entry.reads in ("classes", "weights") else getattr(entry, "columns", None)
             if entry.reads == "items":
                 own = (str(read.parameters["items"]),)
             looked_at.update(draft.with_role("quasi_identifier") if own is None else own)
