@@ -73,8 +73,10 @@ class LossModel(ColumnModel):
             own = self._least[at].copy()
             more = self._parts(column) if len(column.parts) else 0.0
             first = flat.first[at]
-            for level in range(top + 1):
-                own[level] = max(own[level], self._unit(at, costs[first + level] + more + self.table.unknown))
+            whole, span = self._scale(at)
+            if span:
+                cost = costs[first : first + top + 1] + more + self.table.unknown
+                np.maximum(own[: top + 1], (cost - whole) / span, out=own[: top + 1])
             least.append(own)
         return least
 
@@ -104,6 +106,10 @@ class LossModel(ColumnModel):
         return total(forced.parts * np.maximum(0.0, s + forced.shares * (1.0 - s - g)))
 
     def _unit(self, at: int, cost: float) -> float:
-        least = self.spec.g * self.table.records / self.table.hierarchies[at].domain_size
-        span = self.table.records - least
+        least, span = self._scale(at)
         return 0.0 if span == 0 else max(0.0, (cost - least) / span)
+
+    def _scale(self, at: int) -> tuple[float, float]:
+        """The least cost a column can have, and how far the greatest lies above it."""
+        least = self.spec.g * self.table.records / self.table.hierarchies[at].domain_size
+        return least, self.table.records - least
