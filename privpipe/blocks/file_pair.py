@@ -104,12 +104,13 @@ class FilePairMeasure(Guarantee):
 
     reads: ClassVar[Any] = "files"
     threshold_field: ClassVar[str | None] = "at_most"
+    about: ClassVar[Mapping[str, str]] = {"quasi_identifiers": "the same as `columns`; give one of the two"}
 
     columns: tuple[str, ...] | None = None
 
     def columns_read(self, roles: Roles) -> tuple[str, ...]:
         """Columns of both files it looks at; default: its `columns`, else all quasi-identifiers."""
-        return self.columns or tuple(roles.quasi_identifiers)
+        return self.columns or self.quasi_identifiers or tuple(roles.quasi_identifiers)
 
     def original_moments(self, roles: Roles) -> tuple[str, ...]:
         """Number columns whose exact moments over the whole original it wants."""
