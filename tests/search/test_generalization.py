@@ -43,7 +43,12 @@ def test_a_plan_says_what_was_found_and_how(plain: Any, problem: Any) -> None:
     assert detail["recoded"] == [name for name, level in detail["levels"].items() if level]
     assert detail["level_names"] == {name: f"level {level}" for name, level in detail["levels"].items()}
     assert (detail["records"], detail["nodes"], detail["budget"], detail["optimal"]) == (12, 9, 1, True)
-    done = detail["nodes_checked"] + detail["pruned_by_bound"] + detail["pruned_by_mandatory"] + detail["pruned_by_witness"]
+    done = (
+        detail["nodes_checked"]
+        + detail["pruned_by_bound"]
+        + detail["pruned_by_mandatory"]
+        + detail["pruned_by_witness"]
+    )
     assert done == detail["nodes"]
     assert made.parameters["loss"]["aggregate"] == "geometric_mean"
     text = json.dumps(made.detail)
