@@ -27,7 +27,9 @@ CATALOGUE = Catalogue(
         "IndividualRisk": "risk.individual_risk",
         "LoglinearRisk": "risk.loglinear_risk",
         "SpecialUniques": "risk.special_uniques",
+        "ProbabilisticLinkage": "risk.probabilistic_linkage",
         "TransparencyAttack": "risk.transparency_attack",
+        "InformationLoss": "utility.information_loss",
         "Quality": "utility.quality",
     },
 )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from privpipe.kernels.linkage import LinkedFile
 
-__all__ = ["Linkable", "Metric", "Standardise", "linkable"]
+__all__ = ["Linkable", "Metric", "Standardise", "block_of", "coded_texts", "linkable"]
 
 Metric = Literal["euclidean", "gower", "mahalanobis"]
 Standardise = Literal["own", "original"]
@@ -140,7 +140,7 @@ def _gower(files: FilePair, numbers: dict[str, tuple[Numbers, Numbers]], texts: 
         span = float(known.max() - known.min()) if len(known) else 0.0
         for to, values in zip(sides, (before, after), strict=True):
             to.append(values / span if span > 0 else np.where(np.isnan(values), np.nan, 0.0))
-    coded = [_codes(files, name) for name in texts]
+    coded = [coded_texts(files, name) for name in texts]
     if not sides[0] and not coded:
         return None
     n = len(files)
@@ -160,7 +160,7 @@ def _columns(codes: list[NDArray[np.int64]], n: int) -> NDArray[np.int64]:
     return np.column_stack(codes) if codes else np.zeros((n, 0), dtype=np.int64)
 
 
-def _codes(files: FilePair, column: str) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_] | None]:
+def coded_texts(files: FilePair, column: str) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_] | None]:
     """Codes of both sides, and where they mismatch: by equality of texts, or by what a hierarchy's labels cover."""
     before, after = _texts(files.original, column), _texts(files.released, column)
     if column not in files.hierarchies:
@@ -169,6 +169,17 @@ def _codes(files: FilePair, column: str) -> tuple[NDArray[np.int64], NDArray[np.
     own, own_places = _numbered(before)
     labels, label_places = _numbered(after)
     return own_places, label_places, _mismatch(files, column, own, labels, own_places)
+
+
+def block_of(files: FilePair, columns: tuple[str, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The block of each record on either side: numbers of the combinations of texts."""
+    sides = []
+    for batch in (files.original, files.released):
+        texts = [canonical_text(batch.column(name), None, column=name).to_pylist() for name in columns]
+        sides.append(list(zip(*texts, strict=True)))
+    seen: dict[tuple[Any, ...], int] = {}
+    numbers = [np.array([seen.setdefault(key, len(seen)) for key in side], dtype=np.int64) for side in sides]
+    return numbers[0], numbers[1]
 
 
 def _texts(batch: pa.RecordBatch, column: str) -> list[str | None]:

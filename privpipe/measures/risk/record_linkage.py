@@ -14,7 +14,7 @@ from privpipe.blocks.entry import require_choice, require_integer, require_numbe
 from privpipe.blocks.guarantee import short
 from privpipe.errors import UsageError
 from privpipe.measures.risk.column_set import require_columns
-from privpipe.measures.risk.linkable_files import Linkable, Metric, Standardise, linkable
+from privpipe.measures.risk.linkable_files import Linkable, Metric, Standardise, block_of, linkable
 from privpipe.roles import Roles
 from privpipe.tolerance import at_most
 
@@ -219,7 +219,7 @@ class RecordLinkage(FilePairMeasure):
         if not self.block_by:
             yield sample, np.arange(len(files), dtype=np.int64)
             return
-        before, after = _block_of(files, self.block_by)
+        before, after = block_of(files, self.block_by)
         hunted = before if way == "from_released" else after
         stays = before == after
         order = np.argsort(hunted, kind="stable")
@@ -258,16 +258,3 @@ class RecordLinkage(FilePairMeasure):
             cls(columns=("age",), metric="gower", direction="from_released", ties="any", at_most=1.0),
             cls(assignment="both", knows="curve"),
         ]
-
-
-def _block_of(files: FilePair, columns: tuple[str, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The block of each record on either side: numbers of the combinations of texts."""
-    from privpipe.hierarchies import canonical_text
-
-    sides = []
-    for batch in (files.original, files.released):
-        texts = [canonical_text(batch.column(name), None, column=name).to_pylist() for name in columns]
-        sides.append(list(zip(*texts, strict=True)))
-    seen: dict[tuple[Any, ...], int] = {}
-    numbers = [np.array([seen.setdefault(key, len(seen)) for key in side], dtype=np.int64) for side in sides]
-    return numbers[0], numbers[1]
