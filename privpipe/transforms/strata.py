@@ -278,9 +278,7 @@ def _too_small(counts: list[int], least: int) -> bool:
     return any(0 < count < least for count in needed)
 
 
-def _merged(
-    groups: list[list[int]], short: list[int], found: Mapping[int, list[int]], least: int
-) -> list[list[int]]:
+def _merged(groups: list[list[int]], short: list[int], found: Mapping[int, list[int]], least: int) -> list[list[int]]:
     """All small strata as one; still too small, it takes in the smallest of the others until it is not.
 
     No groups where all together are too small.
