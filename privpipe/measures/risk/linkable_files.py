@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from privpipe.blocks import FilePair
 from privpipe.errors import DataError
 from privpipe.hierarchies import canonical_text
+from privpipe.measures.utility.cut_ranges import range_members
 from privpipe.roles import column_type_of
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def linkable(
     -----
     Euclidean: a missing number stands at the mean, and one more dimension says that it is missing: 1 away from any
     number, and at distance 0 of another missing one. Gower: 1 and 0 alike. A generalised label is at distance 0 of the
-    values it covers by the column's declared hierarchy, and at distance 1 of the others.
+    values it covers (by the column's declared hierarchy, or as a range or set), and at distance 1 of the others.
     """
     numeric = {name: (files.numbers("original", name), files.numbers("released", name)) for name in columns}
     texts = [name for name, sides in numeric.items() if sides[0] is None or sides[1] is None]
@@ -161,13 +162,13 @@ def _columns(codes: list[NDArray[np.int64]], n: int) -> NDArray[np.int64]:
 
 
 def coded_texts(files: FilePair, column: str) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_] | None]:
-    """Codes of both sides, and where they mismatch: by equality of texts, or by what a hierarchy's labels cover."""
+    """Codes of both sides, and where they mismatch: by equality of texts, or by what released labels cover."""
     before, after = _texts(files.original, column), _texts(files.released, column)
-    if column not in files.hierarchies:
-        _, places = _numbered([*before, *after])
-        return places[: len(before)], places[len(before) :], None
     own, own_places = _numbered(before)
     labels, label_places = _numbered(after)
+    if column not in files.hierarchies and set(labels) <= set(own):
+        _, places = _numbered([*before, *after])
+        return places[: len(before)], places[len(before) :], None
     return own_places, label_places, _mismatch(files, column, own, labels, own_places)
 
 
@@ -197,17 +198,23 @@ def _numbered(texts: list[str | None]) -> tuple[list[str | None], NDArray[np.int
 def _mismatch(
     files: FilePair, column: str, own: list[str | None], labels: list[str | None], places: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Where no level of the hierarchy gives an original value the released label."""
-    counts = np.bincount(places, minlength=len(own)).tolist()
+    """Where a released label covers no original value: by no level of the hierarchy, no range, no set."""
     kind = column_type_of(files.original.schema.field(column).type)
-    hierarchy: Any = files.hierarchies[column].build(own, counts, kind)
-    codes = hierarchy.encode(own)
     at = {label: place for place, label in enumerate(labels)}
     apart = np.ones((len(own), len(labels)), dtype=np.bool_)
-    for level in range(hierarchy.height + 1):
-        shown = list(hierarchy.texts(level))
-        for value, code in enumerate(codes.tolist()):
-            label = own[value] if level == 0 or code < 0 else shown[code]
-            if label in at:
-                apart[value, at[label]] = False
+    for value, text in enumerate(own):
+        if text in at:
+            apart[value, at[text]] = False
+    if column in files.hierarchies:
+        counts = np.bincount(places, minlength=len(own)).tolist()
+        hierarchy: Any = files.hierarchies[column].build(own, counts, kind)
+        codes = hierarchy.encode(own).tolist()
+        for level in range(1, hierarchy.height + 1):
+            shown = list(hierarchy.texts(level))
+            for value, code in enumerate(codes):
+                if code >= 0 and shown[code] in at:
+                    apart[value, at[shown[code]]] = False
+    for label, place in at.items():
+        if apart[:, place].all():
+            apart[:, place] = ~np.array(range_members(label, own, kind), dtype=np.bool_)
     return apart

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 
-__all__ = ["range_penalty"]
+__all__ = ["range_members", "range_penalty"]
 
 Text = str | None
 BETWEEN = re.compile(r"\[(?P<low>[^,\[\]]+), (?P<high>[^,\[\]]+)(?P<end>[\]\[])")
@@ -53,6 +53,43 @@ def range_penalty(label: Text, values: Sequence[Text], kind: str) -> float | Non
         return None
     width = numbers[-1] - numbers[0]
     return (held[-1] - held[0]) / width if width else 0.0
+
+
+def range_members(label: Text, values: Sequence[Text], kind: str) -> list[bool]:
+    """Which of the distinct values of its column a released range or set takes in.
+
+    Examples
+    --------
+    >>> range_members("[8, 30[", ["7", "8", "30", None], "integer"), range_members("{a, b}", ["a", "c"], "text")
+    ([False, True, False, False], [True, False])
+    >>> range_members("[2024-01-01, 2024-02-01[", ["2024-01-31", "2024-02-01"], "date")
+    [True, False]
+    """
+    if label is None or label == ANY:
+        return [label == ANY] * len(values)
+    if kind in ("integer", "number", "decimal"):
+        bounds = _bounds(label)
+        if bounds is None:
+            return [False] * len(values)
+        low, high, closed = bounds
+        numbers = [math.nan if text is None else float(text) for text in values]
+        return [low <= number and (number <= high if closed else number < high) for number in numbers]
+    if kind in ("date", "timestamp"):
+        return [text is not None and _within(text, label) for text in values]
+    if not (label.startswith("{") and label.endswith("}")):
+        return [False] * len(values)
+    parts = set(label[1:-1].split(", "))
+    return [("null" if text is None else text) in parts for text in values]
+
+
+def _within(text: str, label: str) -> bool:
+    """Whether a range of ISO dates or times takes one in: their texts are in the order of time."""
+    if label.startswith(">="):
+        return text >= label[2:]
+    if label.startswith("<"):
+        return text < label[1:]
+    found = BETWEEN.fullmatch(label)
+    return found is not None and found["low"] <= text and (text < found["high"] or label.endswith(f"{text}]"))
 
 
 def _bounds(label: str) -> tuple[float, float, bool] | None:
