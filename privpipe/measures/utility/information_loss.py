@@ -1,0 +1,220 @@
+"""Information loss of a release beside its original: of cells, moments, labels and models."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+from privpipe.blocks import FilePair, FilePairMeasure, Verdict
+from privpipe.blocks.distinct_pair import DistinctPair, DistinctPairMeasure
+from privpipe.blocks.entry import require_choice, require_integer, require_number
+from privpipe.blocks.guarantee import short
+from privpipe.errors import UsageError
+from privpipe.measures.utility.loss_functions import REGISTERED
+from privpipe.roles import Roles
+from privpipe.tolerance import at_most
+
+__all__ = ["NAMES", "InformationLoss"]
+
+OF_CLASSES = {"discernibility": "discernibility", "c_avg": "c_avg", "ncp": "gcp"}
+"""Losses of classes and labels, with the quality model that gives them."""
+OF_MODELS = ("propensity", "classifier", "regression")
+NAMES = (
+    *("il1s", "il1", "sse_sst", "moments", "correlation", "eigen", "propensity", "discernibility", "c_avg", "ncp"),
+    *("entropy", "kl", "classifier", "regression", "arctan"),
+)
+LIKE_MOMENTS = ("moments", "correlation", "eigen", "regression")
+SMALLEST_SHOWN = 20
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class InformationLoss(FilePairMeasure, DistinctPairMeasure):
+    """What masking and recoding have cost the data; 0 for an unchanged table, and small figures are good.
+
+    observed = ``loss``, with the figure of each column, what was suppressed and further figures beside.
+
+    Parameters
+    ----------
+    measure : str
+        Of cells: ``il1s`` mean of |x - y| / (sqrt(2) sd), sd of the original; ``il1`` mean of |x - y| / |x|, cells
+        x = 0 dropped; ``sse_sst`` 100 SSE / SST on the original's scale; ``arctan`` mean of (2 / pi) arctan |x - y|,
+        only reported. Of distributions: ``moments`` (the largest shift), ``correlation`` (mean |r - r'|), ``eigen``.
+        Of labels: ``entropy`` (non-uniform, a ratio), ``kl`` (nats, joint), ``ncp`` (mean of all cells), ``c_avg``,
+        ``discernibility``. Of models: ``propensity`` (pMSE), ``classifier`` (accuracy lost on held-out originals),
+        ``regression`` (1 - overlap of intervals). Or a name given to `register_loss`.
+    columns : tuple of str, optional
+        Default: all quasi-identifiers.
+    at_most : float, optional
+        Left out (under `measures:`), the loss is reported.
+    target : str, optional
+        Of `classifier` and `regression`, which need it: the column to be predicted from the others.
+    model : {"logistic", "tree"}, optional
+        Of `propensity` and `classifier`, logistic by default; a tree needs ``privpipe[utility]``.
+    k : int, optional
+        Of `c_avg`: the size of class that was asked for.
+
+    Notes
+    -----
+    Over the records that are in both tables, the suppressed share beside, but `ncp`, where a suppressed record costs
+    1, and `discernibility`, where it costs n. Cells that have no number on some side are left out of the losses of
+    cells, and blanked ones counted beside. Sums are rounded once, whatever the order of the records. Of fewer than 20
+    records, figures that tell moments are judged but not shown. The loss models of searches are `quality`.
+
+    Sources: Mateo-Sanz, Domingo-Ferrer, Sebe, 2005; Woo et al., 2009; Snoke et al., 2018; Karr et al., 2006; De Waal,
+    Willenborg, 1999; Bayardo, Agrawal, ICDE 2005; Xu et al., KDD 2006.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> import numpy as np
+    >>> x, y = pa.record_batch({"a": [1.0, 2.0, 3.0]}), pa.record_batch({"a": [1.0, 2.0, 5.0]})
+    >>> files = FilePair(original=x, released=y, ids=np.zeros((3, 2), dtype=np.int64), records=3, released_records=3)
+    >>> verdict = InformationLoss(measure="il1s", columns=("a",), at_most=0.4).judge_files(files)
+    >>> verdict.outcome, round(verdict.observed["loss"], 3)
+    ('fail', 0.471)
+    """
+
+    about: ClassVar[Mapping[str, str]] = {
+        "measure": f"one of {', '.join(NAMES)}, or a registered function",
+        "columns": "columns compared; left out: all quasi-identifiers",
+        "at_most": "largest loss that passes; not for arctan",
+        "target": "of classifier and regression: the column predicted from the others",
+        "model": "of propensity and classifier: logistic (left out) or tree, which needs privpipe[utility]",
+        "k": "of c_avg: the size of class that was asked for",
+    }
+    source: ClassVar[str] = (
+        "Mateo-Sanz, Domingo-Ferrer, Sebe, 2005; Woo et al., 2009; Karr et al., 2006; De Waal, Willenborg, 1999"
+    )
+    threat: ClassVar[str] = "A release is safe and of no use; this is no privacy figure."
+    formula: ClassVar[str] = "divergence(f(original), f(released)) <= at_most, il1s: mean |x - y| / (sqrt(2) sd)"
+    choose: ClassVar[str] = (
+        "il1s below 0.1 keeps most analyses; propensity is at most 0.25 (everybody can tell), near 0 nobody can; "
+        "name the regression or the classifier that the users of the table will fit."
+    )
+
+    measure: str = field()  # type: ignore[assignment]  # entries over files measure no blocks
+    at_most: float | None = None
+    target: str | None = None
+    model: str | None = None
+    k: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        owner, name = "InformationLoss", self.measure
+        require_choice(owner, "measure", name, (*NAMES, *REGISTERED))
+        if self.columns is not None:
+            self._take_columns()
+        if self.at_most is not None:
+            require_number(owner, "at_most", self.at_most)
+            if name == "arctan":
+                raise UsageError(f"{owner}: arctan depends on units and is only reported; leave at_most out")
+        if (self.target is not None) is not (name in ("classifier", "regression")):
+            raise UsageError(f"{owner}: target belongs to classifier and regression, which need it")
+        if self.target is not None and self.target in (self.columns or ()):
+            raise UsageError(f"{owner}: {self.target!r} is the target; take it out of columns")
+        if self.model is not None:
+            require_choice(owner, "model", self.model, ("logistic", "tree"))
+            if name not in ("propensity", "classifier"):
+                raise UsageError(f"{owner}: model belongs to propensity and classifier")
+        if (self.k is None) is (name == "c_avg"):
+            raise UsageError(f"{owner}: k belongs to c_avg, which needs it")
+        if self.k is not None:
+            require_integer(owner, "k", self.k, least=1)
+        if self.model == "tree":
+            from privpipe.measures.utility.loss_models import require_trees
+
+            require_trees()  # what is not installed is told before any work
+
+    def _take_columns(self) -> None:
+        from privpipe.measures.risk.column_set import require_columns
+
+        names = require_columns("InformationLoss", self.columns)
+        object.__setattr__(self, "columns", names)
+        if self.measure in OF_CLASSES:
+            if self.quasi_identifiers not in (None, names):
+                raise UsageError("InformationLoss: quasi_identifiers and columns name different sets")
+            object.__setattr__(self, "quasi_identifiers", names)
+
+    @property
+    def reads(self) -> str:  # type: ignore[override]
+        """``tables`` for losses of classes and labels, whatever engine counts them; else ``files``."""
+        return "tables" if self.measure in OF_CLASSES else "files"
+
+    def columns_read(self, roles: Roles | tuple[str, ...]) -> tuple[str, ...]:
+        keys = tuple(roles.quasi_identifiers) if isinstance(roles, Roles) else roles
+        named = tuple(name for name in self.columns or keys if name != self.target)
+        return named if self.target is None else (*named, self.target)
+
+    def original_moments(self, roles: Roles) -> tuple[str, ...]:
+        return self.columns_read(roles) if self.measure in ("il1s", "sse_sst") else ()
+
+    def judge_tables(self, pair: DistinctPair) -> Verdict:
+        from privpipe.measures.utility.quality import Quality
+
+        found = Quality(name=OF_CLASSES[self.measure], k=self.k).judge_tables(pair)  # type: ignore[arg-type]
+        if found.outcome == "error" or found.observed is None:
+            return dataclasses.replace(found, entry=self, threshold=self.demanded(), outcome="error")
+        told = found.reason.partition("; ")[2].rstrip(".")
+        return self._verdict(float(found.observed), {"loss": found.observed}, (told,) if told else ())
+
+    def judge_files(self, files: FilePair) -> Verdict:
+        found = self._figure(files)
+        if found.loss is None or found.loss != found.loss:
+            why = found.why or "the figure is undefined"
+            return Verdict(self, None, "error", self.demanded(), reason=f"{why}.")
+        gone = files.records - len(files)
+        observed = {
+            "loss": found.loss,
+            **({"columns": dict(found.columns)} if found.columns else {}),
+            **found.beside,
+            "suppressed_share": gone / files.records if files.records else 0.0,
+        }
+        told = f"over {len(files):,} records that are in both tables, {gone:,} of {files.records:,} not released"
+        hidden = self.measure in LIKE_MOMENTS and len(files) < SMALLEST_SHOWN
+        return self._verdict(found.loss, observed, (told, *found.notes), hidden=hidden)
+
+    def _figure(self, files: FilePair) -> Any:
+        from privpipe.measures.utility import loss_figures, loss_models
+
+        names = [name for name in files.original.schema.names if name != self.target]
+        kind: Any = self.model or "logistic"
+        if not names:
+            return loss_figures.LossFigure(None, why="no column is left to compare")
+        if self.measure == "propensity":
+            return loss_models.propensity_loss(files, names, kind)
+        if self.measure == "classifier":
+            return loss_models.classifier_loss(files, names, str(self.target), kind)
+        if self.measure == "regression":
+            return loss_models.regression_loss(files, names, str(self.target))
+        if self.measure in loss_figures.LOSSES:
+            return loss_figures.LOSSES[self.measure](files, names)
+        own = REGISTERED[self.measure]
+        return loss_figures.LossFigure(own(files.original, files.released), notes=("by a registered function",))
+
+    def _verdict(
+        self, loss: float, observed: Mapping[str, Any], notes: tuple[str, ...], *, hidden: bool = False
+    ) -> Verdict:
+        passed = not self.is_gate() or bool(at_most(loss, self.at_most))  # type: ignore[arg-type]
+        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
+        seen = f"not shown of fewer than {SMALLEST_SHOWN} records" if hidden else f"of {short(loss)}"
+        return Verdict(
+            self,
+            None if hidden else observed,
+            outcome="pass" if passed else "fail",
+            threshold=self.demanded(),
+            reason="; ".join((f"a loss {seen} by {self.measure}{asked}", *notes)) + ".",
+        )
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [
+            cls(measure="il1s"),
+            cls(measure="il1s", columns=("age",), at_most=0.1),
+            cls(measure="sse_sst", at_most=5.0),
+            cls(measure="propensity", at_most=0.01),
+            cls(measure="entropy", at_most=0.5),
+            cls(measure="c_avg", k=2, at_most=2.0),
+            cls(measure="regression", target="income"),
+        ]

@@ -1,0 +1,223 @@
+"""Columns of two aligned files as measures of information loss read them: numbers, labels, design matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import FilePair
+from privpipe.hierarchies import canonical_text
+from privpipe.measures.utility.cut_ranges import range_members
+from privpipe.roles import column_type_of
+
+if TYPE_CHECKING:
+    from privpipe.kernels.information_loss_labels import LabelledColumn
+
+__all__ = ["MOST_LEVELS", "Design", "NumberColumns", "design_of", "labelled_column", "number_columns"]
+
+Numbers = NDArray[np.float64]
+Text = str | None
+MOST_LEVELS = 20
+"""Categories of a column that enters a regression."""
+MOST_DESIGN = 400
+LARGEST_DESIGN = 40_000_000
+LARGEST_COVER = 50_000_000
+ANY = "*"
+
+
+@dataclass(frozen=True)
+class NumberColumns:
+    """The columns that are numbers on both sides.
+
+    Parameters
+    ----------
+    names : tuple of str
+    before, after : list of ndarray of float64, shape (n,)
+    left_out : tuple of str
+        Columns that are no numbers on some side.
+    """
+
+    names: tuple[str, ...]
+    before: list[Numbers] = field(repr=False)
+    after: list[Numbers] = field(repr=False)
+    left_out: tuple[str, ...]
+
+    def only(self, kept: Sequence[bool]) -> NumberColumns:
+        """Some of them; the others are left out."""
+        places = [at for at, stays in enumerate(kept) if stays]
+        gone = tuple(name for name, stays in zip(self.names, kept, strict=True) if not stays)
+        names = tuple(self.names[at] for at in places)
+        before, after = ([side[at] for at in places] for side in (self.before, self.after))
+        return NumberColumns(names, before, after, (*self.left_out, *gone))
+
+
+def number_columns(files: FilePair, names: Sequence[str]) -> NumberColumns:
+    """Those of the columns that are numbers (or dates, in days) in both files."""
+    sides = {name: (files.numbers("original", name), files.numbers("released", name)) for name in names}
+    both = {name: (x, y) for name, (x, y) in sides.items() if x is not None and y is not None}
+    left_out = tuple(name for name in names if name not in both)
+    return NumberColumns(tuple(both), [x for x, _ in both.values()], [y for _, y in both.values()], left_out)
+
+
+@dataclass(frozen=True)
+class Design:
+    """Design matrices of both files over the same columns, an intercept first.
+
+    Parameters
+    ----------
+    before, after : ndarray of float64, shape (n, q)
+    names : tuple of str
+        Of the columns: ``age``, ``zip=3``, ``age missing``, ``age * zip=3``. The level is a number, not the value.
+    left_out : tuple of str
+        Columns with too many categories, or with one value on both sides.
+    products : bool
+        Whether pairwise products are among them.
+    """
+
+    before: Numbers = field(repr=False)
+    after: Numbers = field(repr=False)
+    names: tuple[str, ...]
+    left_out: tuple[str, ...]
+    products: bool
+
+
+def design_of(files: FilePair, names: Sequence[str], *, products: bool, standardise: bool) -> Design:
+    """The matrices of a regression over these columns.
+
+    Numbers enter as they are, with a column for missing ones (which stand at the mean); other columns by a column for
+    each category but the first, of at most `MOST_LEVELS` in both files together.
+
+    Parameters
+    ----------
+    products : bool
+        Add the product of every two columns of different origin, where the matrix stays within `MOST_DESIGN` columns.
+    standardise : bool
+        By mean and deviation over both files.
+    """
+    columns: list[tuple[str, str, Numbers, Numbers]] = []
+    left_out = []
+    for name in names:
+        found = _numbers_of(files, name) or _categories_of(files, name)
+        found = [(label, x, y) for label, x, y in found if not (x == x[0]).all() or not (y == x[0]).all()]
+        if not found:
+            left_out.append(name)
+        columns += [(name, label, *(_standardised(x, y) if standardise else (x, y))) for label, x, y in found]
+    width = 1 + len(columns) + len(columns) * (len(columns) - 1) // 2
+    added = products and width <= MOST_DESIGN and width * len(files) <= LARGEST_DESIGN
+    if added:
+        pairs = [(a, b) for a, b in combinations(columns, 2) if a[0] != b[0]]
+        columns += [("", f"{a[1]} * {b[1]}", a[2] * b[2], a[3] * b[3]) for a, b in pairs]
+    one = np.ones(len(files))
+    before = np.column_stack([one, *(x for _, _, x, _ in columns)])
+    after = np.column_stack([one, *(y for _, _, _, y in columns)])
+    return Design(before, after, ("intercept", *(label for _, label, _, _ in columns)), tuple(left_out), added)
+
+
+def _numbers_of(files: FilePair, name: str) -> list[tuple[str, Numbers, Numbers]]:
+    x, y = files.numbers("original", name), files.numbers("released", name)
+    if x is None or y is None:
+        return []
+    gaps = np.isnan(x), np.isnan(y)
+    if gaps[0].all() or gaps[1].all():
+        return []
+    found = [(name, np.where(gaps[0], _mean(x), x), np.where(gaps[1], _mean(y), y))]
+    if gaps[0].any() or gaps[1].any():
+        found.append((f"{name} missing", gaps[0].astype(np.float64), gaps[1].astype(np.float64)))
+    return found
+
+
+def _categories_of(files: FilePair, name: str) -> list[tuple[str, Numbers, Numbers]]:
+    levels, (before, after) = coded(files, name)
+    if len(levels) > MOST_LEVELS:
+        return []
+    places = range(1, len(levels))
+    return [(f"{name}={at}", (before == at).astype(np.float64), (after == at).astype(np.float64)) for at in places]
+
+
+def _standardised(x: Numbers, y: Numbers) -> tuple[Numbers, Numbers]:
+    from privpipe.kernels.exact_sums import measure_sums
+
+    sums = measure_sums([x]).merge(measure_sums([y]))
+    mean, sd = sums.mean(), sums.sd()
+    return (x - mean) / sd, (y - mean) / sd
+
+
+def _mean(values: Numbers) -> float:
+    from privpipe.kernels.exact_sums import measure_sums
+
+    return measure_sums([values]).mean()
+
+
+def coded(files: FilePair, name: str) -> tuple[list[Text], tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """The texts of a column in both files, ascending with None last, and the place of each record's."""
+    sides = [_texts(files, side, name) for side in ("original", "released")]
+    levels = sorted(set(sides[0]) | set(sides[1]), key=lambda text: (text is None, text or ""))
+    number = {text: at for at, text in enumerate(levels)}
+    before, after = (np.array([number[text] for text in side], dtype=np.int64) for side in sides)
+    return levels, (before, after)
+
+
+def _texts(files: FilePair, side: Any, name: str) -> list[Text]:
+    batch = files.original if side == "original" else files.released
+    values = batch.column(name)
+    found: list[Text] = canonical_text(values, column_type_of(values.type), column=name).to_pylist()
+    return found
+
+
+def labelled_column(files: FilePair, name: str) -> LabelledColumn | None:
+    """A column in codes with what its labels stand for; None where values times labels are too many to lay out.
+
+    A label stands for a value that is the same text, that the column's hierarchy puts under it, or that the range or
+    set it names takes in; ``*`` and a missing cell stand for every value.
+    """
+    from privpipe.kernels.information_loss_labels import LabelledColumn
+
+    texts, (before, after) = coded(files, name)
+    own, values = np.unique(before, return_inverse=True)
+    shown, labels = np.unique(after, return_inverse=True)
+    if len(own) * len(shown) > LARGEST_COVER:
+        return None
+    values, labels = values.ravel(), labels.ravel()
+    domain, names = [texts[at] for at in own], [texts[at] for at in shown]
+    covers = own[:, None] == shown[None, :]
+    leaves = np.zeros(len(names))
+    if name in files.hierarchies:
+        _by_hierarchy(files, name, domain, np.bincount(values), names, covers, leaves)
+    else:
+        kind = column_type_of(files.original.schema.field(name).type)
+        known = set(domain)
+        for at, label in enumerate(names):
+            if label not in known:
+                covers[:, at] |= range_members(label, domain, kind)
+    strayed = np.unique(labels[~covers[values, labels]])
+    covers[:, [at for at in strayed.tolist() if names[at] in (ANY, None)]] = True
+    leaves = np.maximum(np.maximum(leaves, covers.sum(axis=0)), 1.0)
+    return LabelledColumn(values, labels, covers, leaves)
+
+
+def _by_hierarchy(
+    files: FilePair,
+    name: str,
+    domain: list[Text],
+    counts: NDArray[np.int64],
+    labels: list[Text],
+    covers: NDArray[np.bool_],
+    leaves: Numbers,
+) -> None:
+    """Lay out what the labels of the hierarchy's levels cover, each by its lowest."""
+    kind = column_type_of(files.original.schema.field(name).type)
+    hierarchy: Any = files.hierarchies[name].build(domain, counts.tolist(), kind)
+    codes = hierarchy.encode(domain)
+    known = codes >= 0
+    for level in range(hierarchy.height, -1, -1):
+        of = hierarchy.codes(level)
+        number = {text: at for at, text in enumerate(hierarchy.labels(level))}
+        for at, label in enumerate(labels):
+            if label in number:
+                covers[known, at] = of[codes[known]] == number[label]
+                leaves[at] = float((of == number[label]).sum())

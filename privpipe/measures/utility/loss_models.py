@@ -1,0 +1,214 @@
+"""Information loss by what models make of the release: propensity scores, regressions, classifiers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.errors import UnsupportedError
+from privpipe.measures.utility.loss_columns import MOST_LEVELS, Design, coded, design_of
+from privpipe.measures.utility.loss_figures import LossFigure, column_means
+
+if TYPE_CHECKING:
+    from privpipe.blocks import FilePair
+
+__all__ = ["FOLDS", "ModelKind", "classifier_loss", "propensity_loss", "regression_loss", "require_trees"]
+
+ModelKind = Literal["logistic", "tree"]
+Numbers = NDArray[np.float64]
+FOLDS = 5
+SMALLEST_LEAF = 20
+
+
+def require_trees() -> Any:
+    """scikit-learn's decision tree.
+
+    Raises
+    ------
+    UnsupportedError
+        The extra is not installed.
+    """
+    try:
+        from sklearn.tree import DecisionTreeClassifier  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        raise UnsupportedError(
+            "information_loss: model: tree needs scikit-learn, which is not installed; `pip install "
+            "'privpipe[utility]'`, or use model: logistic"
+        ) from None
+    return DecisionTreeClassifier
+
+
+def propensity_loss(files: FilePair, names: Sequence[str], model: ModelKind) -> LossFigure:
+    """How well a model tells released records from originals: pMSE, and its ratio to chance for a logistic one."""
+    design = design_of(files, names, products=model == "logistic", standardise=True)
+    if design.before.shape[1] == 1:
+        return LossFigure(None, why=f"no column has between 2 and {MOST_LEVELS} categories or numbers that differ")
+    notes = _design_notes(design, told=model == "logistic")
+    if model == "tree":
+        return LossFigure(_tree_error(design), notes=("by a tree", *notes))
+    from privpipe.kernels.information_loss_fits import propensity
+
+    fit = propensity(design.before, design.after)
+    beside = {"ratio": None if math.isnan(fit.ratio) else fit.ratio, "rank": fit.rank}
+    return LossFigure(fit.pmse, beside=beside, notes=("a ratio of 1 is chance, below 1 aligned masking", *notes))
+
+
+def _tree_error(design: Design) -> float:
+    from privpipe.kernels.information_loss_fits import canonical_order
+
+    rows = np.vstack([design.before, design.after])
+    told = np.repeat([0.0, 1.0], len(design.before))
+    order = canonical_order(np.column_stack([rows, told]))
+    tree = _tree(len(rows)).fit(rows[order], told[order])
+    scores = tree.predict_proba(rows[order])[:, 1]
+    return math.fsum(((scores - 0.5) ** 2).tolist()) / len(rows)
+
+
+def regression_loss(files: FilePair, names: Sequence[str], target: str) -> LossFigure:
+    """1 - the mean overlap of the coefficients' 95 % intervals in two least squares fits of `target`."""
+    from privpipe.kernels.information_loss_fits import interval_overlap
+
+    x, y = files.numbers("original", target), files.numbers("released", target)
+    if x is None or y is None:
+        return LossFigure(None, why=f"a regression needs numbers and {target!r} is none in one of the tables")
+    design = design_of(files, names, products=False, standardise=False)
+    known = ~np.isnan(x), ~np.isnan(y)
+    if min(known[0].sum(), known[1].sum()) <= design.before.shape[1] + 1:
+        return LossFigure(None, why="a regression needs more records than coefficients")
+    found = interval_overlap(design.before[known[0]], design.after[known[1]], x[known[0]], y[known[1]])
+    shown = [design.names[at] for at in found.kept]
+    dropped = [name for at, name in enumerate(design.names) if at not in found.kept]
+    columns = {name: 1 - overlap for name, overlap in zip(shown, found.overlaps.tolist(), strict=True)}
+    notes = (f"dropped as explained by others: {', '.join(dropped)}",) if dropped else ()
+    loss = 1 - column_means(found.overlaps.tolist())
+    return LossFigure(loss, columns, {"dropped": dropped} if dropped else {}, (*notes, *_design_notes(design)))
+
+
+def classifier_loss(files: FilePair, names: Sequence[str], target: str, model: ModelKind) -> LossFigure:
+    """Accuracy lost on held-out originals by training on the release instead of the original, over keyed folds.
+
+    A held-out value of a recoded column is read by the label that it most often has in the training folds.
+    """
+    levels, (before, after) = coded(files, target)
+    if len(levels) > MOST_LEVELS:
+        return LossFigure(None, why=f"a classifier needs at most {MOST_LEVELS} categories and {target!r} has more")
+    n = len(files)
+    if n < 2 * FOLDS:
+        return LossFigure(None, why=f"{FOLDS} folds need {2 * FOLDS} records or more")
+    order = files.sample(None) if files.order is None else files.order.arrange(files.ids)
+    folds = np.empty(n, dtype=np.int64)
+    folds[order] = np.arange(n) % FOLDS
+    own, released, left_out = _features(files, names)
+    if not own[0].shape[1]:
+        return LossFigure(None, why="no column to predict by")
+    right = np.zeros(3)
+    for fold in range(FOLDS):
+        held, train = folds == fold, folds != fold
+        first = _predicted(own[0][train], before[train], own[0][held], len(levels), model)
+        recoded = _recoded(own, released, train)
+        second = _predicted(released[0][train], after[train], recoded[held], len(levels), model)
+        majority = int(np.bincount(before[train]).argmax())
+        for at, guess in enumerate((first, second, np.full(int(held.sum()), majority))):
+            right[at] += int((guess == before[held]).sum())
+    on_original, on_released, majority_share = (float(hits) / n for hits in right)
+    beside = {"accuracy_original": on_original, "accuracy_released": on_released, "accuracy_majority": majority_share}
+    notes = (f"left out (too many categories): {', '.join(left_out)}",) if left_out else ()
+    return LossFigure(on_original - on_released, {}, beside, notes)
+
+
+Features = tuple[Numbers, list[tuple[str, Any, slice]]]
+
+
+def _features(files: FilePair, names: Sequence[str]) -> tuple[Features, Features, list[str]]:
+    """Designs of either file by itself, and which columns of it belong to which column and its codes."""
+    sides: tuple[list[Numbers], list[Numbers]] = ([], [])
+    spans: tuple[list[tuple[str, Any, slice]], list[tuple[str, Any, slice]]] = ([], [])
+    left_out, width = [], 0
+    for name in names:
+        numbers = files.numbers("original", name), files.numbers("released", name)
+        codes: Any = None
+        if numbers[0] is not None and numbers[1] is not None:
+            scale = _scale(numbers[0])
+            gaps = bool(np.isnan(numbers[0]).any() or np.isnan(numbers[1]).any())
+            blocks = [_filled(values, *scale, gaps) for values in (numbers[0], numbers[1])]
+        else:
+            _, codes = coded(files, name)
+            shown = [np.unique(side) for side in codes]
+            if len(shown[1]) > MOST_LEVELS:
+                left_out.append(name)
+                continue
+            kept = np.unique(np.concatenate([side for side in shown if len(side) <= MOST_LEVELS]))
+            blocks = [(side[:, None] == kept[None, :]).astype(np.float64) for side in codes]
+        span = slice(width, width + blocks[0].shape[1])
+        width = span.stop
+        for at in (0, 1):
+            sides[at].append(blocks[at])
+            spans[at].append((name, None if codes is None else codes[at], span))
+    empty = np.zeros((len(files), 0))
+    first, second = (np.hstack(side) if side else empty for side in sides)
+    return (first, spans[0]), (second, spans[1]), left_out
+
+
+def _recoded(own: Features, released: Features, train: NDArray[np.bool_]) -> Numbers:
+    """The originals as the release would show them: each category by its most frequent label in the training folds."""
+    found = own[0].copy()
+    for (_, before, span), (_, after, _) in zip(own[1], released[1], strict=True):
+        if before is None:
+            continue
+        pairs, counts = np.unique(np.column_stack([before, after])[train], axis=0, return_counts=True)
+        best: dict[int, tuple[int, int]] = {}
+        for (value, label), count in zip(pairs.tolist(), counts.tolist(), strict=True):
+            best[value] = max(best.get(value, (0, 0)), (count, -label))
+        row_of = {label: released[0][at, span] for label, at in zip(*np.unique(after, return_index=True), strict=True)}
+        for value, (_, label) in best.items():
+            found[before == value, span] = row_of[-label]
+    return found
+
+
+def _predicted(
+    rows: Numbers, classes: NDArray[np.int64], held: Numbers, levels: int, model: ModelKind
+) -> NDArray[np.int64]:
+    """The most likely class of each held record; equally likely ones by the first."""
+    from privpipe.kernels.information_loss_fits import canonical_order, chances, logistic
+
+    order = canonical_order(np.column_stack([rows, classes]))
+    rows, classes = rows[order], classes[order]
+    if model == "tree":
+        return np.asarray(_tree(len(rows)).fit(rows, classes).predict(held), dtype=np.int64)
+    design, wanted = (np.column_stack([np.ones(len(side)), side]) for side in (rows, held))
+    scores = np.zeros((len(held), levels))
+    for level in np.unique(classes).tolist():
+        told = (classes == level).astype(np.float64)
+        scores[:, level] = chances(wanted, logistic(design, told)) if not told.all() else 1.0
+    return np.asarray(scores.argmax(axis=1), dtype=np.int64)
+
+
+def _tree(records: int) -> Any:
+    return require_trees()(min_samples_leaf=max(1, min(SMALLEST_LEAF, records // 10)), random_state=0)
+
+
+def _scale(values: Numbers) -> tuple[float, float]:
+    from privpipe.kernels.exact_sums import measure_sums
+
+    sums = measure_sums([values])
+    mean, sd = sums.mean(), sums.sd()
+    return (mean if sums.count else 0.0), (sd if sd > 0 else 1.0)
+
+
+def _filled(values: Numbers, mean: float, sd: float, gaps: bool) -> Numbers:
+    missing = np.isnan(values)
+    filled = np.where(missing, 0.0, (values - mean) / sd)
+    return np.column_stack([filled, missing.astype(np.float64)]) if gaps else filled[:, None]
+
+
+def _design_notes(design: Design, *, told: bool = False) -> tuple[str, ...]:
+    notes = []
+    if told and not design.products:
+        notes.append("main effects alone: products would be too many")
+    if design.left_out:
+        notes.append(f"left out (one value, or more than {MOST_LEVELS} categories): {', '.join(design.left_out)}")
+    return tuple(notes)
