@@ -28,6 +28,7 @@ from privpipe.blocks import (
     ClassQuery,
     DistinctBlock,
     Facts,
+    FactsRequest,
     Guarantee,
     Tally,
     Verdict,
@@ -181,6 +182,13 @@ def _judged(engine: Engine, table: Any, population: Any, group: Group, facts: Fa
     query = query_of(group, facts, rules)
     if not group.population:
         table, query, facts = with_row_columns(engine, table, query, [entry for _, entry in group.entries], facts)
+    if group.weight is not None and engine.facts(table, FactsRequest(nulls=(group.weight,))).nulls[group.weight]:
+        # Suppressed records have no weight and need none.
+        left = engine.keep_classes(table, ClassQuery(keys=group.whole, mark=rules.mark), _Unmarked())
+        weighed = _counted(engine, left, population, replace(query, mark=None), group, facts, rules)
+        if weighed is not None:
+            return replace(weighed, marked=engine.count(table) - weighed.released)
+        query = replace(query, weight=None)
     judged = _counted(engine, table, population, query, group, facts, rules)
     if judged is not None and judged.marked and group.keys != group.whole:
         # Some columns alone do not tell a suppressed record from one with a mark in these.

@@ -100,7 +100,7 @@ class DistinctBlock:
             blanks[:, at] = table[column].is_null(nan_is_null=True).to_numpy()
             if text and wildcard is not None:
                 blanks[:, at] |= pc.equal(table[column], wildcard).fill_null(False).to_numpy()
-        weights = None if weight is None else weights_of(table[weight], counts, weight)[~marked]
+        weights = None if weight is None else weights_of(table[weight], np.where(marked, 0, counts), weight)[~marked]
         return cls(tuple(columns), codes[~marked], counts[~marked], blanks[~marked], weights)
 
 

@@ -70,7 +70,7 @@ class PrivpipeClassTable(TableMetricProvider):
     """Counts classes with the engine the batch is native to."""
 
     metric_name = METRIC
-    value_keys = ("quasi_identifiers", "sensitive", "nulls", "suppression_mark")
+    value_keys = ("quasi_identifiers", "sensitive", "nulls", "suppression_mark", "weight")
 
     @metric_value(engine=PandasExecutionEngine)
     def _pandas(
@@ -98,13 +98,18 @@ class PrivpipeClassTable(TableMetricProvider):
 
 
 def counted(
-    data: Any, quasi_identifiers: list[str], sensitive: list[str], nulls: str, suppression_mark: str
+    data: Any,
+    quasi_identifiers: list[str],
+    sensitive: list[str],
+    nulls: str,
+    suppression_mark: str,
+    weight: str | None = None,
 ) -> CountedClasses:
     """Count a frame or path; errors that could quote a value are told by their kind alone."""
     try:
         with open_engine(engine_for(data)) as engine:
             table = engine.scan(Source(data=data))
-            _require(table, [*quasi_identifiers, *sensitive])
+            _require(table, [*quasi_identifiers, *sensitive, *([weight] if weight else [])])
             refused = tuple(quasi_identifiers) if nulls == "refuse" else ()
             facts = engine.facts(table, FactsRequest(histograms=tuple(sensitive), nulls=refused))
             for column, count in facts.nulls.items():
@@ -115,6 +120,7 @@ def counted(
                 columns=tuple(sensitive),
                 dictionaries=dict(facts.histograms),
                 mark=suppression_mark,
+                weight=weight,
             )
             for listener in _listeners:
                 listener(query)

@@ -59,8 +59,10 @@ class PrivacyExpectation(BatchExpectation):
         return made
 
     def counted_columns(self) -> list[str]:
-        """Sensitive columns of the count: the guarantee's own and those shared with the suite."""
-        return sorted({*self.sensitive, *self.guarantee().sensitive_columns()})
+        """Columns whose values are counted: the guarantee's own and those shared with the suite."""
+        guarantee = self.guarantee()
+        household = guarantee.household_column()
+        return sorted({*self.sensitive, *guarantee.sensitive_columns(), *([household] if household else [])})
 
     def get_validation_dependencies(
         self, execution_engine: Any = None, runtime_configuration: dict[str, Any] | None = None
@@ -77,6 +79,7 @@ class PrivacyExpectation(BatchExpectation):
                 "sensitive": self.counted_columns(),
                 "nulls": self.nulls,
                 "suppression_mark": self.suppression_mark,
+                "weight": self.guarantee().weight_column(),
             },
         )
         dependencies.set_metric_configuration(METRIC, metric)
@@ -152,7 +155,7 @@ def _made(*catalogues: Catalogue) -> dict[str, type[PrivacyExpectation]]:
             entry = catalogue[name]
             if not issubclass(entry, Guarantee):
                 raise UsageError(f"{name} is in a catalogue of guarantees and is none")
-            if entry.reads == "classes" and not entry.needs_population:
+            if entry.reads in ("classes", "weights") and not entry.needs_population:
                 made[name] = _expectation(entry)
     return made
 

@@ -274,9 +274,10 @@ def _pseudonyms(policy: Policy) -> tuple[str, ...]:
 
 
 def _held(policy: Policy) -> tuple[str, ...]:
-    """Columns that the judgement of records needs, whether they are released or not."""
+    """Columns that the judgement of records needs though they may not be released."""
     asked = (column for entry in (*policy.guarantees, *policy.measures) for column in entry.record_columns())
-    return tuple(dict.fromkeys((*((policy.person_id,) if policy.person_id else ()), *asked)))
+    unreleased = [column for column in asked if column in policy.roles.identifiers]
+    return tuple(dict.fromkeys((*((policy.person_id,) if policy.person_id else ()), *unreleased)))
 
 
 def _drop_identifiers(engine: Engine, policy: Policy, state: _State) -> None:
