@@ -95,7 +95,9 @@ def matching_block(
     }
     if weight is None:
         return ClassBlock(merged, cells, matching=matching_sizes(distinct_codes, merged)), gone
-    weights = _pattern_weights(weights_of(distinct[weight], np.where(marked, 0, counts), weight)[~marked], owner, kept, len(first))
+    weights = _pattern_weights(
+        weights_of(distinct[weight], np.where(marked, 0, counts), weight)[~marked], owner, kept, len(first)
+    )
     found = sample_frequencies(distinct_codes, merged, weights)
     return (
         ClassBlock(
