@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -131,7 +132,7 @@ class ClassBlock:
     def __len__(self) -> int:
         return len(self.sizes)
 
-    @property
+    @functools.cached_property
     def records(self) -> int:
         """Records in these classes."""
         return int(self.sizes.sum())

@@ -204,12 +204,12 @@ class ClassModel(Guarantee):
         if not len(block):
             return Tally()
         scores = self.scores(block, facts)
-        failing = ~self.passing(block, facts)
+        passing = self.passing(block, facts)
         worst = scores.min() if self.direction == "at_least" else scores.max()
         return Tally(
             observed=worst.item(),
-            failing_classes=int(failing.sum()),
-            failing_records=int(block.sizes[failing].sum()),
+            failing_classes=len(block) - int(np.count_nonzero(passing)),
+            failing_records=block.records - int(np.dot(block.sizes, passing)),
             classes=len(block),
             records=block.records,
         )

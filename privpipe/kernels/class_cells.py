@@ -42,8 +42,8 @@ def sum_by_class(offsets: Any, counts: Any) -> Any:
 
 
 @nb.njit(cache=True, nogil=True)
-def count_letters(offsets: Any, data: Any, values: int) -> tuple[Any, Any, Any, Any]:
-    """Cells of classes whose records are one UTF-8 character each: code c is the character of `letter_of(c)`.
+def count_letters(offsets: Any, data: Any, values: int, column: int = 0, columns: int = 1) -> tuple[Any, Any, Any, Any]:
+    """Cells of classes whose records are UTF-8 characters, one a column: code c is the character of `letter_of(c)`.
 
     Parameters
     ----------
@@ -51,12 +51,14 @@ def count_letters(offsets: Any, data: Any, values: int) -> tuple[Any, Any, Any, 
         The text of class c is ``data[offsets[c]:offsets[c + 1]]``.
     data : ndarray of uint8
     values : int
-        Codes are below this.
+        Codes of the column are below this.
+    column, columns : int
+        Which of a record's characters is counted, and how many it has.
 
     Returns
     -------
     (sizes, offsets, codes, counts)
-        Characters of each class; its cells, codes ascending.
+        Records of each class; its cells, codes ascending.
 
     Examples
     --------
@@ -64,29 +66,44 @@ def count_letters(offsets: Any, data: Any, values: int) -> tuple[Any, Any, Any, 
     >>> found = count_letters(np.array([0, 3, len(text)]), np.frombuffer(text, np.uint8), 301)
     >>> [part.tolist() for part in found]
     [[3, 1], [0, 2, 3], [0, 2, 300], [1, 2, 1]]
+    >>> found = count_letters(np.array([0, len(text)]), np.frombuffer(text, np.uint8), 301, 1, 2)
+    >>> [part.tolist() for part in found]
+    [[2], [0, 2], [0, 300], [1, 1]]
     """
     classes = len(offsets) - 1
-    length = offsets[classes] - offsets[0]
+    length = (offsets[classes] - offsets[0]) // columns
     room = min(length, classes * values)
-    sizes, starts = np.zeros(classes, np.int64), np.zeros(classes + 1, np.int64)
+    sizes, starts = np.empty(classes, np.int64), np.zeros(classes + 1, np.int64)
     codes, counts = np.empty(room, np.int64), np.empty(room, np.int64)
     seen = np.zeros(values, np.int64)
     filled = 0
     for c in range(classes):
-        first, at = filled, offsets[c]
-        while at < offsets[c + 1]:
+        first, at, stop, size = filled, offsets[c], offsets[c + 1], 0
+        while at < stop:
+            for _ in range(column):
+                at += _width(data[at])
             code, at = _letter(data, at)
+            for _ in range(column + 1, columns):
+                at += _width(data[at])
+            size += 1
             if seen[code] == 0:
                 codes[filled] = code
                 filled += 1
             seen[code] += 1
-            sizes[c] += 1
-        _sort_codes(codes, first, filled)
+        sizes[c] = size
+        if filled > first + 1:
+            _sort_codes(codes, first, filled)
         for i in range(first, filled):
             counts[i] = seen[codes[i]]
             seen[codes[i]] = 0
         starts[c + 1] = filled
     return sizes, starts, codes[:filled].copy(), counts[:filled].copy()
+
+
+@nb.njit(cache=True, nogil=True, inline="always")
+def _width(lead: Any) -> Any:
+    """Bytes of the character with this first byte."""
+    return 1 + (lead >= 0xC0) + (lead >= 0xE0) + (lead >= 0xF0)
 
 
 @nb.njit(cache=True, nogil=True, inline="always")

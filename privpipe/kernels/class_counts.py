@@ -69,22 +69,38 @@ def top_share_by_class(offsets: NDArray[np.int64], counts: NDArray[np.int64]) ->
     >>> top_share_by_class(np.array([0, 2, 3]), np.array([1, 3, 4])).tolist()
     [0.75, 1.0]
     """
-    return largest_by_class(offsets, counts) / class_sizes(offsets, counts)
+    return np.asarray(_top_shares(read_only(offsets, np.int64), read_only(counts, np.int64)))
 
 
 @njit(nogil=True, cache=True)
 def _sums(offsets: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    out = np.zeros(len(offsets) - 1, np.int64)
+    out = np.empty(len(offsets) - 1, np.int64)
     for c in range(len(out)):
+        size = 0
         for i in range(offsets[c], offsets[c + 1]):
-            out[c] += counts[i]
+            size += counts[i]
+        out[c] = size
     return out
 
 
 @njit(nogil=True, cache=True)
 def _largest(offsets: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    out = np.zeros(len(offsets) - 1, np.int64)
+    out = np.empty(len(offsets) - 1, np.int64)
     for c in range(len(out)):
+        largest = 0
         for i in range(offsets[c], offsets[c + 1]):
-            out[c] = max(out[c], counts[i])
+            largest = max(largest, counts[i])
+        out[c] = largest
+    return out
+
+
+@njit(nogil=True, cache=True)
+def _top_shares(offsets: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    out = np.empty(len(offsets) - 1, np.float64)
+    for c in range(len(out)):
+        size = largest = 0
+        for i in range(offsets[c], offsets[c + 1]):
+            size += counts[i]
+            largest = max(largest, counts[i])
+        out[c] = largest / np.float64(size) if size else np.nan
     return out

@@ -110,9 +110,10 @@ def _emd_equal(
     out = np.zeros(len(offsets) - 1, np.float64)
     for c in range(len(out)):
         size = np.float64(_size_of_class(offsets, codes, counts, c, len(p)))
+        distance = 0.0
         for i in range(offsets[c], offsets[c + 1]):
-            out[c] += max(counts[i] / size - p[codes[i]], 0.0)
-        out[c] = min(out[c], 1.0)
+            distance += max(counts[i] / size - p[codes[i]], 0.0)
+        out[c] = min(distance, 1.0)
     return out
 
 

@@ -6,6 +6,8 @@ engine gave the values and in whatever order it listed them.
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -19,6 +21,7 @@ __all__ = ["entropy_by_class", "grassberger_by_class"]
 EULER_GAMMA = 0.57721566490153286061
 LN_2 = 0.69314718055994530942
 TABLED_HALVES = 128
+TABLED_SIZES = 64
 
 
 def entropy_by_class(offsets: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -43,7 +46,7 @@ def entropy_by_class(offsets: NDArray[np.int64], counts: NDArray[np.int64]) -> N
     >>> entropy_by_class(np.array([0, 2, 3]), np.array([2, 2, 4])).round(3).tolist()
     [0.693, 0.0]
     """
-    return np.asarray(_shannon(read_only(offsets, np.int64), read_only(counts, np.int64)))
+    return np.asarray(_shannon(read_only(offsets, np.int64), read_only(counts, np.int64), _terms()))
 
 
 def grassberger_by_class(offsets: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -92,8 +95,30 @@ def _ascending(
     return room
 
 
+@functools.cache
+def _terms() -> NDArray[np.float64]:
+    return read_only(_tabled_terms(), np.float64)
+
+
 @njit(nogil=True, cache=True)
-def _shannon(offsets: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+def _term(count: int, size: float) -> float:
+    share = count / size
+    term: float = share * natural_log(share)
+    return term
+
+
+@njit(nogil=True, cache=True)
+def _tabled_terms() -> NDArray[np.float64]:
+    """q ln q of every count of a small class, by the class's size."""
+    out = np.zeros((TABLED_SIZES + 1, TABLED_SIZES + 1), np.float64)
+    for size in range(1, TABLED_SIZES + 1):
+        for count in range(1, size + 1):
+            out[size, count] = _term(count, np.float64(size))
+    return out
+
+
+@njit(nogil=True, cache=True)
+def _shannon(offsets: NDArray[np.int64], counts: NDArray[np.int64], terms: NDArray[np.float64]) -> NDArray[np.float64]:
     out = np.zeros(len(offsets) - 1, np.float64)
     room = np.empty(64, np.int64)
     for c in range(len(out)):
@@ -101,10 +126,20 @@ def _shannon(offsets: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[n
         if cells < 2:
             continue
         room = _ascending(offsets, counts, c, room)
-        size = np.float64(room[:cells].sum())
+        size = 0
         for i in range(cells):
-            share = room[i] / size
-            out[c] -= share * natural_log(share)
+            size += room[i]
+        entropy = 0.0
+        if size < len(terms):
+            for i in range(cells):
+                entropy -= terms[size, room[i]]
+        else:
+            term = 0.0
+            for i in range(cells):
+                if i == 0 or room[i] != room[i - 1]:
+                    term = _term(room[i], np.float64(size))
+                entropy -= term
+        out[c] = entropy
     return out
 
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from privpipe.draws.elementary import natural_log
 from privpipe.kernels.arrays import read_only
 
-__all__ = ["gain_by_class", "gains", "log2_ratio_by_class", "nats"]
+__all__ = ["capped_gain_by_class", "gain_by_class", "gains", "log2_ratio_by_class", "nats"]
 
 LN_2 = 0.69314718055994530942
 
@@ -44,7 +44,30 @@ def gain_by_class(
     >>> gain_by_class(np.array([0, 1, 3]), np.array([0, 0, 1]), np.array([4, 1, 3]), [0.25, 0.75]).tolist()
     [3.0, 0.0]
     """
-    return np.asarray(_largest_gain(read_only(offsets, np.int64), gains(offsets, codes, counts, p)))
+    return np.asarray(_largest_gain(*_arrays(offsets, codes, counts), read_only(p, np.float64)))
+
+
+def capped_gain_by_class(
+    offsets: NDArray[np.int64], codes: NDArray[np.int64], counts: NDArray[np.int64], p: ArrayLike, most: ArrayLike
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """`gain_by_class`, and the same with an infinite gain where a value of the class gains more than its `most`.
+
+    Parameters
+    ----------
+    offsets, codes, counts, p
+        As in `gain_by_class`.
+    most : array_like of float64, shape (m,)
+        What each value may gain.
+
+    Examples
+    --------
+    >>> arrays = np.array([0, 1, 3]), np.array([0, 0, 1]), np.array([4, 1, 3]), [0.25, 0.75]
+    >>> [part.tolist() for part in capped_gain_by_class(*arrays, [2.0, 2.0])]
+    [[3.0, 0.0], [inf, 0.0]]
+    """
+    arrays = (*_arrays(offsets, codes, counts), read_only(p, np.float64), read_only(most, np.float64))
+    largest, capped = _capped_gains(*arrays)
+    return np.asarray(largest), np.asarray(capped)
 
 
 def gains(
@@ -104,7 +127,7 @@ def _gains(
 ) -> NDArray[np.float64]:
     out = np.empty(len(counts), np.float64)
     for c in range(len(offsets) - 1):
-        size = np.float64(counts[offsets[c] : offsets[c + 1]].sum())
+        size = _size(offsets, counts, c)
         for i in range(offsets[c], offsets[c + 1]):
             share = p[codes[i]]
             out[i] = (counts[i] / size - share) / share
@@ -112,11 +135,51 @@ def _gains(
 
 
 @njit(nogil=True, cache=True)
-def _largest_gain(offsets: NDArray[np.int64], gain: NDArray[np.float64]) -> NDArray[np.float64]:
-    out = np.zeros(len(offsets) - 1, np.float64)
-    for c in range(len(out)):
+def _size(offsets: NDArray[np.int64], counts: NDArray[np.int64], c: int) -> np.float64:
+    """Records of a class: a loop, since a sum over a slice costs more than most classes have cells."""
+    size = 0
+    for i in range(offsets[c], offsets[c + 1]):
+        size += counts[i]
+    return np.float64(size)
+
+
+@njit(nogil=True, cache=True)
+def _capped_gains(
+    offsets: NDArray[np.int64],
+    codes: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    p: NDArray[np.float64],
+    most: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The largest gain of each class; the same, infinite where a value gains more than its most."""
+    largest = np.empty(len(offsets) - 1, np.float64)
+    capped = np.empty(len(offsets) - 1, np.float64)
+    for c in range(len(largest)):
+        size = _size(offsets, counts, c)
+        best = 0.0
+        over = False
         for i in range(offsets[c], offsets[c + 1]):
-            out[c] = max(out[c], gain[i])
+            share = p[codes[i]]
+            gain = (counts[i] / size - share) / share
+            best = max(best, gain)
+            over |= not gain <= most[codes[i]]
+        largest[c] = best
+        capped[c] = np.inf if over else best
+    return largest, capped
+
+
+@njit(nogil=True, cache=True)
+def _largest_gain(
+    offsets: NDArray[np.int64], codes: NDArray[np.int64], counts: NDArray[np.int64], p: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    out = np.empty(len(offsets) - 1, np.float64)
+    for c in range(len(out)):
+        size = _size(offsets, counts, c)
+        best = 0.0
+        for i in range(offsets[c], offsets[c + 1]):
+            share = p[codes[i]]
+            best = max(best, (counts[i] / size - share) / share)
+        out[c] = best
     return out
 
 
@@ -124,16 +187,35 @@ def _largest_gain(offsets: NDArray[np.int64], gain: NDArray[np.float64]) -> NDAr
 def _log2_ratio(
     offsets: NDArray[np.int64], codes: NDArray[np.int64], counts: NDArray[np.int64], p: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    out = np.zeros(len(offsets) - 1, np.float64)
+    out = np.empty(len(offsets) - 1, np.float64)
+    # Most classes of a fine table hold one value, whose logarithm is taken once where there are more classes.
+    alone = np.empty(len(p) if len(p) <= len(out) else 0, np.float64)
+    for s in range(len(alone)):
+        alone[s] = abs(_log2(1.0 / p[s])) if p[s] > 0.0 else np.inf
     for c in range(len(out)):
-        size = np.float64(counts[offsets[c] : offsets[c + 1]].sum())
+        if len(alone) and offsets[c + 1] == offsets[c] + 1:
+            out[c] = alone[codes[offsets[c]]]
+            continue
+        size = _size(offsets, counts, c)
         low, high = np.inf, 0.0
         for i in range(offsets[c], offsets[c + 1]):
             ratio = (counts[i] / size) / p[codes[i]]
             low = min(low, ratio)
             high = max(high, ratio)
-        out[c] = max(abs(_log2(high)), abs(_log2(low)))
+        out[c] = _farther(low, high)
     return out
+
+
+@njit(nogil=True, cache=True)
+def _farther(low: float, high: float) -> float:
+    """max(|log2 low|, |log2 high|); of one logarithm where it is larger by far more than it may be rounded."""
+    if low == high or (low < 1.0 < high and low * high > 1.001):
+        low = high
+    elif low < 1.0 < high and low * high < 0.999:
+        high = low
+    above = abs(_log2(high))
+    farther: float = above if low == high else max(above, abs(_log2(low)))
+    return farther
 
 
 @njit(nogil=True, cache=True)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from privpipe.errors import UsageError
 from privpipe.kernels.arrays import read_only
 
-__all__ = ["recursive_ratio_by_class", "recursive_tail_by_class"]
+__all__ = ["ratio_of_tails", "recursive_ratio_by_class", "recursive_tail_by_class"]
 
 
 def recursive_ratio_by_class(offsets: NDArray[np.int64], counts: NDArray[np.int64], l: int) -> NDArray[np.float64]:
@@ -37,10 +37,18 @@ def recursive_ratio_by_class(offsets: NDArray[np.int64], counts: NDArray[np.int6
     >>> recursive_ratio_by_class(np.array([0, 3, 4]), np.array([3, 6, 1, 9]), l=3).tolist()
     [6.0, inf]
     """
-    largest, tail = recursive_tail_by_class(offsets, counts, l)
-    ratio = np.full(len(tail), np.inf)
-    np.divide(largest, tail, out=ratio, where=tail > 0)
-    return ratio
+    return ratio_of_tails(*recursive_tail_by_class(offsets, counts, l))
+
+
+def ratio_of_tails(largest: NDArray[np.int64], tail: NDArray[np.int64]) -> NDArray[np.float64]:
+    """c* of each class from what `recursive_tail_by_class` gives.
+
+    Examples
+    --------
+    >>> ratio_of_tails(np.array([6, 9]), np.array([4, 0])).tolist()
+    [1.5, inf]
+    """
+    return np.asarray(_ratios(read_only(largest, np.int64), read_only(tail, np.int64)))
 
 
 def recursive_tail_by_class(
@@ -65,14 +73,22 @@ def _tails(
     largest = np.zeros(len(offsets) - 1, np.int64)
     tail = np.zeros(len(offsets) - 1, np.int64)
     top = np.empty(max(l - 1, 1), np.int64)  # the l - 1 largest counts so far, descending
+    if l <= 2:  # what most ask for: all of a class, or all but its largest count
+        for c in range(len(tail)):
+            highest = size = 0
+            for i in range(offsets[c], offsets[c + 1]):
+                highest = max(highest, counts[i])
+                size += counts[i]
+            largest[c], tail[c] = highest, size if l == 1 else size - highest
+        return largest, tail
     for c in range(len(tail)):
-        held = 0
+        held = highest = rest = 0
         for i in range(offsets[c], offsets[c + 1]):
             count = counts[i]
-            largest[c] = max(largest[c], count)
+            highest = max(highest, count)
             if l > 1 and (held < l - 1 or count > top[held - 1]):
                 if held == l - 1:
-                    tail[c] += top[held - 1]
+                    rest += top[held - 1]
                 else:
                     held += 1
                 j = held - 1
@@ -81,5 +97,14 @@ def _tails(
                     j -= 1
                 top[j] = count
             else:
-                tail[c] += count
+                rest += count
+        largest[c], tail[c] = highest, rest
     return largest, tail
+
+
+@njit(nogil=True, cache=True)
+def _ratios(largest: NDArray[np.int64], tail: NDArray[np.int64]) -> NDArray[np.float64]:
+    out = np.empty(len(tail), np.float64)
+    for c in range(len(tail)):
+        out[c] = largest[c] / tail[c] if tail[c] > 0 else np.inf
+    return out

@@ -35,9 +35,11 @@ class SeveralFigures(ClassModel):
         return {name: bound for name, (_, bound) in self.rules().items()} if self.is_gate() else None
 
     def passing(self, block: ClassBlock, facts: Facts) -> NDArray[np.bool_]:
-        passing = np.ones(len(block), dtype=np.bool_)
+        return self._meeting(len(block), self.figures(block, facts))
+
+    def _meeting(self, classes: int, figures: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_]:
+        passing = np.ones(classes, dtype=np.bool_)
         if self.is_gate():
-            figures = self.figures(block, facts)
             for name, (direction, bound) in self.rules().items():
                 passing &= MEETS[direction](figures[name], bound)
         return passing
@@ -45,16 +47,16 @@ class SeveralFigures(ClassModel):
     def measure(self, block: ClassBlock, facts: Facts) -> Tally:
         if not len(block):
             return Tally()
-        failing = ~self.passing(block, facts)
         figures = self.figures(block, facts)
+        passing = self._meeting(len(block), figures)
         worst = {
             name: (figures[name].min() if direction == "at_least" else figures[name].max()).item()
             for name, (direction, _) in self.rules().items()
         }
         return Tally(
             observed=worst,
-            failing_classes=int(failing.sum()),
-            failing_records=int(block.sizes[failing].sum()),
+            failing_classes=len(block) - int(np.count_nonzero(passing)),
+            failing_records=block.records - int(np.dot(block.sizes, passing)),
             classes=len(block),
             records=block.records,
         )

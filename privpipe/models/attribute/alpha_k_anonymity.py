@@ -124,7 +124,7 @@ class AlphaKAnonymity(SeveralFigures):
         if not columns:
             raise UsageError("alpha_k_anonymity: name the sensitive `column`, or declare one in the policy")
         shares = [self._top_share(block.cells[column], facts) for column in columns]
-        return {"k": block.sizes, "alpha": np.maximum.reduce(shares)}
+        return {"k": block.sizes, "alpha": shares[0] if len(shares) == 1 else np.maximum.reduce(shares)}
 
     def _top_share(self, cells: Cells, facts: Facts) -> NDArray[np.float64]:
         from privpipe.kernels.class_counts import top_share_by_class

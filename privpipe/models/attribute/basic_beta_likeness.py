@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts
+from privpipe.blocks import ClassBlock, ClassModel, Facts
 from privpipe.blocks.entry import require_number
 from privpipe.blocks.guarantee import Direction
 from privpipe.models.attribute.base_distribution import Base, as_base
+from privpipe.models.attribute.largest_gain import largest_gains
 
 __all__ = ["BasicBetaLikeness"]
 
@@ -81,12 +81,7 @@ class BasicBetaLikeness(ClassModel):
         object.__setattr__(self, "base", as_base("BasicBetaLikeness", self.base))
 
     def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
-        return block.cells[self.column].once("gain", lambda cells: self._gain(cells, facts))
-
-    def _gain(self, cells: Cells, facts: Facts) -> NDArray[np.float64]:
-        from privpipe.kernels.class_gain import gain_by_class
-
-        return gain_by_class(cells.offsets, cells.codes, cells.counts, facts.base(self.column))
+        return largest_gains(block.cells[self.column], facts, self.column)[0]
 
     @classmethod
     def examples(cls) -> list[Self]:

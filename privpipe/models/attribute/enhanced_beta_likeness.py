@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, Tally
+from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally
 from privpipe.blocks.entry import require_number
 from privpipe.blocks.guarantee import Direction
 from privpipe.models.attribute.base_distribution import Base, as_base
-from privpipe.tolerance import at_most
+from privpipe.models.attribute.largest_gain import largest_gains
 
 __all__ = ["EnhancedBetaLikeness"]
 
@@ -82,7 +82,7 @@ class EnhancedBetaLikeness(ClassModel):
         object.__setattr__(self, "base", as_base("EnhancedBetaLikeness", self.base))
 
     def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
-        return block.cells[self.column].once("capped gain", lambda cells: self._capped(cells, facts))
+        return largest_gains(block.cells[self.column], facts, self.column)[1]
 
     def measure(self, block: ClassBlock, facts: Facts) -> Tally:
         tally = super().measure(block, facts)
@@ -95,17 +95,6 @@ class EnhancedBetaLikeness(ClassModel):
         if over:
             return f"unsatisfiable: in {over:,} classes a value exceeds its -ln p cap"
         return super().seen(observed)
-
-    def _capped(self, cells: Cells, facts: Facts) -> NDArray[np.float64]:
-        """Largest gain of each class; infinite where a value exceeds its own cap."""
-        from privpipe.kernels.class_gain import gain_by_class, gains, nats
-
-        p = facts.base(self.column)
-        capped = gain_by_class(cells.offsets, cells.codes, cells.counts, p)
-        within = at_most(gains(cells.offsets, cells.codes, cells.counts, p), nats(p)[cells.codes])
-        over = np.flatnonzero(~within)
-        capped[np.searchsorted(cells.offsets, over, side="right") - 1] = np.inf
-        return capped
 
     @classmethod
     def examples(cls) -> list[Self]:

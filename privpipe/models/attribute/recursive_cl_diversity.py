@@ -86,10 +86,9 @@ class RecursiveCLDiversity(ClassModel):
         return self.l
 
     def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
-        largest, tail = self._tails(block)
-        ratio = np.full(len(tail), np.inf)
-        np.divide(largest, tail, out=ratio, where=tail > 0)
-        return ratio
+        from privpipe.kernels.class_recursive import ratio_of_tails
+
+        return ratio_of_tails(*self._tails(block))
 
     def passing(self, block: ClassBlock, facts: Facts) -> NDArray[np.bool_]:
         largest, tail = self._tails(block)
