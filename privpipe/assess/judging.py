@@ -19,6 +19,7 @@ from privpipe.assess.pairing import pair_verdicts
 from privpipe.assess.persons import require_persons
 from privpipe.assess.population import reduce_beside_population, require_population
 from privpipe.assess.recoding import recoding_verdicts
+from privpipe.assess.releases import history_verdicts
 from privpipe.assess.row_columns import with_row_columns
 from privpipe.assess.rules import JudgingRules
 from privpipe.assess.served import refused_in_persons, refused_under_wildcard
@@ -33,6 +34,7 @@ from privpipe.blocks import (
     Tally,
     Verdict,
 )
+from privpipe.blocks.release_history import HistoryMeasure
 from privpipe.engines import Engine
 from privpipe.engines.base.assembly import may_be_marked
 from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
@@ -130,6 +132,8 @@ def assess(
             verdicts[at] = item_verdict(items, entry, roles, rules)
     paired = {at: entry for at, entry in enumerate(entries) if entry.reads in ("pairs", "files")}
     verdicts |= pair_verdicts(engine, table if released is None else released, original, paired, roles, rules)
+    histories = {at: entry for at, entry in enumerate(entries) if isinstance(entry, HistoryMeasure)}
+    verdicts |= history_verdicts(engine, table if released is None else released, histories, roles, rules)
     recodings = {at: entry for at, entry in enumerate(entries) if entry.reads == "tables"}
     verdicts |= recoding_verdicts(engine, table, original, recodings, roles, rules)
     first = seen[0] if seen else None

@@ -10,6 +10,7 @@ from privpipe.blocks import Histogram
 from privpipe.roles import NullRule
 
 if TYPE_CHECKING:
+    from privpipe.blocks.release_history import ReleaseHistory
     from privpipe.draws import Stream
     from privpipe.hierarchies import HierarchySpec
 
@@ -44,6 +45,8 @@ class JudgingRules:
         The release's own plan, for attacks that know it: of each stage name, parameters and detail.
     order : Stream, optional
         Keyed order of records, by which the attacked ones are sampled.
+    histories : mapping of ledger to ReleaseHistory
+        What the ledgers of entries over several releases remember, with this release's own rows.
     allow_empty : bool
         Let a table of suppressed records alone pass vacuously; never set by a release.
     """
@@ -59,4 +62,5 @@ class JudgingRules:
     process: Mapping[str, Any] | None = None
     stages: tuple[Mapping[str, Any], ...] = ()
     order: Stream | None = field(default=None, repr=False)
+    histories: Mapping[str, ReleaseHistory] = field(default_factory=dict, repr=False)
     allow_empty: bool = False

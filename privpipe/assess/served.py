@@ -24,6 +24,6 @@ def refused_in_persons(entry: Guarantee) -> str:
     """Why an entry cannot count persons, or nothing."""
     if entry.needs_population:
         return f"{entry.name()} counts records of a population; with `person_id` it is not served: leave one out"
-    if entry.reads in ("classes", "pairs", "files"):
+    if entry.reads in ("classes", "pairs", "files", "releases"):
         return ""
     return f"{entry.name()} counts records; with `person_id` it is not served: leave one of the two out"

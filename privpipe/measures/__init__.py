@@ -30,6 +30,7 @@ CATALOGUE = Catalogue(
         "ProbabilisticLinkage": "risk.probabilistic_linkage",
         "TransparencyAttack": "risk.transparency_attack",
         "InformationLoss": "utility.information_loss",
+        "ComplementaryRelease": "risk.complementary_release",
         "Quality": "utility.quality",
     },
 )

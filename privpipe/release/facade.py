@@ -17,11 +17,13 @@ from privpipe.draws import Seed
 from privpipe.engines import Engine, Source, engine_for, open_engine
 from privpipe.errors import UsageError
 from privpipe.release.aligning import Align, aligned, attack_order, reads_pairs
+from privpipe.release.ledger import named_ledger
 from privpipe.release.plan import Plan
 from privpipe.release.policy import Policy
 from privpipe.release.population import finished_population, raw_population
 from privpipe.release.published import process_for
 from privpipe.release.reading import scanned
+from privpipe.release.remembering import Remembering
 from privpipe.release.run import ReleaseResult, release_with, source_of
 from privpipe.release.staging import attach, judging_rules, run_stages
 
@@ -95,7 +97,13 @@ def assess(
         if first is not None:
             base = _base(running, first, policy)
         process, notes = process_for(policy, finished)
+        histories: Mapping[str, Any] = {}
+        if paired and table.has_record_ids and first.has_record_ids and named_ledger(policy) is not None:
+            with Remembering(policy) as memory:
+                memory.gather(running, first, table, policy.roles)
+                histories = memory.histories
         rules = replace(judging_rules(policy, base), allow_empty=allow_empty, order=attack_order(seed), process=process)
+        rules = replace(rules, histories=histories)
         judged = judge(
             running,
             table,

@@ -107,6 +107,10 @@ class RemoteTarget:
         text = json.dumps(document, sort_keys=True, indent=2, ensure_ascii=False)
         self.files.pipe_file(f"{self.root}/_refused/{run_id}.json", text.encode())
 
+    def current(self) -> str | None:
+        pointer = f"{self.root}/_CURRENT"
+        return str(json.loads(self.files.cat_file(pointer))["release"]) if self.files.exists(pointer) else None
+
     def _switch(self, content: bytes) -> None:
         """One PUT where that is atomic; where it is not (local disks), a write aside and a rename."""
         pointer = f"{self.root}/_CURRENT"

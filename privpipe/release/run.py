@@ -21,8 +21,10 @@ from privpipe.engines import Engine, Source, Written
 from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.errors import EngineError, UsageError
 from privpipe.release.aligning import attack_order, reads_pairs
+from privpipe.release.ledger import NOT_JUDGED, history_entries
 from privpipe.release.plan import Plan
 from privpipe.release.population import population_beside
+from privpipe.release.remembering import Remembering
 from privpipe.release.remote import RemoteTarget, is_remote
 from privpipe.release.staging import Staged, attach, run_stages
 from privpipe.release.target import METADATA, LocalTarget, Target
@@ -85,7 +87,7 @@ def release_with(
     tell = progress or (lambda step: None)
     seed = policy.seed.resolve() if policy.seed else Seed.from_os()
     run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
-    with target_of(policy, target) as place:
+    with target_of(policy, target) as place, Remembering(policy, place) as memory:
         tell("scan")
         original = attach(engine, source_of(policy), policy, seed)
         generalized = policy.population is not None and policy.population.generalized
@@ -99,6 +101,8 @@ def release_with(
         written = engine.write(staged.table, str(folder), sink_format(policy), _order(seed))
         tell("judge")
         header = _header(engine, policy, staged.plan, run_id)
+        memory.gather(engine, staged.original, staged.table, staged.roles)
+        staged = replace(staged, rules=replace(staged.rules, histories=memory.histories))
         judged = _judge(engine, policy, staged, folder, written, seed).within(**header)
         if not judged.passed:
             place.refuse(run_id, judged.to_dict())
@@ -106,7 +110,12 @@ def release_with(
         manifest = _manifest(engine, policy, staged, folder, written, seed, header)
         _write_metadata(folder, judged, manifest)
         tell("publish")
-        path = place.publish(run_id)
+        memory.prepare(run_id)
+        try:
+            path = place.publish(run_id)
+        except BaseException:
+            memory.settle()
+            raise
         tell("judge again")
         try:
             again = _judge(engine, policy, staged, place.published(run_id), written, seed).within(**header)
@@ -114,7 +123,9 @@ def release_with(
                 raise EngineError("the published files do not read back as they were judged; the release was withdrawn")
         except BaseException:
             place.withdraw(run_id)
+            memory.settle()
             raise
+        memory.settle()
         tell("done")
     return ReleaseResult(path=path, run_id=run_id, assessment=again, plan=staged.plan, manifest=manifest)
 
@@ -183,7 +194,8 @@ def _judge(engine: Engine, policy: Policy, staged: Staged, folder: Path, written
         raise EngineError(
             f"{written.records:,} records were written but {judged.records + judged.suppressed_records:,} were judged"
         )
-    return replace(judged, suppressed_records=judged.suppressed_records + staged.suppressed_records)
+    notes = judged.notes if history_entries(policy) else (*judged.notes, NOT_JUDGED)
+    return replace(judged, suppressed_records=judged.suppressed_records + staged.suppressed_records, notes=notes)
 
 
 def stages_of(plan: Plan) -> tuple[Mapping[str, Any], ...]:

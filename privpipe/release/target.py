@@ -54,6 +54,9 @@ class Target(Protocol):
     def refuse(self, run_id: str, document: Mapping[str, Any]) -> None:
         """Keep the verdict of a refused run beside the target and throw its files away."""
 
+    def current(self) -> str | None:
+        """What names the published release (its run id is part of it); None: nothing is published."""
+
 
 class LocalTarget:
     """A folder on a local (or mounted) file system.
@@ -111,7 +114,7 @@ class LocalTarget:
     def publish(self, run_id: str) -> str:
         staged, home = self.state / "staging" / run_id, self.state / "releases" / run_id
         _flush(staged)
-        self._before = os.readlink(self.path) if self.path.is_symlink() else None
+        self._before = self.current()
         os.rename(staged, home)
         _flush_folder(home.parent)
         if self.path.is_dir() and not self.path.is_symlink():
@@ -133,6 +136,9 @@ class LocalTarget:
         shutil.rmtree(self.state / "staging" / run_id, ignore_errors=True)
         text = json.dumps(document, sort_keys=True, indent=2, ensure_ascii=False)
         (self.state / "refused" / f"{run_id}.json").write_text(text + "\n", encoding="utf-8")
+
+    def current(self) -> str | None:
+        return os.readlink(self.path) if self.path.is_symlink() else None
 
     def _point(self, destination: str, run_id: str) -> None:
         pointer = self.state / f"pointer-{run_id}"

@@ -18,7 +18,8 @@ from privpipe.transforms.base import Transformer
 
 __all__ = ["Catalogues", "ReadEntry", "over_roles", "read_entries"]
 
-FILE_KEYS = ("file", "from_file")
+FILE_KEYS = ("file", "from_file", "ledger", "holdout")
+FILE_LISTS = ("earlier",)
 
 
 @dataclass(frozen=True)
@@ -97,10 +98,15 @@ def _found_from(value: Any, base_dir: Path) -> Any:
         return [_found_from(item, base_dir) for item in value]
     if not isinstance(value, Mapping):
         return value
-    return {
-        key: located(item, base_dir) if key in FILE_KEYS and isinstance(item, str) else _found_from(item, base_dir)
-        for key, item in value.items()
-    }
+    return {key: _found_under(key, item, base_dir) for key, item in value.items()}
+
+
+def _found_under(key: str, item: Any, base_dir: Path) -> Any:
+    if key in FILE_KEYS and isinstance(item, str):
+        return located(item, base_dir)
+    if key in FILE_LISTS and isinstance(item, list):
+        return [located(path, base_dir) if isinstance(path, str) else path for path in item]
+    return _found_from(item, base_dir)
 
 
 def _read(report: Report, item: Any, place: Place, section: str, catalogues: Catalogues) -> ReadEntry:

@@ -11,6 +11,7 @@ from privpipe.blocks import Guarantee
 from privpipe.errors import did_you_mean
 from privpipe.release.policy.counting import check_counting, check_stages_under_counting
 from privpipe.release.policy.entries import ReadEntry
+from privpipe.release.policy.ledgers import check_ledgers
 from privpipe.release.policy.places import Place, Report
 from privpipe.release.policy.processes import check_processes
 from privpipe.release.policy.specs import ColumnSpec, SinkSpec, SourceSpec, located
@@ -67,6 +68,7 @@ def check(draft: Draft, report: Report) -> None:
         check_counting,
         check_stages_under_counting,
         check_processes,
+        check_ledgers,
         check_sink,
     )
     for rule in rules:
@@ -127,7 +129,11 @@ def check_every_quasi_identifier_is_looked_at(draft: Draft, report: Report) -> N
     for read in draft.guarantees:
         entry = read.entry
         if isinstance(entry, Guarantee) and entry.reads != "process":
-            own = entry.quasi_identifiers if entry.reads in ("classes", "weights") else getattr(entry, "columns", None)
+            own = (
+                entry.quasi_identifiers
+                if entry.reads in ("classes", "weights", "releases")
+                else getattr(entry, "columns", None)
+            )
             if entry.reads == "items":
                 own = (str(read.parameters["items"]),)
             looked_at.update(draft.with_role("quasi_identifier") if own is None else own)

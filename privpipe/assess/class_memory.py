@@ -1,0 +1,126 @@
+"""Who is in which class of a release, as keyed hashes: what a ledger remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import Facts, RowBlock, Verdict
+from privpipe.blocks.release_history import ReleaseRows
+from privpipe.engines import Engine
+
+if TYPE_CHECKING:
+    from privpipe.draws import Seed
+
+__all__ = ["class_memory"]
+
+Ints = NDArray[np.int64]
+Words = tuple[Ints, ...]
+
+
+@dataclass(frozen=True)
+class _Hashed:
+    """A reduction: ids of records, and the keyed hash of some sets of their columns, none of which leaves the engine.
+
+    A record with `mark` in every column of the first set counts as suppressed and is passed over.
+    """
+
+    sets: tuple[tuple[str, ...], ...]
+    seeds: tuple[Seed, ...]
+    mark: str | None = None
+
+    def measure(self, block: RowBlock, facts: Facts) -> list[Words]:
+        """Ids, then the hash of each set."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        from privpipe.hierarchies import canonical_text
+        from privpipe.kernels.record_ids import content_hash
+
+        ids, hashes, kept = block.record_ids, [], np.ones(len(block), dtype=np.bool_)
+        for at, (columns, seed) in enumerate(zip(self.sets, self.seeds, strict=True)):
+            texts = {name: canonical_text(block.column(name), None, column=name) for name in columns}
+            hashes.append(content_hash(pa.table(texts), seed))
+            if at == 0 and self.mark is not None:
+                marked = [np.asarray(pc.fill_null(pc.equal(text, self.mark), False)) for text in texts.values()]
+                kept = ~np.logical_and.reduce(marked)
+        return [tuple(np.ascontiguousarray(words[kept]) for words in (ids, *hashes))]
+
+    def merge(self, left: list[Words], right: list[Words]) -> list[Words]:
+        """Both, in any order."""
+        return left + right
+
+    def judge(self, observed: Any, facts: Facts) -> Verdict:
+        """Judges nothing."""
+        raise TypeError("hashes are judged by the measures that asked for them")
+
+
+def class_memory(
+    engine: Engine,
+    original: Any,
+    released: Any,
+    *,
+    unit: Sequence[str],
+    keys: Sequence[str],
+    sensitive: str | None,
+    seed: Seed,
+    persons: bool,
+    mark: str | None,
+) -> ReleaseRows:
+    """The rows a ledger keeps of a release.
+
+    Parameters
+    ----------
+    original, released : Table
+        With the same record ids.
+    unit : sequence of str
+        Columns of the original that tell the units apart: the key of persons, or the quasi-identifiers.
+    keys : sequence of str
+        Released quasi-identifiers.
+    sensitive : str, optional
+        A released column.
+    seed : Seed
+        Keys the hashes; the same for all releases of a ledger.
+    """
+    from privpipe.draws import Seed
+    from privpipe.kernels.word_groups import group_rows
+
+    label = "person" if persons else "combination"
+    seeds = {name: Seed.of(seed.key(f"ledger {name}")) for name in (label, "class", "value")}
+    before = _gathered(engine, original, _Hashed((tuple(unit),), (seeds[label],)))
+    sets, with_seeds = [tuple(keys)], [seeds["class"]]
+    if sensitive is not None:
+        sets.append((sensitive,))
+        with_seeds.append(seeds["value"])
+    after = _gathered(engine, released, _Hashed(tuple(sets), tuple(with_seeds), mark))
+    places = _places(before[0], after[0])
+    known = places >= 0  # a record that was made up is nobody's
+    joined = np.ascontiguousarray(np.hstack([before[1][places[known]], *(words[known] for words in after[1:])]))
+    numbers, firsts = group_rows(joined)
+    order = np.lexsort(joined[firsts].T[::-1])  # no trace of the files' order
+    distinct = joined[firsts][order]
+    counts = np.bincount(numbers, minlength=len(firsts))[order].astype(np.int64)
+    values = distinct[:, 4:6] if sensitive is not None else None
+    return ReleaseRows(distinct[:, :2], distinct[:, 2:4], counts, values)
+
+
+def _gathered(engine: Engine, table: Any, reduction: _Hashed) -> Words:
+    columns = list(dict.fromkeys(name for names in reduction.sets for name in names))
+    parts = engine.reduce_rows(table, columns, reduction, Facts()) or []
+    empty = tuple(np.zeros((0, 2), dtype=np.int64) for _ in range(1 + len(reduction.sets)))
+    return tuple(np.concatenate(each) for each in zip(empty, *parts, strict=True))
+
+
+def _places(ids: Ints, asked: Ints) -> Ints:
+    """Where each asked id stands among the ids; -1: nowhere."""
+    from privpipe.kernels.word_groups import group_rows
+
+    numbers, firsts = group_rows(np.concatenate([ids, asked]))
+    places = np.full(len(firsts), -1, dtype=np.int64)
+    places[numbers[: len(ids)]] = np.arange(len(ids))
+    found: Ints = places[numbers[len(ids) :]]
+    return found

@@ -1,0 +1,65 @@
+"""Judge a release beside the releases before it: by a ledger's memory, or by released tables alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from privpipe.blocks import Verdict
+from privpipe.blocks.release_history import EarlierTables, HistoryMeasure
+from privpipe.engines import Engine, Source
+from privpipe.errors import DataError
+from privpipe.roles import Roles
+
+if TYPE_CHECKING:
+    from privpipe.assess.rules import JudgingRules
+
+__all__ = ["history_verdicts"]
+
+NO_LEDGER = (
+    "needs the original beside the release, aligned by record id, to tell who is in which class; it was not given."
+)
+
+
+def history_verdicts(
+    engine: Engine, released: Any, entries: Mapping[int, HistoryMeasure], roles: Roles, rules: JudgingRules
+) -> dict[int, Verdict]:
+    """The verdict of each entry that reads `releases`, by its place; without what it needs an error, never a pass."""
+    verdicts = {}
+    for at, entry in entries.items():
+        if entry.ledger is None:
+            verdicts[at] = _by_tables(engine, released, entry, roles, rules)
+        elif entry.ledger in rules.histories:
+            verdicts[at] = entry.judge_history(rules.histories[entry.ledger])
+        else:
+            verdicts[at] = Verdict(entry, None, "error", entry.demanded(), reason=NO_LEDGER)
+    return verdicts
+
+
+def _by_tables(engine: Engine, released: Any, entry: HistoryMeasure, roles: Roles, rules: JudgingRules) -> Verdict:
+    keys = tuple(roles.quasi_identifiers) if entry.quasi_identifiers is None else entry.quasi_identifiers
+    masked = {column for stage in rules.stages for column in _columns(stage["parameters"])}
+    names = tuple(released.schema.names)
+    joined = tuple(name for name in names if name not in keys and name not in masked)
+    tables = [engine.scan(Source(data=path)) for path in entry.earlier]
+    for path, table in enumerate(tables):
+        if not set(keys) & set(table.schema.names):
+            raise DataError(
+                f"earlier[{path}] has none of the quasi-identifiers: it cannot be compared with this release"
+            )
+    earlier = []
+    for table in tables:
+        shared = [name for name in (*keys, *joined) if name in table.schema.names]
+        earlier.append(engine.distinct(table, shared))
+    # By what an earlier release lacks no row is joined with it; each is compared over the columns it shares.
+    current = engine.distinct(released, [*(name for name in keys if name in names), *joined])
+    return entry.judge_tables(
+        EarlierTables(current=current, earlier=tuple(earlier), keys=keys, joined=joined, hierarchies=rules.hierarchies)
+    )
+
+
+def _columns(parameters: Mapping[str, Any]) -> list[str]:
+    found = parameters.get("columns") or ()
+    if isinstance(found, str):
+        return [found]
+    return [name for item in found for name in ([item] if isinstance(item, str) else item)]

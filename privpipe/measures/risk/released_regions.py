@@ -1,0 +1,149 @@
+"""Which labels of two releases may stand for the same value, and which lie inside which."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.errors import HierarchyError
+from privpipe.hierarchies.intervals import Intervals
+from privpipe.hierarchies.redact import Redact
+
+if TYPE_CHECKING:
+    from privpipe.hierarchies import Hierarchy, HierarchySpec
+
+__all__ = ["Relation", "relation_of"]
+
+Text = str | None
+Flags = NDArray[np.bool_]
+Relation = tuple[Flags, Flags, Flags]
+"""Of each pair of labels: whether they overlap, whether the one lies inside the other, and the other inside the one."""
+
+ANY = "*"
+RANGE = re.compile(r"\[(?P<low>[^,\[\]]+), (?P<high>[^,\[\]]+)(?P<end>[\]\[])")
+
+
+def relation_of(one: Sequence[Text], other: Sequence[Text], spec: HierarchySpec | None) -> Relation:
+    """How the labels of one table lie to those of another.
+
+    Labels of one hierarchy contain one another or have nothing in common. Ranges are compared by their ends, codes
+    with masked characters (``0213*``) by the others. Two labels of which nothing is known overlap, neither inside the
+    other, so that nothing passes by it; without a hierarchy, texts that are no range are values.
+
+    Parameters
+    ----------
+    one, other : sequence of str or None
+        Distinct labels of a column; None: a missing value, which is a value of its own.
+    spec : HierarchySpec, optional
+        The column's.
+
+    Returns
+    -------
+    overlap, inside, around : ndarray of bool, shape (len(one), len(other))
+
+    Examples
+    --------
+    >>> overlap, inside, around = relation_of(["0213*", "[10, 20["], ["02138", "02141", "[15, 30["], None)
+    >>> overlap.tolist(), inside.tolist()
+    ([[True, False, True], [False, False, True]], [[False, False, False], [False, False, False]])
+    >>> around.tolist()
+    [[True, False, False], [False, False, False]]
+    """
+    hierarchy = _hierarchy(spec)
+    # Labels of ranges and of masked characters speak for themselves; others only where the hierarchy is at hand.
+    opaque = spec is not None and not isinstance(spec.builder, Intervals | Redact)
+    found = np.zeros((3, len(one), len(other)), dtype=np.bool_)
+    covers = {label: _cover(label, hierarchy) for label in {*one, *other}}
+    for i, first in enumerate(one):
+        for j, second in enumerate(other):
+            found[:, i, j] = _pair(first, second, covers, opaque)
+    return found[0], found[1], found[2]
+
+
+Flag3 = tuple[bool, bool, bool]
+APART: Flag3 = (False, False, False)
+CROSSING: Flag3 = (True, False, False)
+
+
+def _pair(one: Text, other: Text, covers: dict[Text, frozenset[int]], opaque: bool) -> Flag3:
+    if one == other or ANY in (one, other):
+        return True, other in (one, ANY), one in (other, ANY)
+    if one is None or other is None:
+        return APART
+    first, second = covers[one], covers[other]
+    if first and second:
+        return bool(first & second), first <= second, second <= first
+    ends = _ends(one), _ends(other)
+    if ends[0] is not None and ends[1] is not None:
+        return _ranges(ends[0], ends[1])
+    if len(one) == len(other) and (ANY in one or ANY in other):
+        return _masked(one, other)
+    known = (bool(first) or not opaque) and (bool(second) or not opaque)
+    atoms = not any(label[:1] in ("[", "{", "<", ">") or ANY in label for label in (one, other))
+    return APART if known and atoms else CROSSING
+
+
+def _masked(one: str, other: str) -> Flag3:
+    pairs = list(zip(one, other, strict=True))
+    if not all(a == b or ANY in (a, b) for a, b in pairs):
+        return APART
+    return True, all(b in (a, ANY) for a, b in pairs), all(a in (b, ANY) for a, b in pairs)
+
+
+Ends = tuple[float, float, bool]
+
+
+def _ends(label: str) -> Ends | None:
+    """Low end, high end and whether the high end belongs to it: of a number or a range."""
+    try:
+        if label.startswith(">="):
+            return float(label[2:]), math.inf, True
+        if label.startswith("<"):
+            return -math.inf, float(label[1:]), False
+        found = RANGE.fullmatch(label)
+        if found is not None:
+            return float(found["low"]), float(found["high"]), found["end"] == "]"
+        number = float(label)
+        return (number, number, True) if math.isfinite(number) else None
+    except ValueError:
+        return None
+
+
+def _ranges(one: Ends, other: Ends) -> Flag3:
+    return _begins_before_end(one, other) and _begins_before_end(other, one), _within(one, other), _within(other, one)
+
+
+def _begins_before_end(one: Ends, other: Ends) -> bool:
+    return one[0] < other[1] or (one[0] == other[1] and other[2])
+
+
+def _within(one: Ends, other: Ends) -> bool:
+    ends = one[1] < other[1] or (one[1] == other[1] and (other[2] or not one[2]))
+    return one[0] >= other[0] and ends
+
+
+def _hierarchy(spec: HierarchySpec | None) -> Hierarchy | None:
+    """The declared hierarchy where it stands by itself (a file, a tree); others are made of values nobody has here."""
+    if spec is None:
+        return None
+    try:
+        found = spec.build([], [], None)
+    except HierarchyError:
+        return None
+    return found if found.values else None
+
+
+def _cover(label: Text, hierarchy: Hierarchy | None) -> frozenset[int]:
+    """Codes of the values that a label of the hierarchy stands for; empty where it has no such label."""
+    if hierarchy is None or label is None:
+        return frozenset()
+    for level in range(hierarchy.height + 1):
+        held = frozenset(code for code, text in enumerate(hierarchy.texts(level)) if text == label)
+        if held:
+            return held
+    return frozenset()

@@ -1,0 +1,200 @@
+"""Releases that are safe alone and split persons together.
+
+Source: reference/torra.json (slides after L. Sweeney, 2002): two tables of twelve records; the example of the
+persons a to f is that of the definition.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import privpipe as pp
+from privpipe.blocks.release_history import ReleaseHistory, ReleaseRows
+from privpipe.errors import UsageError
+from privpipe.hierarchies import HierarchySpec
+from privpipe.kernels.combined_classes import combined_sizes, signatures
+from privpipe.measures import ComplementaryRelease
+from privpipe.measures.risk.released_regions import relation_of
+
+KEYS = ["race", "birth", "gender", "zip"]
+
+
+def hashed(items: list[Any]) -> np.ndarray:
+    """Two words an item, as a ledger holds them."""
+    seen: dict[Any, int] = {}
+    numbers = [seen.setdefault(item, len(seen)) for item in items]
+    return np.array([[number, 7 * number + 1] for number in numbers], dtype=np.int64).reshape(-1, 2)
+
+
+def rows_of(release: dict[Any, Any], values: dict[Any, Any] | None = None) -> ReleaseRows:
+    units = hashed([*"abcdefghijklmnopqrstuvwxyz"])
+    index = {name: at for at, name in enumerate("abcdefghijklmnopqrstuvwxyz")}
+    own = np.array([units[index[name]] for name in release], dtype=np.int64).reshape(-1, 2)
+    told = None if values is None else hashed([0, 1, 2, 3])[[values[name] for name in release]]
+    return ReleaseRows(own, hashed(list(release.values())), np.ones(len(release), dtype=np.int64), told)
+
+
+def test_the_worked_tables(torra: dict[str, Any]) -> None:
+    worked = torra["worked_examples"]["complementary_release"]
+    tables = [[tuple(row[at] for at in worked["qi"]) for row in worked[name]] for name in ("release_1", "release_2")]
+    units, ones = hashed(list(range(12))), np.ones(12, dtype=np.int64)
+    releases = [ReleaseRows(units, hashed(rows), ones) for rows in tables]
+    codes, weights, numbers = signatures([units, units], [r.classes for r in releases], [ones, ones], persons=True)
+    assert (
+        combined_sizes(codes, weights, presence_known=True)[numbers[:12]].tolist()
+        == (worked["combined_class_sizes_same_person_same_row"])
+    )
+    alone = [ComplementaryRelease(ledger="l", k=2).judge_history(ReleaseHistory(current=rows)) for rows in releases]
+    assert [verdict.observed["k"] for verdict in alone] == [worked["k_1"], worked["k_2"]]
+    assert all(verdict.passed for verdict in alone)
+    both = ReleaseHistory(current=releases[1], earlier=(releases[0],))
+    for presence in ("known", "unknown"):  # everybody is in both, so that it makes no difference
+        verdict = ComplementaryRelease(ledger="l", k=2, presence=presence).judge_history(both)
+        assert (verdict.outcome, verdict.observed["k"]) == ("fail", worked["combined_k"])
+        assert verdict.observed["below"] == 2
+
+
+TREES = {
+    "race": {"tree": {"person": ["black", "white"]}},
+    "birth": {"tree": {"1960-69": ["1964", "1965", "1967"]}},
+    "gender": {"tree": {"human": ["male", "female"]}},
+    "zip": {"redact": {"keep": "left"}},
+}
+
+
+def test_the_worked_tables_as_anybody_has_them(torra: dict[str, Any], tmp_path: Path) -> None:
+    worked = torra["worked_examples"]["complementary_release"]
+    names = [*KEYS, "problem"]
+    first, second = (
+        pa.table({name: [row[at] for row in worked[side]] for at, name in enumerate(names)})
+        for side in ("release_1", "release_2")
+    )
+    pyarrow.csv.write_csv(first, tmp_path / "first.csv")
+    policy: dict[str, Any] = {
+        "columns": {
+            **{name: {"role": "quasi_identifier", "hierarchy": TREES[name]} for name in KEYS},
+            "problem": {"role": "insensitive"},
+        },
+        "guarantees": [{"complementary_release": {"earlier": [str(tmp_path / "first.csv")], "k": 2}}],
+    }
+    (verdict,) = pp.assess(second, policy).verdicts
+    assert verdict.outcome == "fail"
+    assert verdict.observed["linked"] == worked["rows_linked_uniquely_by_problem_and_compatible_region"] / 12
+    assert verdict.observed["joined_k"] == worked["combined_k"]
+    assert verdict.observed["crossing"] > 0
+    (same,) = pp.assess(first, policy).verdicts
+    assert (same.outcome, same.observed["k"], same.observed["crossing"]) == ("pass", 2, 0)
+    coarser = first.set_column(0, "race", pa.array(["person"] * 12)).set_column(3, "zip", pa.array(["*"] * 12))
+    (verdict,) = pp.assess(coarser, policy).verdicts
+    assert (verdict.outcome, verdict.observed["crossing"]) == ("pass", 0)
+
+
+def test_the_persons_of_the_definition() -> None:
+    one, two = rows_of(dict.fromkeys("abc", "A")), rows_of({"a": "C", "b": "C", "d": "C", "e": "D", "f": "D"})
+    history = ReleaseHistory(current=two, earlier=(one,))
+    known = ComplementaryRelease(ledger="l", k=2).judge_history(history)
+    assert (known.outcome, known.observed) == ("fail", {"k": 1, "releases": 2, "below": 1})
+    unknown = ComplementaryRelease(ledger="l", k=2, presence="unknown").judge_history(history)
+    assert (unknown.outcome, unknown.observed["k"]) == ("pass", 2)
+
+
+def test_values_that_several_releases_give_away() -> None:
+    people = "abcd"
+    one = rows_of(dict.fromkeys(people, "A"), dict(zip(people, [0, 0, 1, 1], strict=True)))
+    two = rows_of(dict(zip(people, "CCCC", strict=True)), dict(zip(people, [0, 2, 2, 2], strict=True)))
+    measure = ComplementaryRelease(ledger="l", k=2, sensitive="illness")
+    verdict = measure.judge_history(ReleaseHistory(current=two, earlier=(one,)))
+    assert (verdict.outcome, verdict.observed["k"]) == ("fail", 4)
+    assert (verdict.observed["l"], verdict.observed["values_left"]) == (2, 1)  # only value 0 is in both classes
+    assert measure.judge_history(ReleaseHistory(current=one)).passed
+    changed = rows_of(dict(zip(people, "CCCC", strict=True)), dict(zip(people, [2, 2, 3, 3], strict=True)))
+    verdict = measure.judge_history(ReleaseHistory(current=changed, earlier=(one,)))
+    assert (verdict.outcome, verdict.observed["values_changed"]) == ("pass", 4)
+
+
+releases = st.lists(st.lists(st.integers(-1, 2), min_size=7, max_size=7), min_size=1, max_size=4)
+
+
+@settings(max_examples=40, deadline=None)
+@given(releases)
+def test_combined_sizes_are_those_of_the_definition(vectors: list[list[int]]) -> None:
+    people = [person for person in range(7) if any(release[person] >= 0 for release in vectors)]
+    if not people:
+        return
+    held = [[person for person in people if release[person] >= 0] for release in vectors]
+    units = hashed(list(range(7)))
+    codes, weights, numbers = signatures(
+        [units[there].reshape(-1, 2) for there in held],
+        [
+            hashed([0, 1, 2])[[release[person] for person in there]].reshape(-1, 2)
+            for release, there in zip(vectors, held, strict=True)
+        ],
+        [np.ones(len(there), dtype=np.int64) for there in held],
+        persons=True,
+    )
+    order = [person for there in held for person in there]
+    places = {person: int(numbers[at]) for at, person in enumerate(order)}
+    known, unknown = (combined_sizes(codes, weights, presence_known=flag) for flag in (True, False))
+
+    def sig(person: int) -> tuple[int, ...]:
+        return tuple(release[person] for release in vectors)
+
+    for i in people:
+        assert known[places[i]] == sum(sig(j) == sig(i) for j in people)
+        alike = 0
+        for j in people:
+            both = [(a, b) for a, b in zip(sig(i), sig(j), strict=True) if a >= 0 and b >= 0]
+            alike += bool(both) and all(a == b for a, b in both)
+        assert unknown[places[i]] == alike
+        assert known[places[i]] <= unknown[places[i]]
+
+
+def test_persons_with_several_records_and_combinations() -> None:
+    units, classes = hashed([0, 0, 1, 1, 2]), hashed(["A", "B", "B", "A", "A"])
+    ones = np.ones(5, dtype=np.int64)
+    codes, weights, _ = signatures([units], [classes], [ones], persons=True)
+    assert sorted(combined_sizes(codes, weights, presence_known=True).tolist()) == [1, 2, 2]
+    codes, weights, _ = signatures([units], [classes], [np.array([3, 1, 1, 1, 4])], persons=False)
+    assert sorted(combined_sizes(codes, weights, presence_known=True).tolist()) == [4, 6, 6]
+
+
+def test_how_labels_lie_to_one_another() -> None:
+    def related(one: str | None, other: str | None, spec: Any = None) -> tuple[bool, ...]:
+        return tuple(bool(flags[0, 0]) for flags in relation_of([one], [other], spec))
+
+    apart, crossing, inside, around, same = (
+        (False, False, False), (True, False, False), (True, True, False), (True, False, True), (True, True, True)
+    )  # fmt: skip
+    for one, other, wanted in (
+        ("[10, 20[", "[20, 30[", apart), ("[10, 20]", "[20, 30[", crossing), ("15", "[10, 20[", inside),
+        ("<30", "[10, 30[", around), (">=10", "[10, 20[", around), ("[10, 20[", "[10, 20[", same),
+        ("0213*", "02138", around), ("0213*", "02148", apart), ("021**", "0213*", around), ("*", "x", around),
+        ("a", "b", apart), (None, "a", apart), (None, None, same), ("{a, b}", "a", crossing),
+    ):  # fmt: skip
+        assert related(one, other) == wanted, (one, other)
+    tree = HierarchySpec.from_mapping(TREES["race"], column="race")
+    assert related("person", "black", tree) == around
+    assert related("black", "white", tree) == apart
+    assert related("mulatto", "white", tree) == crossing  # nothing is known of it
+    grouped = HierarchySpec.from_mapping({"priority": {"levels": 2, "order": "frequency"}}, column="town")
+    assert related("other", "Crewe", grouped) == crossing
+
+
+def test_ill_formed_parameters_are_refused() -> None:
+    for wrong in (
+        {}, {"ledger": "l", "earlier": ("x",)}, {"ledger": "l", "k": 0}, {"ledger": "l", "key": {"literal": "x"}},
+        {"earlier": ("x",), "key": {"from_env": "X"}}, {"earlier": "x"}, {"ledger": "l", "presence": "maybe"},
+        {"earlier": ("x",), "sensitive": "illness"}, {"ledger": "l", "l": 0},
+    ):  # fmt: skip
+        with pytest.raises(UsageError):
+            ComplementaryRelease(**wrong)
+    assert Counter(type(example).__name__ for example in ComplementaryRelease.examples()) == {"ComplementaryRelease": 3}
