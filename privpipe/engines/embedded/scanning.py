@@ -98,7 +98,9 @@ def _cast(field: pa.Field, wanted: pa.DataType) -> str:
     if field.type == wanted and not pt.is_floating(wanted):
         return name
     if pt.is_floating(wanted):
-        return f"CASE WHEN isnan({name}) THEN NULL ELSE {name}::DOUBLE END AS {name}"
+        # Not by isnan: where a Parquet file's statistics name no NaN, which they never do, DuckDB takes it for false.
+        number = f"{name}::DOUBLE"
+        return f"CASE WHEN isfinite({number}) OR isinf({number}) THEN {number} END AS {name}"
     target = {
         "text": "VARCHAR",
         "integer": "BIGINT",

@@ -18,6 +18,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from privpipe.blocks import FactsRequest
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, UsageError
 
@@ -238,3 +239,16 @@ def test_delta_needs_its_package(embedded: Engine, tmp_path: Path) -> None:
     if importlib.util.find_spec("deltalake") is None:
         with pytest.raises(UsageError, match=r"privpipe\[delta\]"):
             embedded.scan(Source(data=tmp_path, format="delta"))
+
+
+def test_not_a_number_is_missing_whatever_the_statistics_of_a_file_say(embedded: Engine, tmp_path: Path) -> None:
+    """Statistics of a Parquet file leave NaN out, and an optimizer that trusts them keeps it beside null."""
+    values = [float("nan"), 1.0, None, float("-inf"), float("nan"), 2.5]
+    for name, kind in (("double", pa.float64()), ("single", pa.float32())):
+        path = tmp_path / f"{name}.parquet"
+        pq.write_table(pa.table({"x": pa.array(values, kind)}), path, row_group_size=2)
+        table = embedded.scan(Source(data=str(path)))
+        assert embedded.facts(table, FactsRequest(nulls=("x",))).nulls == {"x": 3}
+        found = embedded.collect(table)["x"].to_pylist()
+        assert sorted((value for value in found if value is not None)) == [float("-inf"), 1.0, 2.5]
+        assert len(embedded.distinct(table, ["x"])) == 4
