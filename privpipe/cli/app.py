@@ -9,6 +9,7 @@ import typer
 
 import privpipe
 from privpipe.cli import (
+    compare,
     demo,
     doctor,
     explain,
@@ -17,6 +18,7 @@ from privpipe.cli import (
     judging,
     planning,
     releasing,
+    reporting,
     schema,
 )
 from privpipe.cli.console import settle
@@ -74,6 +76,8 @@ for name, command in (
     ("transform", planning.transform),
     ("release", releasing.release),
     ("validate", judging.validate),
+    ("report", reporting.report),
+    ("compare", compare.compare),
     ("explain", explain.explain),
     ("schema", schema.schema),
 ):

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["SETTINGS", "Settings", "print_json", "print_table", "progress", "say", "settle", "warn_all", "write_text"]
 
+WIDEST = 1000
+"""Characters of a table that no terminal limits."""
+
 
 @dataclass
 class Settings:
@@ -87,7 +90,7 @@ def print_table(table: Table) -> None:
     """A table on stdout, as wide as the terminal, or as it needs to be where there is none."""
     from rich.console import Console
 
-    console = Console(soft_wrap=not sys.stdout.isatty())
+    console = Console() if sys.stdout.isatty() else Console(width=WIDEST, soft_wrap=True)
     console.print(table)
 
 

@@ -37,6 +37,7 @@ print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})), file
 """
 COMMANDS = (
     "assess",
+    "compare",
     "demo",
     "doctor",
     "explain",
@@ -44,6 +45,7 @@ COMMANDS = (
     "init",
     "plan",
     "release",
+    "report",
     "schema",
     "transform",
     "validate",

@@ -1,0 +1,160 @@
+"""``privpipe compare``: settings of a policy, or two finished runs, side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from privpipe.cli.arguments import EngineOption, JsonOption, loaded
+from privpipe.cli.console import print_json, print_table, progress, say
+from privpipe.cli.verdicts import figure
+from privpipe.errors import UsageError
+
+if TYPE_CHECKING:
+    from privpipe.report.risk_utility import Point, RiskUtilityMap
+    from privpipe.report.run_comparison import RunComparison
+
+__all__ = ["compare"]
+
+
+def compare(
+    what: Annotated[
+        list[str], typer.Argument(metavar="POLICY | RUN RUN", help="A policy with --grid, or two released folders.")
+    ],
+    grid: Annotated[
+        Path | None,
+        typer.Option(
+            "--grid", metavar="FILE", help="Places of the policy, each with a list of values.", show_default=False
+        ),
+    ] = None,
+    risk: Annotated[
+        list[str] | None,
+        typer.Option("--risk", metavar="NAME", help="A measure that counts as risk; all of them.", show_default=False),
+    ] = None,
+    loss: Annotated[
+        list[str] | None,
+        typer.Option("--loss", metavar="NAME", help="A measure that counts as loss; the first.", show_default=False),
+    ] = None,
+    engine: EngineOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Lay risk and loss side by side.
+
+    With --grid, every combination of values is staged and judged on the same sample of records, and nothing is
+    published: the points that no other beats, the smallest loss under each guarantee, and the score (loss + risk) / 2.
+    With two released folders, their figures from the documents beside the data.
+    """
+    if grid is None:
+        if len(what) != 2:
+            raise UsageError("compare takes a policy with --grid FILE, or the folders of two runs")
+        if risk or loss or engine:
+            raise UsageError("--risk, --loss and --engine belong to --grid")
+        _runs(*what, json=json)
+        return
+    if len(what) != 1:
+        raise UsageError("--grid varies one policy; give one")
+    _grid(Path(what[0]), grid, risk or [], loss or [], engine, json=json)
+
+
+def _grid(policy: Path, grid: Path, risk: list[str], loss: list[str], engine: str | None, *, json: bool) -> None:
+    from privpipe.release.grid import compare_grid, read_grid, settings_of
+
+    rules, places = loaded(policy), read_grid(grid)
+    with progress(len(settings_of(places))) as tell:
+        found = compare_grid(rules, places, risk=risk, loss=loss, engine=engine, progress=tell)
+    if json:
+        print_json(found.to_dict())
+        return
+    _show_map(found)
+    say("Nothing was published.")
+
+
+def _show_map(found: RiskUtilityMap) -> None:
+    from rich.table import Table
+
+    table = Table(show_edge=False, pad_edge=False)
+    names = [*found.risk_weights, *(name for name in found.loss_weights if name not in found.risk_weights)]
+    columns = ["", *found.points[0].setting, *names, "risk", "loss", "score", "outcome"]
+    for name in columns:
+        table.add_column(_plain(name))
+    front = set(found.front)
+    for at, point in enumerate(found.points):
+        table.add_row(*(_plain(text) for text in _row(point, names, pareto=at in front)))
+    print_table(table)
+    print("* no other point has less risk and less loss")
+    print(f"risk = {_weighted(found.risk_weights)}; loss = {_weighted(found.loss_weights)}; score = (loss + risk) / 2")
+    for gate, place in found.smallest_loss.items():
+        met = "met by no point" if place is None else f"{_setting(found.points[place])}, {_loss(found.points[place])}"
+        print(f"smallest loss under {gate}: {met}")
+    for point in found.points:
+        if point.reason:
+            print(f"{_setting(point)}: {point.reason}")
+
+
+def _row(point: Point, names: list[str], *, pareto: bool) -> list[str]:
+    settings = [_value(value) for value in point.setting.values()]
+    figures = [figure(point.figures.get(name)) for name in names]
+    summary = [figure(point.risk), figure(point.loss), figure(point.score), point.outcome.upper().replace("_", " ")]
+    return ["*" if pareto else "", *settings, *figures, *summary]
+
+
+def _plain(text: str) -> Any:
+    """No markup: places of a policy hold brackets."""
+    from rich.text import Text
+
+    return Text(text)
+
+
+def _weighted(weights: Any) -> str:
+    parts = [(weight, f"{name} / 100" if "sse_sst" in name else name) for name, weight in weights.items()]
+    return " + ".join(f"{weight:.4g} {name}" for weight, name in parts if weight > 0)
+
+
+def _setting(point: Point) -> str:
+    return ", ".join(f"{place} = {_value(value)}" for place, value in point.setting.items())
+
+
+def _loss(point: Point) -> str:
+    return f"loss {figure(point.loss)}, risk {figure(point.risk)}"
+
+
+def _value(value: Any) -> str:
+    import json
+
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _runs(left: str, right: str, *, json: bool) -> None:
+    from privpipe.report.run_comparison import compare_runs
+    from privpipe.report.run_documents import RunDocuments
+
+    found = compare_runs(RunDocuments.read(left), RunDocuments.read(right))
+    if json:
+        print_json(found.to_dict())
+        return
+    _show_runs(found)
+
+
+def _show_runs(found: RunComparison) -> None:
+    from rich.table import Table
+
+    table = Table(show_edge=False, pad_edge=False)
+    for name in ("", *found.names, "difference"):
+        table.add_column(_plain(name))
+    for name, pair in found.about.items():
+        table.add_row(*(_plain(text) for text in (name.replace("_", " "), *map(_shown, pair), "")))
+    for place, pair in found.settings.items():
+        table.add_row(*(_plain(text) for text in (place, *map(_shown, pair), "")))
+    for row in found.figures:
+        sides = [
+            f"{figure(value)} {outcome}".strip() if outcome else ""
+            for value, outcome in ((row.left, row.left_outcome), (row.right, row.right_outcome))
+        ]
+        table.add_row(*(_plain(text) for text in (row.entry, *sides, figure(row.difference))))
+    print_table(table)
+
+
+def _shown(value: Any) -> str:
+    return figure(value) if value is None or isinstance(value, int | float) else _value(value)

@@ -1,0 +1,172 @@
+"""A report of a finished release that people read, in Markdown or HTML, from its documents alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from privpipe.report.entry_rows import entry_class, own_parameters, parameter_text
+from privpipe.report.figures import FEW, FEWEST_SHOWN, public_figure
+from privpipe.report.run_documents import RunDocuments
+
+__all__ = ["ReportFormat", "release_report"]
+
+ReportFormat = Literal["markdown", "html"]
+SHARES_OF_RECORDS = ("sample_uniqueness",)
+"""Models whose figure is a share of records; measures of risk are so anyway."""
+
+MARKDOWN = """\
+# {{ title }}
+
+{{ verdict }}
+
+| | |
+|---|---|
+{% for name, value in about -%}
+| {{ name|cell }} | {{ value|cell }} |
+{% endfor %}
+{% for table in tables %}
+## {{ table.title }}
+
+{{ table.text }}
+
+| {{ table.head|join(" | ") }} |
+|{% for _ in table.head %}---|{% endfor %}
+{% for row in table.rows -%}
+| {% for value in row %}{{ value|cell }} | {% endfor %}
+{% endfor %}
+{%- endfor %}
+{{ foot }}
+"""
+HTML = """\
+<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><title>{{ title }}</title>
+<style>
+body { font: 16px/1.4 sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; }
+table { border-collapse: collapse; margin: 1em 0; }
+td, th { border-bottom: 1px solid #bbb; padding: .3em .8em .3em 0; text-align: left; vertical-align: top; }
+</style></head>
+<body>
+<h1>{{ title }}</h1>
+<p>{{ verdict }}</p>
+<table>
+{% for name, value in about %}<tr><th>{{ name }}</th><td>{{ value }}</td></tr>
+{% endfor %}</table>
+{% for table in tables %}<h2>{{ table.title }}</h2>
+<p>{{ table.text }}</p>
+<table>
+<tr>{% for name in table.head %}<th>{{ name }}</th>{% endfor %}</tr>
+{% for row in table.rows %}<tr>{% for value in row %}<td>{{ value }}</td>{% endfor %}</tr>
+{% endfor %}</table>
+{% endfor %}<p>{{ foot }}</p>
+</body></html>
+"""
+FOOT = (
+    f'Shares and counts that rest on fewer than {FEWEST_SHOWN} records are shown as "{FEW}"; the exact figures are in '
+    "the verdict document. Attack figures are lower bounds: what the attack named links, not what every attack could."
+)
+
+
+def release_report(run: RunDocuments, form: ReportFormat = "markdown") -> str:
+    """The report as text.
+
+    No sentence of the verdict document is repeated, since these hold exact figures.
+
+    Parameters
+    ----------
+    run : RunDocuments
+    form : {"markdown", "html"}
+
+    Examples
+    --------
+    >>> row = {"name": "k_anonymity", "parameters": {"k": 3}, "observed": 4, "threshold": 3, "outcome": "pass"}
+    >>> row |= {"failing_records": 2, "failing_classes": 1}
+    >>> run = RunDocuments("a", {"run_id": "a", "records": 90, "passed": True, "guarantees": [row], "measures": []})
+    >>> "| k_anonymity | k: 3 | 4 | 3 | pass | < 5 records |" in release_report(run)
+    True
+    """
+    from jinja2 import Environment
+
+    environment = Environment(autoescape=form == "html", trim_blocks=False, keep_trailing_newline=True)
+    environment.filters["cell"] = lambda value: str(value).replace("|", "\\|").replace("\n", " ")
+    passed = bool(run.verdict.get("passed"))
+    return environment.from_string(HTML if form == "html" else MARKDOWN).render(
+        title=f"Release {run.verdict.get('name') or run.name}",
+        verdict="Every guarantee holds." if passed else "A guarantee does not hold: nothing was published.",
+        about=_about(run),
+        tables=[table for table in (_guarantees(run), _measures(run), _stages(run)) if table["rows"]],
+        foot=FOOT,
+    )
+
+
+def _about(run: RunDocuments) -> list[tuple[str, str]]:
+    verdict, manifest = run.verdict, run.manifest
+    versions = ", ".join(f"{name} {version}" for name, version in verdict.get("versions", {}).items())
+    rows = [
+        ("run", verdict.get("run_id")),
+        ("made", manifest.get("created")),
+        ("engine", f"{verdict.get('engine')} ({versions})" if verdict.get("engine") else None),
+        ("policy", verdict.get("policy_hash")),
+        ("plan", verdict.get("plan_hash")),
+        ("records", _count(verdict.get("records"))),
+        ("suppressed records", _few(verdict.get("suppressed_records"))),
+        ("classes", _count(verdict.get("classes"))),
+        ("missing quasi-identifiers", verdict.get("nulls")),
+        ("columns", ", ".join(manifest.get("output", {}).get("columns", []))),
+        ("files", _count(len(manifest["output"]["files"])) if "output" in manifest else None),
+    ]
+    return [(name, str(value)) for name, value in rows if value not in (None, "")]
+
+
+def _guarantees(run: RunDocuments) -> dict[str, Any]:
+    rows = [
+        (
+            row["name"],
+            _parameters(row),
+            _observed(row, run),
+            public_figure(row.get("threshold"), 0, share=False),
+            row["outcome"],
+            _few(row.get("failing_records")),
+        )
+        for row in run.verdict["guarantees"]
+    ]
+    head = ("guarantee", "parameters", "observed", "asked", "outcome", "failing records")
+    text = "What the policy demands, judged over the written files."
+    return {"title": "Guarantees", "text": text, "head": head, "rows": rows}
+
+
+def _measures(run: RunDocuments) -> dict[str, Any]:
+    rows = [(row["name"], _parameters(row), _observed(row, run)) for row in run.verdict["measures"]]
+    text = "Reported, not judged."
+    return {"title": "Measures", "text": text, "head": ("measure", "parameters", "observed"), "rows": rows}
+
+
+def _stages(run: RunDocuments) -> dict[str, Any]:
+    rows = [(str(at), stage["name"], _parameters(stage)) for at, stage in enumerate(run.stages, 1)]
+    text = "What was done to the data, in order. Methods and parameters are public; seeds are not."
+    return {"title": "Transformations", "text": text, "head": ("stage", "name", "parameters"), "rows": rows}
+
+
+def _observed(row: Mapping[str, Any], run: RunDocuments) -> str:
+    return public_figure(row.get("observed"), int(run.verdict.get("records") or 0), share=_of_records(row["name"]))
+
+
+def _of_records(name: str) -> bool:
+    """Whether the figures of an entry are shares of records."""
+    entry = entry_class(name)
+    return name in SHARES_OF_RECORDS or (entry is not None and "measures.risk." in entry.__module__)
+
+
+def _parameters(row: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}: {parameter_text(value)}" for name, value in own_parameters(row).items())
+
+
+def _count(value: Any) -> str | None:
+    return None if value is None else f"{value:,}"
+
+
+def _few(value: Any) -> str:
+    if value is None:
+        return "-"
+    return FEW if 0 < value < FEWEST_SHOWN else f"{value:,}"

@@ -1,0 +1,89 @@
+"""The documents that stand beside a finished release."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from privpipe.errors import UsageError
+
+__all__ = ["RunDocuments"]
+
+HOME = "_privpipe"
+
+
+@dataclass(frozen=True)
+class RunDocuments:
+    """What a run left beside its data.
+
+    Parameters
+    ----------
+    path : str
+        As it was given.
+    verdict : mapping
+        The verdict document.
+    manifest : mapping
+        With the plan and the public policy; empty for a verdict alone, such as that of a refused run.
+
+    Examples
+    --------
+    >>> RunDocuments("published/adult", {"run_id": "r", "guarantees": [], "measures": []}).name
+    'r'
+    """
+
+    path: str
+    verdict: Mapping[str, Any] = field(repr=False)
+    manifest: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def name(self) -> str:
+        """Run id, else the path."""
+        return str(self.verdict.get("run_id") or self.path)
+
+    @property
+    def stages(self) -> list[Mapping[str, Any]]:
+        """The stages of its plan."""
+        return list(self.manifest.get("plan", {}).get("stages", []))
+
+    @property
+    def policy(self) -> Mapping[str, Any]:
+        """Its policy, without secrets."""
+        found: Mapping[str, Any] = self.manifest.get("policy", {})
+        return found
+
+    @classmethod
+    def read(cls, path: str) -> RunDocuments:
+        """The documents of a released folder, or of a verdict file alone.
+
+        Raises
+        ------
+        UsageError
+            Nothing of the kind is there.
+        """
+        place = Path(path)
+        if place.is_file():
+            return cls(path, _document(place, path))
+        home = place / HOME
+        if not (home / "verdict.json").is_file():
+            raise UsageError(
+                f"{path!r} is no finished run: it has no {HOME}/verdict.json; name the folder of a release, or the "
+                "verdict file of a refused run"
+            )
+        manifest = home / "manifest.json"
+        return cls(
+            path, _document(home / "verdict.json", path), _document(manifest, path) if manifest.is_file() else {}
+        )
+
+
+def _document(file: Path, path: str) -> Mapping[str, Any]:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:  # whatever is malformed was not written by a run
+        raise UsageError(f"{file.name} of {path!r} cannot be read ({type(error).__name__})") from None
+    wanted = ("guarantees", "measures") if file.name != "manifest.json" else ("plan",)
+    if not isinstance(found, dict) or any(key not in found for key in wanted):
+        raise UsageError(f"{file.name} of {path!r} is no document of a run")
+    return found
