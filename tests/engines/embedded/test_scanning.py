@@ -250,5 +250,5 @@ def test_not_a_number_is_missing_whatever_the_statistics_of_a_file_say(embedded:
         table = embedded.scan(Source(data=str(path)))
         assert embedded.facts(table, FactsRequest(nulls=("x",))).nulls == {"x": 3}
         found = embedded.collect(table)["x"].to_pylist()
-        assert sorted((value for value in found if value is not None)) == [float("-inf"), 1.0, 2.5]
+        assert sorted(value for value in found if value is not None) == [float("-inf"), 1.0, 2.5]
         assert len(embedded.distinct(table, ["x"])) == 4
