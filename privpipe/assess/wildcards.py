@@ -115,10 +115,14 @@ def matching_block(
 def _pattern_weights(
     weights: NDArray[np.float64], owner: NDArray[np.intp], counts: NDArray[np.int64], patterns: int
 ) -> NDArray[np.float64]:
-    """Weight of each pattern, added up by ascending weight, whatever the order of the records."""
-    order = np.lexsort((counts, weights, owner))
-    sums = np.bincount(owner[order], weights=(weights * counts)[order], minlength=patterns)
-    return np.asarray(sums, dtype=np.float64)
+    """Weight of each pattern, exact and rounded once."""
+    from privpipe.kernels.arrays import read_only
+    from privpipe.kernels.weight_sums import exact_sum_by_class
+
+    order = np.argsort(owner, kind="stable")
+    offsets = np.searchsorted(owner[order], np.arange(patterns + 1)).astype(np.int64)
+    cells = read_only(offsets, np.int64), read_only(weights[order], np.float64), read_only(counts[order], np.int64)
+    return np.asarray(exact_sum_by_class(*cells), dtype=np.float64)
 
 
 def _cells(codes: NDArray[np.int64], owner: NDArray[np.intp], counts: NDArray[np.int64], patterns: int) -> Cells:

@@ -193,7 +193,7 @@ def _weights(
     offsets: NDArray[np.int64],
     counts: NDArray[np.int64],
 ) -> NDArray[np.float64] | None:
-    """Weight of each class, added up by ascending weight so that every engine rounds alike."""
+    """Weight of each class, exact and rounded once, so that every engine gives the same double."""
     if query.weight is None:
         return None
     values = group_key(_column(cells, query.weight).cast(pa.float64()))
@@ -201,9 +201,11 @@ def _weights(
         missing = int(counts[np.asarray(pc.is_null(values).to_numpy(zero_copy_only=False))[order]].sum())
         raise DataError(f"weight column {query.weight!r} has {missing:,} missing values; a record needs a weight")
     weights = values.to_numpy(zero_copy_only=False)[order]
-    distinct, codes = np.unique(weights, return_inverse=True)
-    marginal = _marginal(offsets, codes.astype(np.int64), counts)
-    return _sums(marginal.offsets, distinct[marginal.codes] * marginal.counts)
+    from privpipe.kernels.arrays import read_only
+    from privpipe.kernels.weight_sums import exact_sum_by_class
+
+    cells_of_classes = read_only(offsets, np.int64), read_only(weights, np.float64), read_only(counts, np.int64)
+    return np.asarray(exact_sum_by_class(*cells_of_classes), dtype=np.float64)
 
 
 def _in_persons(

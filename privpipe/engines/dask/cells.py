@@ -18,6 +18,7 @@ from privpipe.engines.dask.exchange import Pieces
 from privpipe.errors import DataError
 from privpipe.kernels.arrays import read_only
 from privpipe.kernels.class_cells import marginal_cells, sum_by_class
+from privpipe.kernels.weight_sums import exact_sum_by_class
 from privpipe.kernels.word_groups import group_rows, ordered_by_group, split_order
 
 __all__ = ["CellPlan", "Unfit", "assemble", "class_block", "count_cells", "locate_cells"]
@@ -177,10 +178,7 @@ def _marked(keys: Ints, plan: CellPlan) -> NDArray[np.bool_] | None:
 
 
 def _weights(offsets: Ints, bits: Ints, counts: Ints) -> NDArray[np.float64]:
-    """Weight of each class, added up by ascending weight so that every engine and partitioning rounds alike."""
-    distinct, codes = np.unique(np.ascontiguousarray(bits).view(np.float64), return_inverse=True)
-    marginal = _marginal(offsets, codes, counts)
-    sums = sum_by_class(
-        read_only(marginal.offsets, np.int64), read_only(distinct[marginal.codes] * marginal.counts, np.float64)
-    )
-    return np.asarray(sums)
+    """Weight of each class, exact and rounded once, so that every engine and partitioning gives the same double."""
+    values = read_only(np.ascontiguousarray(bits).view(np.float64), np.float64)
+    sums = exact_sum_by_class(read_only(offsets, np.int64), values, read_only(counts, np.int64))
+    return np.asarray(sums, dtype=np.float64)

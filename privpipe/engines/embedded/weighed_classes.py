@@ -1,0 +1,104 @@
+"""Classes with the sum of a weight in DuckDB: one hash aggregation, exact in integers of 128 bits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow.types as pt
+
+from privpipe.blocks import ClassBlock, ClassQuery
+from privpipe.engines.base.assembly import may_be_marked, require_query_columns
+from privpipe.engines.embedded.session import Session
+from privpipe.engines.embedded.table import EmbeddedTable, quoted
+from privpipe.errors import DataError
+
+__all__ = ["weighed_classes"]
+
+BLOCK_CLASSES = 131072
+MOST_BITS = 126
+MOST_PLACES = 900
+SIZE, HIGH, LOW, MARKED = "__privpipe_size", "__privpipe_high", "__privpipe_low", "__privpipe_marked"
+WORD = "18446744073709551615::HUGEINT"
+
+
+def weighed_classes(session: Session, table: EmbeddedTable, query: ClassQuery) -> Iterator[ClassBlock] | None:
+    """Blocks of classes with their weights; None where joint cells must serve.
+
+    That is where values or persons are counted beside the weights, or where weights are negative, infinite, or of
+    magnitudes so far apart that no integer of 128 bits holds their sum.
+
+    Raises
+    ------
+    DataError
+        Records without a weight.
+    """
+    if query.weight is None or query.person is not None:
+        return None
+    require_query_columns(table.schema, query)
+    _require_weights(session, table, query.weight)
+    kind = table.schema.field(query.weight).type
+    if query.columns:
+        return None
+    if not (pt.is_integer(kind) or pt.is_floating(kind)):
+        return None
+    places = _places(session, table, query.weight)
+    return None if places is None else _blocks(session, table, query, places)
+
+
+def _require_weights(session: Session, table: EmbeddedTable, weight: str) -> None:
+    # Blocks of cells would each count their own.
+    missing = session.value(f"SELECT count(*) - count({quoted(weight)}) FROM {table.source}", table.frames)
+    if missing:
+        raise DataError(f"weight column {weight!r} has {missing:,} missing values; a record needs a weight")
+
+
+def _places(session: Session, table: EmbeddedTable, weight: str) -> int | None:
+    """By how many binary places all weights become integers."""
+    value = f"{quoted(weight)}::DOUBLE"
+    records, known, least, most, smallest = session.row(
+        f"SELECT count(*), count(CASE WHEN isfinite({value}) THEN 1 END), min({value}), max({value}), "
+        f"min(CASE WHEN {value} > 0 THEN {value} END) FROM {table.source}",
+        table.frames,
+    )
+    if not records or known < records or least < 0:
+        return None
+    if smallest is None:
+        return 0
+    # A double of magnitude 2^e is a multiple of 2^(e - 53), and so is every larger one.
+    places = 53 - math.frexp(smallest)[1]
+    bits = math.frexp(most)[1] + places + int(records).bit_length()
+    return places if bits <= MOST_BITS and abs(places) <= MOST_PLACES else None
+
+
+def _blocks(session: Session, table: EmbeddedTable, query: ClassQuery, places: int) -> Iterator[ClassBlock]:
+    from privpipe.kernels.arrays import read_only
+    from privpipe.kernels.weight_sums import rounded_words
+
+    marks = may_be_marked(table.schema, query)
+    for batch in session.stream(_sql(table, query, places, marks), table.frames, BLOCK_CLASSES):
+        high = read_only(batch.column(HIGH).to_numpy(), np.int64)
+        low = read_only(batch.column(LOW).to_numpy(), np.uint64)
+        yield ClassBlock(
+            np.asarray(batch.column(SIZE).to_numpy(), dtype=np.int64),
+            marked=_flags(batch.column(MARKED)) if marks else None,
+            weights=np.asarray(rounded_words(high, low, places), dtype=np.float64),
+        )
+
+
+def _flags(column: Any) -> Any:
+    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
+def _sql(table: EmbeddedTable, query: ClassQuery, places: int, marks: bool) -> str:
+    keys = [quoted(name) for name in query.keys]
+    mark = str(query.mark).replace("'", "''")
+    bears = " AND ".join(f"coalesce({key} = '{mark}', false)" for key in keys)
+    scaled = f"({quoted(str(query.weight))}::DOUBLE * pow(2::DOUBLE, {places}))::HUGEINT"
+    columns = [f"count(*) AS {SIZE}", f"sum({scaled}) AS total", *([f"{bears} AS {MARKED}"] if marks else [])]
+    group = f"GROUP BY {', '.join(keys)}" if keys else "HAVING count(*) > 0"
+    inner = f"SELECT {', '.join(columns)} FROM {table.source} {group}"
+    shown = [SIZE, f"(total >> 64)::BIGINT AS {HIGH}", f"(total & {WORD})::UBIGINT AS {LOW}"]
+    return f"SELECT {', '.join([*shown, *([MARKED] if marks else [])])} FROM ({inner})"

@@ -1,0 +1,81 @@
+"""Weights of classes are exact sums by the quick way too, and the slow way takes what the quick one cannot."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from privpipe.blocks import ClassQuery
+from privpipe.engines import Engine, Source
+from privpipe.engines.embedded.joint_cells import JointCells
+from privpipe.engines.embedded.weighed_classes import weighed_classes
+from privpipe.errors import DataError
+
+QUERY = ClassQuery(keys=("k", "j"), weight="w", mark="*")
+
+
+def table_of(engine: Engine, weights: pa.Array) -> tuple[Any, pa.Table]:
+    rng = np.random.default_rng(3)
+    n = len(weights)
+    rows = pa.table(
+        {
+            "k": pa.array([["a", "b", "*", None][v] for v in rng.integers(0, 4, n)], pa.string()),
+            "j": pa.array([["x", "*"][v] for v in rng.integers(0, 2, n)]),
+            "w": weights,
+        }
+    )
+    return engine.scan(Source(data=rows)), rows
+
+
+def shapes(blocks: Any) -> Counter[tuple[int, float, bool]]:
+    found: Counter[tuple[int, float, bool]] = Counter()
+    for block in blocks:
+        found.update(zip(block.sizes.tolist(), block.weights.tolist(), block.marked.tolist(), strict=True))
+    return found
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        1 + 1e3 * np.random.default_rng(1).random(500),
+        np.random.default_rng(2).random(500) * 2.0 ** np.random.default_rng(3).integers(-20, 20, 500),
+        np.random.default_rng(4).integers(0, 2**40, 500),
+        np.full(500, 1e300),
+        np.full(500, 1e-200),
+        np.zeros(500),
+    ],
+    ids=["survey", "wide", "whole", "huge", "tiny", "zero"],
+)
+def test_they_are_the_nearest_doubles_of_the_sums(embedded: Any, weights: Any) -> None:
+    table, rows = table_of(embedded, pa.array(weights))
+    sums: dict[Any, Fraction] = defaultdict(Fraction)
+    sizes: Counter[Any] = Counter()
+    for row in rows.to_pylist():
+        sums[row["k"], row["j"]] += Fraction(row["w"])
+        sizes[row["k"], row["j"]] += 1
+    wanted = Counter((sizes[key], float(sums[key]), key == ("*", "*")) for key in sums)
+    quick = weighed_classes(embedded.session, table, QUERY)
+    assert quick is not None or weights[0] in (1e300, 1e-200)
+    if quick is not None:
+        assert shapes(quick) == wanted
+    assert shapes(embedded.classes(table, QUERY)) == wanted
+    assert shapes(block for block, _ in JointCells(embedded.session, table, QUERY).blocks()) == wanted
+
+
+def test_what_the_quick_way_leaves_to_the_slow_one(embedded: Any) -> None:
+    apart, _ = table_of(embedded, pa.array([1e-30, 1e30] * 50))
+    assert weighed_classes(embedded.session, apart, QUERY) is None
+    assert sum(shapes(embedded.classes(apart, QUERY)).values()) == 8
+    negative, _ = table_of(embedded, pa.array([1.0, -1.0, float("inf")] * 10))
+    assert weighed_classes(embedded.session, negative, QUERY) is None
+    for missing in (None, float("nan")):
+        table, _ = table_of(embedded, pa.array([1.0, missing] * 10))
+        with pytest.raises(DataError, match="10 missing values"):
+            list(embedded.classes(table, QUERY))
+    empty, _ = table_of(embedded, pa.array([], pa.float64()))
+    assert not list(embedded.classes(empty, QUERY))
