@@ -16,7 +16,7 @@ from privpipe.engines import Engine
 if TYPE_CHECKING:
     from privpipe.draws import Seed
 
-__all__ = ["class_memory"]
+__all__ = ["class_memory", "hashed_rows", "places_of", "row_texts"]
 
 Ints = NDArray[np.int64]
 Words = tuple[Ints, ...]
@@ -26,24 +26,25 @@ Words = tuple[Ints, ...]
 class _Hashed:
     """A reduction: ids of records, and the keyed hash of some sets of their columns, none of which leaves the engine.
 
-    A record with `mark` in every column of the first set counts as suppressed and is passed over.
+    A record with `mark` in every column of the first set counts as suppressed and is passed over; `filled`: a missing
+    value is an empty text, as in a CSV file.
     """
 
     sets: tuple[tuple[str, ...], ...]
     seeds: tuple[Seed, ...]
     mark: str | None = None
+    filled: bool = False
 
     def measure(self, block: RowBlock, facts: Facts) -> list[Words]:
         """Ids, then the hash of each set."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        from privpipe.hierarchies import canonical_text
         from privpipe.kernels.record_ids import content_hash
 
         ids, hashes, kept = block.record_ids, [], np.ones(len(block), dtype=np.bool_)
         for at, (columns, seed) in enumerate(zip(self.sets, self.seeds, strict=True)):
-            texts = {name: canonical_text(block.column(name), None, column=name) for name in columns}
+            texts = row_texts(block, columns, filled=self.filled)
             hashes.append(content_hash(pa.table(texts), seed))
             if at == 0 and self.mark is not None:
                 marked = [np.asarray(pc.fill_null(pc.equal(text, self.mark), False)) for text in texts.values()]
@@ -97,7 +98,7 @@ def class_memory(
         sets.append((sensitive,))
         with_seeds.append(seeds["value"])
     after = _gathered(engine, released, _Hashed(tuple(sets), tuple(with_seeds), mark))
-    places = _places(before[0], after[0])
+    places = places_of(before[0], after[0])
     known = places >= 0  # a record that was made up is nobody's
     joined = np.ascontiguousarray(np.hstack([before[1][places[known]], *(words[known] for words in after[1:])]))
     numbers, firsts = group_rows(joined)
@@ -108,6 +109,22 @@ def class_memory(
     return ReleaseRows(distinct[:, :2], distinct[:, 2:4], counts, values)
 
 
+def hashed_rows(engine: Engine, table: Any, columns: Sequence[str], seed: Seed) -> tuple[Ints, Ints]:
+    """Ids of all records, and the hash of their texts as `row_texts` gives them."""
+    ids, hashes = _gathered(engine, table, _Hashed((tuple(columns),), (seed,), filled=True))
+    return ids, hashes
+
+
+def row_texts(rows: Any, columns: Sequence[str], *, filled: bool = True) -> dict[str, Any]:
+    """Canonical texts of some columns of a table or block; `filled`: a missing value is an empty text."""
+    import pyarrow.compute as pc
+
+    from privpipe.hierarchies import canonical_text
+
+    texts = {name: canonical_text(rows.column(name), None, column=name) for name in columns}
+    return {name: pc.fill_null(text, "") for name, text in texts.items()} if filled else texts
+
+
 def _gathered(engine: Engine, table: Any, reduction: _Hashed) -> Words:
     columns = list(dict.fromkeys(name for names in reduction.sets for name in names))
     parts = engine.reduce_rows(table, columns, reduction, Facts()) or []
@@ -115,7 +132,7 @@ def _gathered(engine: Engine, table: Any, reduction: _Hashed) -> Words:
     return tuple(np.concatenate(each) for each in zip(empty, *parts, strict=True))
 
 
-def _places(ids: Ints, asked: Ints) -> Ints:
+def places_of(ids: Ints, asked: Ints) -> Ints:
     """Where each asked id stands among the ids; -1: nowhere."""
     from privpipe.kernels.word_groups import group_rows
 

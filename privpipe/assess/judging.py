@@ -35,6 +35,7 @@ from privpipe.blocks import (
     Verdict,
 )
 from privpipe.blocks.release_history import HistoryMeasure
+from privpipe.blocks.row_positions import PositionMeasure
 from privpipe.engines import Engine
 from privpipe.engines.base.assembly import may_be_marked
 from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     pass
 
 __all__ = ["assess"]
+
+NO_POSITIONS = "needs the rows of the release and of the original in their order; they were not given."
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,8 @@ def assess(
             verdicts[at] = entry.judge(Tally(), facts["released"])
         elif entry.reads == "distinct":
             verdicts[at] = _distinct_verdict(engine, table, entry, roles, rules, counted)
+        elif isinstance(entry, PositionMeasure):
+            verdicts[at] = entry.judge_positions(NO_POSITIONS if rules.positions is None else rules.positions)
         elif entry.reads == "items":
             verdicts[at] = item_verdict(items, entry, roles, rules)
     paired = {at: entry for at, entry in enumerate(entries) if entry.reads in ("pairs", "files")}

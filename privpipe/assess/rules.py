@@ -11,6 +11,7 @@ from privpipe.roles import NullRule
 
 if TYPE_CHECKING:
     from privpipe.blocks.release_history import ReleaseHistory
+    from privpipe.blocks.row_positions import RowPositions
     from privpipe.draws import Stream
     from privpipe.hierarchies import HierarchySpec
 
@@ -47,6 +48,9 @@ class JudgingRules:
         Keyed order of records, by which the attacked ones are sampled.
     histories : mapping of ledger to ReleaseHistory
         What the ledgers of entries over several releases remember, with this release's own rows.
+    positions : RowPositions or str, optional
+        Where records stand in the files and stood in the original, for entries that read positions, or why it is not
+        known.
     allow_empty : bool
         Let a table of suppressed records alone pass vacuously; never set by a release.
     """
@@ -63,4 +67,5 @@ class JudgingRules:
     stages: tuple[Mapping[str, Any], ...] = ()
     order: Stream | None = field(default=None, repr=False)
     histories: Mapping[str, ReleaseHistory] = field(default_factory=dict, repr=False)
+    positions: RowPositions | str | None = field(default=None, repr=False)
     allow_empty: bool = False

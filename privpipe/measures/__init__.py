@@ -31,6 +31,7 @@ CATALOGUE = Catalogue(
         "TransparencyAttack": "risk.transparency_attack",
         "InformationLoss": "utility.information_loss",
         "ComplementaryRelease": "risk.complementary_release",
+        "UnsortedMatching": "risk.unsorted_matching",
         "Quality": "utility.quality",
     },
 )

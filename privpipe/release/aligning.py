@@ -21,7 +21,8 @@ Align = Literal["record_id", "position"]
 
 def reads_pairs(policy: Policy) -> bool:
     """Whether an entry of the policy compares the release with its original."""
-    return any(entry.reads in ("pairs", "files", "releases") for entry in (*policy.guarantees, *policy.measures))
+    paired = ("pairs", "files", "releases", "positions")
+    return any(entry.reads in paired for entry in (*policy.guarantees, *policy.measures))
 
 
 def attack_order(seed: Seed) -> Stream:

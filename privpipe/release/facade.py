@@ -21,6 +21,7 @@ from privpipe.release.ledger import named_ledger
 from privpipe.release.plan import Plan
 from privpipe.release.policy import Policy
 from privpipe.release.population import finished_population, raw_population
+from privpipe.release.positions import finished_positions, reads_positions
 from privpipe.release.published import process_for
 from privpipe.release.reading import scanned
 from privpipe.release.remembering import Remembering
@@ -103,7 +104,10 @@ def assess(
                 memory.gather(running, first, table, policy.roles)
                 histories = memory.histories
         rules = replace(judging_rules(policy, base), allow_empty=allow_empty, order=attack_order(seed), process=process)
-        rules = replace(rules, histories=histories)
+        positions = None
+        if paired and reads_positions(policy):
+            positions = finished_positions(policy, finished, _source(original, policy), align)
+        rules = replace(rules, histories=histories, positions=positions)
         judged = judge(
             running,
             table,

@@ -24,6 +24,7 @@ from privpipe.release.aligning import attack_order, reads_pairs
 from privpipe.release.ledger import NOT_JUDGED, history_entries
 from privpipe.release.plan import Plan
 from privpipe.release.population import population_beside
+from privpipe.release.positions import reads_positions, run_positions
 from privpipe.release.remembering import Remembering
 from privpipe.release.remote import RemoteTarget, is_remote
 from privpipe.release.staging import Staged, attach, run_stages
@@ -177,6 +178,10 @@ def _judge(engine: Engine, policy: Policy, staged: Staged, folder: Path, written
         engine, staged.table, seed
     ):
         raise EngineError("the written files do not hold the records that were staged")
+    positions = None
+    if reads_positions(policy):
+        files = Source(data=str(folder), format=sink_format(policy), types=types)
+        positions = run_positions(engine, policy, source_of(policy), staged.table, files, seed, _order(seed))
     if staged.counted is not None:
         table = staged.counted
     judged = assess(
@@ -185,7 +190,7 @@ def _judge(engine: Engine, policy: Policy, staged: Staged, folder: Path, written
         guarantees=policy.guarantees,
         measures=policy.measures,
         roles=staged.roles,
-        rules=replace(staged.rules, stages=stages_of(staged.plan), order=attack_order(seed)),
+        rules=replace(staged.rules, stages=stages_of(staged.plan), order=attack_order(seed), positions=positions),
         original=staged.original,
         released=staged.table if paired else None,
         population=staged.population,
