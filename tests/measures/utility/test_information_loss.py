@@ -18,12 +18,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import privpipe as pp
-from privpipe.blocks import FilePair
-from privpipe.engines import Engine
+from privpipe.assess import JudgingRules, assess
+from privpipe.blocks import FilePair, Verdict
+from privpipe.draws import Seed
+from privpipe.engines import Engine, Source
 from privpipe.errors import PolicyError, Refused, UnsupportedError, UsageError
 from privpipe.hierarchies import HierarchySpec
 from privpipe.measures import InformationLoss
 from privpipe.measures.utility.loss_functions import REGISTERED, register_loss
+from privpipe.release.aligning import attack_order
+from privpipe.roles import Roles
 
 REFERENCE = {"il1s": "IL1s", "il1": "IL1", "arctan": "il_variables", "sse_sst": "IL_SSE_over_SST_pct"}
 
@@ -69,7 +73,19 @@ def test_figures_of_the_reference(embedded: Engine, sdcmicro: Any, casc: Any, ju
         assert found["moments"]["loss"] < 0.1
 
 
-def test_every_engine_gives_the_same_bits(engine: Engine, embedded: Engine, judged_pair: Any) -> None:
+def judged_at_once(engine: Engine, entries: list[InformationLoss], tables: Any, order: Any) -> tuple[Verdict, ...]:
+    sides = []
+    for table in tables:
+        numbered = table.append_column("row", pa.array(range(table.num_rows), pa.int64())).take(order)
+        scanned = engine.with_record_ids(engine.scan(Source(data=numbered)), "row", Seed.of("losses"))
+        sides.append(engine.select(scanned, table.schema.names))
+    rules = JudgingRules(order=attack_order(Seed.of("losses")))
+    roles = Roles(quasi_identifiers=tuple(tables[0].schema.names))
+    found = assess(engine, sides[1], guarantees=(), measures=entries, roles=roles, rules=rules, original=sides[0])
+    return found.measures
+
+
+def test_every_engine_gives_the_same_bits(engine: Engine, embedded: Engine) -> None:
     rng = np.random.default_rng(4)
     n = 120
     income, hours = rng.lognormal(3, 1, n), rng.normal(38, 5, n)
@@ -78,22 +94,20 @@ def test_every_engine_gives_the_same_bits(engine: Engine, embedded: Engine, judg
     blanked = pa.array([None if at % 17 == 0 else value for at, value in enumerate(hours + rng.normal(0, 1, n))])
     released = original.set_column(0, "income", pa.array(income * rng.uniform(0.9, 1.1, n)))
     released = released.set_column(1, "hours", blanked)
-    entries = [InformationLoss(measure=name) for name in ("il1s", "il1", "sse_sst", "moments", "correlation", "eigen")]
-    entries += [InformationLoss(measure=name) for name in ("propensity", "entropy", "kl", "arctan")]
+    names = ("il1s", "il1", "sse_sst", "moments", "correlation", "eigen", "propensity", "entropy", "kl", "arctan")
+    entries = [InformationLoss(measure=name) for name in names]
     entries += [
         InformationLoss(measure="regression", target="income", columns=("hours", "double", "town")),
         InformationLoss(measure="classifier", target="town", columns=("income", "hours")),
         InformationLoss(measure="discernibility"),
     ]
-    order = rng.permutation(n).tolist()
-    for entry in entries:
-        told = judged_pair(engine, entry, original, released, order=order)
-        assert told.outcome == "pass", (entry, told.reason)
-        if engine is not embedded:
-            assert told.observed == judged_pair(embedded, entry, original, released).observed, entry
-        if entry.measure == "il1s":
-            assert told.observed["blanked_cells"] == sum(at % 17 == 0 for at in range(n))
-            assert "flat" in told.reason
+    there = judged_at_once(engine, entries, (original, released), rng.permutation(n))
+    here = judged_at_once(embedded, entries, (original, released), np.arange(n))
+    for told, known in zip(there, here, strict=True):
+        assert told.outcome == "pass", (told.entry, told.reason)
+        assert told.observed == known.observed, told.entry
+    assert here[0].observed["blanked_cells"] == sum(at % 17 == 0 for at in range(n))
+    assert "flat" in here[0].reason
 
 
 def test_losses_of_cells_and_moments_by_their_definitions() -> None:
