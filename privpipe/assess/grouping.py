@@ -21,12 +21,14 @@ Base = Literal["original", "released"] | BaseFile | BaseTable
 class Group:
     """Entries counted together: the same keys, the same base of each column.
 
-    `whole` are the columns whose every value must be the mark for a record to count as suppressed; `population` says
-    whether the classes of a population are counted beside them, `weight` which column is summed in each.
+    `over` are the columns that the entries stand over, of which `keys` may be a part, and `whole` those that are all
+    the mark in a suppressed record; `population` says whether the classes of a population are counted beside them,
+    `weight` which column is summed in each.
     """
 
     keys: tuple[str, ...]
     base: Base
+    over: tuple[str, ...]
     whole: tuple[str, ...]
     population: bool
     weight: str | None = None
@@ -67,15 +69,15 @@ def groups_of(entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules) -
         if base == "released" and not rules.base:
             base = "original"  # without the original's the judged table's own stands for both
         sets = entry.key_sets(keys_of(entry, roles))
-        whole = whole_of(entry, sets, roles)
+        over, whole = _over(entry, sets, roles), whole_of(sets, roles)
         for keys in sets:
-            kind = (keys, base, whole, entry.needs_population, entry.weight_column())
+            kind = (keys, base, over, whole, entry.needs_population, entry.weight_column())
             group = groups.setdefault(kind, Group(*kind))
             group.entries.append((at, entry))
     _join_weighted(groups)
     # Their class count stands in the verdict document.
     own = tuple(roles.quasi_identifiers)
-    return sorted(groups.values(), key=lambda group: (group.keys != own, group.keys != group.whole, group.population))
+    return sorted(groups.values(), key=lambda group: (group.keys != own, group.keys != group.over, group.population))
 
 
 def _join_weighted(groups: dict[tuple[Any, ...], Group]) -> None:
@@ -86,12 +88,18 @@ def _join_weighted(groups: dict[tuple[Any, ...], Group]) -> None:
             groups[kind].entries.extend(plain.entries)
 
 
-def whole_of(entry: Guarantee, sets: Sequence[tuple[str, ...]], roles: Roles) -> tuple[str, ...]:
-    """Columns that are all the mark in a suppressed record."""
+def whole_of(sets: Sequence[tuple[str, ...]], roles: Roles) -> tuple[str, ...]:
+    """Columns that are all the mark in a suppressed record: every quasi-identifier of the table.
+
+    An entry over some of them alone cannot tell: there a mark may be the value of a record that is released.
+    """
+    return tuple(dict.fromkeys([*(column for keys in sets for column in keys), *roles.quasi_identifiers]))
+
+
+def _over(entry: Guarantee, sets: Sequence[tuple[str, ...]], roles: Roles) -> tuple[str, ...]:
     columns = [column for keys in sets for column in keys]
     if entry.quasi_identifiers is not None and getattr(entry, "columns", None) == entry.quasi_identifiers:
-        # It looks at some columns of the table: a mark in all of these may be a coarse value.
-        columns += roles.quasi_identifiers
+        columns += roles.quasi_identifiers  # it looks at some columns of the table, not at an attacker's knowledge
     return tuple(dict.fromkeys(columns))
 
 

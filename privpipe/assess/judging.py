@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.assess.assessment import Assessment
 from privpipe.assess.composite import Composite, Judged
@@ -23,9 +20,9 @@ from privpipe.assess.releases import history_verdicts
 from privpipe.assess.row_columns import with_row_columns
 from privpipe.assess.rules import JudgingRules
 from privpipe.assess.served import refused_in_persons, refused_under_wildcard
+from privpipe.assess.suppressed import without_suppressed
 from privpipe.assess.wildcards import reduce_matching
 from privpipe.blocks import (
-    ClassBlock,
     ClassQuery,
     DistinctBlock,
     Facts,
@@ -47,14 +44,6 @@ if TYPE_CHECKING:
 __all__ = ["assess"]
 
 NO_POSITIONS = "needs the rows of the release and of the original in their order; they were not given."
-
-
-@dataclass(frozen=True)
-class _Unmarked:
-    """The classes that are not suppressed records."""
-
-    def __call__(self, block: ClassBlock) -> NDArray[np.bool_]:
-        return np.ones(len(block), dtype=np.bool_) if block.marked is None else ~block.marked
 
 
 def assess(
@@ -116,9 +105,9 @@ def assess(
     seen: list[Judged] = []
     classes: int | None = None
     for group in groups_of(entries, roles, rules):
-        judged = _judged(engine, table, population, group, facts[group.base], rules)
+        judged = _judged(engine, table, population, group, facts[group.base], roles, rules)
         seen.append(judged)
-        if classes is None and group.keys == group.whole:  # not those over some columns alone
+        if classes is None and group.keys == group.over:  # not those over some columns alone
             classes = judged.classes
         for (at, entry), tally in zip(group.entries, judged.tallies, strict=True):
             tallies.setdefault(at, []).append(tally)
@@ -171,7 +160,7 @@ def _records(engine: Engine, table: Any, roles: Roles, first: Judged | None, rul
     total = left = engine.count(table)
     keys = tuple(roles.quasi_identifiers)
     if first.marked if first is not None else may_be_marked(table.schema, ClassQuery(keys=keys, mark=rules.mark)):
-        left = engine.count(engine.keep_classes(table, ClassQuery(keys=keys, mark=rules.mark), _Unmarked()))
+        left = engine.count(without_suppressed(engine, table, keys, roles, rules))
     return left, total - left
 
 
@@ -187,24 +176,26 @@ def _counted(
     return engine.reduce_classes(table, query, composite, facts)
 
 
-def _judged(engine: Engine, table: Any, population: Any, group: Group, facts: Facts, rules: JudgingRules) -> Judged:
+def _judged(
+    engine: Engine, table: Any, population: Any, group: Group, facts: Facts, roles: Roles, rules: JudgingRules
+) -> Judged:
     query = query_of(group, facts, rules)
     if not group.population:
         table, query, facts = with_row_columns(engine, table, query, [entry for _, entry in group.entries], facts)
     if group.weight is not None and engine.facts(table, FactsRequest(nulls=(group.weight,))).nulls[group.weight]:
         # Suppressed records have no weight and need none.
-        left = engine.keep_classes(table, ClassQuery(keys=group.whole, mark=rules.mark), _Unmarked())
+        left = without_suppressed(engine, table, group.whole, roles, rules)
         weighed = _counted(engine, left, population, replace(query, mark=None), group, facts, rules)
         if weighed is not None:
             return replace(weighed, marked=engine.count(table) - weighed.released)
         query = replace(query, weight=None)
     judged = _counted(engine, table, population, query, group, facts, rules)
-    if judged is not None and judged.marked and group.keys != group.whole:
+    if judged is not None and judged.marked and set(group.keys) != set(group.whole):
         # Some columns alone do not tell a suppressed record from one with a mark in these.
-        left = engine.keep_classes(table, ClassQuery(keys=group.whole, mark=rules.mark), _Unmarked())
+        left = without_suppressed(engine, table, group.whole, roles, rules)
         again = _counted(engine, left, population, replace(query, mark=None), group, facts, rules)
         if again is None:
-            return judged
+            return replace(judged, released=0, marked=judged.released + judged.marked)
         total = judged.released + judged.marked
         judged = replace(again, marked=total - again.released)
     if judged is None:
@@ -244,11 +235,13 @@ def _distinct_verdict(
     counted: dict[tuple[tuple[str, ...], str | None], DistinctBlock],
 ) -> Verdict:
     keys = keys_of(entry, roles)
-    whole, weight = whole_of(entry, [keys], roles), entry.weight_column()
+    whole, weight = whole_of([keys], roles), entry.weight_column()
     if (whole, weight) not in counted:
-        found = engine.distinct(table, whole if weight is None else (*whole, weight))
+        marks = may_be_marked(table.schema, ClassQuery(keys=keys, mark=rules.mark))
+        left = without_suppressed(engine, table, whole, roles, rules) if marks else table
+        found = engine.distinct(left, whole if weight is None else (*whole, weight))
         wildcard = rules.wildcard if rules.nulls == "wildcard" else None
-        counted[whole, weight] = DistinctBlock.from_table(found, whole, rules.mark, wildcard=wildcard, weight=weight)
+        counted[whole, weight] = DistinctBlock.from_table(found, whole, wildcard=wildcard, weight=weight)
     block = counted[whole, weight]
     if not len(block):
         if not engine.count(table):

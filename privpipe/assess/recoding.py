@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from privpipe.assess.grouping import keys_of
+from privpipe.assess.grouping import keys_of, whole_of
+from privpipe.assess.suppressed import without_suppressed
 from privpipe.blocks import Guarantee, Verdict
 from privpipe.blocks.distinct_pair import DistinctPair, DistinctPairMeasure
 from privpipe.engines import Engine
@@ -38,7 +39,7 @@ def recoding_verdicts(
         keys = keys_of(entry, roles)
         columns = entry.columns_read(keys)
         if columns not in counted:
-            counted[columns] = _counted(engine, table, original, keys, columns, rules.mark)
+            counted[columns] = _counted(engine, table, original, keys, columns, roles, rules)
         released, marked, before = counted[columns]
         if not released.num_rows:
             verdicts[at] = Verdict(entry, None, "fail", entry.demanded(), reason="every record is suppressed.")
@@ -58,13 +59,25 @@ def recoding_verdicts(
 
 
 def _counted(
-    engine: Engine, table: Any, original: Any, keys: tuple[str, ...], columns: tuple[str, ...], mark: str
+    engine: Engine,
+    table: Any,
+    original: Any,
+    keys: tuple[str, ...],
+    columns: tuple[str, ...],
+    roles: Roles,
+    rules: JudgingRules,
 ) -> tuple[pa.Table, int, pa.Table | None]:
     """The release's combinations, how many records bear the mark, and the original's where it has the columns."""
     for column in columns:
         if column not in table.schema.names:
             raise DataError(f"column {column!r} is not in the table{did_you_mean(column, list(table.schema.names))}")
-    released, marked = _unmarked(engine.distinct(table, columns), keys, mark)
+    found = engine.distinct(table, columns)
+    released, marked = _unmarked(found, keys, rules.mark)
+    whole = whole_of([keys], roles)
+    if marked and set(whole) != set(keys):
+        # Some columns alone do not tell a suppressed record from one with a mark in these.
+        released = engine.distinct(without_suppressed(engine, table, whole, roles, rules), columns)
+        marked = sum(found["__count"].to_pylist()) - sum(released["__count"].to_pylist())
     if not released.num_rows and not marked:
         raise DataError("the table has no records: there is nothing to judge")
     known = original is not None and all(column in original.schema.names for column in columns)

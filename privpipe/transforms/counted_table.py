@@ -72,8 +72,10 @@ def count_combinations(engine: Primitives, table: Any, sets: JudgedSets, context
     matrix = np.stack(list(codes.values()), axis=1)
     facts = _facts(engine, table, sets, context)
     classes = {}
+    # In some quasi-identifiers only, a mark is a value like any other.
+    marked = _marked(keys, context.mark) if set(context.roles.quasi_identifiers) <= set(columns) else None
     for names in sets.keys:
-        compared, marked = names in sets.compared, _marked(keys.select(list(names)), context.mark)
+        compared = names in sets.compared
         joint, count = class_numbers(matrix if compared else matrix[: len(keys)], [lookups[name] for name in names])
         classes[names] = Classes(
             joint[: len(keys)],

@@ -132,7 +132,8 @@ def class_query(keys: Sequence[str], models: Sequence[Guarantee], context: Stage
         keys=tuple(keys),
         columns=tuple(columns),
         dictionaries={column: context.base.histograms[column] for column in columns if column in coded},
-        mark=context.mark,
+        # In some quasi-identifiers only, a mark is a value like any other.
+        mark=context.mark if set(context.roles.quasi_identifiers) <= set(keys) else None,
         person=context.person,
     )
 

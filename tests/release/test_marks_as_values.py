@@ -1,0 +1,66 @@
+"""A suppression mark in some quasi-identifiers only is a value like any other: no guarantee may pass over it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import privpipe as pp
+from privpipe.engines import Engine
+from privpipe.errors import Refused
+
+
+def policy(folder: Path, rows: dict[str, Any], *guarantees: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    pq.write_table(pa.table(rows), folder / "rows.parquet")
+    kinds = {"age": {"type": "integer"}} if isinstance(rows["age"][0], int) else {}
+    columns = {name: {"role": "quasi_identifier", **kinds.get(name, {})} for name in ("town", "age")}
+    return {
+        "version": 1,
+        "source": {"path": str(folder / "rows.parquet")},
+        "columns": {**columns, "illness": {"role": "sensitive"}},
+        "guarantees": [*guarantees, {"distinct_l_diversity": {"column": "illness", "l": 1}}],
+        "sink": {"path": str(folder / "out")},
+        "seed": "a seed for tests",
+        **changes,
+    }
+
+
+@pytest.mark.parametrize("age", [30, "30"])
+def test_a_class_of_marks_over_some_columns_is_judged(tmp_path: Path, age: Any, engine: Engine) -> None:
+    """One record of an unknown town is alone over towns, though its age is released."""
+    rows = {"town": ["a"] * 3 + ["*"], "age": [age] * 4, "illness": ["flu", "gout", "flu", "ulcer"]}
+    asked = {"k_anonymity": {"k": 2, "quasi_identifiers": ["town"]}}
+    diverse = {"distinct_l_diversity": {"column": "illness", "l": 2, "quasi_identifiers": ["town"]}}
+    with pytest.raises(Refused) as refused:
+        pp.release(policy(tmp_path, rows, asked, diverse), engine=engine)
+    first, second, _ = refused.value.assessment.verdicts
+    assert (first.observed, first.failing_records, second.observed) == (1, 1, 1)
+    assert refused.value.assessment.records == 4
+    # Suppression works for what the gate asks.
+    stage = {"suppress_records": {"suppress_at_most": 0.25}}
+    result = pp.release(policy(tmp_path, rows, asked, diverse, transform=[stage]), engine=engine)
+    assert (result.assessment.records, result.assessment.suppressed_records) == (3, 1)
+
+
+def test_one_class_of_roots_is_judged(tmp_path: Path, embedded: Engine) -> None:
+    rows = {"town": ["*"] * 4, "age": ["30", "40"] * 2, "illness": ["flu", "gout", "flu", "ulcer"]}
+    asked = {"k_anonymity": {"k": 4, "quasi_identifiers": ["town"]}}
+    result = pp.release(policy(tmp_path, rows, asked), engine=embedded)
+    assert result.assessment.verdicts[0].observed == 4
+
+
+def test_rows_of_the_mark_are_left_out(tmp_path: Path, embedded: Engine) -> None:
+    """Where a number is a quasi-identifier too, a suppressed record is missing there: nothing of it is left."""
+    rows = {"town": ["a"] * 3 + ["b"], "age": [30] * 4, "illness": ["flu", "gout", "flu", "ulcer"]}
+    asked = {"k_anonymity": {"k": 2, "quasi_identifiers": ["town"]}}
+    asked = policy(tmp_path, rows, asked)
+    asked["guarantees"][-1]["distinct_l_diversity"]["quasi_identifiers"] = ["town"]
+    asked["columns"]["town"]["hierarchy"] = {"tree": {"*": ["a", "b"]}}
+    asked["transform"] = [{"generalize": {"levels": {"town": 0}, "suppress_at_most": 0.25, "mark": True}}]
+    result = pp.release(asked, engine=embedded)
+    assert (result.assessment.records, result.assessment.suppressed_records) == (3, 1)
+    assert result.assessment.verdicts[0].observed == 3
