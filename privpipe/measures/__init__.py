@@ -28,6 +28,7 @@ CATALOGUE = Catalogue(
         "LoglinearRisk": "risk.loglinear_risk",
         "SpecialUniques": "risk.special_uniques",
         "ProbabilisticLinkage": "risk.probabilistic_linkage",
+        "LearnedLinkage": "risk.learned_linkage",
         "TransparencyAttack": "risk.transparency_attack",
         "InformationLoss": "utility.information_loss",
         "ComplementaryRelease": "risk.complementary_release",

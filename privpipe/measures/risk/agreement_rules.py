@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -49,7 +50,7 @@ def _checked(owner: str, column: str, rule: Any, columns: Sequence[str] | None) 
     steps = tuple(within) if isinstance(within, list | tuple) else (within,)
     for step in steps:
         require_number(owner, f"{place}.{kind}", step, least=0, most=1 if kind == "rank" else math.inf)
-    if not steps or any(later <= step for step, later in zip(steps, steps[1:], strict=False)):
+    if not steps or any(later <= step for step, later in itertools.pairwise(steps)):
         raise UsageError(f"{owner}: {place}.{kind}: levels of agreement are tolerances in ascending order")
     return {kind: steps if isinstance(within, list | tuple) else within}
 
