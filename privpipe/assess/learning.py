@@ -10,6 +10,7 @@ from typing import Any
 from privpipe.assess.base_files import histogram_of_file
 from privpipe.assess.grouping import Base, base_of
 from privpipe.assess.persons import count_persons, in_persons
+from privpipe.assess.perturbed import perturbation_notes
 from privpipe.assess.rules import JudgingRules
 from privpipe.blocks import Facts, FactsRequest, Guarantee, Histogram, prepared
 from privpipe.engines import Engine
@@ -52,7 +53,7 @@ def facts_by_base(
     if not rules.base:
         asking["original"] += [entry for entry in entries if entry.needs_base and base_of(entry) == "released"]
     ready: dict[Base, Facts] = {base: prepared(facts, asking[base]) for base, facts in found.items()}
-    return ready, _notes(entries, rules)
+    return ready, [*_notes(entries, rules), *perturbation_notes(entries, roles, rules)]
 
 
 def _columns(entries: Iterable[Guarantee]) -> list[str]:

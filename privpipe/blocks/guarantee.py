@@ -49,6 +49,7 @@ class Guarantee(Entry):
     `distinct` measures a single `DistinctBlock` of its keys; one that reads `items` is judged by the combinations of
     items in a set-valued column; one that reads `tables` by the distinct combinations of release and original; one that
     reads `weights` like one that reads classes, with the sum of a weight in each, and no search works for it.
+    One that `trusts_values` means nothing where a stage perturbed the quasi-identifiers; who reads it is told.
     """
 
     about: ClassVar[Mapping[str, str]] = {
@@ -63,6 +64,7 @@ class Guarantee(Entry):
     needs_records: ClassVar[bool] = False
     needs_population: ClassVar[bool] = False
     judges_matching: ClassVar[bool] = False
+    trusts_values: ClassVar[bool] = False
 
     quasi_identifiers: tuple[str, ...] | None = None
 

@@ -40,6 +40,7 @@ class FileUniqueness(BesidePopulation):
     0.5
     """
 
+    trusts_values: ClassVar[bool] = True
     about: ClassVar[Mapping[str, str]] = {
         "at_most": "largest share of sample uniques that are unique in the population",
         "if_no_uniques": "the outcome where nothing is unique in the release: error or pass",

@@ -69,6 +69,7 @@ class IndividualRisk(Guarantee):
 
     reads: ClassVar[Any] = "weights"
     threshold_field: ClassVar[str | None] = "at_most"
+    trusts_values: ClassVar[bool] = True
     judges_matching: ClassVar[bool] = True
     about: ClassVar[Mapping[str, str]] = {
         "weight": "column of sampling weights: how many people a record stands for",

@@ -66,6 +66,7 @@ class LoglinearRisk(Guarantee):
 
     reads: ClassVar[Literal["distinct"]] = "distinct"
     threshold_field: ClassVar[str | None] = "at_most"
+    trusts_values: ClassVar[bool] = True
     about: ClassVar[Mapping[str, str]] = {
         "weight": "column of sampling weights: how many people a record stands for",
         "formula": "terms of the model, like a + b + a*c; its columns form the cells",

@@ -66,6 +66,7 @@ class SpecialUniques(Guarantee):
 
     reads: ClassVar[Literal["distinct"]] = "distinct"
     threshold_field: ClassVar[str | None] = "at_most"
+    trusts_values: ClassVar[bool] = True
     judges_matching: ClassVar[bool] = True
     about: ClassVar[Mapping[str, str]] = {
         "columns": "columns to combine, of any role; left out: all quasi-identifiers",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from numpy.typing import NDArray
 
-from privpipe.blocks import ClassBlock, ClassModel, Facts
+from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally
 from privpipe.blocks.entry import require_integer
 
 __all__ = ["KAnonymity"]
@@ -67,6 +67,21 @@ class KAnonymity(ClassModel):
 
     def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
         return block.alike
+
+    def measure(self, block: ClassBlock, facts: Facts) -> Tally:
+        tally = super().measure(block, facts)
+        if block.matching is None or not len(block):
+            return tally
+        only = (block.matching >= self.least_size()) & (block.sizes < self.least_size())
+        # Patterns come in one block: these are never added up.
+        return replace(tally, sums={"own": int(block.sizes.min()), "only": int(block.sizes[only].sum())})
+
+    def seen(self, observed: Tally) -> str:
+        own = observed.sums.get("own")
+        if own is None:
+            return super().seen(observed)
+        only = f", and {observed.sums['only']:,} records reach k by these alone" if self.is_gate() else ""
+        return f"{super().seen(observed)} by matches with blanks ({own:,} where a blank is a value of its own{only})"
 
     @classmethod
     def examples(cls) -> list[Self]:

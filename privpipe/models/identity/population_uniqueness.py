@@ -58,6 +58,7 @@ class PopulationUniqueness(SizeModel):
     """
 
     threshold_field: ClassVar[str | None] = "at_most"
+    trusts_values: ClassVar[bool] = True
     prefix_monotone: ClassVar[bool] = False
     about: ClassVar[Mapping[str, str]] = {
         "at_most": "highest share of the population that is unique in it",
