@@ -5,7 +5,13 @@ Importing this room registers them, so do it before a saved suite is loaded::
     import privpipe.gx as ppgx
     suite = ppgx.load_suite("expectations/adult.json")
 
-Results carry aggregates only: what was observed, what was asked, how many classes and records fail.
+Results carry aggregates only: what was observed, what was asked, how many classes and records fail. An expectation that
+compares the batch with its original or a population is told where that lies, never what is in it::
+
+    ppgx.hold("original", visits)  # or a path
+    ppgx.ExpectRecordLinkage(
+        quasi_identifiers=["age"], at_most=0.05, original_source={"handle": "original"}, align="position"
+    )
 """
 
 from __future__ import annotations
@@ -15,16 +21,21 @@ import os
 # Decided before great_expectations is imported, which reads it once.
 os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
 
+from privpipe.blocks.entry import snake_case
+from privpipe.errors import UnsupportedError
 from privpipe.gx.action import RaiseOnFailure
-from privpipe.gx.expectations import EXPECTATIONS, PrivacyExpectation
-from privpipe.gx.handle import handle
+from privpipe.gx.expectations import EXPECTATIONS, REFUSED, PrivacyExpectation
+from privpipe.gx.handle import handle, hold, let_go
 from privpipe.gx.suites import load_suite, save_suite, suite_of
 
 __all__ = [
     "EXPECTATIONS",
+    "REFUSED",
     "PrivacyExpectation",
     "RaiseOnFailure",
     "handle",
+    "hold",
+    "let_go",
     "load_suite",
     "save_suite",
     "suite_of",
@@ -35,4 +46,6 @@ def __getattr__(name: str) -> type[PrivacyExpectation]:
     for expectation in EXPECTATIONS.values():
         if expectation.__name__ == name:
             return expectation
+    if (entry := snake_case(name.removeprefix("Expect"))) in REFUSED:
+        raise UnsupportedError(f"{entry} is no expectation: {REFUSED[entry]}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from great_expectations.compatibility import pydantic
@@ -10,15 +11,26 @@ from great_expectations.expectations.expectation import BatchExpectation, MetaEx
 from great_expectations.expectations.metrics.metric_provider import MetricConfiguration
 from great_expectations.validator.validator import ValidationDependencies
 
-from privpipe.blocks import Catalogue, Guarantee, Verdict
+from privpipe.blocks import Guarantee
 from privpipe.blocks.verdict import plain
-from privpipe.errors import UnsupportedError, UsageError
-from privpipe.gx.class_table import METRIC, CountedClasses
+from privpipe.errors import PrivpipeError, UnsupportedError, UsageError, did_you_mean
+from privpipe.gx.batch import METRIC, Asked, OpenBatch
+from privpipe.gx.other_tables import OtherTable
+from privpipe.gx.refused import SERVED, reads_of, taken, why_refused
+from privpipe.hierarchies import HierarchySpec
 from privpipe.measures import CATALOGUE as MEASURES
 from privpipe.models import CATALOGUE as MODELS
 from privpipe.roles import Roles
 
-__all__ = ["EXPECTATIONS", "PrivacyExpectation"]
+__all__ = ["EXPECTATIONS", "REFUSED", "SETTINGS", "Expectations", "PrivacyExpectation"]
+
+SETTINGS = (
+    *("quasi_identifiers", "sensitive", "nulls", "suppression_mark", "original_source", "align", "record_id"),
+    *("population_source", "hierarchies", "plan", "seed"),
+)
+"""What every expectation takes besides its guarantee's own parameters."""
+# Those entries name their columns themselves; the others form classes over the expectation's.
+OVER_CLASSES = ("classes", "weights", "distinct")
 
 
 class PrivacyExpectation(BatchExpectation):
@@ -26,17 +38,28 @@ class PrivacyExpectation(BatchExpectation):
 
     Besides the guarantee's parameters each takes `quasi_identifiers` (required, a list), `sensitive` (every
     sensitive column the suite counts, so that expectations over the same columns make one count), `nulls` and
-    `suppression_mark`.
+    `suppression_mark`; where they are needed `original_source` and `population_source` (a path, a mapping with `path`
+    and how to read it, or ``{"handle": name}`` of `privpipe.gx.hold`; never a table), `align` with `record_id` (how
+    records are paired with the original's), `hierarchies` (as in a policy, by column), `plan` (path of a release's own
+    plan, for attacks that know it) and `seed` (``{"from_env": name}`` or ``{"from_file": path}``, for attacks that
+    sample). What cannot be judged fails with the reason.
     """
 
     quasi_identifiers: list[str]
     sensitive: list[str] = []
     nulls: Literal["own_value", "refuse"] = "own_value"
     suppression_mark: str = "*"
+    original_source: Any = None
+    align: Literal["record_id", "position"] = "record_id"
+    record_id: str | None = None
+    population_source: Any = None
+    hierarchies: Any = None
+    plan: str | None = None
+    seed: Any = None
 
     entry: ClassVar[type[Guarantee]]
     metric_dependencies: ClassVar[tuple[str, ...]] = (METRIC,)
-    success_keys: ClassVar[tuple[str, ...]] = ("quasi_identifiers", "sensitive", "nulls", "suppression_mark")
+    success_keys: ClassVar[tuple[str, ...]] = SETTINGS
     args_keys: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
@@ -45,42 +68,63 @@ class PrivacyExpectation(BatchExpectation):
         return "entry" not in vars(cls)
 
     def guarantee(self) -> Guarantee:
-        """The guarantee with this expectation's parameters."""
-        if getattr(self, "items", None) is not None:
-            raise UnsupportedError(f"{self.entry.name()}: an expectation counts classes, not sets of items")
-        if not isinstance(getattr(self, "base", None), str | None):
-            raise UnsupportedError(f"{self.entry.name()}: an expectation compares with its batch, not with a file")
-        names = [field.name for field in dataclasses.fields(self.entry)]
+        """The guarantee with this expectation's parameters.
+
+        Raises
+        ------
+        UnsupportedError
+            With these parameters it reads what an expectation does not have.
+        """
+        names = [field.name for field in dataclasses.fields(self.entry) if field.name != "quasi_identifiers"]
         given = {name: getattr(self, name) for name in names if getattr(self, name, None) is not None}
         keys = tuple(self.quasi_identifiers)
-        made = self.entry.build(given).over(Roles(quasi_identifiers=keys, sensitive=self.sensitive))
-        if made.key_sets(keys) != (keys,):
-            raise UnsupportedError(f"{made.name()}: an expectation counts one set of quasi-identifiers, not several")
+        made = self.entry.build(given)
+        if made.reads not in SERVED:
+            why = why_refused(frozenset({made.reads}), "", model=True)
+            raise UnsupportedError(f"{made.name()} is no expectation with these parameters: {why}")
+        if made.reads in OVER_CLASSES and getattr(made, "columns", None) is None:
+            made = dataclasses.replace(made, quasi_identifiers=keys)
         return made
 
-    def counted_columns(self) -> list[str]:
-        """Columns whose values are counted: the guarantee's own and those shared with the suite."""
-        guarantee = self.guarantee()
-        household = guarantee.household_column()
-        return sorted({*self.sensitive, *guarantee.sensitive_columns(), *([household] if household else [])})
+    def asked(self) -> Asked:
+        """How the batch is read, and what lies beside it."""
+        own = self.guarantee().over(self._roles())
+        household = own.household_column()
+        counted = {*self.sensitive, *own.sensitive_columns(), *([household] if household else [])}
+        original, population = (
+            None if given is None else OtherTable.read(name, given)
+            for name, given in (
+                ("original_source", self.original_source),
+                ("population_source", self.population_source),
+            )
+        )
+        return Asked(
+            roles=self._roles(),
+            counted=tuple(sorted(counted - set(self.quasi_identifiers))),
+            nulls=self.nulls,
+            mark=self.suppression_mark,
+            original=original,
+            align=self.align,
+            record_id=self.record_id,
+            population=population,
+            hierarchies=self.hierarchies or {},
+            plan=self.plan,
+            seed=self.seed,
+        )
+
+    def _roles(self) -> Roles:
+        return Roles(quasi_identifiers=self.quasi_identifiers, sensitive=self.sensitive)
 
     def get_validation_dependencies(
         self, execution_engine: Any = None, runtime_configuration: dict[str, Any] | None = None
     ) -> ValidationDependencies:
-        """One metric, the same for all expectations over the same columns."""
+        """One metric, the same for all expectations of a batch."""
         dependencies = ValidationDependencies(
             result_format=(runtime_configuration or {}).get("result_format", {"result_format": "BASIC"})
         )
+        self.guarantee()  # what is no expectation is told before anything is counted
         metric = MetricConfiguration(
-            metric_name=METRIC,
-            metric_domain_kwargs={"batch_id": self.batch_id},
-            metric_value_kwargs={
-                "quasi_identifiers": list(self.quasi_identifiers),
-                "sensitive": self.counted_columns(),
-                "nulls": self.nulls,
-                "suppression_mark": self.suppression_mark,
-                "weight": self.guarantee().weight_column(),
-            },
+            metric_name=METRIC, metric_domain_kwargs={"batch_id": self.batch_id}, metric_value_kwargs={}
         )
         dependencies.set_metric_configuration(METRIC, metric)
         return dependencies
@@ -91,21 +135,21 @@ class PrivacyExpectation(BatchExpectation):
         runtime_configuration: dict[str, Any] | None = None,
         execution_engine: Any = None,
     ) -> dict[str, Any]:
-        counted: CountedClasses = metrics[METRIC]
+        batch: OpenBatch = metrics[METRIC]
         guarantee = self.guarantee()
-        judged = counted.judged(guarantee)
-        if not judged.released:
-            verdict = Verdict(guarantee, None, "fail", guarantee.demanded(), reason="every record is suppressed.")
-        else:
-            verdict = guarantee.judge(judged.tallies[0], counted.known_to(guarantee))
-        row = verdict.to_dict()
+        try:
+            found = batch.judged(guarantee, self.asked())
+        except PrivpipeError as error:
+            details = {"outcome": "error", "threshold": plain(guarantee.demanded()), "reason": str(error)}
+            return {"success": False, "result": {"observed_value": None, "details": details}}
+        row = found.verdicts[0].to_dict()
         details = {key: row[key] for key in ("outcome", "threshold", "failing_classes", "failing_records", "reason")}
         return {
-            "success": verdict.passed,
+            "success": found.passed,
             "result": {
-                "observed_value": plain(verdict.observed),
-                "element_count": judged.released + judged.marked,
-                "details": {**details, "suppressed_records": judged.marked},
+                "observed_value": row["observed"],
+                "element_count": found.records + found.suppressed_records,
+                "details": {**details, "suppressed_records": found.suppressed_records},
             },
         }
 
@@ -126,6 +170,7 @@ def _expectation(entry: type[Guarantee]) -> type[PrivacyExpectation]:
         problems = entry.problems(given)
         if entry.threshold_field is not None and given.get(entry.threshold_field) is None:
             problems[entry.threshold_field] = "is required: an expectation needs a threshold"
+        problems |= _problems_of_settings(values)
         if problems:
             raise ValueError("; ".join(f"{name}: {text}" if name else text for name, text in problems.items()))
         return values
@@ -148,17 +193,68 @@ def _expectation(entry: type[Guarantee]) -> type[PrivacyExpectation]:
     return made
 
 
-def _made(*catalogues: Catalogue) -> dict[str, type[PrivacyExpectation]]:
-    made: dict[str, type[PrivacyExpectation]] = {}
-    for catalogue in catalogues:
+def _problems_of_settings(values: Mapping[str, Any]) -> dict[str, str]:
+    """What is wrong with what an expectation says besides its guarantee; no value of a table is told."""
+    found: dict[str, str] = {}
+    for name in ("original_source", "population_source"):
+        try:
+            if values.get(name) is not None:
+                OtherTable.read(name, values[name])
+        except UsageError as error:
+            found[""] = str(error)
+    seed = values.get("seed")
+    if seed is not None and not (
+        isinstance(seed, Mapping)
+        and len(seed) == 1
+        and all(name in ("from_env", "from_file") and isinstance(each, str) and each for name, each in seed.items())
+    ):
+        found["seed"] = "write {from_env: NAME} or {from_file: PATH}; a suite holds no secret"
+    hierarchies = values.get("hierarchies")
+    if hierarchies is not None and not isinstance(hierarchies, Mapping):
+        found["hierarchies"] = "must be a mapping of columns to hierarchies"
+    elif hierarchies:
+        try:
+            for column, given in hierarchies.items():
+                HierarchySpec.from_mapping(given, column=column)
+        except UsageError as error:
+            found["hierarchies"] = str(error)
+    return found
+
+
+class Expectations(dict[str, type[PrivacyExpectation]]):
+    """Expectation classes by the catalogue name of their guarantee."""
+
+    def __missing__(self, name: str) -> type[PrivacyExpectation]:
+        """Refuse a name with the reason.
+
+        Raises
+        ------
+        UnsupportedError
+            An entry of a catalogue that cannot be an expectation.
+        UsageError
+            No entry.
+        """
+        if name in REFUSED:
+            raise UnsupportedError(f"{name} is no expectation: {REFUSED[name]}")
+        raise UsageError(f"no entry of a catalogue is called {name!r}{did_you_mean(name, self)}")
+
+
+def _made() -> tuple[Expectations, dict[str, str]]:
+    made, refused = Expectations(), {}
+    for catalogue in (MODELS, MEASURES):
         for name in catalogue:
             entry = catalogue[name]
             if not issubclass(entry, Guarantee):
                 raise UsageError(f"{name} is in a catalogue of guarantees and is none")
-            if entry.reads in ("classes", "weights") and not entry.needs_population:
+            own = {field.name for field in dataclasses.fields(entry)} - {"quasi_identifiers"}
+            why = why_refused(reads_of(entry), entry.threshold_field, model=catalogue is MODELS)
+            why = why or taken(own & set(PrivacyExpectation.__fields__))
+            if why:
+                refused[name] = why
+            else:
                 made[name] = _expectation(entry)
-    return made
+    return made, refused
 
 
-EXPECTATIONS = _made(MODELS, MEASURES)
-"""Expectation classes by the catalogue name of their guarantee."""
+EXPECTATIONS, REFUSED = _made()
+"""Expectation classes by the catalogue name of their guarantee, and why the other entries have none."""

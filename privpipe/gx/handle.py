@@ -1,4 +1,4 @@
-"""A handle on data of any engine, for Great Expectations' pandas data source."""
+"""Handles on data of any engine: as a batch of Great Expectations' pandas data source, or by a name in a suite."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any
 
 import pandas as pd
 
-from privpipe.errors import DataError
+from privpipe.errors import DataError, UsageError
 
-__all__ = ["COLUMN", "handle", "held"]
+__all__ = ["COLUMN", "handle", "held", "held_under", "hold", "let_go"]
 
 COLUMN = "__privpipe_handle__"
 _numbers = itertools.count()
 _held: dict[str, Any] = {}
+_named: dict[str, Any] = {}
 
 
 def handle(data: Any) -> pd.DataFrame:
@@ -54,6 +55,47 @@ def held(frame: pd.DataFrame) -> Any:
     if isinstance(keeper, _Keeper):
         return keeper.data
     raise DataError("this handle was made in another process; make it again with privpipe.gx.handle(data)")
+
+
+def hold(name: str, data: Any) -> None:
+    """Keep data under a name, by which expectations of this process find it: ``original_source={"handle": name}``.
+
+    A suite saved with the name holds no record; who loads it in another process holds the data there again.
+
+    Parameters
+    ----------
+    name : str
+    data : path or frame
+        Anything an engine scans; it stays where it is until `let_go`, or until other data takes the name.
+
+    Examples
+    --------
+    >>> hold("census", "census.parquet")
+    >>> held_under("census")
+    'census.parquet'
+    >>> let_go("census")
+    """
+    if not isinstance(name, str) or not name:
+        raise UsageError("a handle needs a name")
+    _named[name] = data
+
+
+def let_go(name: str) -> None:
+    """Forget what is held under a name; nothing when nothing is."""
+    _named.pop(name, None)
+
+
+def held_under(name: str) -> Any:
+    """The data held under a name.
+
+    Raises
+    ------
+    DataError
+        None is, in this process.
+    """
+    if name not in _named:
+        raise DataError(f"no data is held under {name!r} in this process; call privpipe.gx.hold({name!r}, data) first")
+    return _named[name]
 
 
 class _Keeper:

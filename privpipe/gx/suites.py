@@ -10,15 +10,24 @@ from typing import Any
 from great_expectations.core.expectation_suite import ExpectationSuite
 
 from privpipe.blocks.verdict import plain
-from privpipe.errors import UnsupportedError, UsageError
-from privpipe.gx.expectations import EXPECTATIONS
+from privpipe.errors import UnsupportedError, UsageError, did_you_mean
+from privpipe.gx.expectations import EXPECTATIONS, REFUSED
 from privpipe.roles import Roles
 
 __all__ = ["load_suite", "save_suite", "suite_of"]
 
 
+BESIDE = ("original_source", "align", "record_id", "population_source", "hierarchies", "plan", "seed")
+
+
 def suite_of(
-    guarantees: Any, roles: Roles, *, name: str, nulls: str = "own_value", suppression_mark: str = "*"
+    guarantees: Any,
+    roles: Roles,
+    *,
+    name: str,
+    nulls: str = "own_value",
+    suppression_mark: str = "*",
+    **beside: Any,
 ) -> ExpectationSuite:
     """One expectation a guarantee; all over one count for each set of quasi-identifiers.
 
@@ -28,22 +37,31 @@ def suite_of(
         Such as ``policy.guarantees``.
     roles : Roles
     name : str
+    nulls, suppression_mark
+        As in a policy.
+    **beside
+        What every expectation is told besides, where one needs it: `original_source`, `align`, `record_id`,
+        `population_source`, `hierarchies`, `plan`, `seed`, as in `PrivacyExpectation`.
 
     Raises
     ------
     UnsupportedError
-        A guarantee that reads pairs or a population, which a batch alone does not have.
+        A guarantee that is no expectation; `privpipe.gx.REFUSED` lists them.
+    UsageError
+        A setting that no expectation has.
     """
-    shared = sorted({column for guarantee in guarantees for column in guarantee.sensitive_columns()})
+    for setting in beside:
+        if setting not in BESIDE:
+            raise UsageError(f"unknown setting {setting!r} of a suite{did_you_mean(setting, BESIDE)}")
+    shared = sorted({column for guarantee in guarantees for column in guarantee.over(roles).sensitive_columns()})
     expectations = []
     for guarantee in guarantees:
-        if guarantee.name() not in EXPECTATIONS:
-            raise UnsupportedError(f"{guarantee.name()} needs more than one table and is no expectation")
+        kind = EXPECTATIONS[guarantee.name()]
         given = plain(guarantee.parameters())
         keys = guarantee.quasi_identifiers
         given["quasi_identifiers"] = list(roles.quasi_identifiers if keys is None else keys)
-        made = EXPECTATIONS[guarantee.name()](sensitive=shared, nulls=nulls, suppression_mark=suppression_mark, **given)
-        expectations.append(made)
+        given["sensitive"] = [column for column in shared if column not in given["quasi_identifiers"]]
+        expectations.append(kind(nulls=nulls, suppression_mark=suppression_mark, **beside, **given))
     # Handed over at birth: adding one later asks for a data context.
     return ExpectationSuite(name=name, expectations=expectations)
 
@@ -64,9 +82,15 @@ def load_suite(path: str | PathLike[str]) -> ExpectationSuite:
     ------
     UsageError
         Not a suite.
+    UnsupportedError
+        It asks for an entry that is no expectation.
     """
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
+        for expectation in document["expectations"]:
+            entry = str(expectation["type"]).removeprefix("expect_")
+            if entry in REFUSED:
+                raise UnsupportedError(f"{entry} is no expectation: {REFUSED[entry]}")
         return ExpectationSuite(name=document["name"], expectations=document["expectations"], meta=document.get("meta"))
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{str(path)!r} is not a saved suite: {type(error).__name__}") from None

@@ -55,5 +55,16 @@ GAPS: Mapping[tuple[str, str], Gap] = {
         raises=UnsupportedError,
         why="mondrian and local_recoding count records in classes, no persons, populations or wildcards",
     ),
+    ("gx", "differential_privacy"): Gap(
+        raises=UnsupportedError,
+        why="it is judged by the record of the process that stands beside a published release, not by a table",
+    ),
+    ("gx", "attribute_risk"): Gap(
+        raises=UnsupportedError, why="it only reports: it has no threshold by which an expectation could fail"
+    ),
+    ("gx", "complementary_release"): Gap(
+        raises=UnsupportedError, why="it is judged by the ledger of earlier releases, which a run keeps"
+    ),
 }
-"""By (engine, what): an engine's name or ``*``; a hostile table, a catalogue entry, or ``entry table``."""
+"""By (engine, what): an engine's name, ``gx`` for its expectations, or ``*``; a hostile table, a catalogue entry, or
+``entry table``."""

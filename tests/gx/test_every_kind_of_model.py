@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-
-from privpipe.errors import UnsupportedError
 
 gx = pytest.importorskip("great_expectations")
 import privpipe.gx as ppgx  # noqa: E402  # after the check that great_expectations is there
@@ -44,13 +43,12 @@ def test_it_passes_with_its_figure(name: str, parameters: dict[str, Any], observ
     assert found.result["observed_value"] == observed
 
 
-def test_several_groupings_are_refused_not_taken_for_one() -> None:
-    with pytest.raises(UnsupportedError, match="one set of quasi-identifiers"):
-        result_of("ExpectKmAnonymity", k=2, m=1, quasi_identifiers=["zip", "wage"], sensitive=["illness"])
-
-
-def test_what_is_no_class_of_the_batch_is_refused_not_passed_over() -> None:
-    with pytest.raises(UnsupportedError, match="not sets of items"):
-        result_of("ExpectKmAnonymity", k=2, m=1, items="illness")
-    with pytest.raises(UnsupportedError, match="not with a file"):
-        result_of("ExpectTCloseness", column="illness", t=0.1, base={"file": "census.csv"})
+def test_several_groupings_sets_of_items_and_a_base_in_a_file_are_judged_as_anywhere(tmp_path: Path) -> None:
+    found = result_of("ExpectKmAnonymity", k=2, m=1, quasi_identifiers=["zip", "wage"], sensitive=["illness"])
+    assert (found.success, found.result["observed_value"]) == (True, 2)  # two records a wage
+    found = result_of("ExpectKmAnonymity", k=6, m=1, items="illness", separator=";")
+    assert (found.success, found.result["observed_value"]) == (False, 5)
+    (tmp_path / "census.csv").write_text("illness,count\nflu,1\ncold,1\n", encoding="utf-8")
+    base = {"file": str(tmp_path / "census.csv")}
+    found = result_of("ExpectTCloseness", column="illness", t=0.1, distance="equal", base=base)
+    assert (found.success, found.result["observed_value"]) == (True, 0.0)

@@ -14,10 +14,11 @@ import pytest
 
 import privpipe as pp
 from privpipe.engines import Engine
+from privpipe.testing import GAPS
 
 gx = pytest.importorskip("great_expectations")
 import privpipe.gx as ppgx  # noqa: E402  # after the check that great_expectations is there
-from privpipe.gx.class_table import listen  # noqa: E402
+from privpipe.gx.counted_once import listen  # noqa: E402
 
 pytestmark = [
     pytest.mark.gx,
@@ -198,11 +199,21 @@ def test_parameters_are_checked_when_an_expectation_is_made(name: str, parameter
         ppgx.EXPECTATIONS[name](quasi_identifiers=["age"], **parameters)
 
 
-def test_every_guarantee_over_classes_is_an_expectation() -> None:
-    for name in pp.models.CATALOGUE:
-        entry = pp.models.CATALOGUE[name]
-        assert (name in ppgx.EXPECTATIONS) == (entry.reads == "classes" and not entry.needs_population)
-        if name in ppgx.EXPECTATIONS:
-            made = ppgx.EXPECTATIONS[name]
-            assert made.expectation_type == f"expect_{name}"
-            assert getattr(ppgx, made.__name__) is made
+def test_every_entry_is_an_expectation_or_a_gap_that_says_why() -> None:
+    entries = {**pp.models.CATALOGUE, **pp.measures.CATALOGUE}
+    assert sorted([*ppgx.EXPECTATIONS, *ppgx.REFUSED]) == sorted(entries)
+    assert {("gx", name) for name in ppgx.REFUSED} == {key for key in GAPS if key[0] == "gx"}
+    for name, made in ppgx.EXPECTATIONS.items():
+        assert made.expectation_type == f"expect_{name}"
+        assert getattr(ppgx, made.__name__) is made
+    for name in ppgx.REFUSED:
+        gap = GAPS["gx", name]
+        for ask in (
+            lambda name=name: ppgx.EXPECTATIONS[name],
+            lambda name=name: getattr(ppgx, f"Expect{entries[name].__name__}"),
+            lambda name=name: ppgx.suite_of([entries[name].examples()[0]], pp.Roles(), name="refused"),
+        ):
+            with pytest.raises(gap.raises, match=f"{name} is no expectation"):
+                ask()
+    with pytest.raises(pp.errors.UsageError, match="k_anonymity"):
+        ppgx.EXPECTATIONS["k_anonimity"]

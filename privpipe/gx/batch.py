@@ -1,0 +1,221 @@
+"""The metric all privacy expectations rest on: a batch on its own engine, counted once for all that ask."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from great_expectations.core.metric_domain_types import MetricDomainTypes
+from great_expectations.execution_engine import PandasExecutionEngine, SparkDFExecutionEngine
+from great_expectations.expectations.metrics.metric_provider import metric_value
+from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
+
+from privpipe.assess import Assessment, JudgingRules, assess
+from privpipe.blocks import FactsRequest, Guarantee, Histogram
+from privpipe.draws import Draws, Seed
+from privpipe.engines import Source, engine_for, open_engine
+from privpipe.engines.base.positions import POSITION, positioned
+from privpipe.errors import DataError, EngineError, PrivpipeError, UsageError, did_you_mean
+from privpipe.gx.counted_once import Counts, counting_once
+from privpipe.gx.handle import held
+from privpipe.gx.other_tables import OtherTable, read_seed, read_stages
+from privpipe.hierarchies import HierarchySpec
+from privpipe.roles import NullRule, Roles, column_type_of
+
+__all__ = ["METRIC", "Asked", "OpenBatch", "PrivpipeBatch"]
+
+METRIC = "privpipe.batch"
+ON_FILES = ("pairs", "files")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What an expectation says besides its guarantee: how the batch is read, and what lies beside it."""
+
+    roles: Roles
+    counted: tuple[str, ...] = ()
+    nulls: NullRule = "own_value"
+    mark: str = "*"
+    original: OtherTable | None = None
+    align: str = "record_id"
+    record_id: str | None = None
+    population: OtherTable | None = None
+    hierarchies: Mapping[str, Any] = field(default_factory=dict)
+    plan: str | None = None
+    seed: Mapping[str, str] | None = None
+
+
+class OpenBatch:
+    """A batch with the engine it is native to; the engine is closed when the last expectation has let it go."""
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+        self._engine = open_engine(engine_for(data))
+        weakref.finalize(self, self._engine.close)
+        self._counts = Counts()
+        self.table = self._engine.scan(Source(data=data))
+
+    def judged(self, guarantee: Guarantee, asked: Asked) -> Assessment:
+        """One guarantee over the batch.
+
+        Raises
+        ------
+        UsageError, DataError, EngineError
+            It cannot be judged: a column or a table beside the batch is missing, the batch has no records.
+        """
+        try:
+            return self._judged(guarantee, asked)
+        except PrivpipeError:
+            raise
+        except Exception as error:  # noqa: BLE001  # its text may quote the data, and GX prints what it is given
+            raise EngineError(f"judging the batch failed: {type(error).__name__}") from None
+
+    def _judged(self, guarantee: Guarantee, asked: Asked) -> Assessment:
+        self._require((*asked.roles.quasi_identifiers, *asked.counted))
+        engine = counting_once(self._engine, self._counts, self.table, asked.counted)
+        guarantee = guarantee.beside(asked.population is not None)
+        released, original = self._pair(guarantee, asked)
+        base = self._base(guarantee, original)
+        population = self._population(guarantee, asked)
+        rules = JudgingRules(
+            nulls=asked.nulls,
+            mark=asked.mark,
+            base=base,
+            hierarchies={
+                name: HierarchySpec.from_mapping(each, column=name) for name, each in asked.hierarchies.items()
+            },
+            stages=read_stages(asked.plan),
+            order=Draws(self._seed(asked), -1, "attack").of("order"),
+        )
+        return assess(
+            engine,
+            self.table,
+            guarantees=[guarantee],
+            roles=asked.roles,
+            rules=rules,
+            original=original,
+            released=released,
+            population=population,
+        )
+
+    def _require(self, columns: tuple[str, ...]) -> None:
+        names = list(self.table.schema.names)
+        for column in columns:
+            if column not in names:
+                raise DataError(f"column {column!r} is not in the batch{did_you_mean(column, names)}")
+
+    def _seed(self, asked: Asked) -> Seed:
+        """One seed for all that name the same, so that they attack the same records."""
+        return self._counts.once(("seed", str(asked.seed)), lambda: read_seed(asked.seed))
+
+    def _original(self, asked: Asked) -> Any:
+        if asked.original is None:
+            return None
+        given = asked.original
+        return self._counts.once(("original", str(given)), lambda: given.scanned(self._engine, self.table))
+
+    def _pair(self, guarantee: Guarantee, asked: Asked) -> tuple[Any, Any]:
+        """The batch's records with ids, and the original: aligned where the guarantee compares record by record."""
+        if guarantee.reads not in ON_FILES:
+            wanted = guarantee.needs_base or guarantee.reads == "tables"
+            return None, self._original(asked) if wanted else None
+        if asked.original is None:
+            raise UsageError(f"{guarantee.name()} compares with the original: name it as `original_source`")
+        what = ("aligned", str(asked.original), asked.align, asked.record_id, str(asked.seed))
+        given = asked.original
+        pair: tuple[Any, Any] = self._counts.once(what, lambda: self._aligned(asked, given))
+        return pair
+
+    def _aligned(self, asked: Asked, given: OtherTable) -> tuple[Any, Any]:
+        if asked.align == "position":
+            return self._by_position(asked, given)
+        key = asked.record_id
+        if key is None:
+            raise UsageError(
+                "records cannot be paired with those of the original: name the `record_id` that both hold, or vouch "
+                "for their order with `align: position`"
+            )
+        original = self._original(asked)
+        self._require((key,))
+        if key not in original.schema.names:
+            raise DataError(f"column {key!r} is not in the original{did_you_mean(key, list(original.schema.names))}")
+        seed = self._seed(asked)
+        kind = column_type_of(self.table.schema.field(key).type)
+        if column_type_of(original.schema.field(key).type) != kind:
+            # Ids are hashes of the key: the same number as text would be another record.
+            original = self._engine.scan(given.source({**given.types, key: kind}))
+        return self._engine.with_record_ids(self.table, key, seed), self._engine.with_record_ids(original, key, seed)
+
+    def _by_position(self, asked: Asked, given: OtherTable) -> tuple[Any, Any]:
+        declared = self._original(asked).schema
+        types = {name: column_type_of(declared.field(name).type) for name in declared.names}
+        sources = (Source(data=self._data), given.source(types))
+        tables = [positioned(source) for source in sources]
+        if tables[0].num_rows != tables[1].num_rows:
+            raise DataError(
+                f"the batch cannot be aligned by position: it has {tables[0].num_rows:,} records, the original "
+                f"{tables[1].num_rows:,}; align by a record_id"
+            )
+        sides = []
+        for table, source in zip(tables, sources, strict=True):
+            scanned = self._engine.scan(Source(data=table, types=source.types))
+            found = self._engine.with_record_ids(scanned, POSITION, self._seed(asked))
+            sides.append(self._engine.select(found, [name for name in found.schema.names if name != POSITION]))
+        return sides[0], sides[1]
+
+    def _base(self, guarantee: Guarantee, original: Any) -> dict[str, Histogram]:
+        """The original's distribution of what the guarantee compares with it."""
+        columns = guarantee.sensitive_columns() if guarantee.needs_base and original is not None else ()
+        for column in columns:
+            if column not in original.schema.names:
+                raise DataError(f"column {column!r} is not in the original")
+        engine = counting_once(self._engine, self._counts, self.table, ())
+        return dict(engine.facts(original, FactsRequest(histograms=columns)).histograms) if columns else {}
+
+    def _population(self, guarantee: Guarantee, asked: Asked) -> Any:
+        if not guarantee.needs_population or asked.population is None:
+            return None
+        given = asked.population
+        return self._counts.once(("population", str(given)), lambda: given.scanned(self._engine, self.table))
+
+
+class PrivpipeBatch(TableMetricProvider):
+    """Opens a batch with the engine it is native to."""
+
+    metric_name = METRIC
+
+    @metric_value(engine=PandasExecutionEngine)
+    def _pandas(
+        cls,  # noqa: N805  # the decorator makes a class method of it
+        execution_engine: PandasExecutionEngine,
+        metric_domain_kwargs: dict[str, Any],
+        metric_value_kwargs: dict[str, Any],
+        metrics: dict[str, Any],
+        runtime_configuration: dict[str, Any],
+    ) -> OpenBatch:
+        frame, _, _ = execution_engine.get_compute_domain(metric_domain_kwargs, domain_type=MetricDomainTypes.TABLE)
+        return opened(held(frame))
+
+    @metric_value(engine=SparkDFExecutionEngine)
+    def _spark(
+        cls,  # noqa: N805
+        execution_engine: SparkDFExecutionEngine,
+        metric_domain_kwargs: dict[str, Any],
+        metric_value_kwargs: dict[str, Any],
+        metrics: dict[str, Any],
+        runtime_configuration: dict[str, Any],
+    ) -> OpenBatch:
+        frame, _, _ = execution_engine.get_compute_domain(metric_domain_kwargs, domain_type=MetricDomainTypes.TABLE)
+        return opened(frame)
+
+
+def opened(data: Any) -> OpenBatch:
+    """A frame or path, opened; errors that could quote a value are told by their kind alone."""
+    try:
+        return OpenBatch(data)
+    except PrivpipeError:
+        raise
+    except Exception as error:  # noqa: BLE001  # its text may quote the data, and GX prints what it is given
+        raise EngineError(f"reading the batch failed: {type(error).__name__}") from None
