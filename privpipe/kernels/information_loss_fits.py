@@ -23,6 +23,8 @@ Numbers = NDArray[np.float64]
 RIDGE = 1e-6
 STEPS = 100
 SMALLEST_STEP = 1e-10
+EXACT = 1e-22
+"""Squares that a least squares fit leaves of those of the response where nothing but rounding is left."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +194,12 @@ def interval_overlap(
     """
     first = canonical_order(np.column_stack([before, response]))
     second = canonical_order(np.column_stack([after, released]))
-    before, response, after, released = before[first], response[first], after[second], released[second]
+    # Overlaps do not depend on units, but the squares of large numbers overflow.
+    units = np.maximum(np.abs(before).max(axis=0), np.abs(after).max(axis=0))
+    unit = max(float(np.abs(response).max()), float(np.abs(released).max()), 0.0) or 1.0
+    units[units == 0] = 1.0
+    before, response = before[first] / units, response[first] / unit
+    after, released = after[second] / units, released[second] / unit
     kept = np.intersect1d(independent_columns(before), independent_columns(after))
     (low, high), (other_low, other_high) = (
         _intervals(design[:, kept], values, confidence) for design, values in ((before, response), (after, released))
@@ -202,7 +209,7 @@ def interval_overlap(
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = [overlap / width for width in widths]
     flat = (widths[0] == 0) | (widths[1] == 0)
-    same = (low == other_low) & (high == other_high)
+    same = np.isclose(low, other_low, rtol=1e-9, atol=1e-12) & np.isclose(high, other_high, rtol=1e-9, atol=1e-12)
     return IntervalOverlap(np.where(flat, same.astype(np.float64), 0.5 * (shares[0] + shares[1])), kept)
 
 
@@ -216,7 +223,9 @@ def _intervals(design: Numbers, response: Numbers, confidence: float) -> tuple[N
     free = len(design) - design.shape[1]
     if free < 1:
         raise ValueError("a regression needs more records than coefficients")
-    variance = math.fsum((rest * rest).tolist()) / free
+    squares = math.fsum((rest * rest).tolist())
+    # What a perfect fit leaves is rounding, and intervals as narrow as that would overlap by chance.
+    variance = 0.0 if squares <= EXACT * math.fsum((response * response).tolist()) else squares / free
     spread = np.sqrt(variance * (np.linalg.inv(r) ** 2).sum(axis=1)) * float(t.ppf(0.5 + confidence / 2, free))
     return (fitted - spread) / scale, (fitted + spread) / scale
 

@@ -1,1 +1,7 @@
 """What a release has lost."""
+
+from __future__ import annotations
+
+from privpipe.measures.utility.loss_functions import register_loss
+
+__all__ = ["register_loss"]

@@ -12,6 +12,7 @@ from privpipe.blocks.distinct_pair import DistinctPair, DistinctPairMeasure
 from privpipe.blocks.entry import require_choice, require_integer, require_number
 from privpipe.blocks.guarantee import short
 from privpipe.errors import UsageError
+from privpipe.measures.utility.loss_columns import infinite_columns
 from privpipe.measures.utility.loss_functions import REGISTERED
 from privpipe.roles import Roles
 from privpipe.tolerance import at_most
@@ -160,6 +161,10 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure):
         return self._verdict(float(found.observed), {"loss": found.observed}, (told,) if told else ())
 
     def judge_files(self, files: FilePair) -> Verdict:
+        infinite = infinite_columns(files)
+        if infinite or not len(files):
+            why = f"infinite values in column {infinite[0]!r}" if infinite else "no record is in both tables"
+            return Verdict(self, None, "error", self.demanded(), reason=f"{why}.")
         found = self._figure(files)
         if found.loss is None or found.loss != found.loss:
             why = found.why or "the figure is undefined"

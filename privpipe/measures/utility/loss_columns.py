@@ -18,7 +18,16 @@ from privpipe.roles import column_type_of
 if TYPE_CHECKING:
     from privpipe.kernels.information_loss_labels import LabelledColumn
 
-__all__ = ["MOST_LEVELS", "Design", "NumberColumns", "design_of", "labelled_column", "number_columns"]
+__all__ = [
+    "MOST_LEVELS",
+    "Design",
+    "NumberColumns",
+    "coded",
+    "design_of",
+    "infinite_columns",
+    "labelled_column",
+    "number_columns",
+]
 
 Numbers = NDArray[np.float64]
 Text = str | None
@@ -62,6 +71,16 @@ def number_columns(files: FilePair, names: Sequence[str]) -> NumberColumns:
     both = {name: (x, y) for name, (x, y) in sides.items() if x is not None and y is not None}
     left_out = tuple(name for name in names if name not in both)
     return NumberColumns(tuple(both), [x for x, _ in both.values()], [y for _, y in both.values()], left_out)
+
+
+def infinite_columns(files: FilePair) -> list[str]:
+    """Number columns that hold an infinity in one of the files."""
+    found = []
+    for name in files.original.schema.names:
+        sides = (files.numbers("original", name), files.numbers("released", name))
+        if any(values is not None and np.isinf(values).any() for values in sides):
+            found.append(name)
+    return found
 
 
 @dataclass(frozen=True)

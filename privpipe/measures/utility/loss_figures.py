@@ -77,9 +77,10 @@ def _sse_sst(files: FilePair, names: Sequence[str]) -> LossFigure:
     found = number_columns(files, names)
     each = squared_loss(found.before, found.after, *_moments(files, found))
     defined = [not math.isnan(sse) and sst > 0 for sse, sst in each]
+    why = "every column is constant" if found.names else NO_NUMBERS
     found, each = found.only(defined), [pair for pair, kept in zip(each, defined, strict=True) if kept]
     if not each:
-        return LossFigure(None, why=NO_NUMBERS if not any(_known(found)) else "every column is constant")
+        return LossFigure(None, why=why)
     columns = {name: 100 * sse / sst for name, (sse, sst) in zip(found.names, each, strict=True)}
     loss = 100 * math.fsum(sse for sse, _ in each) / math.fsum(sst for _, sst in each)
     return LossFigure(loss, columns, _blanks(found), _left_out(found, "no numbers, or constant"))
@@ -142,7 +143,7 @@ def _kl(files: FilePair, names: Sequence[str]) -> LossFigure:
     if math.isnan(loss):
         why = f"more than {LARGEST_COMPARED:,} pairs of an original and a released combination; name fewer columns"
         return LossFigure(None, why=why)
-    notes = ("values were masked, not recoded: 1/2 added to each cell",) if smoothed else ()
+    notes = ("some values are under no released label: 1/2 added to each cell",) if smoothed else ()
     return LossFigure(loss, {}, {"smoothed": smoothed}, notes)
 
 
@@ -160,7 +161,7 @@ def _over_cells(found: NumberColumns, each: Sequence[float], cells: Sequence[int
     total = sum(n for n, kept in zip(cells, defined, strict=True) if kept)
     kept = found.only(defined)
     columns = {name: loss for name, loss, stays in zip(found.names, each, defined, strict=True) if stays}
-    return LossFigure(whole / total, columns, _blanks(kept), _left_out(kept, f"no numbers, or {why}"))
+    return LossFigure(whole / total, columns, _blanks(found), _left_out(kept, f"no numbers, or {why}"))
 
 
 def _of_matrices(found: NumberColumns, loss: float, beside: Mapping[str, float]) -> LossFigure:

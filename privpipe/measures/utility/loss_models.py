@@ -53,8 +53,10 @@ def propensity_loss(files: FilePair, names: Sequence[str], model: ModelKind) -> 
     from privpipe.kernels.information_loss_fits import propensity
 
     fit = propensity(design.before, design.after)
-    beside = {"ratio": None if math.isnan(fit.ratio) else fit.ratio, "rank": fit.rank}
-    return LossFigure(fit.pmse, beside=beside, notes=("a ratio of 1 is chance, below 1 aligned masking", *notes))
+    beside = {"ratio": None if math.isnan(fit.ratio) else _settled(fit.ratio), "rank": fit.rank}
+    return LossFigure(
+        _settled(fit.pmse), beside=beside, notes=("a ratio of 1 is chance, below 1 aligned masking", *notes)
+    )
 
 
 def _tree_error(design: Design) -> float:
@@ -82,9 +84,9 @@ def regression_loss(files: FilePair, names: Sequence[str], target: str) -> LossF
     found = interval_overlap(design.before[known[0]], design.after[known[1]], x[known[0]], y[known[1]])
     shown = [design.names[at] for at in found.kept]
     dropped = [name for at, name in enumerate(design.names) if at not in found.kept]
-    columns = {name: 1 - overlap for name, overlap in zip(shown, found.overlaps.tolist(), strict=True)}
+    columns = {name: _settled(1 - overlap) for name, overlap in zip(shown, found.overlaps.tolist(), strict=True)}
     notes = (f"dropped as explained by others: {', '.join(dropped)}",) if dropped else ()
-    loss = 1 - column_means(found.overlaps.tolist())
+    loss = _settled(1 - column_means(found.overlaps.tolist()))
     return LossFigure(loss, columns, {"dropped": dropped} if dropped else {}, (*notes, *_design_notes(design)))
 
 
@@ -203,6 +205,11 @@ def _filled(values: Numbers, mean: float, sd: float, gaps: bool) -> Numbers:
     missing = np.isnan(values)
     filled = np.where(missing, 0.0, (values - mean) / sd)
     return np.column_stack([filled, missing.astype(np.float64)]) if gaps else filled[:, None]
+
+
+def _settled(figure: float) -> float:
+    """To nine digits: the last bits of a fit are those of the linear algebra library and its number of threads."""
+    return float(f"{figure:.9g}") if abs(figure) > 1e-12 else 0.0
 
 
 def _design_notes(design: Design, *, told: bool = False) -> tuple[str, ...]:
