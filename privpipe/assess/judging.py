@@ -21,6 +21,7 @@ from privpipe.assess.row_columns import with_row_columns
 from privpipe.assess.rules import JudgingRules
 from privpipe.assess.served import refused_in_persons, refused_under_wildcard
 from privpipe.assess.suppressed import without_suppressed
+from privpipe.assess.whole_files import whole_verdicts
 from privpipe.assess.wildcards import reduce_matching
 from privpipe.blocks import (
     ClassQuery,
@@ -33,6 +34,7 @@ from privpipe.blocks import (
 )
 from privpipe.blocks.release_history import HistoryMeasure
 from privpipe.blocks.row_positions import PositionMeasure
+from privpipe.blocks.table_files import TableMeasure
 from privpipe.engines import Engine
 from privpipe.engines.base.assembly import may_be_marked
 from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
@@ -128,6 +130,8 @@ def assess(
     verdicts |= pair_verdicts(engine, table if released is None else released, original, paired, roles, rules)
     histories = {at: entry for at, entry in enumerate(entries) if isinstance(entry, HistoryMeasure)}
     verdicts |= history_verdicts(engine, table if released is None else released, histories, roles, rules)
+    tables = {at: entry for at, entry in enumerate(entries) if isinstance(entry, TableMeasure)}
+    verdicts |= whole_verdicts(engine, table if released is None else released, original, tables, roles, rules)
     recodings = {at: entry for at, entry in enumerate(entries) if entry.reads == "tables"}
     verdicts |= recoding_verdicts(engine, table, original, recodings, roles, rules)
     first = seen[0] if seen else None

@@ -33,6 +33,8 @@ CATALOGUE = Catalogue(
         "InformationLoss": "utility.information_loss",
         "ComplementaryRelease": "risk.complementary_release",
         "UnsortedMatching": "risk.unsorted_matching",
+        "MembershipAttack": "risk.membership_attack",
+        "ClosestRecord": "risk.closest_record",
         "Quality": "utility.quality",
     },
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from privpipe.blocks.table_files import TableMeasure
 from privpipe.draws import Draws, Seed, Stream
 from privpipe.engines import Engine, Source
 from privpipe.engines.base.positions import POSITION, positioned
@@ -14,7 +15,7 @@ from privpipe.release.reading import scanned
 if TYPE_CHECKING:
     from privpipe.release.policy import Policy
 
-__all__ = ["Align", "aligned", "attack_order", "reads_pairs"]
+__all__ = ["Align", "aligned", "attack_order", "compares_tables", "reads_pairs"]
 
 Align = Literal["record_id", "position"]
 
@@ -23,6 +24,11 @@ def reads_pairs(policy: Policy) -> bool:
     """Whether an entry of the policy compares the release with its original."""
     paired = ("pairs", "files", "releases", "positions")
     return any(entry.reads in paired for entry in (*policy.guarantees, *policy.measures))
+
+
+def compares_tables(policy: Policy) -> bool:
+    """Whether an entry of the policy compares whole tables, without pairing their records."""
+    return any(isinstance(entry, TableMeasure) for entry in (*policy.guarantees, *policy.measures))
 
 
 def attack_order(seed: Seed) -> Stream:

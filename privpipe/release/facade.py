@@ -16,7 +16,7 @@ from privpipe.blocks import Histogram
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Source, engine_for, open_engine
 from privpipe.errors import UsageError
-from privpipe.release.aligning import Align, aligned, attack_order, reads_pairs
+from privpipe.release.aligning import Align, aligned, attack_order, compares_tables, reads_pairs
 from privpipe.release.ledger import named_ledger
 from privpipe.release.plan import Plan
 from privpipe.release.policy import Policy
@@ -87,7 +87,8 @@ def assess(
         finished = _finished(data, policy) if data is not None else source_of(policy)
         paired = original is not None and reads_pairs(policy)
         # The seed fixes which records are attacked; without pairs nothing is drawn and no seed is asked for.
-        seed = policy.seed.resolve() if policy.seed and paired else Seed.from_os()
+        drawn = paired or (original is not None and compares_tables(policy))
+        seed = policy.seed.resolve() if policy.seed and drawn else Seed.from_os()
         base: dict[str, Histogram] = {}
         first: Any = None
         if paired:
@@ -251,8 +252,9 @@ def _finished(data: Any, policy: Policy) -> Source:
     if isinstance(data, Source):
         return data
     source = _source(data, policy)
-    sensitive = set(policy.roles.sensitive)
-    return replace(source, types={name: kind for name, kind in source.types.items() if name in sensitive})
+    entries = (*policy.guarantees, *policy.measures)
+    kept = {*policy.roles.sensitive, *(column for entry in entries for column in entry.record_columns())}
+    return replace(source, types={name: kind for name, kind in source.types.items() if name in kept})
 
 
 def _base(engine: Engine, original: Any, policy: Policy) -> dict[str, Histogram]:

@@ -1,0 +1,55 @@
+"""Whole tables side by side, row belonging to no row: the original, the release, and records in neither."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from privpipe.blocks.guarantee import Guarantee
+from privpipe.blocks.verdict import Verdict
+from privpipe.roles import Roles
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from privpipe.hierarchies import HierarchySpec
+
+__all__ = ["TableFiles", "TableMeasure"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableFiles:
+    """Tables on the driver, each in a keyed order of its contents. Never published, never logged.
+
+    Parameters
+    ----------
+    original, released : pyarrow.Table
+        The columns asked for, under the same names; a released one may have become text (labels).
+    holdout : pyarrow.Table, optional
+        Records of the same population that the release was not made from.
+    hierarchies : mapping of column to HierarchySpec
+    """
+
+    original: pa.Table = field(repr=False)
+    released: pa.Table = field(repr=False)
+    holdout: pa.Table | None = field(default=None, repr=False)
+    hierarchies: Mapping[str, HierarchySpec] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TableMeasure(Guarantee):
+    """A measure of whole tables that pairs no records, hence also of synthetic ones. Subclasses give `judge_tables`."""
+
+    reads: ClassVar[Any] = "whole"
+
+    columns: tuple[str, ...] | None = None
+    holdout: str | None = None
+
+    def columns_read(self, roles: Roles) -> tuple[str, ...]:
+        """Columns of all tables it looks at; default: its `columns`, else all quasi-identifiers."""
+        return self.columns or tuple(roles.quasi_identifiers)
+
+    def judge_tables(self, files: TableFiles) -> Verdict:
+        """The verdict over the tables."""
+        raise TypeError(f"{type(self).__name__} judges no tables")

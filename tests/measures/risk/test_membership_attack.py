@@ -1,0 +1,131 @@
+"""Membership by the closest released record, and how close released rows come to originals."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from privpipe.assess import JudgingRules, assess
+from privpipe.blocks import Verdict
+from privpipe.blocks.table_files import TableFiles, TableMeasure
+from privpipe.draws import Seed
+from privpipe.engines import Engine, Source
+from privpipe.errors import DataError, UsageError
+from privpipe.hierarchies import HierarchySpec
+from privpipe.kernels.membership import advantage_limit, member_figures
+from privpipe.measures import ClosestRecord, MembershipAttack
+from privpipe.release.aligning import attack_order
+from privpipe.roles import Roles
+
+
+def judged(engine: Engine, entry: TableMeasure, original: pa.Table, released: pa.Table) -> Verdict:
+    first, second = (engine.scan(Source(data=table)) for table in (original, released))
+    rules = JudgingRules(order=attack_order(Seed.of("members")))
+    roles = Roles(quasi_identifiers=tuple(original.schema.names))
+    found = assess(engine, second, guarantees=[entry], roles=roles, rules=rules, original=first)
+    return found.verdicts[0]
+
+
+def tables(n: int = 300, seed: int = 4) -> tuple[pa.Table, pa.Table]:
+    rng = np.random.default_rng(seed)
+    sides = []
+    for _ in range(2):
+        a = rng.normal(50, 10, n)
+        sides.append(pa.table({"a": a.round(2), "b": (a + rng.normal(0, 5, n)).round(2)}))
+    return sides[0], sides[1]
+
+
+def by_definition(members: list[float], others: list[float]) -> dict[str, float]:
+    advantage, tpr = 0.0, 0.0
+    for d in {*members, *others}:
+        hits, misses = sum(m <= d for m in members) / len(members), sum(o <= d for o in others) / len(others)
+        advantage = max(advantage, hits - misses)
+        tpr = max(tpr, hits) if misses <= 0.01 else tpr
+    auc = sum((m < o) + (m == o) / 2 for m in members for o in others) / (len(members) * len(others))
+    return {"advantage": advantage, "auc": auc, "tpr": tpr}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_figures_are_those_of_the_definition(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    members, others = rng.integers(0, 6, 30).astype(float), rng.integers(seed, 9, 17).astype(float)
+    assert member_figures(members, others) == pytest.approx(by_definition(members.tolist(), others.tolist()))
+    assert member_figures(others, others)["auc"] == pytest.approx(0.5)
+    assert member_figures(members + 100, members)["advantage"] == 0.0
+
+
+def test_every_engine_gives_the_distances_of_the_definition(engine: Engine, tmp_path: Path) -> None:
+    original, holdout = tables()
+    pq.write_table(holdout, tmp_path / "holdout.parquet")
+    rng = np.random.default_rng(9)
+    released = pa.table({name: original[name].to_numpy() + rng.normal(0, 1, 300) for name in ("a", "b")})
+    path = str(tmp_path / "holdout.parquet")
+    verdict = judged(engine, MembershipAttack(holdout=path, at_most=0.1), original, released.slice(0, 250))
+    x, h, y = (np.column_stack([t["a"], t["b"]]) for t in (original, holdout, released.slice(0, 250)))
+    mean, sd = x.mean(axis=0), x.std(axis=0, ddof=1)
+    near = [
+        np.sqrt((((side - mean) / sd)[:, None] - ((y - mean) / sd)[None]) ** 2 @ np.ones(2)).min(axis=1)
+        for side in (x, h)
+    ]
+    wanted = by_definition(near[0].tolist(), near[1].tolist())
+    for name, value in wanted.items():
+        assert verdict.observed[name] == pytest.approx(value), name
+    assert verdict.observed["upper"] == pytest.approx(wanted["advantage"] + 2 * math.sqrt(math.log(20) / 600))
+    assert (verdict.outcome, verdict.observed["attacked"]) == ("fail", 300)
+    sampled = judged(engine, MembershipAttack(holdout=path, at_most=1.0, sample=100), original, released)
+    assert (sampled.outcome, sampled.observed["attacked"]) == ("pass", 100)
+    copies = judged(engine, ClosestRecord(holdout=path, at_least=0.5), original, original.slice(0, 200))
+    assert (copies.outcome, copies.observed["ratio"], copies.observed["copies"]) == ("fail", 0.0, 1.0)
+    other = judged(engine, ClosestRecord(holdout=path, at_least=0.2), original, tables(seed=77)[0])
+    assert other.outcome == "pass"
+    assert other.observed["ratio"] == pytest.approx(other.observed["released"] / other.observed["holdout"])
+
+
+def test_labels_are_no_farther_from_what_they_cover() -> None:
+    tree = HierarchySpec.from_mapping({"tree": {"Europe": ["Bonn", "Graz"], "Asia": ["Pune"]}}, column="town")
+    original = pa.table({"town": ["Bonn", "Graz"], "age": [20.0, 40.0]})
+    files = TableFiles(
+        original=original,
+        released=pa.table({"town": ["Europe", "Europe"], "age": [20.0, 40.0]}),
+        holdout=pa.table({"town": ["Pune", "Bonn"], "age": [20.0, 25.0]}),
+        hierarchies={"town": tree},
+    )
+    verdict = MembershipAttack(holdout="h", sample=None).judge_tables(files)
+    assert verdict.observed["metric"] == "gower"
+    assert (verdict.observed["advantage"], verdict.observed["auc"]) == (1.0, 1.0)
+    near = ClosestRecord(holdout="h", sample=None).judge_tables(files)
+    assert near.observed["copies"] == 1.0  # each label covers an original value
+    assert near.observed["holdout"] == pytest.approx(np.quantile([0.5, 0.125], 0.05))
+
+
+def test_what_cannot_be_judged_is_an_error(embedded: Engine, tmp_path: Path) -> None:
+    original, holdout = tables(20)
+    measure = MembershipAttack(at_most=1.0)
+    assert judged(embedded, measure, original, original).outcome == "error"
+    assert judged(embedded, ClosestRecord(at_least=0.0), original, original).outcome == "error"
+    pq.write_table(holdout.select(["a"]), tmp_path / "narrow.parquet")
+    narrow = MembershipAttack(holdout=str(tmp_path / "narrow.parquet"), at_most=1.0)
+    with pytest.raises(DataError, match="holdout: .*not in the data"):
+        judged(embedded, narrow, original, original)
+    constant = pa.table({"a": [1.0] * 5})
+    pq.write_table(constant, tmp_path / "constant.parquet")
+    same = MembershipAttack(holdout=str(tmp_path / "constant.parquet"), at_most=1.0)
+    assert "tells records apart" in judged(embedded, same, constant, constant).reason
+    scanned = embedded.scan(Source(data=original))
+    roles = Roles(quasi_identifiers=["a", "b"])
+    alone: list[Any] = [MembershipAttack(holdout=str(tmp_path / "narrow.parquet"), at_most=1.0)]
+    assert assess(embedded, scanned, guarantees=alone, roles=roles).verdicts[0].outcome == "error"
+    assert advantage_limit(0.99, 10, 10) == 1.0
+    for wrong in ({"at_most": 2}, {"sample": 0}, {"confidence": 1}, {"columns": ()}):
+        with pytest.raises(UsageError):
+            MembershipAttack(**wrong)
+    ill: list[dict[str, Any]] = [{"at_least": -1}, {"sample": 0}, {"columns": ("a", "a")}]
+    for each in ill:
+        with pytest.raises(UsageError):
+            ClosestRecord(**each)
