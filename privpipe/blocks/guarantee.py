@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks.class_block import Cells, ClassBlock
+from privpipe.blocks.distinct_block import DistinctBlock
 from privpipe.blocks.entry import Entry
 from privpipe.blocks.facts import Facts
 from privpipe.blocks.verdict import Verdict
@@ -65,6 +66,7 @@ class Guarantee(Entry):
     needs_population: ClassVar[bool] = False
     judges_matching: ClassVar[bool] = False
     trusts_values: ClassVar[bool] = False
+    tells_records: ClassVar[bool] = False
 
     quasi_identifiers: tuple[str, ...] | None = None
 
@@ -111,6 +113,15 @@ class Guarantee(Entry):
         """Columns about the record itself: of any role, also identifiers, which are in no release."""
         columns = (self.weight_column(), self.household_column())
         return tuple(column for column in columns if column is not None)
+
+    def record_figures(
+        self, records: DistinctBlock, households: NDArray[np.int64] | None, matching: bool
+    ) -> Mapping[str, NDArray[np.float64]]:
+        """Figures of single records by name, shape (n,), where it `tells_records`: one row of the block a record.
+
+        `households` numbers those of the records, -1 for none; under `matching` blanks match anything.
+        """
+        raise TypeError(f"{type(self).__name__} tells no single records")
 
     def over(self, roles: Roles) -> Self:
         """The same guarantee, with what it leaves to the table's roles filled in."""

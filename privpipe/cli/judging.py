@@ -19,14 +19,33 @@ if TYPE_CHECKING:
 __all__ = ["assess", "validate"]
 
 
-def assess(policy: PolicyArgument, engine: EngineOption = None, json: JsonOption = False) -> None:
+def assess(
+    policy: PolicyArgument,
+    engine: EngineOption = None,
+    show_records: Annotated[
+        str | None,
+        typer.Option(
+            "--show-records",
+            metavar="FILE",
+            help="Also write the risk of every single record, by its record_id, to a new .csv or .parquet file.",
+            show_default=False,
+        ),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
     """Judge the policy's source as it is.
 
-    Nothing is transformed or written. Exit code 5 when a guarantee fails.
+    Nothing is transformed or published. Exit code 5 when a guarantee fails.
     """
     from privpipe.release.facade import assess as judge
 
-    _end(judge(None, loaded(policy), engine=engine), json=json)
+    rules = loaded(policy)
+    if show_records is not None:
+        from privpipe.release.record_list import write_record_risks
+
+        records = write_record_risks(rules, show_records, engine=engine)
+        say(f"risks of {records:,} single records written; they are data about people: keep them like the source")
+    _end(judge(None, rules, engine=engine), json=json)
 
 
 def validate(
@@ -83,12 +102,14 @@ def _alignment(how: str) -> Literal["record_id", "position"]:
 def _finished(data: str, policy: Policy, format: str | None, delimiter: str | None) -> Any:
     """The table to judge: read as our own sink writes it, else as the policy's source is.
 
-    Only sensitive columns keep their declared type: quasi-identifiers may have become labels, and a column that
-    no guarantee counts may be gone.
+    Only sensitive columns, weights and households keep their declared type: quasi-identifiers may have become labels,
+    and a column that no guarantee counts may be gone.
     """
     from privpipe.engines import Source
 
-    types = {name: policy.types[name] for name in policy.roles.sensitive if name in policy.types}
+    entries = (*policy.guarantees, *policy.measures)
+    weighing = [column for entry in entries for column in entry.record_columns()]
+    types = {name: policy.types[name] for name in (*policy.roles.sensitive, *weighing) if name in policy.types}
     chosen: dict[str, Any] = {}
     own = policy.sink is not None and Path(policy.sink.target(policy.base_dir)) == Path(data).absolute()
     if own and policy.sink is not None:

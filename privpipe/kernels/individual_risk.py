@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from privpipe.kernels.arrays import read_only
 
-__all__ = ["household_risk", "individual_risk"]
+__all__ = ["household_risk", "individual_risk", "shared_risk"]
 
 QUICK = 0.7
 """Up to this 1 - p the series needs some hundred terms at the most."""
@@ -91,6 +91,27 @@ def household_risk(
     together = -np.expm1(np.add.reduceat(logs, starts))
     members = np.add.reduceat(records[order], starts)
     return np.concatenate([together, apart]), np.concatenate([members, sizes])
+
+
+def shared_risk(households: NDArray[np.int64], risks: NDArray[np.float64]) -> NDArray[np.float64]:
+    """1 - prod(1 - r) over the household of each record, given to every member.
+
+    Parameters
+    ----------
+    households : ndarray of int64, shape (n,)
+        -1 stands alone.
+    risks : ndarray of float64, shape (n,)
+        In [0, 1].
+
+    Examples
+    --------
+    >>> shared_risk(np.array([0, -1, 0]), np.array([0.5, 0.5, 0.2])).round(3).tolist()
+    [0.6, 0.5, 0.6]
+    """
+    at = np.where(households < 0, int(households.max(initial=-1)) + 1 + np.arange(len(risks)), households)
+    with np.errstate(divide="ignore"):
+        together = -np.expm1(np.bincount(at, weights=np.log1p(-risks)))
+    return np.asarray(np.where(households < 0, risks, together[at]), dtype=np.float64)
 
 
 @nb.njit(cache=True, nogil=True)

@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks import ClassBlock, Facts, Guarantee, Tally, Verdict
+from privpipe.blocks import ClassBlock, DistinctBlock, Facts, Guarantee, Tally, Verdict
 from privpipe.blocks.entry import require_choice, require_number
 from privpipe.blocks.guarantee import short
-from privpipe.errors import UsageError
+from privpipe.errors import DataError, UsageError
 from privpipe.measures.risk.risk_sums import RiskSums, Spread, spread_of
 from privpipe.tolerance import at_least, at_most
 
@@ -70,6 +70,7 @@ class IndividualRisk(Guarantee):
     reads: ClassVar[Any] = "weights"
     threshold_field: ClassVar[str | None] = "at_most"
     trusts_values: ClassVar[bool] = True
+    tells_records: ClassVar[bool] = True
     judges_matching: ClassVar[bool] = True
     about: ClassVar[Mapping[str, str]] = {
         "weight": "column of sampling weights: how many people a record stands for",
@@ -134,6 +135,19 @@ class IndividualRisk(Guarantee):
         from privpipe.kernels.individual_risk import individual_risk
 
         return individual_risk(*self.frequencies(block), approximate=self.method == "approximate")
+
+    def record_figures(
+        self, records: DistinctBlock, households: NDArray[np.int64] | None, matching: bool
+    ) -> Mapping[str, NDArray[np.float64]]:
+        from privpipe.kernels.individual_risk import shared_risk
+        from privpipe.measures.risk.single_records import weighed_patterns
+
+        patterns, owner = weighed_patterns(records, matching)
+        sample, population = self.frequencies(patterns)
+        if not at_least(population, sample).all():
+            raise DataError(f"individual_risk: weights in {self.weight!r} sum to less than a class's records")
+        risks = self.risks(patterns)[owner]
+        return {"individual_risk": risks if households is None else shared_risk(households, risks)}
 
     def measure(self, block: ClassBlock, facts: Facts) -> Tally:
         if not len(block):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privpipe.blocks import DistinctBlock, Facts, Guarantee, Tally, Verdict
 from privpipe.blocks.entry import require_choice, require_integer, require_number
@@ -67,6 +68,7 @@ class SpecialUniques(Guarantee):
     reads: ClassVar[Literal["distinct"]] = "distinct"
     threshold_field: ClassVar[str | None] = "at_most"
     trusts_values: ClassVar[bool] = True
+    tells_records: ClassVar[bool] = True
     judges_matching: ClassVar[bool] = True
     about: ClassVar[Mapping[str, str]] = {
         "columns": "columns to combine, of any role; left out: all quasi-identifiers",
@@ -121,23 +123,33 @@ class SpecialUniques(Guarantee):
                 f"name at most {MOST_COLUMNS} columns"
             )
 
-    def measure(self, block: Any, facts: Facts) -> Tally:
-        """The figures of a `DistinctBlock`."""
+    def record_figures(
+        self, records: DistinctBlock, households: NDArray[np.int64] | None, matching: bool
+    ) -> Mapping[str, NDArray[np.float64]]:
+        block, owner = without_blanks_apart(records)
+        scored = self._scored(block)
+        return {"special_uniques_score": scored.scores[owner], "special_uniques_dis": scored.dis[owner]}
+
+    def _scored(self, block: DistinctBlock) -> _Scored:
         from privpipe.kernels.special_uniques import dis_scores, minimal_uniques, size_weights
 
         m = len(block.columns)
         self._require_served(m)
-        block = without_blanks_apart(block)
-        codes = block.codes
-        found = minimal_uniques(codes, block.counts, self.max_size)
+        found = minimal_uniques(block.codes, block.counts, self.max_size)
         weights = size_weights(m, self.score == "weighted")
         scores = found.scores(weights)
-        whole = (codes >= 0).all(axis=1)
+        whole = (block.codes >= 0).all(axis=1)
         uniques = int((whole & (block.counts == 1)).sum())
         paired = 2 * int((whole & (block.counts == 2)).sum())
         dis = dis_scores(scores, uniques, paired, m, self.dis_fraction)
+        return _Scored(scores, dis, found.shares(weights), paired)
+
+    def measure(self, block: Any, facts: Facts) -> Tally:
+        """The figures of a `DistinctBlock`."""
+        block, _ = without_blanks_apart(block)
+        scored = self._scored(block)
+        scores, dis = scored.scores, scored.dis
         positive = int((scores > 0).sum())
-        shares = found.shares(weights)
         n = block.records
         observed = {
             "share": positive / n if n else None,
@@ -148,10 +160,10 @@ class SpecialUniques(Guarantee):
             "score_max": float(scores.max(initial=0.0)),
             "contributions": {
                 name: None if np.isnan(share) else float(share)
-                for name, share in zip(block.columns, shares, strict=True)
+                for name, share in zip(block.columns, scored.shares, strict=True)
             },
         }
-        return Tally(observed=observed, failing_records=positive, records=n, sums={"pairs": paired, "alone": uniques})
+        return Tally(observed=observed, failing_records=positive, records=n, sums={"pairs": scored.paired})
 
     def judge(self, observed: Tally, facts: Facts) -> Verdict:
         if not observed.records:
@@ -185,15 +197,23 @@ class SpecialUniques(Guarantee):
         ]
 
 
-def without_blanks_apart(block: DistinctBlock) -> DistinctBlock:
-    """Blanks coded -1, and combinations that read alike as one."""
+@dataclass(frozen=True)
+class _Scored:
+    """Scores and DIS of each combination, the columns' shares of the score, and records in pairs."""
+
+    scores: NDArray[np.float64]
+    dis: NDArray[np.float64]
+    shares: NDArray[np.float64]
+    paired: int
+
+
+def without_blanks_apart(block: DistinctBlock) -> tuple[DistinctBlock, NDArray[np.intp]]:
+    """Blanks coded -1, and combinations that read alike as one; and which of these each row is."""
     codes = block.codes if block.blanks is None else np.where(block.blanks, -1, block.codes)
     distinct, places = np.unique(codes, axis=0, return_inverse=True)
-    if len(distinct) == len(codes):
-        return DistinctBlock(block.columns, codes, block.counts)
     counts = np.zeros(len(distinct), np.int64)
     np.add.at(counts, places.ravel(), block.counts)
-    return DistinctBlock(block.columns, distinct, counts)
+    return DistinctBlock(block.columns, distinct, counts), places.ravel()
 
 
 def exact_sum(values: Any) -> float:

@@ -45,7 +45,7 @@ def row_scores(rows: pa.Table, weighted: bool) -> list[float]:
     counted = rows.append_column("__count", pa.array(np.ones(rows.num_rows, dtype=np.int64)))
     apart = DistinctBlock.from_table(counted, rows.schema.names)
     codes = np.where(apart.blanks, -1, apart.codes)
-    block = without_blanks_apart(apart)
+    block, _ = without_blanks_apart(apart)
     scores = minimal_uniques(block.codes, block.counts).scores(size_weights(len(rows.schema), weighted))
     of = {tuple(code): score for code, score in zip(block.codes.tolist(), scores.tolist(), strict=True)}
     return [of[tuple(code)] for code in codes.tolist()]
