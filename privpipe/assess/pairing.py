@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from privpipe.assess.suppressed import without_blank_records
 from privpipe.blocks import Facts, FactsRequest, FilePair, FilePairMeasure, GatheredPairs, Guarantee, Verdict
 from privpipe.engines import Engine
 from privpipe.errors import DataError, did_you_mean
@@ -33,7 +34,8 @@ def pair_verdicts(
     """The verdict of each entry that reads pairs (`reads` of ``pairs`` or ``files``), by its place.
 
     Without an original, without ids, or with no record in both tables, the outcome is an error, never a pass. Entries
-    over whole files share one gathering of the columns that any of them reads.
+    over whole files share one gathering of the columns that any of them reads. Records of nothing but the mark are
+    left out: as records that nobody can link they would make every share look smaller.
 
     Raises
     ------
@@ -44,6 +46,7 @@ def pair_verdicts(
         return {}
     if original is None or not (original.has_record_ids and released.has_record_ids):
         return {at: _error(entry, NOT_GIVEN) for at, entry in entries.items()}
+    released = without_blank_records(engine, released, roles, rules)
     verdicts = {
         at: _pair_verdict(engine, released, original, entry, roles)
         for at, entry in entries.items()

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from privpipe.blocks import RowBlock
+from privpipe.blocks import Facts, RowBlock
 
 if TYPE_CHECKING:
     from privpipe.assess.rules import JudgingRules
     from privpipe.engines import Engine
     from privpipe.roles import Roles
 
-__all__ = ["Unsuppressed", "without_suppressed"]
+__all__ = ["Unsuppressed", "without_blank_records", "without_suppressed"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,10 @@ class Unsuppressed:
     mark: str
 
     def __call__(self, rows: RowBlock) -> RowBlock:
+        return rows.take(np.flatnonzero(~self.suppressed(rows)))
+
+    def suppressed(self, rows: RowBlock) -> NDArray[np.bool_]:
+        """Which rows go."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -43,7 +48,20 @@ class Unsuppressed:
             text = pa.types.is_string(column.type)
             found = pc.fill_null(pc.equal(column, self.mark), False) if text else column.is_null()
             suppressed &= found.to_numpy(zero_copy_only=False)
-        return rows.take(np.flatnonzero(~suppressed))
+        return suppressed
+
+
+@dataclass(frozen=True)
+class _Number:
+    """How many records are suppressed."""
+
+    by: Unsuppressed
+
+    def measure(self, block: RowBlock, facts: Facts) -> int:
+        return int(self.by.suppressed(block).sum())
+
+    def merge(self, left: int, right: int) -> int:
+        return left + right
 
 
 def without_suppressed(
@@ -56,12 +74,32 @@ def without_suppressed(
     """
     import pyarrow as pa
 
-    text = [name for name in table.schema.names if pa.types.is_string(table.schema.field(name).type)]
     columns = tuple(quasi_identifiers)
-    if not set(columns) & set(text):
+    text = [name for name in columns if pa.types.is_string(table.schema.field(name).type)]
+    if not text:
         return table
-    if not set(columns) <= set(text):
-        others = [*roles.quasi_identifiers, *roles.sensitive, *roles.insensitive]
-        kept = [name for name in others if name in table.schema.names and name != rules.person]
-        columns = tuple(dict.fromkeys([*columns, *kept]))
+    if len(text) < len(columns):
+        columns = tuple(dict.fromkeys([*columns, *_released(table, roles, rules)]))
     return engine.map_rows(table, Unsuppressed(columns, rules.mark), table.schema)
+
+
+def without_blank_records(engine: Engine, table: Any, roles: Roles, rules: JudgingRules) -> Any:
+    """The table without the records of which nothing is left but the mark: nobody who attacks it looks at these.
+
+    One with a mark in every quasi-identifier may still be recognised by what else is released of it.
+    """
+    import pyarrow as pa
+
+    columns = _released(table, roles, rules)
+    if not any(pa.types.is_string(table.schema.field(name).type) for name in columns):
+        return table
+    blank = Unsuppressed(columns, rules.mark)
+    if not engine.reduce_rows(table, columns, _Number(blank), Facts()):
+        return table
+    return engine.map_rows(table, blank, table.schema)
+
+
+def _released(table: Any, roles: Roles, rules: JudgingRules) -> tuple[str, ...]:
+    """Columns that a suppressed record is blank in: all but those the run itself needs."""
+    names = (*roles.quasi_identifiers, *roles.sensitive, *roles.insensitive)
+    return tuple(name for name in names if name in table.schema.names and name != rules.person)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -64,3 +65,33 @@ def test_rows_of_the_mark_are_left_out(tmp_path: Path, embedded: Engine) -> None
     result = pp.release(asked, engine=embedded)
     assert (result.assessment.records, result.assessment.suppressed_records) == (3, 1)
     assert result.assessment.verdicts[0].observed == 3
+
+
+def test_rows_of_the_mark_do_not_thin_out_an_attack(tmp_path: Path, embedded: Engine) -> None:
+    """Nobody links a record of which nothing is left: kept as rows, suppressed records change no share."""
+    draw = random.Random(3)
+    rows = {
+        "id": [f"p{at}" for at in range(60)],
+        "town": draw.choices("abcdef", k=60),
+        "age": draw.choices(["30", "40", "50"], k=60),
+        "income": [float(draw.randint(0, 500)) for _ in range(60)],
+        "illness": draw.choices(["flu", "gout"], k=60),
+    }
+    asked = policy(tmp_path, rows, {"k_anonymity": {"k": 4}}, record_id="id")
+    asked["columns"]["town"]["hierarchy"] = {"tree": {"*": list("abcdef")}}
+    asked["columns"] |= {"id": {"role": "identifier"}, "income": {"role": "insensitive", "type": "number"}}
+    asked["measures"] = [
+        {"record_linkage": {"columns": ["income"]}},
+        {"transparency_attack": {"columns": ["income"]}},
+    ]
+    figures = []
+    for mark in (False, True):
+        levels = {"generalize": {"levels": {"town": 0}, "suppress_at_most": 0.8, "mark": mark}}
+        asked["transform"] = [{"rank_swap": {"columns": ["income"], "p": 0.02}}, levels]
+        found = pp.release(asked, engine=embedded).assessment
+        assert found.suppressed_records > 10
+        figures.append([verdict.observed for verdict in found.measures])
+    assert figures[0] == figures[1]
+    asked["guarantees"].append({"record_linkage": {"columns": ["income"], "at_most": figures[0][0]["share"] - 0.01}})
+    with pytest.raises(Refused):
+        pp.release(asked, engine=embedded)
