@@ -6,21 +6,27 @@ import copy
 import itertools
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privpipe.assess import Assessment, assess
+from privpipe.assess import Assessment
 from privpipe.draws import Seed
 from privpipe.engines import Engine, open_engine
 from privpipe.errors import NoSolutionError, UnsupportedError, UsageError, did_you_mean
-from privpipe.release.aligning import attack_order
 from privpipe.release.policy import Policy
 from privpipe.release.policy.plain_values import from_yaml
 from privpipe.release.population import population_beside
-from privpipe.release.run import source_of, stages_of
+from privpipe.release.remembering import Remembering
+from privpipe.release.remote import is_remote
+from privpipe.release.run import judge_written, sink_format, sink_order, source_of
 from privpipe.release.staging import attach, run_stages
+from privpipe.release.target import LocalTarget
 from privpipe.report.figures import leading_figure
 from privpipe.report.risk_utility import Point, RiskUtilityMap, risk_weights
 
@@ -197,7 +203,7 @@ def compare_grid(
     engine: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> RiskUtilityMap:
-    """Stage and judge every point of a grid; nothing is written or published.
+    """Stage and judge every point of a grid; nothing is published, and what was written to be judged is thrown away.
 
     All points share the seed, hence the record ids, the draws of a stage and the sample of attacked records, so that
     differences between points are paired.
@@ -229,10 +235,10 @@ def compare_grid(
     tell = progress or (lambda step: None)
     name = engine or policy.engine
     points = []
-    with open_engine(name, policy.engines.get(name, {})) as running:
+    with workplace(policy) as place, open_engine(name, policy.engines.get(name, {})) as running:
         for at, (setting, variant) in enumerate(zip(settings, policies, strict=True)):
             tell(f"point {at + 1} of {len(settings)}")
-            points.append(_point(running, variant, seed, setting, weights, losses))
+            points.append(_point(running, variant, seed, place, setting, weights, losses))
     if all(point.outcome == "no_solution" for point in points):
         raise NoSolutionError(
             f"none of the {len(points):,} points has a solution within its limits; {points[0].reason}"
@@ -244,12 +250,13 @@ def _point(
     engine: Engine,
     policy: Policy,
     seed: Seed,
+    place: LocalTarget,
     setting: Mapping[str, Any],
     weights: Mapping[str, float],
     losses: Mapping[str, float],
 ) -> Point:
     try:
-        judged = judged_without_publishing(engine, policy, seed)
+        judged = judged_without_publishing(engine, policy, seed, place)
     except NoSolutionError as error:
         return Point(setting=setting, outcome="no_solution", reason=str(error))
     except UnsupportedError as error:
@@ -272,26 +279,40 @@ def _point(
     )
 
 
-def judged_without_publishing(engine: Engine, policy: Policy, seed: Seed) -> Assessment:
-    """The verdict on a policy's staged table, which is then forgotten."""
-    original = attach(engine, source_of(policy), policy, seed)
-    generalized = policy.population is not None and policy.population.generalized
-    population = None if generalized else population_beside(engine, policy, original)
-    staged = run_stages(engine, original, policy, seed, population=population)
-    if generalized:
-        staged = replace(staged, population=population_beside(engine, policy, staged.table))
-    judged = assess(
-        engine,
-        staged.table if staged.counted is None else staged.counted,
-        guarantees=policy.guarantees,
-        measures=policy.measures,
-        roles=staged.roles,
-        rules=replace(staged.rules, stages=stages_of(staged.plan), order=attack_order(seed)),
-        original=staged.original,
-        released=staged.table,
-        population=staged.population,
-    )
-    return replace(judged, suppressed_records=judged.suppressed_records + staged.suppressed_records)
+def judged_without_publishing(engine: Engine, policy: Policy, seed: Seed, place: LocalTarget) -> Assessment:
+    """The verdict that a release of the policy would get; its files are thrown away."""
+    run_id = secrets.token_hex(4)
+    with Remembering(policy) as memory:
+        original = attach(engine, source_of(policy), policy, seed)
+        generalized = policy.population is not None and policy.population.generalized
+        population = None if generalized else population_beside(engine, policy, original)
+        staged = run_stages(engine, original, policy, seed, population=population)
+        if generalized:
+            staged = replace(staged, population=population_beside(engine, policy, staged.table))
+        memory.gather(engine, staged.original, staged.table, staged.roles)
+        staged = replace(staged, rules=replace(staged.rules, histories=memory.histories))
+        folder = place.stage(run_id)
+        try:
+            written = engine.write(staged.table, str(folder), sink_format(policy), sink_order(seed))
+            return judge_written(engine, policy, staged, folder, written, seed)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def workplace(policy: Policy) -> Iterator[LocalTarget]:
+    """Where points are written to be judged, beside the sink as a release would be; gone at the end.
+
+    What a killed run leaves there is thrown away by the next.
+    """
+    named = policy.sink.target(policy.base_dir) if policy.sink else ""
+    sink = Path(tempfile.gettempdir(), "privpipe") if not named or is_remote(named) else Path(named)
+    home = next(folder for folder in sink.absolute().parents if folder.is_dir())
+    with LocalTarget(home / f"{sink.name}.compared") as place:
+        try:
+            yield place
+        finally:
+            shutil.rmtree(place.state, ignore_errors=True)
 
 
 def _scaled(verdict: Any) -> float | None:

@@ -34,7 +34,17 @@ from privpipe.roles import column_type_of
 if TYPE_CHECKING:
     from privpipe.release.policy import Policy
 
-__all__ = ["STEPS", "ReleaseResult", "release_with", "stages_of"]
+__all__ = [
+    "STEPS",
+    "ReleaseResult",
+    "judge_written",
+    "release_with",
+    "sink_format",
+    "sink_order",
+    "source_of",
+    "stages_of",
+    "target_of",
+]
 
 log = logging.getLogger("privpipe.release")
 STEPS = ("scan", "stage", "write", "judge", "publish", "judge again", "done")
@@ -99,12 +109,12 @@ def release_with(
             staged = replace(staged, population=population_beside(engine, policy, staged.table))
         tell("write")
         folder = place.stage(run_id)
-        written = engine.write(staged.table, str(folder), sink_format(policy), _order(seed))
+        written = engine.write(staged.table, str(folder), sink_format(policy), sink_order(seed))
         tell("judge")
         header = _header(engine, policy, staged.plan, run_id)
         memory.gather(engine, staged.original, staged.table, staged.roles)
         staged = replace(staged, rules=replace(staged.rules, histories=memory.histories))
-        judged = _judge(engine, policy, staged, folder, written, seed).within(**header)
+        judged = judge_written(engine, policy, staged, folder, written, seed).within(**header)
         if not judged.passed:
             place.refuse(run_id, judged.to_dict())
             judged.raise_if_failed()
@@ -119,7 +129,7 @@ def release_with(
             raise
         tell("judge again")
         try:
-            again = _judge(engine, policy, staged, place.published(run_id), written, seed).within(**header)
+            again = judge_written(engine, policy, staged, place.published(run_id), written, seed).within(**header)
             if again.to_dict() != judged.to_dict():
                 raise EngineError("the published files do not read back as they were judged; the release was withdrawn")
         except BaseException:
@@ -160,11 +170,14 @@ def target_of(policy: Policy, target: str | None) -> Target:
     return LocalTarget(Path(path) if target else policy.base_dir / path)
 
 
-def _order(seed: Seed) -> Any:
+def sink_order(seed: Seed) -> Any:
+    """The keyed order in which released rows are written."""
     return Draws(seed, -1, "publish").of("order")
 
 
-def _judge(engine: Engine, policy: Policy, staged: Staged, folder: Path, written: Written, seed: Seed) -> Assessment:
+def judge_written(
+    engine: Engine, policy: Policy, staged: Staged, folder: Path, written: Written, seed: Seed
+) -> Assessment:
     """Judge the files, not the frame they came from; by that frame only to count persons the files do not tell apart.
 
     Then the files are proved to hold the very same records.
@@ -181,7 +194,7 @@ def _judge(engine: Engine, policy: Policy, staged: Staged, folder: Path, written
     positions = None
     if reads_positions(policy):
         files = Source(data=str(folder), format=sink_format(policy), types=types)
-        positions = run_positions(engine, policy, source_of(policy), staged.table, files, seed, _order(seed))
+        positions = run_positions(engine, policy, source_of(policy), staged.table, files, seed, sink_order(seed))
     if staged.counted is not None:
         table = staged.counted
     judged = assess(
