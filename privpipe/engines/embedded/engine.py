@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -28,9 +29,10 @@ from privpipe.engines.base.moments import ExactMoments
 from privpipe.engines.base.parallel import reduce_blocks
 from privpipe.engines.embedded import keeping, mapping, pairs, ranking, record_ids, scanning, writing
 from privpipe.engines.embedded.class_table import ClassTable, reduce_class_table
-from privpipe.engines.embedded.session import Session
+from privpipe.engines.embedded.session import OutOfMemory, Session
 from privpipe.engines.embedded.stacking import stack
 from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted
+from privpipe.engines.embedded.weighed_classes import weighed_classes
 
 __all__ = ["EmbeddedEngine"]
 
@@ -101,7 +103,8 @@ class EmbeddedEngine(Engine):
         return histogram_of(counted.column("value").cast(table.schema.field(name).type), counted.column("n"))
 
     def classes(self, table: EmbeddedTable, query: ClassQuery) -> Iterator[ClassBlock]:
-        return ClassTable(self.session, table, query).blocks()
+        weighed = weighed_classes(self.session, table, query)
+        return ClassTable(self.session, table, query).blocks() if weighed is None else weighed
 
     def reduce_classes(
         self,
@@ -113,6 +116,10 @@ class EmbeddedEngine(Engine):
         where: Where = "auto",
     ) -> R | None:
         # Driver and engine are one process here: `where` has nothing to choose.
+        weighed = weighed_classes(self.session, table, query)
+        if weighed is not None:
+            with contextlib.suppress(OutOfMemory):  # cells can be counted in more rounds
+                return reduce_blocks(reduction, weighed, facts, self.session.threads)
         return reduce_class_table(self.session, table, query, reduction, facts)
 
     def reduce_rows(
