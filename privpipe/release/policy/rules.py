@@ -210,7 +210,10 @@ def check_base(draft: Draft, report: Report) -> None:
         for column in entry.sensitive_columns()
     }
     for read, stage in draft.stages():
-        changed = sorted(compared.intersection(_flat(getattr(stage, "columns", None)))) if suppressing else []
+        named = _flat(getattr(stage, "columns", None))
+        if read.name == "synthesize" and not named:
+            named = set(draft.columns)  # it draws every column anew
+        changed = sorted(compared & named) if suppressing else []
         if suppressing and changed:
             report.wrong(
                 read.place,

@@ -115,3 +115,17 @@ def test_a_release_through_most_of_them(tmp_path: Path, monkeypatch: pytest.Monk
         document([{"synthesize": {"records": 50}}], tmp_path / "data.parquet"), base_dir=tmp_path
     )
     assert pq.read_table(pp.release(synthetic, target=str(tmp_path / "drawn")).path).num_rows == 50
+
+
+@pytest.mark.parametrize("stage", [{"synthesize": {}}, {"synthesize": {"columns": "all"}}])
+def test_drawing_every_column_anew_after_suppression_needs_the_released_base(stage: dict[str, Any]) -> None:
+    asked: dict[str, Any] = {
+        "version": 1,
+        "columns": {"zip": {"role": "quasi_identifier"}, "illness": {"role": "sensitive"}},
+        "transform": [{"suppress_records": {"suppress_at_most": 0.5}}, stage],
+        "guarantees": [{"t_closeness": {"column": "illness", "t": 0.2}}],
+    }
+    with pytest.raises(PolicyError, match="changes 'illness' after .*suppress_records"):
+        pp.Policy.from_dict(asked)
+    asked["guarantees"][0]["t_closeness"]["base"] = "released"
+    assert pp.Policy.from_dict(asked)
