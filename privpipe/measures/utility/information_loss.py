@@ -132,10 +132,10 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure):
         from privpipe.measures.risk.column_set import require_columns
 
         names = require_columns("InformationLoss", self.columns)
+        if self.quasi_identifiers not in (None, names):
+            raise UsageError("InformationLoss: quasi_identifiers and columns name different sets; give columns alone")
         object.__setattr__(self, "columns", names)
         if self.measure in OF_CLASSES:
-            if self.quasi_identifiers not in (None, names):
-                raise UsageError("InformationLoss: quasi_identifiers and columns name different sets")
             object.__setattr__(self, "quasi_identifiers", names)
 
     @property
@@ -145,7 +145,7 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure):
 
     def columns_read(self, roles: Roles | tuple[str, ...]) -> tuple[str, ...]:
         keys = tuple(roles.quasi_identifiers) if isinstance(roles, Roles) else roles
-        named = tuple(name for name in self.columns or keys if name != self.target)
+        named = tuple(name for name in self.columns or self.quasi_identifiers or keys if name != self.target)
         return named if self.target is None else (*named, self.target)
 
     def original_moments(self, roles: Roles) -> tuple[str, ...]:

@@ -131,6 +131,16 @@ def test_losses_of_cells_and_moments_by_their_definitions() -> None:
     assert figure("moments", moved)["columns"]["c"]["mean"] == 1.0
 
 
+def test_suppressed_records_stand_beside(embedded: Engine, judged_pair: Any) -> None:
+    x = [1.0, 50.0, 3.0, 4.0, 5.0]
+    y = [1.0, 50.0, 4.0, 4.0, 3.0]
+    told = judged_pair(
+        embedded, InformationLoss(measure="il1s"), pa.table({"a": x}), pa.table({"a": y}), left_out=2
+    ).observed
+    assert told["suppressed_share"] == pytest.approx(2 / 5)
+    assert told["loss"] == pytest.approx((1 + 0 + 2) / 3 / (math.sqrt(2) * np.std(x, ddof=1)))  # sd of the whole
+
+
 def test_losses_of_labels_by_their_definitions(embedded: Engine, judged_pair: Any) -> None:
     tree = HierarchySpec.from_mapping({"tree": {"*": {"north": ["a", "b"], "south": ["c", "d"]}}}, column="town")
     own, labels = ["a", "a", "a", "b", "c", "d"], ["north"] * 4 + ["c", "*"]
@@ -259,6 +269,7 @@ def test_what_cannot_be_told() -> None:
         {"measure": "il1s", "k": 2},
         {"measure": "il1s", "at_most": math.nan},
         {"measure": "regression", "target": "a", "columns": ("a", "b")},
+        {"measure": "il1s", "columns": ("a",), "quasi_identifiers": ("b",)},
     ]
     for wrong in wrongs:
         with pytest.raises(UsageError):
