@@ -35,6 +35,7 @@ CATALOGUE = Catalogue(
         "UnsortedMatching": "risk.unsorted_matching",
         "MembershipAttack": "risk.membership_attack",
         "ClosestRecord": "risk.closest_record",
+        "RobustIntervalRisk": "risk.robust_interval_risk",
         "Quality": "utility.quality",
     },
 )

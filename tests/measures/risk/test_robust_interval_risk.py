@@ -1,0 +1,100 @@
+"""Intervals that widen for outlying records.
+
+Source of the census figures: reference/sdcmicro.json, dRiskRMD.census.noise10 (sdcMicro 5.8.1), an indication only:
+the figure depends on the robust estimator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from privpipe.engines import Engine
+from privpipe.errors import DataError, UnsupportedError, UsageError
+from privpipe.kernels.robust_scatter import centre_distances
+from privpipe.measures import RobustIntervalRisk
+
+
+def by_definition(x: np.ndarray, y: np.ndarray, k: float, k2: float) -> tuple[float, float, float]:
+    z, w = ((side - side.mean(axis=0)) / side.std(axis=0, ddof=1) for side in (x, y))
+    inverse = np.linalg.pinv(np.atleast_2d(np.cov(z, rowvar=False)), rcond=1e-10)
+    radius = [0.05 * float(row @ inverse @ row) ** 0.5 for row in z]
+    inside = [any(abs(a - b) < k * radius[i] for a, b in zip(z[i], w[i], strict=True)) for i in range(len(z))]
+    alone = [
+        inside[i] and all(np.linalg.norm(w[i] - w[j]) > k2 for j in range(len(w)) if j != i) for i in range(len(w))
+    ]
+    near = np.array(inside)
+    return near.mean(), float(np.mean(alone)), near.sum() * np.array(radius)[near].sum() / len(x)
+
+
+def test_every_engine_gives_the_definition(engine: Engine, judged_pair: Any) -> None:
+    rng = np.random.default_rng(8)
+    x = np.column_stack([rng.normal(0, 3, 80), rng.exponential(2, 80)])
+    y = x + rng.normal(0, 0.1, x.shape)
+    tables = [pa.table({"a": side[:, 0], "b": side[:, 1]}) for side in (x, y)]
+    measure = RobustIntervalRisk(k=0.5, k2=0.3, estimator="classical", at_most=0.1)
+    verdict = judged_pair(engine, measure, *tables, order=rng.permutation(80).tolist())
+    inside, isolated, weighted = by_definition(x, y, 0.5, 0.3)
+    assert 0 < isolated < inside < 1
+    assert verdict.observed["inside"] == verdict.observed["share"] == pytest.approx(inside)
+    assert verdict.observed["isolated"] == pytest.approx(isolated)
+    assert verdict.observed["weighted"] == pytest.approx(weighted)
+    assert verdict.outcome == "fail"
+    alone = RobustIntervalRisk(k=0.5, k2=0.3, estimator="classical", figure="isolated", at_most=isolated)
+    assert judged_pair(engine, alone, *tables).outcome == "pass"
+
+
+def test_collinear_columns_do_no_harm(embedded: Engine, judged_pair: Any, casc: Callable[[str], pa.Table]) -> None:
+    census, masked = casc("census.csv"), casc("reference/sdcmicro_census_noise10.csv")
+    measure = RobustIntervalRisk(estimator="classical")
+    whole = judged_pair(embedded, measure, census, masked.select(census.schema.names))
+    assert 0 < whole.observed["inside"] < 1  # exactly collinear: the reference stops here
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(50, 2))
+    twice = np.column_stack([x, x @ [1.0, 2.0]])
+    inverse = np.linalg.pinv(np.cov(twice, rowvar=False))
+    wanted = np.sqrt(np.einsum("ij,jk,ik->i", twice, inverse, twice))
+    assert centre_distances(twice, "classical") == pytest.approx(wanted, rel=1e-7)
+    assert centre_distances(x, "classical") == pytest.approx(
+        np.sqrt(np.einsum("ij,jk,ik->i", x, np.linalg.inv(np.cov(x, rowvar=False)), x))
+    )
+    assert centre_distances(np.zeros((3, 2)), "classical").tolist() == [0.0] * 3
+
+
+def test_the_robust_estimator(embedded: Engine, judged_pair: Any, casc: Callable[[str], pa.Table]) -> None:
+    pytest.importorskip("sklearn")
+    names = ["AGI", "FEDTAX", "INTVAL", "EMCONTRB"]
+    tables = [casc(name).select(names) for name in ("census.csv", "reference/sdcmicro_census_noise10.csv")]
+    found = judged_pair(embedded, RobustIntervalRisk(), *tables)
+    assert found.observed["inside"] == pytest.approx(0.1, abs=0.03)  # another MCD gives 0.089
+    assert judged_pair(embedded, RobustIntervalRisk(), *tables).observed == found.observed
+    everything = [casc(name) for name in ("census.csv", "reference/sdcmicro_census_noise10.csv")]
+    everything[1] = everything[1].select(everything[0].schema.names)
+    assert judged_pair(embedded, RobustIntervalRisk(), *everything).outcome == "pass"
+
+
+def test_without_the_extra_it_says_what_to_install(
+    embedded: Engine, judged_pair: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "sklearn.covariance", None)
+    table = pa.table({"a": [1.0, 2.0, 4.0]})
+    with pytest.raises(UnsupportedError, match=r"privpipe\[utility\]"):
+        judged_pair(embedded, RobustIntervalRisk(at_most=0.5), table, table)
+
+
+def test_missing_values_texts_and_constants(embedded: Engine, judged_pair: Any) -> None:
+    measure = RobustIntervalRisk(estimator="classical", at_most=1.0)
+    table = pa.table({"a": [1.0, None, 4.0, 5.0], "b": [7.0] * 4})
+    found = judged_pair(embedded, measure, table, table)
+    assert (found.outcome, found.observed["left_out"], found.observed["inside"]) == ("pass", 1, 1.0)
+    constant = pa.table({"a": [1.0, 1.0]})
+    assert judged_pair(embedded, measure, constant, constant).outcome == "error"
+    with pytest.raises(DataError, match="not a number"):
+        judged_pair(embedded, measure, table, table.set_column(1, "b", pa.array(["x"] * 4)))
+    for wrong in ({"k": 0}, {"k2": -1}, {"figure": "outside"}, {"estimator": "mve"}, {"at_most": 3}):
+        with pytest.raises(UsageError):
+            RobustIntervalRisk(**wrong)
