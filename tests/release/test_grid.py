@@ -76,6 +76,11 @@ def test_a_point_has_the_figures_of_its_release(policy: Policy) -> None:
     assert found.loss == released.measures[2].observed["loss"] / 100
 
 
+def test_another_engine_gives_the_same_map(policy: Policy) -> None:
+    grid = {P: [0.02, 0.3]}
+    assert compare_grid(policy, grid, engine="dask").to_dict() == compare_grid(policy, grid).to_dict()
+
+
 def test_what_makes_no_grid(policy: Policy, tmp_path: Path) -> None:
     for place in (
         "transform[1].rank_swap.p",

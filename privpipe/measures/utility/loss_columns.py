@@ -35,7 +35,7 @@ MOST_LEVELS = 20
 """Categories of a column that enters a regression."""
 MOST_DESIGN = 400
 LARGEST_DESIGN = 40_000_000
-LARGEST_COVER = 50_000_000
+LARGEST_COVER = 20_000_000
 ANY = "*"
 
 

@@ -207,6 +207,24 @@ def test_losses_of_models_by_their_definitions() -> None:
     assert separable["loss"] == pytest.approx(0.25, abs=1e-3)
 
 
+def test_fits_of_awkward_columns() -> None:
+    at = np.arange(30.0)
+    exact = files_of({"x": at, "y": 2 * at}, {"x": at, "y": 4 * at})
+    assert figure("regression", exact, target="y")["columns"]["x"] == 1.0  # two lines without an error are apart
+    rng = np.random.default_rng(3)
+    y = at + rng.normal(size=30)
+    for unit in (1.0, 1e300, 1e-300):
+        same = files_of({"x": at * unit, "y": y}, {"x": at * unit, "y": y})
+        assert figure("regression", same, target="y")["loss"] == pytest.approx(0.0, abs=1e-9)
+        assert figure("propensity", same, columns=("x", "y"))["loss"] == pytest.approx(0.0, abs=1e-12)
+    flat = files_of({"x": at, "y": y}, {"x": np.full(30, 5.0), "y": y})
+    assert figure("regression", flat, target="y")["dropped"] == ["x"]
+    infinite = InformationLoss(measure="propensity").judge_files(files_of({"x": [1.0, math.inf]}, {"x": [1.0, 2.0]}))
+    assert (infinite.outcome, infinite.reason) == ("error", "infinite values in column 'x'.")
+    gaps = {"x": [None, *at[1:].tolist()], "g": ["u", "v", "w"] * 10}
+    assert figure("classifier", files_of(gaps, gaps), target="g")["loss"] == 0.0
+
+
 def _interval(x: Any, y: Any) -> list[tuple[float, float]]:
     from scipy.stats import linregress, t
 
