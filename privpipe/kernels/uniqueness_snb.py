@@ -82,7 +82,9 @@ class _Equation:
     def __call__(self, y: float) -> float:
         log_b, rest, d, a = self.parts(y)
         level = math.log(self.classes * self.f) - math.log(self.ones)
-        return level + a * (log_b - math.log(rest)) + math.log1p(a * d / rest)
+        # ln b - ln(1 - d), where b is nearly 1 without the cancellation that a large a would blow up to false roots.
+        step = math.log1p(-self.f / (1 + math.exp(y)) / rest) if y > 0 else log_b - math.log(rest)
+        return level + a * step + math.log1p(a * d / rest)
 
     def roots(self) -> list[float]:
         """Every change of sign on a fixed grid, refined."""

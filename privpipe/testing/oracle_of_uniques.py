@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -81,41 +82,49 @@ def _pitman(sizes: Sizes, population: int) -> float | None:
 
 
 def _snb(sizes: Sizes, population: int) -> float | None:
-    f = sum(size * count for size, count in sizes) / population
-    ones, twos = dict(sizes)[1], dict(sizes).get(2, 0)
-    if not twos:
+    """In 50 digits: where the level nears zero without reaching it, floats cannot tell whether there is a root."""
+    if not dict(sizes).get(2, 0):
         return None
+    with localcontext(prec=50):
+        found = _snb_roots(sizes, population)
+    return max(found, default=None)
+
+
+def _snb_roots(sizes: Sizes, population: int) -> list[float]:
+    f = Decimal(sum(size * count for size, count in sizes)) / population
+    ones, twos = dict(sizes)[1], dict(sizes)[2]
     squares = sum(count * size * f**2 * (1 - f**2) ** (size - 1) for size, count in sizes)
     spread = sum(count * (1 - f) ** size * ((1 + f) ** size - 1) for size, count in sizes)
     kept = sum(count * (1 - f) ** size for size, count in sizes)
     single = sum(count * size * f * (1 - f) ** (size - 1) for size, count in sizes)
     classes = sum(count for _, count in sizes) + ones * squares / spread * (kept / single) ** 2
+    seen = 2 * twos / (f * ones)
 
-    def a_of(b: float) -> float:
-        """The shape at which classes of two and of one are in the ratio seen; the ratio rises with it."""
+    def shape(b: Decimal, d: Decimal) -> Decimal:
+        """The positive a at which classes of two and of one are in the ratio seen: a quadratic."""
+        square, constant = (1 - b) * d, -seen * (1 - d) ** 2
+        linear = (1 - b) * (2 - d) - seen * (1 - d) * d
+        return ((linear**2 - 4 * square * constant).sqrt() - linear) / (2 * square)
+
+    def level(y: Decimal) -> tuple[Decimal, Decimal]:
+        """ln of the classes of one expected over those seen, and of the uniques over the classes of the population."""
+        b = 1 / (1 + (-y).exp())
         d = (1 - f) * (1 - b)
+        a = shape(b, d)
+        expected = classes * f * (1 + a * d / (1 - d)) / ones
+        return expected.ln() + a * (b / (1 - d)).ln(), a * b.ln()
 
-        def ratio(log_a: float) -> float:
-            a = math.exp(log_a)
-            two = f / 2 * a * (1 - b) * (2 - (1 - a) * d) / ((1 - d) ** 2)
-            return two / (1 + a * d / (1 - d)) - twos / ones
-
-        return math.exp(_root(ratio, -60.0, 60.0))
-
-    def level(y: float) -> float:
-        b = 1 / (1 + math.exp(-y))
-        a, d = a_of(b), (1 - f) * (1 - b)
-        return math.log(classes * f) + a * math.log(b / (1 - d)) + math.log1p(a * d / (1 - d)) - math.log(ones)
-
-    grid = np.arange(-25.0, 20.0, 0.25)
-    values = [level(float(y)) for y in grid]
+    grid = [Decimal(at) / 4 for at in range(-160, 101)]
+    above = [level(y)[0] > 0 for y in grid]
     found = []
     for at in range(len(grid) - 1):
-        if values[at] * values[at + 1] < 0:
-            y = _root(level, float(grid[at]), float(grid[at + 1]))
-            b = 1 / (1 + math.exp(-y))
-            found.append(classes * b ** a_of(b))
-    return max(found, default=None)
+        low, high = grid[at], grid[at + 1]
+        if above[at] != above[at + 1]:
+            for _ in range(60):
+                middle = (low + high) / 2
+                low, high = (middle, high) if (level(middle)[0] > 0) == above[at] else (low, middle)
+            found.append(float(classes * level(low)[1].exp()))
+    return found
 
 
 def _root(score: Callable[[float], float], low: float, high: float) -> float:

@@ -37,6 +37,20 @@ def test_the_solvers_agree_with_plain_sums(estimator: str, population: int) -> N
     assert found == (None if expected is None else pytest.approx(expected, rel=1e-6))
 
 
+@pytest.mark.parametrize(("twos", "population"), [(5, 10**6), (4, 10**6), (4, 4000), (6, 4000)])
+def test_an_estimate_near_the_edge_of_solvability_is_found(twos: int, population: int) -> None:
+    """Roots at logits of -25 and less, where the shares of the equation differ by 1e-12."""
+    expected = uniques_of(((1, 6), (2, twos)), population, "snb")
+    found = population_uniques(np.array([1, 2]), np.array([6, twos]), population, "snb")
+    assert found == (None if expected is None else pytest.approx(expected, rel=1e-6))
+
+
+def test_rounding_makes_no_root() -> None:
+    """The equation nears -5e-4 as b nears 1, with a of 1e13 times a difference of logarithms."""
+    assert uniques_of(((1, 1), (2, 2), (7, 1), (11, 1)), 4000, "snb") is None
+    assert snb(np.array([1, 2, 7, 11]), np.array([1, 2, 1, 1]), 4000) is None
+
+
 def test_dankar_chooses_by_the_sampling_fraction() -> None:
     records = int(SIZES @ COUNTS)
     at_a_tenth, above = (population_uniques(SIZES, COUNTS, size, "dankar") for size in (10 * records, 5 * records))
