@@ -76,9 +76,10 @@ def _show_map(found: RiskUtilityMap) -> None:
 
     table = Table(show_edge=False, pad_edge=False)
     names = [*found.risk_weights, *(name for name in found.loss_weights if name not in found.risk_weights)]
-    columns = ["", *found.points[0].setting, *names, "risk", "loss", "score", "outcome"]
+    places = list(found.points[0].setting)
+    columns = ["", *_last_steps(places), *names, "risk", "loss", "score", "outcome"]
     for name in columns:
-        table.add_column(_plain(name))
+        table.add_column(_plain(name), overflow="fold")
     front = set(found.front)
     for at, point in enumerate(found.points):
         table.add_row(*(_plain(text) for text in _row(point, names, pareto=at in front)))
@@ -91,6 +92,12 @@ def _show_map(found: RiskUtilityMap) -> None:
     for point in found.points:
         if point.reason:
             print(f"{_setting(point)}: {point.reason}")
+
+
+def _last_steps(places: list[str]) -> list[str]:
+    """Heads for a narrow table: the last step of each place, the place itself where two end alike."""
+    ends = [place.rpartition(".")[2] for place in places]
+    return [end if ends.count(end) == 1 else place for end, place in zip(ends, places, strict=True)]
 
 
 def _row(point: Point, names: list[str], *, pareto: bool) -> list[str]:
