@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from privpipe.blocks import Facts, RowBlock
 from privpipe.draws import Seed, Stream
 from privpipe.engines import Source
 from privpipe.engines.spark import SparkEngine, ranking
+from privpipe.engines.spark.table import SparkTable
 
 STREAM = Stream(bytes(range(16)))
 N = 400
@@ -28,22 +31,37 @@ COLUMNS = {
 }
 
 
+@pytest.fixture(scope="module")
+def placed(spark_engine: SparkEngine) -> Iterator[tuple[SparkTable, Any]]:
+    """All columns in one table, computed once, and its ids by row."""
+    rows = pa.table({**COLUMNS, "row": pa.array(range(N))})
+    table = spark_engine.with_record_ids(spark_engine.scan(Source(data=rows)), None, Seed.of(1))
+    table = replace(table, frame=table.frame.persist())
+    yield table, ids_by_row(spark_engine, table)
+    table.frame.unpersist()
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("name", "most"), [*((name, 0) for name in COLUMNS), ("unique", N), ("zeros", N), ("decimal", N)]
 )
 def test_ranks_over_many_ranges(
-    spark_engine: SparkEngine, name: str, most: int, monkeypatch: pytest.MonkeyPatch
+    spark_engine: SparkEngine,
+    placed: tuple[SparkTable, Any],
+    name: str,
+    most: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """By a sample, where no distinct value may go to the driver, and by the counts of all values."""
-    monkeypatch.setattr(ranking, "ROWS_PER_RANGE", 120 if name == "zeros" else 30)
+    monkeypatch.setattr(ranking, "ROWS_PER_RANGE", 160 if name == "zeros" else 30)
     monkeypatch.setattr(ranking, "MOST_VALUES", 2 * most)
-    rows = pa.table({"v": COLUMNS[name], "row": pa.array(range(N))})
-    table = spark_engine.with_record_ids(spark_engine.scan(Source(data=rows)), None, Seed.of(1))
-    if most:
-        assert len(ranking._ranges_of_values(table, "v").cuts) > 2  # type: ignore[union-attr]
-    found = spark_engine.map_ranked(table, "v", STREAM, with_rank, pa.schema({"row": pa.int64(), "rank": pa.int64()}))
-    ids = ids_by_row(spark_engine, table)
+    ranges: list[Any] = []
+    counted = ranking._ranges_of_values
+    monkeypatch.setattr(ranking, "_ranges_of_values", lambda *given: ranges.append(counted(*given)) or ranges[0])
+    table, ids = placed
+    kept = spark_engine.select(table, [name, "row"])
+    found = spark_engine.map_ranked(kept, name, STREAM, with_rank, pa.schema({"row": pa.int64(), "rank": pa.int64()}))
+    assert not most or len(ranges[0].cuts) > (0 if name == "zeros" else 2)
     keys = [
         (value + 0.0 if isinstance(value, float) else value, int(order), row)
         for row, (value, order) in enumerate(zip(COLUMNS[name].to_pylist(), STREAM.order(ids), strict=True))
