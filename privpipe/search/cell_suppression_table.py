@@ -109,7 +109,8 @@ class CellTable:
             )
         covers = cheapest_covers(words, np.zeros_like(words), fields, counts, counts, order, self.k)
         certain = (covers > 0) & (missing == 0)
-        return float(np.cumsum(np.where(certain, counts * cost[covers], 0.0))[-1])
+        sums = np.cumsum(np.where(certain, counts * cost[covers], 0.0))
+        return float(sums[-1]) if len(sums) else 0.0
 
     def patterns(self, parcels: Sequence[Parcel]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Distinct codes and records of the table with these parcels blanked or suppressed; places are of `codes`."""

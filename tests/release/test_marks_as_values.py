@@ -95,3 +95,16 @@ def test_rows_of_the_mark_do_not_thin_out_an_attack(tmp_path: Path, embedded: En
     asked["guarantees"].append({"record_linkage": {"columns": ["income"], "at_most": figures[0][0]["share"] - 0.01}})
     with pytest.raises(Refused):
         pp.release(asked, engine=embedded)
+
+
+@pytest.mark.parametrize("method", ["greedy", "optimal"])
+@pytest.mark.parametrize("nulls", ["own_value", "wildcard"])
+def test_a_table_of_marks_alone_leaves_no_cell_to_blank(
+    tmp_path: Path, embedded: Engine, method: str, nulls: str
+) -> None:
+    rows = {"town": ["*"] * 3, "age": ["*"] * 3, "illness": ["flu"] * 3}
+    asked = policy(tmp_path, rows, transform=[{"suppress_cells": {"k": 2, "method": method}}], nulls=nulls)
+    asked["columns"]["illness"]["role"] = "insensitive"
+    asked["guarantees"] = [{"k_anonymity": {"k": 2}}]
+    with pytest.raises(Refused, match="every record is suppressed"):
+        pp.release(asked, engine=embedded)
