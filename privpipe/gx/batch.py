@@ -28,6 +28,7 @@ __all__ = ["METRIC", "Asked", "OpenBatch", "PrivpipeBatch"]
 
 METRIC = "privpipe.batch"
 ON_FILES = ("pairs", "files")
+BESIDE_ORIGINAL = ("tables", "whole")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +120,7 @@ class OpenBatch:
     def _pair(self, guarantee: Guarantee, asked: Asked) -> tuple[Any, Any]:
         """The batch's records with ids, and the original: aligned where the guarantee compares record by record."""
         if guarantee.reads not in ON_FILES:
-            wanted = guarantee.needs_base or guarantee.reads == "tables"
+            wanted = guarantee.needs_base or guarantee.reads in BESIDE_ORIGINAL
             return None, self._original(asked) if wanted else None
         if asked.original is None:
             raise UsageError(f"{guarantee.name()} compares with the original: name it as `original_source`")

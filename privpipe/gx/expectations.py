@@ -29,7 +29,7 @@ SETTINGS = (
     *("population_source", "hierarchies", "plan", "seed"),
 )
 """What every expectation takes besides its guarantee's own parameters."""
-# Those entries name their columns themselves; the others form classes over the expectation's.
+# What reads these stands over the expectation's quasi-identifiers; the others name their columns themselves.
 OVER_CLASSES = ("classes", "weights", "distinct")
 
 

@@ -6,10 +6,11 @@ from privpipe.blocks import Guarantee
 
 __all__ = ["SERVED", "reads_of", "taken", "why_refused"]
 
-SERVED = ("classes", "weights", "distinct", "facts", "items", "pairs", "files", "tables")
+SERVED = ("classes", "weights", "distinct", "facts", "items", "pairs", "files", "tables", "whole")
 UNSERVED = {
     "process": "it is judged by the record of the process that stands beside a published release, not by a table",
-    "releases": "it is judged by the ledger of earlier releases, which a run keeps",
+    "positions": "it is judged by the order of the rows in the files that were written, which a batch does not keep",
+    "releases": "it is judged beside earlier releases, by a ledger that a run keeps; judge it in a policy",
 }
 
 

@@ -63,7 +63,12 @@ GAPS: Mapping[tuple[str, str], Gap] = {
         raises=UnsupportedError, why="it only reports: it has no threshold by which an expectation could fail"
     ),
     ("gx", "complementary_release"): Gap(
-        raises=UnsupportedError, why="it is judged by the ledger of earlier releases, which a run keeps"
+        raises=UnsupportedError,
+        why="it is judged beside earlier releases, by a ledger that a run keeps; judge it in a policy",
+    ),
+    ("gx", "unsorted_matching"): Gap(
+        raises=UnsupportedError,
+        why="it is judged by the order of the rows in the files that were written, which a batch does not keep",
     ),
 }
 """By (engine, what): an engine's name, ``gx`` for its expectations, or ``*``; a hostile table, a catalogue entry, or

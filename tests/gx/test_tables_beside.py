@@ -43,7 +43,9 @@ SEED = {"from_env": "PRIVPIPE_GX_TEST_SEED"}
 
 
 @pytest.fixture(autouse=True)
-def beside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def beside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    ORIGINAL.assign(age=ORIGINAL["age"] + 1).to_csv("others.csv", index=False)  # the holdout of examples
     monkeypatch.setenv(SEED["from_env"], "tables beside a batch")
     ppgx.hold("original", ORIGINAL)
     ppgx.hold("population", POPULATION)
@@ -139,7 +141,8 @@ def test_every_example_has_the_verdict_of_assess() -> None:
     outcomes = [outcome for _, outcome in found]
     assert outcomes.count("pass") > 20
     assert outcomes.count("fail") > 20
-    assert outcomes.count("error") < 12
+    refused = [each for each, outcome in zip(guarantees, outcomes, strict=True) if outcome == "error"]
+    assert {each.name() for each in refused} <= {"transparency_attack", "quality", "probabilistic_linkage"}, refused
 
 
 def test_without_what_it_needs_an_expectation_fails_and_says_why() -> None:
