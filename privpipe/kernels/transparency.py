@@ -71,19 +71,26 @@ def window_constraint(targets: Floats, released: Floats, window: int, bottom: in
     >>> found.low.tolist(), found.high.tolist(), found.places.tolist()
     ([[1]], [[3]], [0, 1, 2, 3, 4])
     """
-    ranked = np.sort(released[~np.isnan(released)])
-    n = len(ranked)
-    places = np.where(np.isnan(released), -1, np.searchsorted(ranked, released, side="left"))
+    order = np.argsort(released)
+    n = int((~np.isnan(released)).sum())
+    ranked = released[order[:n]]
+    changes = np.append(True, ranked[1:] != ranked[:-1])[:n]
+    # The first position of each position's value.
+    begins = np.maximum.accumulate(np.where(changes, np.arange(n), 0))
+    places = np.full(len(released), -1, dtype=np.int64)
+    places[order[:n]] = begins
     low, high = np.full(len(targets), -1), np.full(len(targets), -1)
-    known = ~np.isnan(targets)
-    if n and known.any():
+    known = np.flatnonzero(~np.isnan(targets))
+    if n and len(known):
+        # In the order of the values: places looked up one after the other lie side by side.
+        known = known[np.argsort(targets[known])]
         x = targets[known]
         inner = ranked[bottom : n - top] if bottom + top < n else ranked
         first = np.searchsorted(ranked, x, side="left")
         last = np.maximum(np.searchsorted(ranked, x, side="right") - 1, first)
         begin, end = (bottom, n - 1 - top) if bottom + top < n else (0, n - 1)
         at = np.clip(first - window, begin, end), np.clip(last + window, begin, end)
-        from_, to = (np.searchsorted(ranked, ranked[ends], side="left") for ends in at)
+        from_, to = (begins[ends] for ends in at)
         above, below = x > inner[-1], x < inner[0]
         if top:
             from_, to = np.where(above, n - top, from_), np.where(above, n - 1, to)
@@ -157,20 +164,26 @@ def candidates_left(constraints: Sequence[Constraint], targets: Floats, released
     order = sorted(range(len(constraints)), key=lambda at: _width(constraints[at]))
     chosen = [constraints[at] for at in order]
     second = chosen[1] if len(chosen) > 1 else chosen[0]
-    step = max(int(np.median(chosen[0].high - chosen[0].low)) + 1, 1)
-    blocks = chosen[0].places // step
-    by = np.lexsort((np.arange(len(blocks)), second.places, blocks))
+    # Blocks of a quarter of the window: few places beyond its ends are looked at.
+    step = max((int(np.median(chosen[0].high - chosen[0].low)) + 1) // 4, 1)
+    blocks = chosen[0].places // step + 1
+    by = _in_order(blocks, second.places)
+    counted = np.bincount(blocks, minlength=int(chosen[0].high.max(initial=0)) // step + 2)
     widest = max(constraint.low.shape[1] for constraint in chosen)
-    places = np.column_stack([constraint.places[by] for constraint in chosen])
     low = np.stack([_padded(constraint.low, widest, 0) for constraint in chosen], axis=1)
     high = np.stack([_padded(constraint.high, widest, -1) for constraint in chosen], axis=1)
-    sorted_blocks = blocks[by]
     at = np.empty(len(by), dtype=np.int64)
     at[by] = np.arange(len(by))
-    arrays = read_only(places, np.int64), read_only(sorted_blocks, np.int64), read_only(released[by], np.float64)
+    arrays = (
+        read_only(np.stack([constraint.places[by] for constraint in chosen]), np.int32),
+        read_only(np.concatenate([[0], np.cumsum(counted)]), np.int64),
+        read_only(released[by], np.float64),
+    )
+    # Targets that look at the same places follow one another, so that these are at hand.
+    turns = _in_order(low[:, 0, 0] // step + 1, second.low[:, 0])
 
     def part(start: int) -> tuple[Integers, NDArray[np.bool_], Floats]:
-        rows = slice(start, start + CHUNK)
+        rows = turns[start : start + CHUNK]
         found: tuple[Integers, NDArray[np.bool_], Floats] = _left(
             *arrays,
             step,
@@ -186,8 +199,16 @@ def candidates_left(constraints: Sequence[Constraint], targets: Floats, released
         parts = list(pool.map(part, range(0, len(targets), CHUNK)))
     if not parts:
         return Left(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.bool_), np.zeros(0))
-    counts, inside, scores = (np.concatenate(each) for each in zip(*parts, strict=True))
+    back = np.empty(len(turns), dtype=np.int64)
+    back[turns] = np.arange(len(turns))
+    counts, inside, scores = (np.concatenate(each)[back] for each in zip(*parts, strict=True))
     return Left(counts, inside, scores)
+
+
+def _in_order(blocks: Integers, places: Integers) -> Integers:
+    """Positions by block, then by place (from -1): one sort of one number."""
+    span = int(places.max(initial=0)) + 2
+    return np.argsort(blocks * span + places + 1)
 
 
 def _width(constraint: Constraint) -> float:
@@ -219,9 +240,18 @@ def _squared(one: Floats, other: Floats) -> float:
 
 
 @njit(nogil=True, cache=True)
+def _fits_all(r: int, places: NDArray[np.int32], low: Integers, high: Integers) -> bool:
+    """Whether a record lies in the intervals of the third constraint and all after it."""
+    j = 2
+    while j < len(low) and _fits(places[j, r], low[j], high[j]):
+        j += 1
+    return j >= len(low)
+
+
+@njit(nogil=True, cache=True)
 def _left(
-    places: Integers,
-    blocks: Integers,
+    places: NDArray[np.int32],
+    starts: Integers,
     released: Floats,
     step: int,
     low: NDArray[np.int64],
@@ -231,7 +261,10 @@ def _left(
 ) -> tuple[Integers, NDArray[np.bool_], Floats]:
     """Released records are in order of (block of the first constraint, place in the second)."""
     m, constraints, intervals = low.shape
-    second = 1 if constraints > 1 else 0
+    second = places[1 if constraints > 1 else 0]
+    # Most records fail the third constraint: its hull is asked first, and along one array.
+    sieve = 2 if constraints > 2 else 0
+    sifted = places[sieve]
     counts = np.zeros(m, np.int64)
     inside = np.zeros(m, np.bool_)
     scores = np.zeros(m)
@@ -239,20 +272,21 @@ def _left(
         true = np.sqrt(_squared(targets[i], released[partner[i]]))
         least = np.inf
         ties = 0
+        bottom, top = np.int32(low[i, sieve].min()), np.int32(high[i, sieve].max())
         for a in range(intervals):
-            for block in range(low[i, 0, a] // step, high[i, 0, a] // step + 1):
-                begin = np.searchsorted(blocks, block, side="left")
-                end = np.searchsorted(blocks, block, side="right")
+            for block in range(low[i, 0, a] // step + 1, high[i, 0, a] // step + 2):
+                begin, end = starts[block], starts[block + 1]
                 for b in range(intervals):
-                    if low[i, second, b] > high[i, second, b]:
+                    first, last = low[i, min(1, constraints - 1), b], high[i, min(1, constraints - 1), b]
+                    if first > last:
                         continue
-                    from_ = begin + np.searchsorted(places[begin:end, second], low[i, second, b], side="left")
-                    to = begin + np.searchsorted(places[begin:end, second], high[i, second, b], side="right")
+                    from_ = begin + np.searchsorted(second[begin:end], first, side="left")
+                    to = begin + np.searchsorted(second[begin:end], last, side="right")
                     for r in range(from_, to):
-                        fits = low[i, 0, a] <= places[r, 0] <= high[i, 0, a]
-                        for j in range(2, constraints):
-                            fits = fits and _fits(places[r, j], low[i, j], high[i, j])
-                        if fits:
+                        if sifted[r] < bottom or sifted[r] > top:
+                            continue
+                        fits = low[i, 0, a] <= places[0, r] <= high[i, 0, a]
+                        if fits and _fits_all(r, places, low[i], high[i]):
                             counts[i] += 1
                             inside[i] = inside[i] or r == partner[i]
                             distance = np.sqrt(_squared(targets[i], released[r]))

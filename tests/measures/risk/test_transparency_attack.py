@@ -177,3 +177,15 @@ def test_without_a_plan_or_a_method_nothing_is_judged(embedded: Engine, judged_p
     for wrong in ({"p": 5}, {"method": "noise"}, {"method": "microaggregation", "p": 0.1}, {"nearest": 0}):
         with pytest.raises(UsageError):
             TransparencyAttack(**wrong)  # type: ignore[arg-type]
+
+
+def test_tails_reach_beyond_the_last_place() -> None:
+    rng = np.random.default_rng(4)
+    x = rng.integers(0, 12, 90).astype(float)
+    y = np.where(x >= 10, 10.5, x)
+    windows = [window_constraint(np.append(x, 30.0), y, 1, top=int((x >= 10).sum())) for _ in range(2)]
+    found = candidates_left(
+        windows, np.append(x, 30.0)[:, None].repeat(2, axis=1), y[:, None].repeat(2, axis=1), np.arange(91) % 90
+    )
+    assert found.counts[90] == (y == 10.5).sum()
+    assert found.inside[:90].all()
