@@ -141,14 +141,14 @@ def grown(
     """
     table = columns.packed()
     if len(codes) <= SERIAL or workers == 1:
-        return Nodes.of([_grow(codes, counts, keys, 0, len(codes), least, *table)])
+        return Nodes.of([_grow(codes, counts, keys, 0, len(codes), least, False, *table)])
     parts: list[NDArray[np.int64]] = []
     small = max(SERIAL, len(codes) // (8 * workers))
 
     def work(start: int, stop: int) -> tuple[NDArray[np.int64], bool]:
         if stop - start <= small:
-            return _grow(codes, counts, keys, start, stop, least, *table), False
-        return _split(codes, counts, keys, start, stop, least, *table), True
+            return _grow(codes, counts, keys, start, stop, least, False, *table), False
+        return _grow(codes, counts, keys, start, stop, least, True, *table), True
 
     with ThreadPoolExecutor(workers, thread_name_prefix="privpipe") as pool:
         open_: set[Future[tuple[NDArray[np.int64], bool]]] = {pool.submit(work, 0, len(codes))}
@@ -176,6 +176,7 @@ def cuts_of(
     where, at, ties = np.full(shape, -1, np.int64), np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     forced = np.zeros(len(starts), np.bool_)
     table = columns.packed()
+    starts, stops = np.ascontiguousarray(starts), np.ascontiguousarray(stops)
     _all_cuts(codes, counts, keys, starts, stops, least, MOST_CUTS, where, at, ties, forced, *table)
     return where, at, ties, forced
 
@@ -187,9 +188,9 @@ def divided(codes: NDArray[Any], counts: Ints, keys: Ints, segment: tuple[int, i
 
 @njit(nogil=True, cache=True)
 def _grow(  # type: ignore[no-untyped-def]
-    codes, counts, keys, start, stop, least, spans, groups, starts, levels, labels, shares, places, units, by_loss
+    codes, counts, keys, start, stop, least, once, spans, groups, starts, levels, labels, shares, places, units, by_loss
 ):
-    """The tree below one segment, as rows (start, stop, column, cut)."""
+    """The tree below one segment, as rows (start, stop, column, cut); once: a first cut, and rows of both halves."""
     width = len(spans)
     lows, highs = np.empty(width, np.int64), np.empty(width, np.int64)
     where, at, ties = np.empty(width + 1, np.int64), np.empty(width + 1, np.int64), np.empty(width + 1, np.int64)
@@ -205,7 +206,7 @@ def _grow(  # type: ignore[no-untyped-def]
             first,
             last,
             least,
-            1,
+            np.int64(1),  # a literal would be a type of its own, and compiled once more
             where,
             at,
             ties,
@@ -229,50 +230,14 @@ def _grow(  # type: ignore[no-untyped-def]
         if found:
             middle = partition(codes, counts, keys, first, last, where[0], at[0], ties[0])
             rows[count, 2], rows[count, 3], rows[count, 4] = where[0], at[0], ties[0]
-            stack.append((middle, last))
-            stack.append((first, middle))
+            if once:
+                rows[1, 0], rows[1, 1], rows[2, 0], rows[2, 1] = first, middle, middle, last
+                count = 2
+            else:
+                stack.append((middle, last))
+                stack.append((first, middle))
         count += 1
     return rows[:count].copy()
-
-
-@njit(nogil=True, cache=True)
-def _split(  # type: ignore[no-untyped-def]
-    codes, counts, keys, start, stop, least, spans, groups, starts, levels, labels, shares, places, units, by_loss
-):
-    """One cut of a segment: its row, and those of the halves, if there are any."""
-    width = len(spans)
-    lows, highs = np.empty(width, np.int64), np.empty(width, np.int64)
-    where, at, ties = np.empty(width + 1, np.int64), np.empty(width + 1, np.int64), np.empty(width + 1, np.int64)
-    found, _ = choose(
-        codes,
-        counts,
-        keys,
-        start,
-        stop,
-        least,
-        1,
-        where,
-        at,
-        ties,
-        lows,
-        highs,
-        spans,
-        groups,
-        starts,
-        levels,
-        labels,
-        shares,
-        places,
-        units,
-        by_loss,
-    )
-    rows = np.zeros((3 if found else 1, 5), np.int64)
-    rows[0, 0], rows[0, 1], rows[0, 2] = start, stop, -1
-    if found:
-        middle = partition(codes, counts, keys, start, stop, where[0], at[0], ties[0])
-        rows[0, 2], rows[0, 3], rows[0, 4] = where[0], at[0], ties[0]
-        rows[1, 0], rows[1, 1], rows[2, 0], rows[2, 1] = start, middle, middle, stop
-    return rows
 
 
 @njit(nogil=True, cache=True)

@@ -112,5 +112,6 @@ def nearest(
     heap: NDArray[np.int64],
 ) -> int:
     """Write the places of the `wanted` smallest of `count` distances into `heap`, in no order; how many there are."""
-    found: int = offer(distances, names, 0, count, wanted, left_out, heap, 0)
+    zero = np.int64(0)  # a literal would be a type of its own, and compiled once more
+    found: int = offer(distances, names, zero, count, wanted, np.int64(left_out), heap, zero)
     return found
