@@ -11,7 +11,7 @@ from great_expectations.core.expectation_suite import ExpectationSuite
 
 from privpipe.blocks.verdict import plain
 from privpipe.errors import UnsupportedError, UsageError, did_you_mean
-from privpipe.gx.expectations import EXPECTATIONS, REFUSED
+from privpipe.gx.expectations import EXPECTATIONS, REFUSED, PrivacyExpectation
 from privpipe.roles import Roles
 
 __all__ = ["load_suite", "save_suite", "suite_of"]
@@ -67,7 +67,16 @@ def suite_of(
 
 
 def save_suite(suite: ExpectationSuite, path: str | PathLike[str]) -> None:
-    """Write a suite as JSON, without the ids that a data context gave it."""
+    """Write a suite as JSON, without the ids that a data context gave it.
+
+    Raises
+    ------
+    UsageError
+        An expectation was given a table since it was made, which would be written with all its records.
+    """
+    for expectation in suite.expectations:
+        if isinstance(expectation, PrivacyExpectation):
+            expectation.asked()
     document = suite.to_json_dict()
     document.pop("id", None)
     for expectation in document["expectations"]:

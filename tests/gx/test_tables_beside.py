@@ -208,6 +208,14 @@ def test_a_suite_takes_no_table_and_no_secret(wrong: dict[str, Any]) -> None:
     assert not any(value in str(told.value) for value in ("gout", "91864", "42"))
 
 
+def test_a_table_given_afterwards_is_not_saved(tmp_path: Path) -> None:
+    suite = suite_for([pp.measures.RecordLinkage(at_most=0.5)])
+    suite.expectations[0].original_source = ORIGINAL
+    with pytest.raises(pp.errors.UsageError, match="not DataFrame"):
+        ppgx.save_suite(suite, tmp_path / "suite.json")
+    assert not (tmp_path / "suite.json").exists()
+
+
 def test_what_is_counted_together_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     from privpipe.engines.embedded import EmbeddedEngine
 
