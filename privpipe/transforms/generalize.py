@@ -16,7 +16,7 @@ from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer,
 from privpipe.transforms.cell_blanks import Blanked, apply_blanks
 from privpipe.transforms.loss import LossSpec, OwnUnitLoss, unit_losses
 from privpipe.transforms.marking import with_marked
-from privpipe.transforms.suppression import KeysDropped, suppress_failing
+from privpipe.transforms.suppression import KeysDropped, require_within, suppress_failing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,8 +69,8 @@ class Generalize(Transformer):
     """Replace each column's values by their labels at one level of its hierarchy, the best vector of levels.
 
     With `search`, the vector of least loss under which suppressing all failing classes stays within the
-    budget, proved optimal. With `levels`, that vector; classes are then suppressed only when
-    `suppress_at_most` is given.
+    budget, proved optimal. With `levels`, that vector; records are then suppressed only when
+    `suppress_at_most` is given, those of values that a hierarchy lacks (`unknown: suppress`) among them.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ class Generalize(Transformer):
         for column in columns:
             if hierarchies[column].digest() != plan.detail["hierarchies"][column]:
                 raise DataError(f"{context.place}: the hierarchy of {column!r} is not the one the plan was made with")
-        codebooks = {}
+        codebooks, before = {}, table
         for column, level in levels.items():
             hierarchy = hierarchies[column]
             codes = hierarchy.encode(texts_of(values[column], context, column))
@@ -221,6 +221,9 @@ class Generalize(Transformer):
                 table = _without(engine, table, column, values[column].filter(_mask(~known)))
             if column in plan.detail["recoded"]:
                 codebooks[column] = (values[column].filter(_mask(known)), labels_at(hierarchy, level, codes[known]))
+        if table is not before and self.limit is None:
+            records = engine.count(before)
+            require_within(records - engine.count(table), 0.0, records, context)
         if codebooks:
             table = engine.recode(table, codebooks)
         if "blanks" in plan.detail:

@@ -58,7 +58,9 @@ def test_an_unknown_value_is_never_released_raw(run: Any) -> None:
         assert Counter(found["town"]) == Counter(labels)
         assert found.plan.detail["recoded"] == ["town"]
     left_out = {"town": {**HIERARCHIES["town"], "unknown": "suppress"}}
-    kept = run(Generalize(levels={"town": 1}), rows, hierarchies=left_out, **options)
+    with pytest.raises(NoSolutionError, match="1 of 4 records suppressed, the limit allows 0"):
+        run(Generalize(levels={"town": 1}), rows, hierarchies=left_out, **options)
+    kept = run(Generalize(levels={"town": 1}, suppress_at_most=0.25), rows, hierarchies=left_out, **options)
     assert Counter(kept["town"]) == Counter(["North", "null", "South"])
 
 
