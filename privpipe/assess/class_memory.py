@@ -16,7 +16,7 @@ from privpipe.engines import Engine
 if TYPE_CHECKING:
     from privpipe.draws import Seed
 
-__all__ = ["class_memory", "hashed_rows", "places_of", "row_texts"]
+__all__ = ["class_memory", "gathered_rows", "hashed_rows", "places_of", "row_texts"]
 
 Ints = NDArray[np.int64]
 Words = tuple[Ints, ...]
@@ -107,6 +107,34 @@ def class_memory(
     counts = np.bincount(numbers, minlength=len(firsts))[order].astype(np.int64)
     values = distinct[:, 4:6] if sensitive is not None else None
     return ReleaseRows(distinct[:, :2], distinct[:, 2:4], counts, values)
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """A reduction that brings records with their ids to the driver."""
+
+    def measure(self, block: RowBlock, facts: Facts) -> list[tuple[Any, Ints]]:
+        """The block, and its ids."""
+        return [(block.batch, block.record_ids)]
+
+    def merge(self, left: list[tuple[Any, Ints]], right: list[tuple[Any, Ints]]) -> list[tuple[Any, Ints]]:
+        """Both, in any order."""
+        return left + right
+
+    def judge(self, observed: Any, facts: Facts) -> Verdict:
+        """Judges nothing."""
+        raise TypeError("gathered records are judged by the measures that asked for them")
+
+
+def gathered_rows(engine: Engine, table: Any, columns: Sequence[str]) -> tuple[Any, Ints]:
+    """A pyarrow Table of some columns and the record ids, in the order of the ids."""
+    import pyarrow as pa
+
+    parts = engine.reduce_rows(table, columns, _Whole(), Facts()) or []
+    whole = pa.Table.from_batches([batch.select(list(columns)) for batch, _ in parts])
+    ids = np.concatenate([ids for _, ids in parts])
+    order = np.lexsort((ids[:, 1], ids[:, 0]))
+    return whole.take(order), ids[order]
 
 
 def hashed_rows(engine: Engine, table: Any, columns: Sequence[str], seed: Seed) -> tuple[Ints, Ints]:

@@ -91,7 +91,7 @@ def assess(
     DataError
         A column is missing, the table has no records, a null under `refuse`, a base that does not cover.
     """
-    rules = rules or JudgingRules()
+    rules = replace(rules or JudgingRules(), models=tuple(guarantees))
     entries = [entry.over(roles).beside(population is not None) for entry in (*guarantees, *measures)]
     if not entries:
         raise UsageError("nothing to judge by: give at least one guarantee or measure")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from privpipe.assess.suppressed import without_blank_records
 from privpipe.blocks import Facts, FactsRequest, FilePair, FilePairMeasure, GatheredPairs, Guarantee, Verdict
-from privpipe.engines import Engine
+from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, did_you_mean
 from privpipe.roles import Roles, column_type_of
 
@@ -103,14 +103,26 @@ def _file_verdicts(
         stages=rules.stages,
         hierarchies=rules.hierarchies,
         order=rules.order,
+        models=rules.models,
+        rerun=rules.rerun,
     )
-    return {at: _judged(entry, files, roles) for at, entry in entries.items()}
+    return {at: _judged(engine, entry, files, roles) for at, entry in entries.items()}
 
 
-def _judged(entry: FilePairMeasure, files: FilePair, roles: Roles) -> Verdict:
+def _judged(engine: Engine, entry: FilePairMeasure, files: FilePair, roles: Roles) -> Verdict:
     """The entry over its own columns of the shared files."""
     own = list(entry.columns_read(roles))
-    return entry.judge_files(replace(files, original=files.original.select(own), released=files.released.select(own)))
+    files = replace(files, original=files.original.select(own), released=files.released.select(own))
+    path = entry.table_beside()
+    if path is not None:
+        types: Any = {field.name: column_type_of(field.type) for field in files.original.schema}
+        try:
+            beside = engine.scan(Source(data=path, types=types))
+        except DataError as error:
+            error.args = (f"{entry.name()}: the table beside: {error}",)
+            raise
+        files = replace(files, beside=engine.collect(engine.select(beside, own)))
+    return entry.judge_files(files)
 
 
 def _moments(engine: Engine, original: Any, entries: Sequence[FilePairMeasure], roles: Roles) -> Facts:

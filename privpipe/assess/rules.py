@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ from privpipe.blocks import Histogram
 from privpipe.roles import NullRule
 
 if TYPE_CHECKING:
+    from privpipe.blocks import FilePair, Guarantee
     from privpipe.blocks.release_history import ReleaseHistory
     from privpipe.blocks.row_positions import RowPositions
     from privpipe.draws import Stream
@@ -51,6 +52,10 @@ class JudgingRules:
     positions : RowPositions or str, optional
         Where records stand in the files and stood in the original, for entries that read positions, or why it is not
         known.
+    models : tuple of Guarantee
+        What the release must meet, for attacks on the search that worked for it.
+    rerun : callable, optional
+        The run's stages once more with other values in a column, for the same.
     allow_empty : bool
         Let a table of suppressed records alone pass vacuously; never set by a release.
     """
@@ -68,4 +73,6 @@ class JudgingRules:
     order: Stream | None = field(default=None, repr=False)
     histories: Mapping[str, ReleaseHistory] = field(default_factory=dict, repr=False)
     positions: RowPositions | str | None = field(default=None, repr=False)
+    models: tuple[Guarantee, ...] = ()
+    rerun: Callable[[FilePair, str, Sequence[Any]], str] | None = field(default=None, repr=False)
     allow_empty: bool = False

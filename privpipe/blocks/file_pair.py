@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -51,6 +51,13 @@ class FilePair:
         Declared ones, to read labels by.
     order : Stream, optional
         Keyed order for samples of attacked records.
+    models : sequence of Guarantee
+        What the release must meet, as a search that is attacked worked for it.
+    rerun : callable, optional
+        The stages of the run once more, with other values in a column of the paired records: a fingerprint of the
+        quasi-identifiers that come out.
+    beside : pyarrow.Table, optional
+        The table that the entry names besides the two files.
     """
 
     original: pa.RecordBatch = field(repr=False)
@@ -62,6 +69,9 @@ class FilePair:
     stages: Sequence[Mapping[str, Any]] = ()
     hierarchies: Mapping[str, HierarchySpec] = field(default_factory=dict)
     order: Stream | None = field(default=None, repr=False)
+    models: Sequence[Guarantee] = ()
+    rerun: Callable[[FilePair, str, Sequence[Any]], str] | None = field(default=None, repr=False)
+    beside: pa.Table | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return int(self.original.num_rows)
@@ -115,6 +125,10 @@ class FilePairMeasure(Guarantee):
     def original_moments(self, roles: Roles) -> tuple[str, ...]:
         """Number columns whose exact moments over the whole original it wants."""
         return ()
+
+    def table_beside(self) -> str | None:
+        """Path of a table with its columns that it needs besides the two files."""
+        return None
 
     def judge_files(self, files: FilePair) -> Verdict:
         """The verdict over the two files."""

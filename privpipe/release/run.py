@@ -27,6 +27,7 @@ from privpipe.release.population import population_beside
 from privpipe.release.positions import reads_positions, run_positions
 from privpipe.release.remembering import Remembering
 from privpipe.release.remote import RemoteTarget, is_remote
+from privpipe.release.rerun import Rerun
 from privpipe.release.staging import Staged, attach, run_stages
 from privpipe.release.target import METADATA, LocalTarget, Target
 from privpipe.roles import column_type_of
@@ -113,7 +114,8 @@ def release_with(
         tell("judge")
         header = _header(engine, policy, staged.plan, run_id)
         memory.gather(engine, staged.original, staged.table, staged.roles)
-        staged = replace(staged, rules=replace(staged.rules, histories=memory.histories))
+        rerun = Rerun(engine, policy, staged.original, seed)
+        staged = replace(staged, rules=replace(staged.rules, histories=memory.histories, rerun=rerun))
         judged = judge_written(engine, policy, staged, folder, written, seed).within(**header)
         if not judged.passed:
             place.refuse(run_id, judged.to_dict())

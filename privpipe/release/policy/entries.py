@@ -102,7 +102,8 @@ def _found_from(value: Any, base_dir: Path) -> Any:
 
 
 def _found_under(key: str, item: Any, base_dir: Path) -> Any:
-    if key in FILE_KEYS and isinstance(item, str):
+    named = key in FILE_KEYS or (key == "prior" and item != "released")
+    if named and isinstance(item, str):
         return located(item, base_dir)
     if key in FILE_LISTS and isinstance(item, list):
         return [located(path, base_dir) if isinstance(path, str) else path for path in item]
