@@ -13,7 +13,7 @@ from privpipe.testing.conformance import (
     examples_of,
 )
 from privpipe.testing.gaps import GAPS, Gap
-from privpipe.testing.hostile import HostileTable
+from privpipe.testing.hostile import HostileTable, many_values
 from privpipe.testing.hostile_tables import HOSTILE_TABLES
 from privpipe.testing.oracle import ORACLES, Classes, Expected, oracle
 from privpipe.testing.plain_engine import PlainEngine, histogram_of
@@ -40,5 +40,6 @@ __all__ = [
     "facts_of",
     "histogram_of",
     "judged",
+    "many_values",
     "oracle",
 ]

@@ -13,6 +13,7 @@ __all__ = [
     "HostileTable",
     "arrow_table",
     "categorical_frame",
+    "many_values",
     "object_frame",
     "relabelled_frame",
     "repeated_column",
@@ -133,3 +134,20 @@ def repeated_column(table: HostileTable) -> Any:
     """Two columns of one name."""
     plain = arrow_table(table)
     return plain.append_column("zip", plain.column("zip"))
+
+
+def many_values(values: int = 100_000) -> HostileTable:
+    """So many distinct sensitive values in four classes, and one class of a single value.
+
+    Too large for every model on every engine, so not among the hostile tables: time and memory must follow the cells,
+    not classes times values.
+    """
+    return HostileTable(
+        name="many_values",
+        why="classes times values do not fit; codes outgrow a byte, and a character",
+        rows={
+            "zip": [f"{at % 4}" for at in range(values)] + ["one value"] * 3,
+            "illness": [f"illness {at:06d}" for at in range(values)] + ["illness 000007"] * 3,
+            "income": [*range(values), 7, 7, 7],
+        },
+    )

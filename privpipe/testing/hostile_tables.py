@@ -331,6 +331,20 @@ HOSTILE_TABLES: Mapping[str, HostileTable] = {
             },
         ),
         HostileTable(
+            name="emptied_by_suppression",
+            why="a class and a value that only suppressed records had are gone from the release, not from the base",
+            rows={
+                "age": ["30", "30", "30", "*", "*", "50", "50"],
+                "zip": ["a", "a", "a", "*", "*", "c", "c"],
+                "illness": ["flu", "cold", "cold", "rare", "gout", "gout", "flu"],
+                "income": [1, 2, 2, 9, 8, 1, 2],
+            },
+            base={
+                "illness": ["flu", "cold", "cold", "rare", "gout", "gout", "flu"],
+                "income": [1, 2, 2, 9, 8, 1, 2],
+            },
+        ),
+        HostileTable(
             name="all_suppressed",
             why="nothing left is a refusal",
             rows={

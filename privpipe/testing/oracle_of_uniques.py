@@ -93,18 +93,22 @@ def _snb(sizes: Sizes, population: int) -> float | None:
 def _snb_roots(sizes: Sizes, population: int) -> list[float]:
     f = Decimal(sum(size * count for size, count in sizes)) / population
     ones, twos = dict(sizes)[1], dict(sizes)[2]
-    squares = sum(count * size * f**2 * (1 - f**2) ** (size - 1) for size, count in sizes)
-    spread = sum(count * (1 - f) ** size * ((1 + f) ** size - 1) for size, count in sizes)
-    kept = sum(count * (1 - f) ** size for size, count in sizes)
-    single = sum(count * size * f * (1 - f) ** (size - 1) for size, count in sizes)
+    g = 1 - f
+
+    def total(term: Callable[[Decimal], Decimal]) -> Decimal:
+        return sum((count * term(Decimal(size)) for size, count in sizes), Decimal(0))
+
+    squares = total(lambda size: size * f * f * (1 - f * f) ** (size - 1))
+    spread, kept = total(lambda size: g**size * ((1 + f) ** size - 1)), total(lambda size: g**size)
+    single = total(lambda size: size * f * g ** (size - 1))
     classes = sum(count for _, count in sizes) + ones * squares / spread * (kept / single) ** 2
     seen = 2 * twos / (f * ones)
 
     def shape(b: Decimal, d: Decimal) -> Decimal:
         """The positive a at which classes of two and of one are in the ratio seen: a quadratic."""
-        square, constant = (1 - b) * d, -seen * (1 - d) ** 2
+        square, constant = (1 - b) * d, -seen * (1 - d) * (1 - d)
         linear = (1 - b) * (2 - d) - seen * (1 - d) * d
-        return ((linear**2 - 4 * square * constant).sqrt() - linear) / (2 * square)
+        return ((linear * linear - 4 * square * constant).sqrt() - linear) / (2 * square)
 
     def level(y: Decimal) -> tuple[Decimal, Decimal]:
         """ln of the classes of one expected over those seen, and of the uniques over the classes of the population."""
