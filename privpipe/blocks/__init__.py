@@ -11,6 +11,7 @@ from privpipe.blocks.file_pair import FilePair, FilePairMeasure, GatheredPairs
 from privpipe.blocks.guarantee import ClassModel, Guarantee, Tally, prepared
 from privpipe.blocks.pair_block import PairBlock
 from privpipe.blocks.primitives import Primitives, Reduction, Table
+from privpipe.blocks.rank_exchange import RankExchange, unsigned_zeros
 from privpipe.blocks.row_block import ID_COLUMNS, RowBlock
 from privpipe.blocks.size_model import SizeModel
 from privpipe.blocks.verdict import Outcome, Verdict
@@ -35,6 +36,7 @@ __all__ = [
     "Outcome",
     "PairBlock",
     "Primitives",
+    "RankExchange",
     "Reduction",
     "RowBlock",
     "SizeModel",
@@ -42,4 +44,5 @@ __all__ = [
     "Tally",
     "Verdict",
     "prepared",
+    "unsigned_zeros",
 ]

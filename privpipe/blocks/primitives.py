@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks.class_block import ClassBlock, ClassQuery
 from privpipe.blocks.facts import Facts, FactsRequest
+from privpipe.blocks.rank_exchange import RankExchange
 from privpipe.blocks.row_block import RowBlock
 
 if TYPE_CHECKING:
@@ -97,6 +98,11 @@ class Primitives(Protocol):
         schema: pa.Schema,
     ) -> Any:
         """Blocks with each record's 0-based global rank of `column`, ties by `stream.order`; null ranks -1."""
+
+    ranks_held: ClassVar[int]
+
+    def exchange_ranks(self, table: Any, column: str, stream: Stream, exchange: RankExchange) -> Any:
+        """The values of a column given away by rank (see `map_ranked`); nulls stay where they are."""
 
     def stack(self, table: Any, other: Any, columns: Sequence[str], tag: str) -> Any:
         """The rows of two tables as one: these columns, and `tag`, 0 for the first table's and 1 for the other's."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks import Facts, FactsRequest, Histogram, Primitives, RowBlock
+from privpipe.blocks import Facts, FactsRequest, Histogram, Primitives, RankExchange, RowBlock
 from privpipe.blocks.entry import require_choice, require_integer, require_number
 from privpipe.errors import DataError, UnsupportedError, UsageError
 from privpipe.roles import column_type_of
@@ -209,7 +209,7 @@ class RankSwap(Transformer):
         return masked_schema(schema, tuple(averaged), rounded=False)
 
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
-        from privpipe.transforms.segment_swap import SwappedStrata, is_near_unique, swap_in_segments
+        from privpipe.transforms.segment_swap import SegmentPermutation, SwappedStrata
 
         released = self.released_schema(table.schema, plan)
         if self.by:
@@ -217,13 +217,25 @@ class RankSwap(Transformer):
             return engine.map_groups(table, strata.of, SwappedStrata(self, strata, draws, released), released)
         for column in self.columns:
             detail, stream = plan.detail["columns"][column], draws.of(column)
-            length = self._segment(detail["records"] - detail["bottom"] - detail["top"], detail["window"])
-            segmented = not (detail["bottom"] or detail["top"]) and self.kind == "window" and length < detail["records"]
-            if segmented and is_near_unique(engine, table, column, detail["records"]):
-                table = swap_in_segments(engine, table, column, stream, detail["window"], length, self.partner)
+            records, window = detail["records"], detail["window"]
+            if self._goes_by_rank(engine, table, column, detail):
+                permutation = SegmentPermutation(stream, window, self.partner)
+                exchange = RankExchange(records, self._segment(records, window), window, permutation)
+                table = engine.exchange_ranks(table, column, stream, exchange)
             else:
                 table = self._by_histogram(engine, table, column, detail, stream, released, context)
         return table
+
+    def _goes_by_rank(self, engine: Primitives, table: Any, column: str, detail: Mapping[str, Any]) -> bool:
+        """Whether values are exchanged where the rows are, without a histogram; the answer is the same."""
+        from privpipe.transforms.segment_swap import is_near_unique
+
+        records, window = detail["records"], detail["window"]
+        if self.kind != "window" or detail["bottom"] or detail["top"] or window < 1:
+            return False
+        if window <= engine.ranks_held:
+            return True
+        return self._segment(records, window) < records and is_near_unique(engine, table, column, records)
 
     def _segment(self, inner: int, window: int) -> int:
         """Ranks of a segment."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks import Facts, Primitives, RowBlock
+from privpipe.blocks import Facts, Primitives, RowBlock, unsigned_zeros
 from privpipe.tolerance import floor_share
 
 if TYPE_CHECKING:
@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from privpipe.transforms.rank_swap import RankSwap
     from privpipe.transforms.strata import Strata
 
-__all__ = ["SwappedStrata", "is_near_unique", "local_order", "swap_in_segments"]
+__all__ = ["SegmentPermutation", "SwappedStrata", "is_near_unique", "local_order"]
 
-RANK = "__privpipe_rank"
 MOST_VALUES = 1_000_000
 """Distinct values that the driver takes a histogram of."""
 ONE_IN = 256
@@ -62,57 +61,18 @@ class _SampledValues:
         return np.union1d(left, right)
 
 
-def swap_in_segments(
-    engine: Primitives, table: Any, column: str, stream: Stream, window: int, length: int, partner: Any
-) -> Any:
-    """The table with the column swapped within segments of `length` ranks; the same answer as over a histogram."""
-    import pyarrow as pa
-
-    schema = table.schema
-    ranked = engine.map_ranked(table, column, stream, _with_rank, schema.append(pa.field(RANK, pa.int64())))
-    swapped = _SwappedSegment(column, stream, window, length, partner)
-    return engine.map_groups(ranked, _SegmentKey(length), swapped, schema)
-
-
-def _with_rank(rows: RowBlock, ranks: NDArray[np.int64]) -> RowBlock:
-    import pyarrow as pa
-
-    return RowBlock(rows.batch.append_column(RANK, pa.array(ranks, pa.int64())), rows.record_ids)
-
-
 @dataclass(frozen=True)
-class _SegmentKey:
-    """The segment of each record; those without a value are dealt out."""
+class SegmentPermutation:
+    """Which rank of a segment gives its value to which."""
 
-    length: int
-
-    def __call__(self, rows: RowBlock) -> NDArray[np.int64]:
-        ranks = rows.column(RANK).to_numpy(zero_copy_only=False)
-        return np.where(ranks < 0, -1 - rows.record_ids[:, 1] % 64, ranks // self.length)
-
-
-@dataclass(frozen=True)
-class _SwappedSegment:
-    column: str
     stream: Stream = field(repr=False)
     window: int
-    length: int
     partner: Any
 
-    def __call__(self, rows: RowBlock, key: int) -> RowBlock:
-        import pyarrow as pa
-
+    def __call__(self, start: int, stop: int) -> NDArray[np.int64]:
         from privpipe.kernels.rank_swap import swap_segment
 
-        ranks = rows.column(RANK).to_numpy(zero_copy_only=False)
-        rows = rows.drop([RANK])
-        if key < 0:
-            return rows
-        start = key * self.length
-        order = np.argsort(ranks)
-        values = unsigned_zeros(rows.column(self.column))
-        pi = swap_segment(start, start + len(ranks), self.window, self.stream, partner=self.partner) - start
-        return rows.replace(self.column, values.take(pa.array(order[pi[ranks - start]])))
+        return swap_segment(start, stop, self.window, self.stream, partner=self.partner)
 
 
 def local_order(column: pa.Array, name: str, stream: Stream, ids: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -124,14 +84,6 @@ def local_order(column: pa.Array, name: str, stream: Stream, ids: NDArray[np.int
     places = np.flatnonzero(known)
     keys = (ids[places, 1], ids[places, 0], stream.order(ids[places]), values[places] + 0)
     return np.asarray(places[np.lexsort(keys)], np.int64)
-
-
-def unsigned_zeros(values: pa.Array) -> pa.Array:
-    """-0.0 is 0.0, as in a histogram."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    return pc.add(values, pa.scalar(0.0, values.type)) if pa.types.is_floating(values.type) else values
 
 
 @dataclass(frozen=True)

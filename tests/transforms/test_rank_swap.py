@@ -248,11 +248,31 @@ def test_segments_where_the_rows_are_give_the_same_answer(
     rows = pa.table({"x": x, "row": range(300)})
     for partner in ("unswapped", "content"):
         stage = RankSwap(columns=["x"], p=0.02, partner=partner, segment=40)  # type: ignore[arg-type]
-        monkeypatch.setattr(segment_swap, "is_near_unique", lambda *_: False)
-        wanted = run_on(embedded, stage, rows, record_id="row").rows.sort_by("row")
+        with monkeypatch.context() as patched:
+            patched.setattr(segment_swap, "is_near_unique", lambda *_: False)
+            patched.setattr(embedded, "ranks_held", 0)
+            wanted = run_on(embedded, stage, rows, record_id="row").rows.sort_by("row")
         monkeypatch.setattr(segment_swap, "is_near_unique", lambda *_: True)
         found = run_on(engine, stage, rows, record_id="row", parts=3, shuffled=True).rows.sort_by("row")
         assert found.equals(wanted)
+
+
+def test_values_pass_from_one_batch_of_rows_to_another(
+    run_on: Any, embedded: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows wait for values that are read later, across batches and segments; nulls and zeros as over a histogram."""
+    rng = np.random.default_rng(6)
+    n = 300_000
+    x = np.where(rng.random(n) < 0.01, -0.0, rng.normal(size=n).round(4))
+    rows = pa.table({"x": pa.array(x, mask=rng.random(n) < 0.01), "row": range(n)})
+    for segment in (None, 70_001):
+        stage = RankSwap(columns=["x"], p=0.3, segment=segment)
+        with monkeypatch.context() as patched:
+            patched.setattr(embedded, "ranks_held", 0)
+            wanted = run_on(embedded, stage, rows, record_id="row").rows.sort_by("row")
+        found = run_on(embedded, stage, rows, record_id="row").rows.sort_by("row")
+        assert found.equals(wanted)
+        assert not np.signbit(found.column("x").to_numpy()[found.column("x").to_numpy() == 0]).any()
 
 
 def test_distinct_values_are_estimated_from_the_least_hashes(embedded: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

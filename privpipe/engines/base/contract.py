@@ -17,6 +17,7 @@ from privpipe.blocks import (
     Facts,
     FactsRequest,
     PairBlock,
+    RankExchange,
     Reduction,
     RowBlock,
     Table,
@@ -63,6 +64,8 @@ class Engine(ABC):
     """
 
     name: ClassVar[str]
+    ranks_held: ClassVar[int] = 0
+    """Reach up to which `exchange_ranks` costs but one pass over the sorted rows."""
 
     def __enter__(self) -> Self:
         return self
@@ -186,6 +189,19 @@ class Engine(ABC):
         schema: pa.Schema,
     ) -> Table:
         """Blocks with each record's 0-based global rank by (value, `stream.order`); null cells rank -1."""
+
+    def exchange_ranks(self, table: Any, column: str, stream: Stream, exchange: RankExchange) -> Table:
+        """Values of a column given away by rank (see `map_ranked`); nulls stay where they are, -0.0 becomes 0.0.
+
+        Raises
+        ------
+        DataError
+            The column has not as many values as `exchange` has ranks, where that is noticed.
+        """
+        from privpipe.engines.base.segments import exchange_in_segments
+
+        exchanged: Table = exchange_in_segments(self, table, column, stream, exchange)
+        return exchanged
 
     @abstractmethod
     def select(self, table: Any, columns: Sequence[str]) -> Table:

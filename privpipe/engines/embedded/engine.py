@@ -18,6 +18,7 @@ from privpipe.blocks import (
     FactsRequest,
     Histogram,
     PairBlock,
+    RankExchange,
     Reduction,
     RowBlock,
 )
@@ -27,7 +28,7 @@ from privpipe.engines.base.frames import frame_like, is_local_frame
 from privpipe.engines.base.histograms import group_key, histogram_of
 from privpipe.engines.base.moments import ExactMoments
 from privpipe.engines.base.parallel import reduce_blocks
-from privpipe.engines.embedded import keeping, mapping, pairs, ranking, record_ids, scanning, writing
+from privpipe.engines.embedded import keeping, mapping, pairs, rank_exchange, ranking, record_ids, scanning, writing
 from privpipe.engines.embedded.class_table import ClassTable, reduce_class_table
 from privpipe.engines.embedded.session import OutOfMemory, Session
 from privpipe.engines.embedded.stacking import stack
@@ -57,6 +58,7 @@ class EmbeddedEngine(Engine):
     """
 
     name: ClassVar[str] = "embedded"
+    ranks_held: ClassVar[int] = 2_000_000
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -184,6 +186,11 @@ class EmbeddedEngine(Engine):
         schema: pa.Schema,
     ) -> EmbeddedTable:
         return ranking.map_ranked(self.session, table, column, stream, function, schema)
+
+    def exchange_ranks(
+        self, table: EmbeddedTable, column: str, stream: Stream, exchange: RankExchange
+    ) -> EmbeddedTable:
+        return rank_exchange.exchange_ranks(self.session, table, column, stream, exchange)
 
     def select(self, table: EmbeddedTable, columns: Sequence[str]) -> EmbeddedTable:
         table.require(columns)
