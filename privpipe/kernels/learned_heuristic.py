@@ -15,6 +15,7 @@ __all__ = ["heuristic_hits"]
 RIVALS = 15
 TEMPERATURES = (0.3, 0.1, 0.03, 0.01)
 PATIENCE = 1500
+MOST_ROWS = 40_000
 MOST_TRIALS = 20 * PATIENCE
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -30,7 +31,8 @@ def heuristic_hits(rivals: Rivals, stream: Stream, *, places: Sequence[Integers]
     Parameters
     ----------
     places : sequence of ndarray of int64, optional
-        Of each record, the rivals that matter; left out: those near under some of the weights met.
+        Of each record, the rivals that matter; left out, or above 40,000 in all: those near under some of the
+        weights met.
 
     Examples
     --------
@@ -42,6 +44,8 @@ def heuristic_hits(rivals: Rivals, stream: Stream, *, places: Sequence[Integers]
     >>> heuristic_hits(rivals, Stream(bytes(16))) >= 29
     True
     """
+    if places is not None and sum(map(len, places)) > MOST_ROWS:
+        places = None
     own = [np.zeros(0, dtype=np.int64)] * len(rivals) if places is None else list(places)
     weights = np.zeros(0)
     best, best_weights = -1, weights

@@ -102,10 +102,13 @@ def swap_table(name: str, x: Floats, published: dict[str, list[float]], keys: in
         )
 
 
-def learned_table(census: Floats, published: dict[str, list[float]], seconds: float, records: int) -> Iterator[str]:
+def learned_table(
+    census: Floats, published: dict[str, list[float]], seconds: float, records: int, sets: list[str]
+) -> Iterator[str]:
     yield "| set | AM | MD | " + " | ".join(LEARNED) + " | published: AM, MD, WM, CI, SB |"
     yield "|---" * (len(LEARNED) + 4) + "|"
-    for name, groups in SETS.items():
+    for name in sets:
+        groups = SETS[name]
         x = census[:records, : sum(width for width, _ in groups)]
         files = files_of(x, grouped(x, groups))
         cells = []
@@ -156,21 +159,23 @@ figure is a proved optimum; two are what was found and what no distance of the k
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="the folder of data/casc and reference/torra.json")
-    parser.add_argument("--keys", type=int, default=2, help="swaps with different keys")
+    parser.add_argument("--keys", type=int, default=2, help="swaps with different keys; 0: leave them out")
     parser.add_argument("--seconds", type=float, default=60.0, help="for each learned distance; 0: leave them out")
     parser.add_argument("--records", type=int, default=400)
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS), help="microaggregated sets")
     options = parser.parse_args()
     published = json.loads((options.data / "reference" / "torra.json").read_text())
     casc, tables = options.data / "data" / "casc", published["slide_tables"]
     census, eia = columns_of(casc / "census.csv"), columns_of(casc / "eia.csv", published["eia_columns"])
     print(SWAPS)
-    for name, x in (("census", census), ("eia", eia)):
+    for name, x in (("census", census), ("eia", eia)) if options.keys else ():
         for line in swap_table(name.upper(), x, tables["rank_swap_RSLD_DLD_PLD"][name], options.keys):
             print(line, flush=True)
         print()
     if options.seconds > 0:
         print(LEARNING)
-        for line in learned_table(census, tables["learned_AM_MD_WM_CI_SB"], options.seconds, options.records):
+        published_sets = tables["learned_AM_MD_WM_CI_SB"]
+        for line in learned_table(census, published_sets, options.seconds, options.records, options.sets):
             print(line, flush=True)
 
 
