@@ -14,7 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import privpipe as pp
-from privpipe.engines import Engine
+from privpipe.assess.class_memory import class_memory
+from privpipe.draws import Seed
+from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, EngineError, PolicyError, Refused, SinkError, UsageError
 from privpipe.release.ledger import NOT_JUDGED, Ledger
 from privpipe.release.target import LocalTarget
@@ -73,11 +75,36 @@ def remembered(folder: Path) -> int:
     return len(list(folder.glob("[0-9]*-*.parquet")))
 
 
-def test_what_splits_persons_is_refused_on_every_engine(engine: Engine, document: Document, tmp_path: Path) -> None:
-    first = pp.release(document(RACE), engine=engine).assessment.verdicts[1]
+def test_every_engine_remembers_the_same(engine: Engine, embedded: Engine, document: Document, tmp_path: Path) -> None:
+    document(RACE)
+    seed, kept = Seed.of("a ledger's key"), []
+    for running in (engine, embedded):
+        scanned = running.scan(Source(data=str(tmp_path / "people.parquet"), format="parquet"))
+        original = running.with_record_ids(scanned, "name", seed)
+        released = running.select(original, ["zip", "race", "illness"])
+        kept.append(
+            class_memory(
+                running,
+                original,
+                released,
+                unit=["name"],
+                keys=["race"],
+                sensitive="illness",
+                seed=seed,
+                persons=True,
+                mark="*",
+            )
+        )
+    for name in ("units", "classes", "records", "values"):
+        assert getattr(kept[0], name).tolist() == getattr(kept[1], name).tolist()
+    assert (len(kept[0]), len(set(map(tuple, kept[0].classes.tolist())))) == (12, 3)
+
+
+def test_what_splits_persons_is_refused(document: Document, tmp_path: Path) -> None:
+    first = pp.release(document(RACE)).assessment.verdicts[1]
     assert (first.observed["k"], first.observed["releases"]) == (3, 1)
     with pytest.raises(Refused) as refused:
-        pp.release(document(ZIP, "two"), engine=engine)
+        pp.release(document(ZIP, "two"))
     anonymity, together = refused.value.assessment.verdicts
     assert (anonymity.outcome, anonymity.observed) == ("pass", 2)
     assert (together.outcome, together.observed) == ("fail", {"k": 1, "releases": 2, "below": 12})
