@@ -104,6 +104,8 @@ class LocalTarget:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        for folder in (self.state / "staging").iterdir():  # what a run that ended early wrote and nobody judged
+            shutil.rmtree(folder, ignore_errors=True)
         self._unlock()
 
     def stage(self, run_id: str) -> Path:
