@@ -83,7 +83,7 @@ class LearnedDistance:
             return profiles.min(axis=1), profiles.max(axis=1)
         if self.form == "semidefinite":
             values = np.linalg.eigvalsh(self.matrices(rows, halved=True))
-            return values[:, 0], values[:, -1]
+            return values[:, 0].astype(np.float64), values[:, -1].astype(np.float64)
         largest = np.abs(rows).max(axis=1)
         return -largest, largest
 
@@ -153,7 +153,7 @@ class Rivals:
 
     def signed(self, record: int) -> Floats:
         """Differences to all candidates."""
-        return self.attacked[record] - self.candidates
+        return np.asarray(self.attacked[record] - self.candidates)
 
     def minimal(self) -> Iterator[Integers]:
         """Of each record, the rivals that no other rival implies and that are not always farther than the partner."""
