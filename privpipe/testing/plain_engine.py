@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from privpipe.blocks import Cells, ClassBlock, ClassQuery, Facts, FactsRequest, Histogram
+from privpipe.blocks import Cells, ClassBlock, ClassQuery, Facts, FactsRequest, Histogram, RowBlock
 from privpipe.engines import Source
 from privpipe.errors import DataError
 from privpipe.roles import case_collisions
@@ -63,9 +63,10 @@ class PlainEngine:
                 raise DataError("a column mixes types that do not convert to one another") from None
         for names in case_collisions(data.schema.names):
             raise DataError(f"columns {', '.join(map(repr, names))} are one column to some engines")
-        return PlainTable(
-            data.schema, {name: [_cell(value) for value in data.column(name).to_pylist()] for name in data.schema.names}
-        )
+        columns = {name: [_cell(value) for value in data.column(name).to_pylist()] for name in data.schema.names}
+        raw = PlainTable(data.schema, columns)
+        schema = pa.schema([(name, _plain_type(raw, name)) for name in data.schema.names])
+        return PlainTable(schema, columns)
 
     def stack(self, table: PlainTable, other: PlainTable, columns: Sequence[str], tag: str) -> PlainTable:
         """The rows of both, told apart by a tag."""
@@ -96,6 +97,18 @@ class PlainEngine:
         groups = list(reversed(members.items()))
         for start in range(0, len(groups), self.classes_a_block):
             yield _block(groups[start : start + self.classes_a_block], table, query)
+
+    def map_rows(self, table: PlainTable, function: Any, schema: Any) -> PlainTable:
+        """Every row through a function of blocks, one row a block."""
+        import pyarrow as pa
+
+        found: dict[str, list[Any]] = {name: [] for name in schema.names}
+        for row in range(len(table)):
+            cells = [pa.array([table.columns[name][row]], type=_plain_type(table, name)) for name in table.schema.names]
+            made = function(RowBlock(pa.record_batch(cells, names=table.schema.names)))
+            for name in schema.names:
+                found[name] += [_cell(value) for value in made.column(name).to_pylist()]
+        return PlainTable(schema, found)
 
     def keep_classes(self, table: PlainTable, query: ClassQuery, passing: Any) -> PlainTable:
         """The records whose class passes; one class at a time."""
@@ -157,6 +170,15 @@ def _codes(values: list[Any], dictionary: Histogram | None, column: str) -> list
     if missing:
         raise DataError(f"base does not cover the released values: {missing:,} records of column {column!r}")
     return [places[value] for value in values]
+
+
+def _plain_type(table: PlainTable, column: str) -> Any:
+    """The type of a column's cells, whatever encodes them."""
+    import pyarrow as pa
+
+    kind = table.schema.field(column).type
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return pa.string() if pa.types.is_large_string(kind) or pa.types.is_string_view(kind) else kind
 
 
 def _cell(value: Any) -> Any:
