@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from privpipe.assess.suppressed import without_blank_records
 from privpipe.blocks import Verdict
 from privpipe.blocks.table_files import TableFiles, TableMeasure
 from privpipe.engines import Engine, Source
@@ -41,6 +42,8 @@ def whole_verdicts(
         A column that one of the tables lacks.
     """
     verdicts = {}
+    if entries:
+        released = without_blank_records(engine, released, roles, rules)
     for at, entry in entries.items():
         if original is None:
             verdicts[at] = _error(entry, "needs the original table beside the released one; it was not given.")
