@@ -1,4 +1,4 @@
-"""Membership by the closest released record, and how close released rows come to originals."""
+"""Membership by the closest released record."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, UsageError
 from privpipe.hierarchies import HierarchySpec
 from privpipe.kernels.membership import advantage_limit, member_figures
-from privpipe.measures import ClosestRecord, MembershipAttack
+from privpipe.measures import MembershipAttack
 from privpipe.release.aligning import attack_order
 from privpipe.roles import Roles
 
@@ -80,35 +80,28 @@ def test_every_engine_gives_the_distances_of_the_definition(engine: Engine, tmp_
     assert (verdict.outcome, verdict.observed["attacked"]) == ("fail", 300)
     sampled = judged(engine, MembershipAttack(holdout=path, at_most=1.0, sample=100), original, released)
     assert (sampled.outcome, sampled.observed["attacked"]) == ("pass", 100)
-    copies = judged(engine, ClosestRecord(holdout=path, at_least=0.5), original, original.slice(0, 200))
-    assert (copies.outcome, copies.observed["ratio"], copies.observed["copies"]) == ("fail", 0.0, 1.0)
-    other = judged(engine, ClosestRecord(holdout=path, at_least=0.2), original, tables(seed=77)[0])
-    assert other.outcome == "pass"
-    assert other.observed["ratio"] == pytest.approx(other.observed["released"] / other.observed["holdout"])
+
+
+TREE = HierarchySpec.from_mapping({"tree": {"Europe": ["Bonn", "Graz"], "Asia": ["Pune"]}}, column="town")
 
 
 def test_labels_are_no_farther_from_what_they_cover() -> None:
-    tree = HierarchySpec.from_mapping({"tree": {"Europe": ["Bonn", "Graz"], "Asia": ["Pune"]}}, column="town")
     original = pa.table({"town": ["Bonn", "Graz"], "age": [20.0, 40.0]})
     files = TableFiles(
         original=original,
         released=pa.table({"town": ["Europe", "Europe"], "age": [20.0, 40.0]}),
         holdout=pa.table({"town": ["Pune", "Bonn"], "age": [20.0, 25.0]}),
-        hierarchies={"town": tree},
+        hierarchies={"town": TREE},
     )
     verdict = MembershipAttack(holdout="h", sample=None).judge_tables(files)
     assert verdict.observed["metric"] == "gower"
     assert (verdict.observed["advantage"], verdict.observed["auc"]) == (1.0, 1.0)
-    near = ClosestRecord(holdout="h", sample=None).judge_tables(files)
-    assert near.observed["copies"] == 1.0  # each label covers an original value
-    assert near.observed["holdout"] == pytest.approx(np.quantile([0.5, 0.125], 0.05))
 
 
 def test_what_cannot_be_judged_is_an_error(embedded: Engine, tmp_path: Path) -> None:
     original, holdout = tables(20)
     measure = MembershipAttack(at_most=1.0)
     assert judged(embedded, measure, original, original).outcome == "error"
-    assert judged(embedded, ClosestRecord(at_least=0.0), original, original).outcome == "error"
     pq.write_table(holdout.select(["a"]), tmp_path / "narrow.parquet")
     narrow = MembershipAttack(holdout=str(tmp_path / "narrow.parquet"), at_most=1.0)
     with pytest.raises(DataError, match="holdout: .*not in the data"):
@@ -125,7 +118,3 @@ def test_what_cannot_be_judged_is_an_error(embedded: Engine, tmp_path: Path) -> 
     for wrong in ({"at_most": 2}, {"sample": 0}, {"confidence": 1}, {"columns": ()}):
         with pytest.raises(UsageError):
             MembershipAttack(**wrong)
-    ill: list[dict[str, Any]] = [{"at_least": -1}, {"sample": 0}, {"columns": ("a", "a")}]
-    for each in ill:
-        with pytest.raises(UsageError):
-            ClosestRecord(**each)
