@@ -199,7 +199,9 @@ def read_cells(engine: Any, table: Any, stage: SuppressCells, context: StageCont
     codes = np.empty((len(counts), len(keys)), dtype=np.int64)
     for at, name in enumerate(keys):
         codes[:, at] = _codes(distinct[name], missing=-1 if name in blanks else None)
-    kept = np.flatnonzero(~_marked(distinct, (*columns, *fixed), context.mark))
+    # In some quasi-identifiers only, a mark is a value like any other.
+    whole = (*columns, *fixed) if set(context.roles.quasi_identifiers) <= {*columns, *fixed} else ()
+    kept = np.flatnonzero(~_marked(distinct, whole, context.mark))
     return CellTable(
         keys=keys,
         columns=len(columns),
@@ -242,7 +244,7 @@ def _marked(distinct: Any, keys: Sequence[str], mark: str) -> NDArray[np.bool_]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    textual = all(pa.types.is_string(distinct.schema.field(key).type) for key in keys)
+    textual = bool(keys) and all(pa.types.is_string(distinct.schema.field(key).type) for key in keys)
     marked = np.full(distinct.num_rows, textual)
     for key in keys if textual else ():
         marked &= pc.equal(distinct[key], mark).fill_null(False).to_numpy()

@@ -108,3 +108,11 @@ def test_a_table_of_marks_alone_leaves_no_cell_to_blank(
     asked["guarantees"] = [{"k_anonymity": {"k": 2}}]
     with pytest.raises(Refused, match="every record is suppressed"):
         pp.release(asked, engine=embedded)
+
+
+def test_cells_are_suppressed_for_what_the_gate_asks(tmp_path: Path, embedded: Engine) -> None:
+    rows = {"town": ["a"] * 5 + ["*"], "age": ["30", "40"] * 3, "illness": ["flu"] * 6}
+    asked = {"k_anonymity": {"k": 2, "quasi_identifiers": ["town"]}}
+    result = pp.release(policy(tmp_path, rows, asked, transform=[{"suppress_cells": {}}]), engine=embedded)
+    assert result.assessment.verdicts[0].observed >= 2
+    assert result.assessment.records == 6
