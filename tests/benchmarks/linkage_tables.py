@@ -155,10 +155,10 @@ differences. WM, OWA, CI (monotone measure) and SB (no condition on the matrix):
 figure is a proved optimum; two are what was found and what no distance of the kind exceeds when the time ended.
 """
 DIFFERENCES = """
-What differs: AM lies above the published figures throughout and WM on either side of them, furthest below on M5-38, so
-the published sets were grouped in another way, which is not told. PLD falls off faster at p = 4 to 8 %: agreement within
-2 % of the ranks is our choice. DLD and RSLD of Census fall below the published ones from p = 14 % on, and RSLD of EIA at
-p = 2 % by ten points; the readings tried elsewhere do not remove that either.
+What differs: AM lies above the published figures throughout and WM on either side of them, furthest below on M5-38,
+so the published sets were grouped in another way, which is not told. PLD falls off faster at p = 4 to 8 %: agreement
+within 2 % of the ranks is our choice. DLD and RSLD of Census fall below the published ones from p = 14 % on, and RSLD
+of EIA at p = 2 % by ten points; the readings tried elsewhere do not remove that either.
 """
 
 
