@@ -104,7 +104,7 @@ class LocalTarget:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for folder in (self.state / "staging").iterdir():  # what a run that ended early wrote and nobody judged
+        for folder in (self.state / "staging").glob("*"):  # what a run that ended early wrote and nobody judged
             shutil.rmtree(folder, ignore_errors=True)
         self._unlock()
 

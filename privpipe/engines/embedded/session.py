@@ -9,6 +9,7 @@ import shutil
 import tempfile
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
@@ -74,8 +75,10 @@ class Session:
                 "memory_limit is a text such as '4GB'"
             ) from None
         self._numbers = itertools.count()
-        # A table's finalizer may run wherever the collector strikes, also under the lock.
         self._lock = threading.RLock()
+        # A table's finalizer may run wherever the collector strikes, in the middle of a query's start too: it must take
+        # no lock, so it leaves the name here, and the next query drops what lies here.
+        self.abandoned: deque[str] = deque()
         self._beside = ThreadPoolExecutor(1, thread_name_prefix="privpipe-duckdb")
         self.threads = int(self.value("SELECT current_setting('threads')"))
 
@@ -105,6 +108,10 @@ class Session:
     def cursor(self, frames: Mapping[str, Any] | None = None) -> Any:
         """A cursor that sees these frames."""
         with guarded("open a cursor"), self._lock:
+            while self.abandoned:
+                # A table that cannot be dropped costs memory, not the query that comes next.
+                with contextlib.suppress(duckdb.Error):
+                    self._root.execute(f"DROP TABLE IF EXISTS {self.abandoned.popleft()}")
             cursor = self._root.cursor()
             for name, frame in (frames or {}).items():
                 cursor.register(name, frame)
@@ -172,21 +179,18 @@ class Session:
 
 
 class Kept:
-    """A table of the session; gone when nobody holds it."""
+    """A table of the session; dropped by the next query when nobody holds it."""
 
     def __init__(self, session: Session, name: str) -> None:
         self.name = name
-        self._drop = weakref.finalize(self, _drop, weakref.ref(session), name)
+        self._drop = weakref.finalize(self, _abandon, weakref.ref(session), name)
         self._drop.atexit = False  # the database ends with the process
 
 
-def _drop(session: weakref.ref[Session], name: str) -> None:
+def _abandon(session: weakref.ref[Session], name: str) -> None:
     alive = session()
-    if alive is None:
-        return
-    # A closed session has dropped everything already.
-    with contextlib.suppress(duckdb.Error, EngineError):
-        alive.run(f"DROP TABLE IF EXISTS {name}")
+    if alive is not None:
+        alive.abandoned.append(name)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -144,6 +145,16 @@ def test_missing_columns_are_data_errors(embedded: Engine) -> None:
             ask()
     with pytest.raises(DataError, match="no record ids"):
         embedded.reduce_pairs(table, table, ["n"], None, Facts())  # type: ignore[arg-type]
+
+
+def test_a_table_may_be_abandoned_in_the_middle_of_anything() -> None:
+    """The collector may strike while a query is being started, with the locks of that start held."""
+    with EmbeddedEngine.open({"threads": 2}) as engine:
+        kept = [engine.session.keep("SELECT 1") for _ in range(3)]
+        with engine.session._beside._shutdown_lock:
+            kept.clear()
+            gc.collect()
+        assert engine.session.value("SELECT count(*) FROM duckdb_tables()") == 0
 
 
 @pytest.mark.parametrize("how", ["value", "stream"])
