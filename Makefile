@@ -1,4 +1,4 @@
-# make demo | setup | test | test-embedded | lint | bench. An active virtual environment is used as it is, else .venv is made.
+# make demo | setup | test | test-embedded | fuzz | lint | bench. An active virtual environment is used as it is, else .venv is made.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -13,13 +13,14 @@ PYTHON ?= python3 python3.13 python3.12 python3.11
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 export GX_ANALYTICS_ENABLED := false
 
-.PHONY: help demo setup java lint test test-embedded bench clean
+.PHONY: help demo setup java lint test test-embedded fuzz bench clean
 
 help:
 	@echo "make demo           publish one release of UCI Adult and see another refused (no Java needed)"
 	@echo "make setup          everything for development and tests, in $(VENV)"
 	@echo "make test           all checks and all tests on all engines"
 	@echo "make test-embedded  the tests that need neither Dask nor Spark nor Great Expectations"
+	@echo "make fuzz           the properties on new random examples, ROUNDS=5 times (no Spark)"
 	@echo "make lint           format, lint, types, import contracts"
 	@echo "make bench          judging against counting, per engine (long)"
 	@echo "make clean          remove caches and what the demo published"
@@ -73,6 +74,12 @@ test: setup java
 
 test-embedded: setup
 	"$(BIN)/python" -m pytest -n $(WORKERS) -m "not spark and not dask and not gx" $(PYTEST_ARGS)
+
+# The tests draw the same examples at every run; this draws others.
+fuzz: setup
+	@for round in $$(seq $(or $(ROUNDS),5)); do \
+	    HYPOTHESIS_PROFILE=fuzz "$(BIN)/python" -m pytest -q -n $(WORKERS) -m "hypothesis and not spark" $(PYTEST_ARGS); \
+	done
 
 # make bench BENCH_ARGS="--rows 1000000"
 bench: setup java

@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 __all__ = ["pitman"]
 
-LEAST_ALPHA = 1e-6
+LEAST_ALPHA = 1e-12
 MOST_ALPHA = 1 - 1e-12
+# Terms of a sum that are added one by one; from there on the formula of Euler and Maclaurin is exact to 1e-14.
+ONE_BY_ONE = 64
 
 
 def pitman(sizes: NDArray[np.int64], counts: NDArray[np.int64], population: int) -> float | None:
@@ -45,8 +47,7 @@ def pitman(sizes: NDArray[np.int64], counts: NDArray[np.int64], population: int)
     theta, alpha = found
     if alpha == 0:
         return theta
-    log_share = math.lgamma(theta + 1) - math.lgamma(theta + alpha) + (alpha - 1) * math.log(population)
-    return population * math.exp(log_share)
+    return population * math.exp(_log_gamma_ratio(theta + alpha, 1 - alpha) + (alpha - 1) * math.log(population))
 
 
 class _Likelihood:
@@ -72,7 +73,7 @@ class _Likelihood:
         if self.profile(MOST_ALPHA) >= 0:
             return None
         alpha = float(brentq(self.profile, LEAST_ALPHA, MOST_ALPHA, xtol=1e-14))
-        return self.theta(alpha), alpha
+        return self.first(alpha) - alpha, alpha
 
     def ewens(self) -> float | None:
         """theta at alpha = 0: (C - 1)/theta = psi(n + theta) - psi(1 + theta)."""
@@ -80,7 +81,7 @@ class _Likelihood:
 
         def score(log_theta: float) -> float:
             theta = math.exp(log_theta)
-            return (self.classes - 1) / theta - float(_psi(self.records + theta) - _psi(1 + theta))
+            return (self.classes - 1) / theta - _reciprocals(theta + 1, 1.0, self.records - 1)
 
         high = math.log(1000.0)
         while score(high) > 0:
@@ -94,26 +95,69 @@ class _Likelihood:
         drawn = float((self.counts * (_psi(self.sizes) + np.euler_gamma)).sum())
         return self.classes * (self.classes - 1) / (2 * theta) <= drawn
 
-    def theta(self, alpha: float) -> float:
-        """The root in theta, given alpha; bracketed in y = ln(theta + alpha)."""
+    def first(self, alpha: float) -> float:
+        """theta + alpha at the root in theta, given alpha; bracketed by its logarithm."""
         from scipy.optimize import brentq
 
-        def score(y: float) -> float:
-            theta = math.exp(y) - alpha
-            rise = float(_psi(self.classes + theta / alpha) - _psi(1 + theta / alpha))
-            return rise / alpha - float(_psi(self.records + theta) - _psi(1 + theta))
+        def score(logarithm: float) -> float:
+            first = math.exp(logarithm)
+            return _reciprocals(first, alpha, self.classes - 1) - _reciprocals(
+                first + (1 - alpha), 1.0, self.records - 1
+            )
 
         high = math.log(1000.0)
         while score(high) > 0:
             high += 2
-        return math.exp(brentq(score, -40.0, high, xtol=1e-13)) - alpha
+        return math.exp(brentq(score, -40.0, high, xtol=1e-13))
 
     def profile(self, alpha: float) -> float:
         """Score of alpha where theta is at its root; falls from positive to negative when the maximum is inside."""
-        theta = self.theta(alpha)
-        rise = float(_psi(self.classes + theta / alpha) - _psi(1 + theta / alpha))
         falls = float((self.counts * (_psi(self.sizes - alpha) - _psi(1 - alpha))).sum())
-        return ((self.classes - 1) - theta / alpha * rise) / alpha - falls
+        return _rises(self.first(alpha), alpha, self.classes - 1) - falls
+
+
+def _reciprocals(first: float, step: float, terms: int) -> float:
+    """Sum of 1/(first + i step) over i = 0 .. terms - 1.
+
+    A difference of two digammas says the same, but loses every digit where first/step is large.
+    """
+    each = np.arange(min(terms, ONE_BY_ONE))
+    total = float((1 / (first + each * step)).sum())
+    if terms <= ONE_BY_ONE:
+        return total
+    low, high = first + (ONE_BY_ONE - 1) * step, first + (terms - 1) * step
+    area = math.log1p((terms - ONE_BY_ONE) * step / low) / step
+    slopes = step * (low**-2 - high**-2) / 12 - step**3 * (low**-4 - high**-4) / 120
+    return total + area + (1 / high - 1 / low) / 2 + slopes
+
+
+def _rises(first: float, step: float, terms: int) -> float:
+    """Sum of (i + 1)/(first + i step) over i = 0 .. terms - 1, as the one above."""
+    each = np.arange(min(terms, ONE_BY_ONE))
+    total = float(((each + 1) / (first + each * step)).sum())
+    if terms <= ONE_BY_ONE:
+        return total
+    low, high, width = first + (ONE_BY_ONE - 1) * step, first + (terms - 1) * step, float(terms - ONE_BY_ONE)
+    ratio = width * step / low
+    area = ONE_BY_ONE * math.log1p(ratio) / step + width**2 / low * _beyond_first_order(ratio)
+    slopes = (first - step) * ((high**-2 - low**-2) / 12 - step**2 * (high**-4 - low**-4) / 120)
+    return total + area + (terms / high - ONE_BY_ONE / low) / 2 + slopes
+
+
+def _beyond_first_order(ratio: float) -> float:
+    """(r - ln(1 + r))/r^2, by its series where the difference would cancel."""
+    if ratio < 0.05:
+        return sum((-ratio) ** power / (power + 2) for power in range(14))
+    return (ratio - math.log1p(ratio)) / ratio**2
+
+
+def _log_gamma_ratio(start: float, step: float) -> float:
+    """ln(Gamma(start + step)/Gamma(start)), step in (0, 1); two logarithms of gammas of 1e11 would cancel."""
+    if start < 100:
+        return math.lgamma(start + step) - math.lgamma(start)
+    end = start + step
+    thirds = (1 / end - 1 / start) / 12 - (end**-3 - start**-3) / 360
+    return (start - 0.5) * math.log1p(step / start) + step * (math.log(end) - 1) + thirds
 
 
 def _psi(values: Any) -> Any:

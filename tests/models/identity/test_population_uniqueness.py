@@ -75,6 +75,17 @@ def test_few_uniques_take_the_boundary() -> None:
     assert 0 < (small or 0) < 20
 
 
+@pytest.mark.parametrize(
+    "sizes",
+    [((1, 18), (2, 2), (3, 1)), ((1, 40), (2, 4)), ((1, 200), (2, 10), (3, 2)), ((1, 3000), (2, 200), (3, 9))],
+)
+@pytest.mark.parametrize("population", [10**6, 10**9])
+def test_many_uniques_and_hardly_a_pair(sizes: tuple[tuple[int, int], ...], population: int) -> None:
+    """theta is a million times alpha at the lower end of the bracket: digammas of it would differ in noise alone."""
+    found = pitman(np.array([size for size, _ in sizes]), np.array([count for _, count in sizes]), population)
+    assert found == pytest.approx(uniques_of(sizes, population, "pitman"), rel=1e-9)
+
+
 def test_one_huge_class_costs_no_memory() -> None:
     found = zayatz(np.array([1, 2 * 10**9]), np.array([3, 1]), 10**10)
     assert found == pytest.approx(3 * 10**10 / (2 * 10**9 + 3))
