@@ -19,7 +19,8 @@ from privpipe.draws import Draws, Seed
 from privpipe.errors import NoSolutionError, UnsupportedError
 from privpipe.hierarchies import Hierarchy, canonical_text
 from privpipe.kernels.quality.loss import LossModel
-from privpipe.search.cell_suppression import CellsFound, blanked_of, cell_figures, greedy_cells
+from privpipe.search.cell_suppression import blanked_of, cell_figures, greedy_cells
+from privpipe.search.cell_suppression_found import CellsFound
 from privpipe.search.cell_suppression_table import CellTable, aim_of, read_cells
 from privpipe.search.encoded import EncodedTable, encode
 from privpipe.search.lattice import Lattice

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,8 @@ import numpy as np
 from privpipe.errors import NoSolutionError
 from privpipe.kernels.blank_dropping import BlankingTable, drop_blanks
 from privpipe.kernels.cell_suppression import cheapest_covers, matches
+from privpipe.search.cell_suppression_found import CellsFound
+from privpipe.search.cell_suppression_optimal import improved
 from privpipe.search.cell_suppression_strict import strict_parcels
 from privpipe.search.cell_suppression_table import CellTable, read_cells
 from privpipe.transforms.base import StageContext, StagePlan
@@ -18,34 +20,9 @@ from privpipe.transforms.cell_blanks import Blanked, Parcel
 from privpipe.transforms.suppress_cells import SuppressCells
 from privpipe.transforms.suppression import require_within
 
-__all__ = ["CellsFound", "blanked_of", "cell_figures", "greedy_cells", "plan"]
+__all__ = ["blanked_of", "cell_figures", "greedy_cells", "plan"]
 
 PASSES = 4
-
-
-@dataclass(frozen=True)
-class CellsFound:
-    """Blanks, what they cost, and what is known of the least cost.
-
-    Parameters
-    ----------
-    parcels : tuple of Parcel
-        By place in the cell table.
-    bound : float
-        No blanks cost less.
-    optimal : bool
-        Whether the bound closed.
-    status : str
-        How the search ended.
-    solved : int
-        Integer programs that were solved.
-    """
-
-    parcels: tuple[Parcel, ...]
-    bound: float = 0.0
-    optimal: bool = False
-    status: str = "heuristic"
-    solved: int = 0
 
 
 def plan(engine: Any, table: Any, stage: SuppressCells, context: StageContext) -> StagePlan:
@@ -59,8 +36,6 @@ def plan(engine: Any, table: Any, stage: SuppressCells, context: StageContext) -
     cells = read_cells(engine, table, stage, context)
     found = CellsFound(tuple(greedy_cells(cells, context)))
     if stage.method == "optimal":
-        from privpipe.search.cell_suppression_optimal import improved
-
         found = improved(cells, found, stage.budget)
     suppressed = sum(records for _, blanks, records in found.parcels if blanks < 0)
     require_within(suppressed, stage.suppress_at_most, cells.records, context)

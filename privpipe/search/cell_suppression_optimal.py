@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.search import cell_suppression_programs as programs
+from privpipe.search.cell_suppression_found import CellsFound
 from privpipe.search.cell_suppression_table import CellTable
 from privpipe.transforms.cell_blanks import Parcel
 from privpipe.transforms.suppress_cells import CellBudget
 
-if TYPE_CHECKING:
-    from privpipe.search.cell_suppression import CellsFound
-
-__all__ = ["Answer", "Part", "improved"]
+__all__ = ["improved"]
 
 TIE = 1e-9
 FREE_AT_A_TIME = {True: 10, False: 24}
@@ -32,31 +30,12 @@ SECONDS = 30.0
 """Of a program, where the policy sets no clock: far above what these need."""
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What a program over a part of the table said: parcels of the whole table, or None where nothing better is."""
-
-    parcels: list[Parcel] | None
-    proved: bool
-    by_clock: bool
-
-
-class Part(Protocol):
-    """Solves a part of a table with the rest as it is."""
-
-    def __call__(self, free: NDArray[np.int64], parcels: Sequence[Parcel], seconds: float) -> Answer:
-        """Better parcels, where only those of the free combinations may change."""
-        ...
-
-
 def improved(table: CellTable, start: CellsFound, budget: CellBudget) -> CellsFound:
     """Blanks that cost no more than those given.
 
     Every stratum small enough is solved as a whole; of the others, one neighbourhood after the other, around each
     blanked combination in turn, until the budget or a full round without gain ends it.
     """
-    from privpipe.search import cell_suppression_programs as programs
-
     solver = programs.wildcard_part(table) if table.wildcard else programs.strict_part(table)
     found = start if not table.wildcard else replace(start, parcels=_without_own_limit(table, start.parcels))
     clock = _Clock(budget.seconds)

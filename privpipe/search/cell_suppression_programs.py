@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.kernels.cell_suppression import differing_columns, hidden_words, matches
-from privpipe.search.cell_suppression_optimal import Answer, Part
+from privpipe.search.cell_suppression_found import Answer, Part
 from privpipe.search.cell_suppression_table import CellTable
 from privpipe.search.integer_programs import new_program, new_variable, solve
 from privpipe.transforms.cell_blanks import Parcel

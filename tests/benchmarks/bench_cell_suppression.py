@@ -18,7 +18,8 @@ import pyarrow as pa
 import privpipe as pp
 from privpipe.engines import Source, open_engine
 from privpipe.kernels.cell_suppression import matches
-from privpipe.search.cell_suppression import CellsFound, greedy_cells
+from privpipe.search.cell_suppression import greedy_cells
+from privpipe.search.cell_suppression_found import CellsFound
 from privpipe.search.cell_suppression_optimal import improved
 from privpipe.search.cell_suppression_table import read_cells
 from privpipe.transforms import SuppressCells

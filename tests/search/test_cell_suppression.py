@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privpipe.search import integer_programs
-from privpipe.search.cell_suppression import CellsFound, greedy_cells
+from privpipe.search.cell_suppression import greedy_cells
+from privpipe.search.cell_suppression_found import CellsFound
 from privpipe.search.cell_suppression_optimal import improved
 from privpipe.search.cell_suppression_table import CellTable
 from privpipe.transforms.suppress_cells import CellBudget

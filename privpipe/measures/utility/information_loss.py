@@ -13,19 +13,15 @@ from privpipe.blocks.entry import require_choice, require_integer, require_numbe
 from privpipe.blocks.guarantee import short
 from privpipe.errors import UsageError
 from privpipe.measures.utility.loss_columns import infinite_columns
-from privpipe.measures.utility.loss_functions import REGISTERED
+from privpipe.measures.utility.loss_functions import NAMES, REGISTERED
 from privpipe.roles import Roles
 from privpipe.tolerance import at_most
 
-__all__ = ["NAMES", "InformationLoss"]
+__all__ = ["InformationLoss"]
 
 OF_CLASSES = {"discernibility": "discernibility", "c_avg": "c_avg", "ncp": "gcp"}
 """Losses of classes and labels, with the quality model that gives them."""
 OF_MODELS = ("propensity", "classifier", "regression")
-NAMES = (
-    *("il1s", "il1", "sse_sst", "moments", "correlation", "eigen", "propensity", "discernibility", "c_avg", "ncp"),
-    *("entropy", "kl", "classifier", "regression", "arctan"),
-)
 LIKE_MOMENTS = ("moments", "correlation", "eigen", "regression")
 SMALLEST_SHOWN = 20
 

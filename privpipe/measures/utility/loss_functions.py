@@ -12,10 +12,15 @@ from privpipe.errors import UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["REGISTERED", "RegisteredLoss", "register_loss"]
+__all__ = ["NAMES", "REGISTERED", "RegisteredLoss", "register_loss"]
 
 Summary = Callable[["pa.RecordBatch"], Any]
 Divergence = Callable[[Any, Any], float]
+NAMES = (
+    *("il1s", "il1", "sse_sst", "moments", "correlation", "eigen", "propensity", "discernibility", "c_avg", "ncp"),
+    *("entropy", "kl", "classifier", "regression", "arctan"),
+)
+"""Losses that are ours."""
 REGISTERED: dict[str, RegisteredLoss] = {}
 """Registered losses by name; of this process alone."""
 
@@ -65,8 +70,6 @@ def register_loss(name: str, summary: Summary, divergence: Divergence | None = N
     >>> "largest_age" in REGISTERED
     True
     """
-    from privpipe.measures.utility.information_loss import NAMES
-
     if not name.isidentifier() or name != name.lower():
         raise UsageError(f"a loss is named by a snake_case word, got {name!r}")
     if name in NAMES:

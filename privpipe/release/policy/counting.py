@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from privpipe.assess.served import refused_in_persons, refused_under_wildcard
 from privpipe.blocks import ClassModel
+from privpipe.release.policy.draft import Draft
 from privpipe.release.policy.entries import ReadEntry
 from privpipe.release.policy.places import Report
 from privpipe.release.policy.specs import SourceSpec
 from privpipe.transforms.base import Transformer
 from privpipe.transforms.generalize import Generalize
-
-if TYPE_CHECKING:
-    from privpipe.release.policy.rules import Draft
 
 __all__ = ["KEEPS_KEYS", "check_counting", "check_stages_under_counting"]
 

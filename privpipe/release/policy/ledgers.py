@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from privpipe.blocks.release_history import HistoryMeasure
+from privpipe.release.policy.draft import Draft
 from privpipe.release.policy.places import Report
 from privpipe.release.policy.specs import SinkSpec
-
-if TYPE_CHECKING:
-    from privpipe.release.policy.rules import Draft
 
 __all__ = ["check_ledgers"]
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from privpipe.release.policy.draft import Draft
 from privpipe.release.policy.places import Report
 from privpipe.release.policy.secret import SecretSpec
 from privpipe.transforms.safepub import HARMLESS_BEFORE, Safepub
-
-if TYPE_CHECKING:
-    from privpipe.release.policy.rules import Draft
 
 __all__ = ["check_processes"]
 

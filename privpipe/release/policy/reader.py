@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from privpipe.errors import PolicyError, Problem
+from privpipe.release.policy.draft import Draft
 from privpipe.release.policy.entries import Catalogues, over_roles, read_entries
 from privpipe.release.policy.grammar import COLUMN, TOP, VERSION
 from privpipe.release.policy.places import Report, shown
 from privpipe.release.policy.plain_values import from_python, from_yaml
-from privpipe.release.policy.rules import Draft, check
+from privpipe.release.policy.rules import check
 from privpipe.release.policy.sections import (
     read_columns,
     read_engines,

@@ -2,54 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from privpipe.blocks import Guarantee
 from privpipe.errors import did_you_mean
 from privpipe.release.policy.counting import check_counting, check_stages_under_counting
+from privpipe.release.policy.draft import Draft
 from privpipe.release.policy.entries import ReadEntry
 from privpipe.release.policy.ledgers import check_ledgers
 from privpipe.release.policy.places import Place, Report
 from privpipe.release.policy.processes import check_processes
-from privpipe.release.policy.specs import ColumnSpec, SinkSpec, SourceSpec, located
-from privpipe.transforms.base import Transformer
+from privpipe.release.policy.specs import SinkSpec, SourceSpec, located
 
-__all__ = ["Draft", "check"]
-
-
-@dataclass
-class Draft:
-    """A policy being read.
-
-    `doubtful` names columns whose role could not be read: nothing more is said of these.
-    """
-
-    base_dir: Path
-    columns: Mapping[str, ColumnSpec] = field(default_factory=dict)
-    doubtful: frozenset[str] = frozenset()
-    transform: Sequence[ReadEntry] = ()
-    guarantees: Sequence[ReadEntry] = ()
-    measures: Sequence[ReadEntry] = ()
-    values: Mapping[str, Any] = field(default_factory=dict)
-
-    def with_role(self, *roles: str) -> tuple[str, ...]:
-        """Columns of these roles, in policy order."""
-        return tuple(name for name, column in self.columns.items() if column.role in roles)
-
-    def judging(self) -> Iterable[tuple[ReadEntry, Guarantee]]:
-        """Sound guarantees and measures."""
-        for read in (*self.guarantees, *self.measures):
-            if isinstance(read.entry, Guarantee):
-                yield read, read.entry
-
-    def stages(self) -> Iterable[tuple[ReadEntry, Transformer]]:
-        """Sound stages."""
-        for read in self.transform:
-            if isinstance(read.entry, Transformer):
-                yield read, read.entry
+__all__ = ["check"]
 
 
 def check(draft: Draft, report: Report) -> None:
