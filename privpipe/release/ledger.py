@@ -100,7 +100,7 @@ class Ledger:
         try:
             self._read_head()
             self.settle()
-        except BaseException:
+        except BaseException:  # __exit__ is not called when entering fails, and the lock must not outlive it
             self._close()
             raise
         return self

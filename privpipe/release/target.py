@@ -96,7 +96,7 @@ class LocalTarget:
         try:
             self._require_ours()
             self._clean()
-        except BaseException:
+        except BaseException:  # __exit__ is not called when entering fails, and the lock must not outlive it
             self._unlock()
             raise
         return self
