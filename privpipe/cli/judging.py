@@ -113,7 +113,7 @@ def _finished(data: str, policy: Policy, format: str | None, delimiter: str | No
     chosen: dict[str, Any] = {}
     own = policy.sink is not None and Path(policy.sink.target(policy.base_dir)) == Path(data).absolute()
     if own and policy.sink is not None:
-        chosen = {"format": policy.sink.format}
+        chosen = {"format": policy.sink.format, "quoted_nulls": False}
     elif policy.source is not None and policy.source.resolved_format == "csv":
         source = policy.source.to_source(types, policy.base_dir)
         chosen = {name: getattr(source, name) for name in ("delimiter", "header", "columns", "null_values")}

@@ -126,7 +126,7 @@ def release_with(
         memory.prepare(run_id)
         try:
             path = place.publish(run_id)
-        except BaseException:
+        except BaseException:  # also when interrupted: the sink says whether the rename came first
             memory.settle()
             raise
         tell("judge again")
@@ -134,7 +134,7 @@ def release_with(
             again = judge_written(engine, policy, staged, place.published(run_id), written, seed).within(**header)
             if again.to_dict() != judged.to_dict():
                 raise EngineError("the published files do not read back as they were judged; the release was withdrawn")
-        except BaseException:
+        except BaseException:  # whatever stopped it, nobody judged what readers now see
             place.withdraw(run_id)
             memory.settle()
             raise
@@ -185,7 +185,8 @@ def judge_written(
     Then the files are proved to hold the very same records.
     """
     types = {field.name: column_type_of(field.type) for field in staged.table.schema}
-    table = engine.scan(Source(data=str(folder), format=sink_format(policy), types=types))
+    files = Source(data=str(folder), format=sink_format(policy), types=types, quoted_nulls=False)
+    table = engine.scan(files)
     if list(table.schema.names) != list(staged.table.schema.names):
         raise EngineError("the written files do not have the columns of the release")
     paired = reads_pairs(policy)
@@ -195,7 +196,6 @@ def judge_written(
         raise EngineError("the written files do not hold the records that were staged")
     positions = None
     if reads_positions(policy):
-        files = Source(data=str(folder), format=sink_format(policy), types=types)
         positions = run_positions(engine, policy, source_of(policy), staged.table, files, seed, sink_order(seed))
     if staged.counted is not None:
         table = staged.counted

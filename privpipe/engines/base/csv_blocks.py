@@ -6,12 +6,14 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import csv
 
+from privpipe.engines.base.source import Source
 from privpipe.errors import DataError
 
 __all__ = ["CsvBlock", "CsvDialect", "csv_blocks", "csv_rows", "ragged_error", "read_csv_block"]
@@ -27,6 +29,13 @@ class CsvDialect:
     delimiter: str
     header: bool
     null_values: tuple[str, ...]
+    quoted_nulls: bool = True
+
+    @classmethod
+    def of(cls, names: Sequence[str], source: Source) -> Self:
+        """That of a source whose columns have these names."""
+        nulls = tuple(source.null_values)
+        return cls(tuple(names), source.delimiter, source.header, nulls, source.quoted_nulls)
 
 
 @dataclass(frozen=True)
@@ -114,7 +123,8 @@ def csv_rows(data: bytes, dialect: CsvDialect, place: str) -> tuple[pa.RecordBat
                 column_types=schema,
                 null_values=list(dialect.null_values),
                 strings_can_be_null=True,
-                quoted_strings_can_be_null=True,
+                # In a single column what is missing is written as a quoted empty text; see `csv_bytes`.
+                quoted_strings_can_be_null=dialect.quoted_nulls or len(schema) == 1,
             ),
         )
     except pa.ArrowInvalid as error:

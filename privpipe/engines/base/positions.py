@@ -59,7 +59,7 @@ def _files(source: Source) -> pa.Table:
     if kind != "csv":
         raise UnsupportedError(f"{kind} files are not aligned by position; use a record_id, or CSV or Parquet files")
     names = tuple(csv_columns(source, list_files(source)))
-    dialect = CsvDialect(names, source.delimiter, source.header, tuple(source.null_values))
+    dialect = CsvDialect.of(names, source)
     batches, ragged = [], 0
     for name in list_files(source):
         for block in csv_blocks(name, dialect, BLOCK_BYTES):

@@ -43,6 +43,8 @@ class Source:
         Names of the columns of a CSV file without a header.
     null_values : tuple of str
         CSV fields that mean "no value", after unquoting.
+    quoted_nulls : bool
+        Whether a quoted field may mean "no value" too. Our own sink quotes the empty text and nothing that is missing.
     types : mapping of column to ColumnType
         Declared types. CSV and JSON columns without one are text; the others keep the source's type.
     """
@@ -53,6 +55,7 @@ class Source:
     header: bool = True
     columns: tuple[str, ...] = ()
     null_values: tuple[str, ...] = ("",)
+    quoted_nulls: bool = True
     types: Mapping[str, str] = field(default_factory=dict)
 
     @property

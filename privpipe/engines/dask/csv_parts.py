@@ -31,7 +31,7 @@ def csv_table(runtime: Runtime, source: Source, partition_bytes: int) -> DaskTab
     names = csv_columns(source, files)
     check_names(names)
     check_declared(names, source.types, hint=wrong_delimiter_hint(names, source.delimiter))
-    dialect = CsvDialect(tuple(names), source.delimiter, source.header, source.null_values)
+    dialect = CsvDialect.of(names, source)
     size = sum(os.path.getsize(name) for name in files)
     wanted = max(SMALLEST_BLOCK, min(partition_bytes, size // runtime.workers))
     layouts = runtime.compute(

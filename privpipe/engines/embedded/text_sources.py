@@ -110,7 +110,7 @@ def _csv(session: Session, source: Source, files: list[str]) -> tuple[list[str],
     names = csv_columns(source, files)
     check_names(names)
     check_declared(names, source.types, hint=wrong_delimiter_hint(names, source.delimiter))
-    dialect = CsvDialect(tuple(names), source.delimiter, source.header, tuple(source.null_values))
+    dialect = CsvDialect.of(names, source)
     # Enough blocks for all threads, none so large that a few of them fill the memory.
     size = max(1 << 20, min(BLOCK_BYTES, sum(map(os.path.getsize, files)) // (2 * session.threads)))
     blocks: list[CsvBlock] = []

@@ -40,7 +40,7 @@ def csv_frame(session: SparkSession, source: Source, files: list[str]) -> SparkT
     names = csv_columns(source, files)
     check_names(names)
     check_declared(names, source.types, hint=wrong_delimiter_hint(names, source.delimiter))
-    dialect = CsvDialect(tuple(names), source.delimiter, source.header, tuple(source.null_values))
+    dialect = CsvDialect.of(names, source)
     size = min(max(sum(map(os.path.getsize, files)) // 16, BLOCK_BYTES[0]), BLOCK_BYTES[1])
     cut = partial(csv_blocks, dialect=dialect, size=size)
     blocks = [block for found in in_order(cut, files, os.cpu_count() or 1) for block in found]
