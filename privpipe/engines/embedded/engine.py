@@ -28,7 +28,17 @@ from privpipe.engines.base.frames import frame_like, is_local_frame
 from privpipe.engines.base.histograms import group_key, histogram_of
 from privpipe.engines.base.moments import ExactMoments
 from privpipe.engines.base.parallel import reduce_blocks
-from privpipe.engines.embedded import keeping, mapping, pairs, rank_exchange, ranking, record_ids, scanning, writing
+from privpipe.engines.embedded import (
+    grouping,
+    keeping,
+    mapping,
+    pairs,
+    rank_exchange,
+    ranking,
+    record_ids,
+    scanning,
+    writing,
+)
 from privpipe.engines.embedded.class_table import ClassTable, reduce_class_table
 from privpipe.engines.embedded.session import OutOfMemory, Session
 from privpipe.engines.embedded.stacking import stack
@@ -128,8 +138,7 @@ class EmbeddedEngine(Engine):
         self, table: EmbeddedTable, columns: Sequence[str], reduction: Reduction[RowBlock, R], facts: Facts
     ) -> R | None:
         table.require(columns)
-        sql = f"SELECT {column_list(table.with_ids(columns))} FROM {table.source}"
-        rows = (RowBlock(mapping.logical(batch, table.schema)) for batch in self.session.stream(sql, table.frames))
+        rows = map(RowBlock, mapping.rows_of(self.session, table, table.with_ids(columns)))
         return reduce_blocks(reduction, rows, facts, self.session.threads)
 
     def reduce_pairs(
@@ -175,7 +184,7 @@ class EmbeddedEngine(Engine):
         function: Callable[[RowBlock, int], RowBlock],
         schema: pa.Schema,
     ) -> EmbeddedTable:
-        return mapping.map_groups(self.session, table, key, function, schema)
+        return grouping.map_groups(self.session, table, key, function, schema)
 
     def map_ranked(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -14,9 +14,8 @@ from privpipe.engines.embedded.session import BATCH_ROWS, Session
 from privpipe.engines.embedded.storing import fitted, store
 from privpipe.engines.embedded.table import EmbeddedTable, column_list
 
-__all__ = ["joined", "logical", "logical_table", "map_groups", "map_rows", "rows_of", "with_column"]
+__all__ = ["joined", "logical", "logical_table", "map_rows", "rows_of", "with_column"]
 
-KEY = "__privpipe_key"
 A = TypeVar("A", pa.RecordBatch, pa.Table)
 
 
@@ -37,9 +36,13 @@ def _as(column: pa.Array, name: str, schema: pa.Schema) -> pa.Array:
     return column if at < 0 or column.type == schema.field(at).type else column.cast(schema.field(at).type)
 
 
-def rows_of(session: Session, table: EmbeddedTable) -> Iterator[pa.RecordBatch]:
-    """All columns of a table, ids too, in no promised order."""
-    sql = f"SELECT {column_list(table.all_columns)} FROM {table.source}"
+def rows_of(session: Session, table: EmbeddedTable, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """Some columns of a table (default: all, ids too), in no promised order."""
+    names = table.all_columns if columns is None else columns
+    # Without a column a batch would forget how many rows it has.
+    if table.rows is not None and names:
+        return (batch for batch in table.rows.select(names).to_batches(BATCH_ROWS) if batch.num_rows)
+    sql = f"SELECT {column_list(names)} FROM {table.source}"
     return (logical(batch, table.schema) for batch in session.stream(sql, table.frames))
 
 
@@ -52,61 +55,6 @@ def map_rows(
         return fitted(function(RowBlock(batch)).to_batch(), schema)
 
     return store(session, rows_of(session, table), schema, make, ids=table.has_record_ids)
-
-
-def map_groups(
-    session: Session,
-    table: EmbeddedTable,
-    key: Callable[[RowBlock], NDArray[np.int64]],
-    function: Callable[[RowBlock, int], RowBlock],
-    schema: pa.Schema,
-) -> EmbeddedTable:
-    """See `Engine.map_groups`: keys are stored beside the rows, and the rows read back in their order."""
-    keyed = with_column(session, table, KEY, lambda rows: np.asarray(key(rows), dtype=np.int64))
-    sql = f"SELECT {column_list([*table.all_columns, KEY])} FROM {keyed.source} ORDER BY {KEY}"
-    batches = (logical(batch, table.schema) for batch in session.stream(sql, keyed.frames))
-
-    names = [*table.all_columns]
-
-    def make(groups: list[pa.RecordBatch]) -> pa.RecordBatch:
-        made = [function(RowBlock(group.select(names)), group.column(KEY)[0].as_py()).to_batch() for group in groups]
-        # A column that one group left without any value may have come back without a type.
-        if any(not batch.schema.equals(made[0].schema) for batch in made):
-            made = [fitted(batch, schema) for batch in made]
-        return fitted(joined(made), schema)
-
-    return store(session, _many(_groups(batches)), schema, make, ids=table.has_record_ids)
-
-
-def _many(groups: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    """Groups by the handful, so that small ones do not each make a task and a file."""
-    found: list[pa.RecordBatch] = []
-    rows = 0
-    for group in groups:
-        found.append(group)
-        rows += group.num_rows
-        if rows >= BATCH_ROWS // 2:
-            yield found
-            found, rows = [], 0
-    if found:
-        yield found
-
-
-def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Whole groups of rows that come sorted by key."""
-    open_parts: list[pa.RecordBatch] = []
-    open_key: int | None = None
-    for batch in batches:
-        keys = batch.column(KEY).to_numpy()
-        starts = np.concatenate([[0], np.flatnonzero(keys[1:] != keys[:-1]) + 1, [len(keys)]])
-        for start, stop in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
-            if open_key is not None and int(keys[start]) != open_key:
-                yield joined(open_parts)
-                open_parts = []
-            open_key = int(keys[start])
-            open_parts.append(batch.slice(start, stop - start))
-    if open_parts:
-        yield joined(open_parts)
 
 
 def joined(parts: list[pa.RecordBatch]) -> pa.RecordBatch:

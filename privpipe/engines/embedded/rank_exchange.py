@@ -1,4 +1,4 @@
-"""Values given away by rank in the embedded engine, in one pass: rows come by rank and wait for what they receive."""
+"""Values given away by rank in the embedded engine: rows that are not in memory come by rank and wait for theirs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import RankExchange, unsigned_zeros
 from privpipe.draws import Stream
+from privpipe.engines.embedded.held_exchange import exchange_held
 from privpipe.engines.embedded.mapping import logical
 from privpipe.engines.embedded.ranking import ordered_rows
 from privpipe.engines.embedded.session import Session
@@ -20,7 +21,7 @@ from privpipe.engines.embedded.storing import fitted, store
 from privpipe.engines.embedded.table import EmbeddedTable
 from privpipe.errors import DataError
 
-__all__ = ["exchange_ranks"]
+__all__ = ["exchange_ranks", "exchange_streamed"]
 
 Given = tuple[pa.RecordBatch, list[pa.Array], NDArray[np.int64]]
 """Rows, consecutive values of the sorted column, and the place among them of what each row receives."""
@@ -29,8 +30,17 @@ Given = tuple[pa.RecordBatch, list[pa.Array], NDArray[np.int64]]
 def exchange_ranks(
     session: Session, table: EmbeddedTable, column: str, stream: Stream, exchange: RankExchange
 ) -> EmbeddedTable:
-    """See `Engine.exchange_ranks`; rows of two reaches are held at a time."""
+    """See `Engine.exchange_ranks`; of rows that are not in memory, two reaches are held at a time."""
     table.require([column])
+    if table.rows is not None and exchange.records != table.rows.num_rows - table.rows.column(column).null_count:
+        raise _another_table(column)
+    held = exchange_held(session, table, column, stream, exchange)
+    return exchange_streamed(session, table, column, stream, exchange) if held is None else held
+
+
+def exchange_streamed(
+    session: Session, table: EmbeddedTable, column: str, stream: Stream, exchange: RankExchange
+) -> EmbeddedTable:
     at = table.schema.get_field_index(column)
 
     def make(given: Given) -> pa.RecordBatch:

@@ -33,7 +33,7 @@ def with_record_ids(session: Session, table: EmbeddedTable, column: str | None, 
         return first
     again = _numbered(session, first, twice.name, seed)
     names = column_list(first.all_columns)
-    return EmbeddedTable(
+    both = EmbeddedTable(
         f"SELECT {names} FROM {first.source} ANTI JOIN {twice.name} USING ({ids}) "
         f"UNION ALL SELECT {names} FROM {again.source}",
         table.schema,
@@ -41,6 +41,9 @@ def with_record_ids(session: Session, table: EmbeddedTable, column: str | None, 
         {**first.frames, **again.frames},
         (*first.holds, *again.holds, twice),
     )
+    if first.rows is None:
+        return both
+    return store(session, rows_of(session, both), table.schema, lambda batch: batch, ids=True)
 
 
 def _declared(session: Session, table: EmbeddedTable, column: str, seed: Seed) -> EmbeddedTable:

@@ -20,12 +20,15 @@ import pyarrow as pa
 
 from privpipe.errors import EngineError, PrivpipeError, UsageError, did_you_mean
 
-__all__ = ["BATCH_ROWS", "OutOfMemory", "Session"]
+__all__ = ["BATCH_ROWS", "HeldRows", "OutOfMemory", "Session"]
 
 log = logging.getLogger("privpipe.engines.embedded")
 R = TypeVar("R")
 BATCH_ROWS = 131072
 OPTIONS = ("memory_limit", "threads", "temp_directory")
+UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50}
+ONE_IN = 8
+"""Rows kept in memory take up to one in so many bytes of DuckDB's memory limit, beside what DuckDB itself takes."""
 
 
 class OutOfMemory(EngineError):
@@ -81,12 +84,29 @@ class Session:
         self.abandoned: deque[str] = deque()
         self._beside = ThreadPoolExecutor(1, thread_name_prefix="privpipe-duckdb")
         self.threads = int(self.value("SELECT current_setting('threads')"))
+        amount, unit = str(self.value("SELECT current_setting('memory_limit')")).split()
+        self._rows_limit = int(float(amount) * UNITS[unit]) // ONE_IN
+        self._rows_held = 0
+        self.released: deque[int] = deque()
 
     def close(self) -> None:
         """Close the database and remove the temporary folder."""
         self._beside.shutdown()
         self._root.close()
         self._remove()
+
+    def room(self) -> int:
+        """Bytes of rows that may be kept in memory beside those that are."""
+        with self._lock:
+            while self.released:
+                self._rows_held -= self.released.popleft()
+            return self._rows_limit - self._rows_held
+
+    def hold(self, size: int) -> HeldRows:
+        """Count rows of so many bytes as kept, until nobody holds what is returned."""
+        with self._lock:
+            self._rows_held += size
+        return HeldRows(self, size)
 
     def name(self, purpose: str) -> str:
         """A fresh name for a view, table or file."""
@@ -185,6 +205,20 @@ class Kept:
         self.name = name
         self._drop = weakref.finalize(self, _abandon, weakref.ref(session), name)
         self._drop.atexit = False  # the database ends with the process
+
+
+class HeldRows:
+    """What tables that keep their rows in memory own together; the rows no longer count when nobody holds it."""
+
+    def __init__(self, session: Session, size: int) -> None:
+        self._release = weakref.finalize(self, _let_go, weakref.ref(session), size)
+        self._release.atexit = False
+
+
+def _let_go(session: weakref.ref[Session], size: int) -> None:
+    alive = session()
+    if alive is not None:
+        alive.released.append(size)
 
 
 def _abandon(session: weakref.ref[Session], name: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -17,10 +18,10 @@ from privpipe.engines.base.typing import normalised
 from privpipe.engines.embedded.session import Session, guarded
 from privpipe.engines.embedded.table import EmbeddedTable, column_list
 
-__all__ = ["MEMORY_BYTES", "fitted", "store"]
+__all__ = ["MEMORY_BYTES", "fitted", "in_memory", "store"]
 
-MEMORY_BYTES = 256 << 20
-"""Results up to this size stay in memory."""
+MEMORY_BYTES, SMALL_BYTES = 4 << 30, 32 << 20
+"""Results up to this size stay in memory while the session has room; small ones even where it has none."""
 
 
 class _Files:
@@ -73,19 +74,19 @@ def store(
         return made if made is not None and made.num_rows else None
 
     kept: list[pa.RecordBatch] = []
-    size = 0
+    size, most = 0, min(MEMORY_BYTES, max(session.room(), SMALL_BYTES))
     for made in in_order(finish, batches, session.threads):
         if made is None:
             continue
         kept.append(made)
         size += made.nbytes
-        if size > MEMORY_BYTES:
+        if size > most:
             spilled = spilled or [_Files(session)]
-            spilled[0].write(pa.Table.from_batches(kept))
+            deque(in_order(spilled[0].write, kept, session.threads), maxlen=0)
             kept, size = [], 0
     whole = schema if not ids else _with_id_fields(schema)
     if not spilled:
-        return _in_memory(session, pa.Table.from_batches(kept, whole), schema, ids)
+        return in_memory(session, pa.Table.from_batches(kept, whole), schema, ids, size)
     if kept:
         spilled[0].write(pa.Table.from_batches(kept))
     return _in_files(spilled[0], schema, ids)
@@ -95,9 +96,18 @@ def _with_id_fields(schema: pa.Schema) -> pa.Schema:
     return pa.schema([*schema, *(pa.field(name, pa.int64()) for name in ID_COLUMNS)])
 
 
-def _in_memory(session: Session, rows: pa.Table, schema: pa.Schema, ids: bool) -> EmbeddedTable:
+def in_memory(
+    session: Session,
+    rows: pa.Table,
+    schema: pa.Schema,
+    ids: bool,
+    size: int,
+    holds: tuple[object, ...] = (),
+) -> EmbeddedTable:
+    """A table of rows in memory; `size` bytes of them are new, and what else they are made of is held by `holds`."""
     view = session.name("frame")
-    return EmbeddedTable(f"SELECT {column_list(rows.column_names)} FROM {view}", schema, ids, {view: rows})
+    held = (*holds, session.hold(size))
+    return EmbeddedTable(f"SELECT {column_list(rows.column_names)} FROM {view}", schema, ids, {view: rows}, held, rows)
 
 
 def _in_files(files: _Files, schema: pa.Schema, ids: bool) -> EmbeddedTable:

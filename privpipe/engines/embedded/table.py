@@ -55,6 +55,8 @@ class EmbeddedTable:
         What each query has to register first.
     holds : tuple
         Objects that own the rows (stored files, tables of the session); freed with the last handle.
+    rows : pyarrow.Table, optional
+        All the columns, where they lie in memory in logical types.
     """
 
     sql: str = field(repr=False)
@@ -62,6 +64,7 @@ class EmbeddedTable:
     has_record_ids: bool = False
     frames: Mapping[str, Any] = field(default_factory=dict, repr=False)
     holds: tuple[Any, ...] = field(default=(), repr=False)
+    rows: pa.Table | None = field(default=None, repr=False)
 
     _records: list[int] = field(default_factory=list, repr=False)
 
