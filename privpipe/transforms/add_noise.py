@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
@@ -25,6 +26,7 @@ __all__ = ["AddNoise"]
 
 Noise = Literal["uncorrelated", "correlated", "multiplicative", "orthogonal"]
 RANK_CUT = 1e-12
+LEAST_VARIANCE = 1e-290  # the squares of smaller deviations lose their digits
 MOST_TOGETHER = 32
 
 
@@ -279,10 +281,11 @@ class AddNoise(RowTransformer):
         return rows
 
     def _single(self, x: NDArray[np.float64], z: NDArray[np.float64], sd: float) -> NDArray[np.float64]:
-        if self.kind == "multiplicative":
-            t = np.sqrt(np.log1p(self.ratio))
-            return np.asarray(x * np.exp(t * z - t * t / 2))
-        return np.asarray(x + np.sqrt(self.ratio) * sd * z)
+        with np.errstate(over="ignore"):  # what leaves float64 is refused where it is written
+            if self.kind == "multiplicative":
+                t = np.sqrt(np.log1p(self.ratio))
+                return np.asarray(x * np.exp(t * z - t * t / 2))
+            return np.asarray(x + np.sqrt(self.ratio) * sd * z)
 
     def _correlated(
         self, normals: Mapping[str, NDArray[np.float64]], figures: Mapping[str, Any]
@@ -304,6 +307,13 @@ class AddNoise(RowTransformer):
     def _factor(self, facts: Facts, context: StageContext) -> NDArray[np.float64]:
         covariance = facts.covariance
         if covariance is not None and not np.isnan(covariance).any():
+            for column, variance in zip(self.columns, np.diag(covariance).tolist(), strict=True):
+                # Noise of no variance would release the column as it is, and one without end nothing at all.
+                if facts.sd(column) and not LEAST_VARIANCE < variance < math.inf:
+                    raise DataError(
+                        f"{context.place}: column {column!r} has no variance that float64 holds among the records with "
+                        f"a value in each of {', '.join(map(repr, self.columns))}; use kind: uncorrelated"
+                    )
             return covariance_factor(covariance)
         if any(facts.sd(column) for column in self.columns):
             raise DataError(

@@ -13,6 +13,7 @@ from privpipe.blocks import Facts, Primitives, RowBlock
 from privpipe.roles import column_type_of
 from privpipe.transforms.add_noise import covariance_factor
 from privpipe.transforms.categories import Labels, in_value_order, labelled
+from privpipe.transforms.numeric import require_summable
 from privpipe.transforms.ranked_values import ranks_of_column
 from privpipe.transforms.strata import Strata
 
@@ -59,6 +60,9 @@ def learn_models(
             shares[name] = _shares(engine, table, name, strata, folding)
         else:
             ranks[name] = ranks_of_column(engine, table, name, strata, place)
+            for each in ranks[name]:
+                if len(each):
+                    require_summable(name, float(each.values[0]), float(each.values[-1]), place)
     models: list[dict[str, Any]] = []
     for number in range(len(strata)):
         marginals: dict[str, dict[str, Any]] = {}

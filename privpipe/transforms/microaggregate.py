@@ -28,6 +28,7 @@ from privpipe.transforms.microaggregate_checks import (
     check_parameters,
     check_weights,
     lists_of,
+    spread_of,
     warnings_of,
 )
 from privpipe.transforms.mixed_records import ColumnKind, Encoding
@@ -351,8 +352,8 @@ class Microaggregate(Transformer):
         numbers = [name for name in columns if kinds[name] == "number"]
         few = facts.records <= ONE_BLOCK
         block: int | None = self.block if isinstance(self.block, int) else None if few else BLOCK
-        one_column = self.method in ONE_COLUMN
-        refined = self.distance == "euclidean" and not one_column
+        gower, one_column = self.distance == "gower", self.method in ONE_COLUMN
+        refined = not gower and not one_column
         return GroupPlan(
             columns=columns,
             k=k,
@@ -361,17 +362,15 @@ class Microaggregate(Transformer):
             centre=tuple(
                 {name: each[name].mean if each[name].records else 0.0 for name in numbers} for each in moments
             ),
-            scale=tuple({name: self._scale(each[name]) for name in numbers} for each in moments),
+            scale=tuple(
+                {name: spread_of(name, each[name], gower=gower, place=context.place) for name in numbers}
+                for each in moments
+            ),
             block=block,
             neighbours=NEAR if few else NEAR_IN_LARGE,
             search=refined and (self.refine == "search" or (self.refine is None and few)),
             by_pattern=rule == "own_group",
         )
-
-    def _scale(self, figures: Moments) -> float:
-        if self.distance == "gower":
-            return figures.maximum - figures.minimum if figures.records else 0.0
-        return figures.sd if figures.records > 1 else 0.0
 
     def _with_parts(
         self, engine: Primitives, table: Any, group: GroupPlan, strata: Strata, facts: Facts, context: StageContext

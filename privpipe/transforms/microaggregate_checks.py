@@ -10,9 +10,10 @@ from privpipe.blocks.entry import require_choice, require_integer, require_numbe
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import checked_columns
 from privpipe.transforms.group_aggregates import Aggregate
+from privpipe.transforms.numeric import require_summable
 
 if TYPE_CHECKING:
-    from privpipe.blocks import Facts
+    from privpipe.blocks import Facts, Moments
     from privpipe.transforms.base import StageContext
     from privpipe.transforms.microaggregate import Microaggregate
     from privpipe.transforms.strata import Strata
@@ -27,6 +28,7 @@ __all__ = [
     "check_parameters",
     "check_weights",
     "lists_of",
+    "spread_of",
     "warnings_of",
 ]
 
@@ -192,3 +194,17 @@ def warnings_of(stage: Microaggregate, nulls: Mapping[str, int], strata: Strata)
     if strata.merged:
         found.append(f"{strata.merged:,} strata that are too small are grouped together")
     return found
+
+
+def spread_of(column: str, figures: Moments, *, gower: bool, place: str) -> float:
+    """What distances of a number are counted in: its range, or its deviation; 0: it takes no part.
+
+    Raises
+    ------
+    DataError
+        Numbers too large to be added up.
+    """
+    require_summable(column, figures.minimum, figures.maximum, place)
+    if gower:
+        return figures.maximum - figures.minimum if figures.records else 0.0
+    return figures.sd if figures.records > 1 else 0.0

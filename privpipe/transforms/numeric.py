@@ -14,12 +14,22 @@ from privpipe.transforms.base import StageContext
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["masked_schema", "masked_type", "refuse_nulls", "require_numeric", "unit_range", "whole_numbers", "written"]
+__all__ = [
+    "masked_schema",
+    "masked_type",
+    "refuse_nulls",
+    "require_numeric",
+    "require_summable",
+    "unit_range",
+    "whole_numbers",
+    "written",
+]
 
 COUNTED = ("date", "timestamp")
 """Types masked as whole counts of their unit and returned as themselves."""
 
 LARGEST_SCALE = 15
+LARGEST_SUMMED = 2.0**1000  # about 1e301: of larger numbers float64 holds no sum of many
 FIRST_DAY, LAST_DAY = -719162, 2932896  # of the years 1 and 9999, in days since 1970
 DAY = 86_400_000_000
 
@@ -63,6 +73,17 @@ def refuse_nulls(column: str, nulls: int, context: StageContext) -> None:
         raise DataError(
             f"{context.place}: column {column!r} has {nulls:,} missing values and the stage says `nulls: refuse`"
         )
+
+
+def require_summable(column: str, least: float, greatest: float, place: str) -> None:
+    """Refuse numbers whose sums and differences float64 does not hold; NaN stands for no number.
+
+    Raises
+    ------
+    DataError
+    """
+    if max(abs(least), abs(greatest)) > LARGEST_SUMMED:
+        raise DataError(f"{place}: column {column!r} holds numbers beyond 1e301; give it in a larger unit")
 
 
 def masked_type(field: Any, rounded: bool) -> Any:
@@ -115,20 +136,24 @@ def written(values: NDArray[np.float64], target: Any, *, column: str = "", round
     if rounded:
         values = np.rint(values)
     if pa.types.is_floating(target):
+        _require_held(int(np.isinf(values).sum()), column, target)
         return pa.array(values, pa.float64(), from_pandas=True)
     missing = np.isnan(values)
     scaled = np.rint(values * 10.0**target.scale if pa.types.is_decimal(target) else values)
     low, high = _range_of(target)
-    beyond = int(((scaled < low) | (scaled >= high)).sum())
-    if beyond:
-        raise DataError(
-            f"masking carries {beyond:,} cells of column {column!r} beyond what {target} holds; mask less, or clip"
-        )
+    _require_held(int(((scaled < low) | (scaled >= high)).sum()), column, target)
     whole = np.where(missing, 0.0, scaled).astype(np.int64)
     if pa.types.is_decimal(target):
         return _decimals(whole, missing, target)
     unit = pa.int32() if pa.types.is_date32(target) else pa.int64()
     return pa.array(whole, unit, mask=missing).cast(target)
+
+
+def _require_held(beyond: int, column: str, target: Any) -> None:
+    if beyond:
+        raise DataError(
+            f"masking carries {beyond:,} cells of column {column!r} beyond what {target} holds; mask less, or clip"
+        )
 
 
 def _range_of(target: Any) -> tuple[float, float]:

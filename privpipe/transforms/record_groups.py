@@ -297,8 +297,12 @@ class Pass:
         return rows.drop([name for name in (GROUP, NEXT) if name in rows.schema.names])
 
     def _as_it_is(self, rows: RowBlock, column: str) -> RowBlock:
-        if self.group.kinds[column] != "number":
-            return rows
+        import pyarrow as pa
+
+        field = rows.schema.field(column)
+        kept = field.type == self.rules.type_of(field) and not pa.types.is_floating(field.type)
+        if self.group.kinds[column] != "number" or kept:
+            return rows  # not by way of doubles, which lose integers beyond 2^53
         return rows.replace(column, self._written(rows[column], rows, column))
 
     def _written(self, values: NDArray[np.float64], rows: RowBlock, column: str) -> pa.Array:

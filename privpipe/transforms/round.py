@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["Round"]
 
 MODES = ("nearest", "random", "down")
+MOST_DIGITS = 308
+MOST_MULTIPLES = 2.0**53
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -108,6 +110,7 @@ class Round(RowTransformer):
             units = self._units(array.type)
             if units is None:
                 rounded = rounded_floats(rows[column], self.base, self.mode, uniforms)
+                _require_held(int((np.isinf(rounded) & np.isfinite(rows[column])).sum()), column, "float64")
             else:
                 rounded = _in_units(array, units, self.mode, uniforms, column)
             rows = rows.replace(column, rounded)
@@ -150,16 +153,19 @@ def rounded_floats(
     """
     exact = Decimal(repr(base))
     digits = max(-int(exact.as_tuple().exponent), 0)
-    # base = whole / parts, so that a multiple is rounded once.
-    whole, parts = float(exact.scaleb(digits)), 10.0**digits
-    quotient = x * parts / whole
-    multiple = np.rint(quotient) if mode == "nearest" else np.floor(quotient)
-    if mode != "nearest":
-        # The quotient may have been rounded up over a multiple.
-        multiple -= multiple * whole / parts > x
-    if mode == "random":
-        multiple += uniforms < (x - multiple * whole / parts) / base
-    return np.asarray(multiple * whole / parts + 0.0)
+    # base = whole / parts, so that a multiple is rounded once; the last powers of ten have no double.
+    whole, parts = (float(exact.scaleb(digits)), 10.0**digits) if digits <= MOST_DIGITS else (base, 1.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        quotient = x * parts / whole
+        multiple = np.rint(quotient) if mode == "nearest" else np.floor(quotient)
+        if mode != "nearest":
+            # The quotient may have been rounded over a multiple, upwards or downwards.
+            multiple -= multiple * whole / parts > x
+            multiple += (multiple + 1.0) * whole / parts <= x
+        if mode == "random":
+            multiple += uniforms < (x - multiple * whole / parts) / base
+        # Where doubles are further apart than the multiples, a value is its own nearest.
+        return np.asarray(np.where(np.abs(quotient) < MOST_MULTIPLES, multiple * whole / parts + 0.0, x + 0.0))
 
 
 def _in_units(array: pa.Array, base: int, mode: str, uniforms: NDArray[np.float64], column: str) -> Any:
@@ -178,9 +184,12 @@ def _in_units(array: pa.Array, base: int, mode: str, uniforms: NDArray[np.float6
     lowest, highest = unit_range(array.type)
     down = values - rest
     beyond = ~missing & ((down > values) | (down < lowest) | (up & (down > highest - base)))
-    if beyond.any():
-        raise DataError(
-            f"rounding carries {int(beyond.sum()):,} cells of column {column!r} beyond what {array.type} holds; "
-            "give a smaller base"
-        )
+    _require_held(int(beyond.sum()), column, str(array.type))
     return whole_numbers(np.where(missing, 0, down + up * base), missing, array.type)
+
+
+def _require_held(beyond: int, column: str, found: str) -> None:
+    if beyond:
+        raise DataError(
+            f"rounding carries {beyond:,} cells of column {column!r} beyond what {found} holds; give a smaller base"
+        )

@@ -64,7 +64,7 @@ class TailCode(RowTransformer):
     source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
 
     columns: tuple[str, ...]
-    at: float | str | None = None
+    at: int | float | str | None = None  # an integer is exact beyond 2^53 too
     quantile: float | None = None
     replace: Literal["threshold", "mean", "label"] = "threshold"
     label: str | None = None

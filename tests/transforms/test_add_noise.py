@@ -308,3 +308,25 @@ def test_the_frame_handed_in_stays_as_it_was(run: Any) -> None:
     copy = frame.copy()
     run(AddNoise(columns=["a"], variance_ratio=1), pa.Table.from_pandas(frame))
     assert frame.equals(copy)
+
+
+@pytest.mark.parametrize("scale", [1e300, 1e-300])
+def test_correlated_noise_of_squares_that_no_double_holds_is_refused(run: Any, scale: float) -> None:
+    """The covariance would be infinite, or nothing at all: cells lost, or released as they are."""
+    columns = {"a": [scale * at for at in (1.0, 2.0, 4.0)], "b": [3.0, 1.0, 2.0]}
+    with pytest.raises(DataError, match="'a' has no variance that float64 holds"):
+        noisy(run, AddNoise(columns=["a", "b"], variance_ratio=0.1, kind="correlated"), columns)
+    plain = noisy(run, AddNoise(columns=["a"], variance_ratio=0.1), {"a": columns["a"]})[0]
+    assert all(math.isfinite(y) and y != x for x, y in zip(columns["a"], plain, strict=True))
+
+
+def test_no_value_stays_as_it_is_because_complete_records_are_alike(run: Any) -> None:
+    """`a` varies, but not among the records that have a `b` too: correlated noise would have no scale for it."""
+    columns = {"a": [5.0, 5.0, 5.0, 7.0, 9.0], "b": [1.0, 2.0, 3.0, None, None]}
+    with pytest.raises(DataError, match="'a' has no variance"):
+        noisy(run, AddNoise(columns=["a", "b"], variance_ratio=0.1, kind="correlated"), columns)
+
+
+def test_noise_beyond_the_largest_double_is_an_error(run: Any) -> None:
+    with pytest.raises(DataError, match="cells of column 'x' beyond what double holds"):
+        noisy(run, AddNoise(columns=["x"], variance_ratio=9.0), {"x": [1.7e308, -1.7e308] * 8})

@@ -330,3 +330,15 @@ def test_edges(run: Any) -> None:
         assert all(math.copysign(1, value) == 1 for value in zeros)
         marked = run(Microaggregate(columns=["a"], k=2, method=method), {"a": [-999.0, -999.0, 5.0, 7.0, None]})["a"]
         assert Counter(marked) == {-999.0: 2, 6.0: 2, None: 1}  # -999 is a value, and no mark of a missing one
+
+
+def test_a_medoid_keeps_every_digit(run: Any) -> None:
+    """Integers beyond 2^53 are taken from a record, not by way of a double."""
+    x = [2**60 + each for each in (1, 1, 1, 900, 900, 900)]
+    assert sorted(run(Microaggregate(columns=["x"], k=3, aggregate="medoid"), pa.table({"x": x}))["x"]) == x
+
+
+@pytest.mark.parametrize("method", ["mdav", "univariate"])
+def test_numbers_that_cannot_be_added_up_are_refused(run: Any, method: str) -> None:
+    with pytest.raises(DataError, match="holds numbers beyond 1e301"):
+        run(Microaggregate(columns=["x"], k=2, method=method), pa.table({"x": [1.7e308, -1.7e308, 1.6e308, 0.0]}))

@@ -85,3 +85,24 @@ def test_types_and_nulls(run: Any) -> None:
 def test_wrong_parameters(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Round(**{"columns": ["x"], **parameters})
+
+
+@settings(max_examples=100)
+@given(st.integers(-(10**12), 10**12), st.sampled_from([0.1, 0.7, 0.01, 0.07, 1e-5, 2.5, 30]))
+def test_a_multiple_stays_what_it_is(k: int, base: float) -> None:
+    """In every mode: the division must not carry it to its neighbour, a whole base away."""
+    x = np.array([float(k * Fraction(Decimal(repr(base))))])
+    spacing = float(np.spacing(abs(x[0])))
+    for mode in ("nearest", "down", "random"):
+        assert rounded_floats(x, base, mode, np.array([0.5])) == pytest.approx(x, abs=2 * spacing)
+
+
+@pytest.mark.parametrize(("x", "base"), [(1e300, 1e-10), (1e10, 1e-300), (1.0, 1e-310), (2.0**60, 0.1)])
+def test_a_base_finer_than_doubles_changes_nothing(x: float, base: float) -> None:
+    for mode in ("nearest", "down", "random"):
+        assert rounded_floats(np.array([x, -x]), base, mode, np.array([0.5, 0.5])).tolist() == [x, -x]
+
+
+def test_beyond_the_largest_double_is_an_error(run: Any) -> None:
+    with pytest.raises(DataError, match="carries 1 cells of column 'x' beyond what float64 holds"):
+        rounded(run, Round(columns=["x"], base=1e308), [1.7e308, 1.0])

@@ -162,3 +162,8 @@ def test_what_cannot_be(run: Any) -> None:
     ]:
         with pytest.raises(UsageError, match=message):
             Synthesize(**parameters)
+
+
+def test_numbers_that_cannot_be_added_up_are_refused(run: Any) -> None:
+    with pytest.raises(DataError, match="holds numbers beyond 1e301"):
+        run(Synthesize(), pa.table({"x": [1.7e308, -1.7e308] * 5}))

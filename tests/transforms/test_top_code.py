@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import privpipe as pp
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms import TopCode
 from privpipe.transforms.tail_coding import quantile_rank
@@ -34,6 +35,21 @@ def test_strictly_above_the_threshold(run: Any) -> None:
     # Beyond 2^53 two neighbours are one double: integers are compared as integers.
     assert coded(run, TopCode(columns=["x"], at=2**53), {"x": x})[1]["x"] == [1, 99, 100, None, 2**53]
     assert coded(run, TopCode(columns=["x"], at=99.5), {"x": x})[1]["x"][:3] == [1.0, 99.0, 99.5]
+
+
+def test_a_threshold_of_a_policy_is_exact_beyond_2_to_53() -> None:
+    """A policy's whole number is not read by way of a double."""
+    column = {"role": "quasi_identifier", "type": "integer"}
+    policy = {
+        "version": 1,
+        "columns": {"x": column},
+        "guarantees": [{"k_anonymity": {"k": 1}}],
+        "seed": "a seed for tests",
+        "transform": [{"top_code": {"columns": ["x"], "at": 2**60 + 2}}],
+    }
+    frame = pa.table({"x": [2**60 + each for each in (1, 2, 3, 90)]})
+    found = pp.transform(frame, pp.plan(frame, policy)).column("x").to_pylist()
+    assert sorted(each - 2**60 for each in found) == [1, 2, 2, 2]
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
