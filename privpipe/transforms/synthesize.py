@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import Primitives, RowBlock
 from privpipe.blocks.entry import require_choice, require_integer
-from privpipe.errors import DataError
+from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.categories import Labels, labelled
 from privpipe.transforms.copula_model import PRESENT, Folding, is_category, learn_models
@@ -42,9 +42,10 @@ class Synthesize(Transformer):
     Parameters
     ----------
     columns : tuple of str or "all"
-        Default: all but identifiers. Others do not leave the stage, for no record is anybody's.
+        Default: all but identifiers. Where others are left, each record keeps its values of them and the columns
+        are drawn anew beside these, whatever they are.
     records : int or "same"
-        How many to draw; more than there are, if asked.
+        How many to draw; more than there are, if all columns are drawn.
     max_categories : int
         Most categories of a column; less frequent ones are rare.
     smoothing : {"histogram"}
@@ -77,8 +78,8 @@ class Synthesize(Transformer):
     preserves: ClassVar[str] = "shares and quantiles within sampling error; rank correlations of smooth pairs"
     reveals: ClassVar[str] = "the distribution of each column, and what correlations tell of outlying groups"
     about: ClassVar[Mapping[str, str]] = {
-        "columns": "columns to draw; all but identifiers when left out",
-        "records": "number of records to draw, or same",
+        "columns": "columns to draw; all but identifiers when left out; the others stay as they are",
+        "records": "number of records to draw, if all columns are drawn, or same",
         "max_categories": "most categories of a text column",
         "smoothing": "how a number's distribution is modelled: histogram",
         "bins": "most cells of a number's histogram",
@@ -113,9 +114,18 @@ class Synthesize(Transformer):
         require_integer("Synthesize", "min_count", self.min_count, least=1)
         require_choice("Synthesize", "rare", self.rare, ("other", "drop"))
         require_choice("Synthesize", "nulls", self.nulls, ("keep", "refuse", "model"))
+        if named and self.small_strata == "suppress":
+            object.__setattr__(self, "suppresses", True)
 
     def learn(self, engine: Primitives, table: Any, context: StageContext) -> StagePlan:
         columns = self._drawn(context)
+        left = [n for n in context.schema.names if n not in (*columns, *self.by, *context.roles.identifiers)]
+        if left and self.records != "same":
+            named = ", ".join(map(repr, left))
+            raise UsageError(
+                f"{context.place}: records: {self.records:,} new records have no values of {named}; leave columns out "
+                "to draw all of them, or leave records out"
+            )
         require_numeric(tuple(n for n in columns if not is_category(context.schema.field(n).type)), context)
         least = LEAST_RECORDS if self.by else 1
         # Strata are counted in records: a column with few values among them is modelled all the same.
@@ -132,6 +142,8 @@ class Synthesize(Transformer):
             "combinations": _combinations(engine, table, strata, self.min_count),
             "models": models,
             "nulls": missing,
+            # Where columns are left, each record stays somebody's and is drawn by its stratum.
+            **({"strata": strata.to_dict()} if left else {}),
             "confidential": True,
             "warnings": ["synthetic records are not safe by that name: judge linkage and membership as well"],
         }
@@ -140,10 +152,15 @@ class Synthesize(Transformer):
     def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
         import pyarrow as pa
 
+        if "strata" in plan.detail:
+            return schema
         kept = {*self.by, *plan.detail["columns"]}
         return pa.schema([schema.field(name) for name in schema.names if name in kept])
 
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
+        if "strata" in plan.detail:
+            strata = Strata.from_dict(plan.detail["strata"])
+            return engine.map_rows(table, _Redrawn(strata, _Model(plan.detail, table.schema, draws)), table.schema)
         sizes = [each["records"] for each in plan.detail["combinations"]]
         if self.records != "same" and not sum(sizes):
             raise DataError(f"{context.place}: there are no records to learn a model from")
@@ -151,7 +168,7 @@ class Synthesize(Transformer):
         wanted = sum(model["records"] for model in plan.detail["models"]) if self.records == "same" else self.records
         sizes = proportional(sizes, wanted)
         schema = self.released_schema(table.schema, plan)
-        drawn = _Drawn(self.by, plan.detail, tuple(np.cumsum(sizes).tolist()), schema, draws)
+        drawn = _Drawn(self.by, _Model(plan.detail, schema, draws), tuple(np.cumsum(sizes).tolist()))
         return engine.map_rows(engine.numbers(sum(sizes), draws.seed), drawn, schema)
 
     def _drawn(self, context: StageContext) -> tuple[str, ...]:
@@ -220,34 +237,16 @@ def _combinations(engine: Primitives, table: Any, strata: Strata, min_count: int
 
 
 @dataclass(frozen=True)
-class _Drawn:
-    """A function of record numbers: the records of the model."""
+class _Model:
+    """Draws the columns of records, each by its id and stratum."""
 
-    by: tuple[str, ...]
     detail: Mapping[str, Any] = field(repr=False)
-    ends: tuple[int, ...]
     schema: Any
     draws: Draws = field(repr=False)
 
-    def __call__(self, rows: RowBlock) -> RowBlock:
+    def columns(self, ids: NDArray[np.int64], strata: NDArray[np.int64]) -> dict[str, Any]:
         import pyarrow as pa
 
-        t = np.asarray(rows.column(NUMBER).to_numpy(zero_copy_only=False), np.int64)
-        places = np.searchsorted(np.array(self.ends, np.int64), t, side="right")
-        combinations = self.detail["combinations"]
-        strata = np.array([each["stratum"] for each in combinations], np.int64)[places]
-        columns = self._columns(t, strata)
-        for at, name in enumerate(self.by):
-            words = pa.array([each["values"][at] for each in combinations], pa.string()).take(pa.array(places))
-            columns[name] = words.cast(self.schema.field(name).type)
-        batch = pa.record_batch([columns[name] for name in self.schema.names], schema=self.schema)
-        return RowBlock(batch, rows.record_ids)
-
-    def _columns(self, t: NDArray[np.int64], strata: NDArray[np.int64]) -> dict[str, Any]:
-        import pyarrow as pa
-
-        # A record is drawn by its number alone: the same for any partitioning.
-        ids = np.column_stack([t, np.zeros(len(t), np.int64)])
         parts: dict[str, list[Any]] = {name: [] for name in self.detail["columns"]}
         orders = []
         for number in np.unique(strata).tolist():
@@ -274,6 +273,44 @@ class _Drawn:
                 uniforms[name, PRESENT], gaps < marginal["missing"], marginal, self.schema.field(name)
             )
         return found
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """A function of record numbers: the records of the model."""
+
+    by: tuple[str, ...]
+    model: _Model
+    ends: tuple[int, ...]
+
+    def __call__(self, rows: RowBlock) -> RowBlock:
+        import pyarrow as pa
+
+        t = np.asarray(rows.column(NUMBER).to_numpy(zero_copy_only=False), np.int64)
+        places = np.searchsorted(np.array(self.ends, np.int64), t, side="right")
+        combinations, schema = self.model.detail["combinations"], self.model.schema
+        strata = np.array([each["stratum"] for each in combinations], np.int64)[places]
+        # A record is drawn by its number alone: the same for any partitioning.
+        columns = self.model.columns(np.column_stack([t, np.zeros(len(t), np.int64)]), strata)
+        for at, name in enumerate(self.by):
+            words = pa.array([each["values"][at] for each in combinations], pa.string()).take(pa.array(places))
+            columns[name] = words.cast(schema.field(name).type)
+        batch = pa.record_batch([columns[name] for name in schema.names], schema=schema)
+        return RowBlock(batch, rows.record_ids)
+
+
+@dataclass(frozen=True)
+class _Redrawn:
+    """A function of records: some of their columns drawn anew, by the record's id."""
+
+    strata: Strata
+    model: _Model
+
+    def __call__(self, rows: RowBlock) -> RowBlock:
+        rows, numbers = self.strata.kept(rows)
+        for name, column in self.model.columns(rows.record_ids, numbers).items():
+            rows = rows.replace(name, column)
+        return rows
 
 
 def _values(u: NDArray[np.float64], missing: NDArray[np.bool_], marginal: Mapping[str, Any], column: Any) -> Any:

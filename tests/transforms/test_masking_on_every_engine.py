@@ -62,6 +62,7 @@ CHAINS: dict[str, list[Transformer]] = {
         Sample(records=90, by=["town"], weight="weight"),
     ],
     "models": [
+        Synthesize(columns=["income", "illness"], by=["town"], small_strata="merge"),
         Synthesize(nulls="model", records=200, min_count=2),
         Synthesize(by=["illness"], small_strata="merge", bins=5, min_count=3, rare="drop"),
     ],

@@ -6,13 +6,16 @@ import datetime
 import math
 from collections import Counter
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from scipy.stats import ks_2samp, norm, spearmanr
 
+import privpipe as pp
 from privpipe.errors import DataError, NoSolutionError, UsageError
 from privpipe.kernels.copula import category_scores, cell_edges, inverse_histogram
 from privpipe.kernels.normal_scores import ValueRanks
@@ -114,7 +117,7 @@ def test_types_columns_and_numbers_of_records(run: Any) -> None:
         "pay": pa.array([Decimal(at) / 4 for at in range(60)], pa.decimal128(8, 2)),
         "left": list(range(60)),
     }
-    found = run(Synthesize(columns=["pay", "day", "seen"], records=500), x)
+    found = run(Synthesize(columns=["pay", "day", "seen"], records=500), {n: v for n, v in x.items() if n != "left"})
     assert found.rows.column_names == ["day", "seen", "pay"]
     assert len(found.rows) == 500
     assert all(days[0] <= day <= days[-1] for day in found["day"])
@@ -167,3 +170,51 @@ def test_what_cannot_be(run: Any) -> None:
 def test_numbers_that_cannot_be_added_up_are_refused(run: Any) -> None:
     with pytest.raises(DataError, match="holds numbers beyond 1e301"):
         run(Synthesize(), pa.table({"x": [1.7e308, -1.7e308] * 5}))
+
+
+def test_columns_that_are_not_drawn_stay_with_their_records(run: Any) -> None:
+    rng = np.random.default_rng(11)
+    a = rng.normal(size=400)
+    x = {"a": a, "b": a + rng.normal(size=400) / 10, "sex": ["f", "m"] * 200, "row": list(range(400))}
+    found = run(Synthesize(columns=["a", "b"]), x, record_id="row").rows.sort_by("row")
+    assert found.column_names == ["a", "b", "sex", "row"]
+    assert found["sex"].to_pylist() == x["sex"]
+    assert found["row"].to_pylist() == x["row"]
+    drawn = found["a"].to_numpy()
+    assert not np.isin(drawn, a).any()
+    assert spearmanr(drawn, found["b"].to_numpy())[0] > 0.9  # what is drawn is drawn together
+    assert abs(spearmanr(drawn, a)[0]) < 0.2  # and independently of whose record it is
+    with pytest.raises(UsageError, match=r"transform\[0\]: records: 9 new records have no values of 'sex', 'row'"):
+        run(Synthesize(columns=["a", "b"], records=9), x)
+
+
+def test_columns_beside_strata_are_drawn_by_the_records_own(run: Any) -> None:
+    x = {"g": ["a"] * 80 + ["b"] * 80 + ["c"] * 3, "x": [0.0, 1.0] * 40 + [100.0, 101.0] * 40 + [7.0] * 3}
+    x["row"] = list(range(163))
+    stage = Synthesize(columns=["x"], by=["g"], small_strata="suppress")
+    found = run(stage, x, record_id="row").rows.sort_by("row")
+    assert found["row"].to_pylist() == x["row"][:160]
+    assert [value > 50 for value in found["x"].to_pylist()] == [False] * 80 + [True] * 80
+    assert stage.suppresses
+
+
+def test_a_release_of_some_drawn_columns(tmp_path: Path) -> None:
+    """The others are released beside them, which used to end in an error about columns that the table lacks."""
+    frame = pa.table({"age": [20 + at % 30 for at in range(90)], "town": ["x", "y", "z"] * 30, "ill": ["a", "b"] * 45})
+    policy = {
+        "version": 1,
+        "columns": {
+            "age": {"role": "quasi_identifier", "type": "integer"},
+            "town": {"role": "quasi_identifier"},
+            "ill": {"role": "insensitive"},
+        },
+        "transform": [{"synthesize": {"columns": ["age"]}}],
+        "guarantees": [{"k_anonymity": {"k": 30, "quasi_identifiers": ["town"]}}, {"record_linkage": {"at_most": 1.0}}],
+        "seed": "a seed for tests",
+        "source": {"path": str(tmp_path / "people.parquet")},
+        "sink": {"path": str(tmp_path / "out")},
+    }
+    pq.write_table(frame, tmp_path / "people.parquet")
+    result = pp.release(policy)
+    assert result.assessment.records == 90
+    assert result.manifest["output"]["columns"] == ["age", "town", "ill"]
