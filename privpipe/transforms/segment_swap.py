@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks import Facts, Primitives, RowBlock, unsigned_zeros
+from privpipe.blocks import Facts, Histogram, Primitives, RowBlock, unsigned_zeros
 from privpipe.tolerance import floor_share
+from privpipe.transforms.sorted_values import SortedValues, Swapped, tails
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -106,9 +107,6 @@ class SwappedStrata:
         return rows
 
     def _swapped(self, rows: RowBlock, column: str, stream: Stream) -> RowBlock:
-        from privpipe.blocks import Histogram
-        from privpipe.transforms.rank_swap import SortedValues, Swapped, tails
-
         array = rows.column(column)
         order = local_order(array, column, stream, rows.record_ids)
         n = len(order)

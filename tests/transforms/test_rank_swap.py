@@ -21,7 +21,7 @@ from privpipe.errors import DataError, UsageError
 from privpipe.kernels.rank_swap import swap_permutation
 from privpipe.tolerance import floor_share
 from privpipe.transforms import RankSwap
-from privpipe.transforms.rank_swap import SortedValues, tails
+from privpipe.transforms.sorted_values import SortedValues, tails
 
 MANY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
