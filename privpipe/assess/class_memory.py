@@ -26,30 +26,24 @@ Words = tuple[Ints, ...]
 class _Hashed:
     """A reduction: ids of records, and the keyed hash of some sets of their columns, none of which leaves the engine.
 
-    A record with `mark` in every column of the first set counts as suppressed and is passed over; `filled`: a missing
-    value is an empty text, as in a CSV file.
+    `filled`: a missing value is an empty text, as in a CSV file.
     """
 
     sets: tuple[tuple[str, ...], ...]
     seeds: tuple[Seed, ...]
-    mark: str | None = None
     filled: bool = False
 
     def measure(self, block: RowBlock, facts: Facts) -> list[Words]:
         """Ids, then the hash of each set."""
         import pyarrow as pa
-        import pyarrow.compute as pc
 
         from privpipe.kernels.record_ids import content_hash
 
-        ids, hashes, kept = block.record_ids, [], np.ones(len(block), dtype=np.bool_)
-        for at, (columns, seed) in enumerate(zip(self.sets, self.seeds, strict=True)):
-            texts = row_texts(block, columns, filled=self.filled)
-            hashes.append(content_hash(pa.table(texts), seed))
-            if at == 0 and self.mark is not None:
-                marked = [np.asarray(pc.fill_null(pc.equal(text, self.mark), False)) for text in texts.values()]
-                kept = ~np.logical_and.reduce(marked)
-        return [tuple(np.ascontiguousarray(words[kept]) for words in (ids, *hashes))]
+        hashes = [
+            content_hash(pa.table(row_texts(block, columns, filled=self.filled)), seed)
+            for columns, seed in zip(self.sets, self.seeds, strict=True)
+        ]
+        return [tuple(np.ascontiguousarray(words) for words in (block.record_ids, *hashes))]
 
     def merge(self, left: list[Words], right: list[Words]) -> list[Words]:
         """Both, in any order."""
@@ -70,14 +64,13 @@ def class_memory(
     sensitive: str | None,
     seed: Seed,
     persons: bool,
-    mark: str | None,
 ) -> ReleaseRows:
     """The rows a ledger keeps of a release.
 
     Parameters
     ----------
     original, released : Table
-        With the same record ids.
+        With the same record ids; the release without its suppressed records.
     unit : sequence of str
         Columns of the original that tell the units apart: the key of persons, or the quasi-identifiers.
     keys : sequence of str
@@ -97,7 +90,7 @@ def class_memory(
     if sensitive is not None:
         sets.append((sensitive,))
         with_seeds.append(seeds["value"])
-    after = _gathered(engine, released, _Hashed(tuple(sets), tuple(with_seeds), mark))
+    after = _gathered(engine, released, _Hashed(tuple(sets), tuple(with_seeds)))
     places = places_of(before[0], after[0])
     known = places >= 0  # a record that was made up is nobody's
     joined = np.ascontiguousarray(np.hstack([before[1][places[known]], *(words[known] for words in after[1:])]))

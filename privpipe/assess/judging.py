@@ -164,7 +164,7 @@ def _records(engine: Engine, table: Any, roles: Roles, first: Judged | None, rul
     total = left = engine.count(table)
     keys = tuple(roles.quasi_identifiers)
     if first.marked if first is not None else may_be_marked(table.schema, ClassQuery(keys=keys, mark=rules.mark)):
-        left = engine.count(without_suppressed(engine, table, keys, roles, rules))
+        left = engine.count(without_suppressed(engine, table, keys, roles, rules.mark))
     return left, total - left
 
 
@@ -188,7 +188,7 @@ def _judged(
         table, query, facts = with_row_columns(engine, table, query, [entry for _, entry in group.entries], facts)
     if group.weight is not None and engine.facts(table, FactsRequest(nulls=(group.weight,))).nulls[group.weight]:
         # Suppressed records have no weight and need none.
-        left = without_suppressed(engine, table, group.whole, roles, rules)
+        left = without_suppressed(engine, table, group.whole, roles, rules.mark)
         weighed = _counted(engine, left, population, replace(query, mark=None), group, facts, rules)
         if weighed is not None:
             return replace(weighed, marked=engine.count(table) - weighed.released)
@@ -196,7 +196,7 @@ def _judged(
     judged = _counted(engine, table, population, query, group, facts, rules)
     if judged is not None and judged.marked and set(group.keys) != set(group.whole):
         # Some columns alone do not tell a suppressed record from one with a mark in these.
-        left = without_suppressed(engine, table, group.whole, roles, rules)
+        left = without_suppressed(engine, table, group.whole, roles, rules.mark)
         again = _counted(engine, left, population, replace(query, mark=None), group, facts, rules)
         if again is None:
             return replace(judged, released=0, marked=judged.released + judged.marked)
@@ -242,7 +242,7 @@ def _distinct_verdict(
     whole, weight = whole_of([keys], roles), entry.weight_column()
     if (whole, weight) not in counted:
         marks = may_be_marked(table.schema, ClassQuery(keys=keys, mark=rules.mark))
-        left = without_suppressed(engine, table, whole, roles, rules) if marks else table
+        left = without_suppressed(engine, table, whole, roles, rules.mark) if marks else table
         found = engine.distinct(left, whole if weight is None else (*whole, weight))
         wildcard = rules.wildcard if rules.nulls == "wildcard" else None
         counted[whole, weight] = DistinctBlock.from_table(found, whole, wildcard=wildcard, weight=weight)

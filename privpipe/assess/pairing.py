@@ -46,7 +46,7 @@ def pair_verdicts(
         return {}
     if original is None or not (original.has_record_ids and released.has_record_ids):
         return {at: _error(entry, NOT_GIVEN) for at, entry in entries.items()}
-    released = without_blank_records(engine, released, roles, rules)
+    released = without_blank_records(engine, released, roles, rules.mark)
     verdicts = {
         at: _pair_verdict(engine, released, original, entry, roles)
         for at, entry in entries.items()

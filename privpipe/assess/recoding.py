@@ -76,7 +76,7 @@ def _counted(
     whole = whole_of([keys], roles)
     if marked and set(whole) != set(keys):
         # Some columns alone do not tell a suppressed record from one with a mark in these.
-        released = engine.distinct(without_suppressed(engine, table, whole, roles, rules), columns)
+        released = engine.distinct(without_suppressed(engine, table, whole, roles, rules.mark), columns)
         marked = sum(found["__count"].to_pylist()) - sum(released["__count"].to_pylist())
     if not released.num_rows and not marked:
         raise DataError("the table has no records: there is nothing to judge")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from privpipe.assess.suppressed import without_suppressed
 from privpipe.blocks import Verdict
 from privpipe.blocks.release_history import EarlierTables, HistoryMeasure
 from privpipe.engines import Engine, Source
@@ -50,12 +51,19 @@ def _by_tables(engine: Engine, released: Any, entry: HistoryMeasure, roles: Role
     earlier = []
     for table in tables:
         shared = [name for name in (*keys, *joined) if name in table.schema.names]
-        earlier.append(engine.distinct(table, shared))
+        earlier.append(engine.distinct(_unsuppressed(engine, table, roles, rules), shared))
     # By what an earlier release lacks no row is joined with it; each is compared over the columns it shares.
-    current = engine.distinct(released, [*(name for name in keys if name in names), *joined])
+    left = _unsuppressed(engine, released, roles, rules)
+    current = engine.distinct(left, [*(name for name in keys if name in names), *joined])
     return entry.judge_tables(
         EarlierTables(current=current, earlier=tuple(earlier), keys=keys, joined=joined, hierarchies=rules.hierarchies)
     )
+
+
+def _unsuppressed(engine: Engine, table: Any, roles: Roles, rules: JudgingRules) -> Any:
+    """The table without its suppressed records, by the quasi-identifiers it has."""
+    held = [name for name in roles.quasi_identifiers if name in table.schema.names]
+    return without_suppressed(engine, table, held, roles, rules.mark)
 
 
 def _columns(parameters: Mapping[str, Any]) -> list[str]:

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from privpipe.blocks import Facts, RowBlock
 
 if TYPE_CHECKING:
-    from privpipe.assess.rules import JudgingRules
     from privpipe.engines import Engine
     from privpipe.roles import Roles
 
@@ -64,10 +63,8 @@ class _Number:
         return left + right
 
 
-def without_suppressed(
-    engine: Engine, table: Any, quasi_identifiers: Sequence[str], roles: Roles, rules: JudgingRules
-) -> Any:
-    """The table without its suppressed records.
+def without_suppressed(engine: Engine, table: Any, quasi_identifiers: Sequence[str], roles: Roles, mark: str) -> Any:
+    """The table without its suppressed records: the one rule of them, for guarantees, ledgers and earlier releases.
 
     A mark in some quasi-identifiers only is a value like any other. Where one is no text, and so cannot bear the mark,
     a record is suppressed when none of its cells, sensitive and insensitive ones among them, says anything.
@@ -79,27 +76,27 @@ def without_suppressed(
     if not text:
         return table
     if len(text) < len(columns):
-        columns = tuple(dict.fromkeys([*columns, *_released(table, roles, rules)]))
-    return engine.map_rows(table, Unsuppressed(columns, rules.mark), table.schema)
+        columns = tuple(dict.fromkeys([*columns, *_released(table, roles)]))
+    return engine.map_rows(table, Unsuppressed(columns, mark), table.schema)
 
 
-def without_blank_records(engine: Engine, table: Any, roles: Roles, rules: JudgingRules) -> Any:
+def without_blank_records(engine: Engine, table: Any, roles: Roles, mark: str) -> Any:
     """The table without the records of which nothing is left but the mark: nobody who attacks it looks at these.
 
     One with a mark in every quasi-identifier may still be recognised by what else is released of it.
     """
     import pyarrow as pa
 
-    columns = _released(table, roles, rules)
+    columns = _released(table, roles)
     if not any(pa.types.is_string(table.schema.field(name).type) for name in columns):
         return table
-    blank = Unsuppressed(columns, rules.mark)
+    blank = Unsuppressed(columns, mark)
     if not engine.reduce_rows(table, columns, _Number(blank), Facts()):
         return table
     return engine.map_rows(table, blank, table.schema)
 
 
-def _released(table: Any, roles: Roles, rules: JudgingRules) -> tuple[str, ...]:
-    """Columns that a suppressed record is blank in: all but those the run itself needs."""
+def _released(table: Any, roles: Roles) -> tuple[str, ...]:
+    """Columns that a suppressed record is blank in: all but identifiers, which are for the run itself."""
     names = (*roles.quasi_identifiers, *roles.sensitive, *roles.insensitive)
-    return tuple(name for name in names if name in table.schema.names and name != rules.person)
+    return tuple(name for name in names if name in table.schema.names)

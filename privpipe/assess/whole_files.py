@@ -43,7 +43,7 @@ def whole_verdicts(
     """
     verdicts = {}
     if entries:
-        released = without_blank_records(engine, released, roles, rules)
+        released = without_blank_records(engine, released, roles, rules.mark)
     for at, entry in entries.items():
         if original is None:
             verdicts[at] = _error(entry, "needs the original table beside the released one; it was not given.")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from privpipe.assess.class_memory import class_memory
+from privpipe.assess.suppressed import without_suppressed
 from privpipe.blocks.release_history import ReleaseHistory, ReleaseRows
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UsageError
@@ -76,13 +77,12 @@ class Remembering:
         self._current = class_memory(
             engine,
             original,
-            released,
+            without_suppressed(engine, released, roles.quasi_identifiers, roles, self.policy.suppression_mark),
             unit=unit,
             keys=keys,
             sensitive=getattr(named, "sensitive", None),
             seed=self._ledger.seed,
             persons=self._ledger.persons,
-            mark=self.policy.suppression_mark,
         )
         self.histories = {named.ledger: self._ledger.history(self._current)}
 

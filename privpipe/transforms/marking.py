@@ -18,7 +18,8 @@ def with_marked(engine: Primitives, table: Any, kept: Any, context: StageContext
     """The table with every record that is not among those kept turned into a row of the mark.
 
     Classes go as a whole, so the combinations of judged quasi-identifiers that are gone tell which records are. Text
-    becomes the mark, anything else a missing value; columns the run itself needs keep theirs.
+    becomes the mark, anything else a missing value; identifiers that the run itself needs, and nobody is released, keep
+    theirs.
 
     Raises
     ------
@@ -53,8 +54,9 @@ class KeysMarked:
         found = pa.array(self.keys.holds(rows.batch))
         if not pc.any(found).as_py():
             return rows
+        held = {*self.context.held_columns}.intersection(self.context.roles.identifiers)
         for name in rows.schema.names:
-            if name in self.context.held_columns:
+            if name in held and name not in self.context.released_identifiers:
                 continue
             column = rows.column(name)
             mark = self.context.mark if pa.types.is_string(column.type) else None

@@ -92,7 +92,6 @@ def test_every_engine_remembers_the_same(engine: Engine, embedded: Engine, docum
                 sensitive="illness",
                 seed=seed,
                 persons=True,
-                mark="*",
             )
         )
     for name in ("units", "classes", "records", "values"):

@@ -116,3 +116,54 @@ def test_cells_are_suppressed_for_what_the_gate_asks(tmp_path: Path, embedded: E
     result = pp.release(policy(tmp_path, rows, asked, transform=[{"suppress_cells": {}}]), engine=embedded)
     assert result.assessment.verdicts[0].observed >= 2
     assert result.assessment.records == 6
+
+
+@pytest.mark.parametrize("age", [30, "30"])
+def test_of_a_suppressed_record_no_person_is_told(tmp_path: Path, age: Any, engine: Engine) -> None:
+    """A person's key that is released goes with the rest of the record; the run counts by it all the same."""
+    rows = {
+        "town": ["a"] * 4 + ["b"],
+        "age": [age] * 5,
+        "illness": ["flu", "gout", "flu", "gout", "ulcer"],
+        "who": ["p1", "p2", "p3", "p3", "p4"],
+    }
+    asked = policy(tmp_path, rows, {"k_anonymity": {"k": 2, "quasi_identifiers": ["town"]}}, person_id="who")
+    asked["guarantees"][-1]["distinct_l_diversity"]["quasi_identifiers"] = ["town"]
+    asked["columns"]["town"]["hierarchy"] = {"tree": {"*": ["a", "b"]}}
+    asked["columns"]["who"] = {"role": "insensitive"}
+    asked["transform"] = [{"generalize": {"levels": {"town": 0}, "suppress_at_most": 0.25, "mark": True}}]
+    result = pp.release(asked, engine=engine)
+    assert (result.assessment.records, result.assessment.suppressed_records) == (4, 1)
+    assert result.assessment.verdicts[0].observed == 3  # persons, of four records
+    table = pq.read_table(next(Path(result.path).glob("part-*.parquet")))
+    assert sorted(table.column("who").to_pylist()) == ["*", "p1", "p2", "p3", "p3"]
+    marked = next(row for row in table.to_pylist() if row["town"] == "*")
+    assert set(marked.values()) <= {"*", None}
+
+
+def test_a_ledger_passes_over_suppressed_records_alone(tmp_path: Path, embedded: Engine) -> None:
+    """A mark in the ledger's own columns is a value where more of the record is released: it is remembered."""
+    rows = {"town": ["*"] * 3 + ["a"] * 3, "age": ["30"] * 6, "illness": ["flu", "gout"] * 3, "who": list("abcdef")}
+    entry = {"ledger": str(tmp_path / "ledger"), "key": {"from_file": str(tmp_path / "key")}, "k": 2}
+    (tmp_path / "key").write_text("a key of thirty-two bytes or more")
+    asked = policy(tmp_path, rows, {"complementary_release": {**entry, "quasi_identifiers": ["town"]}}, person_id="who")
+    asked["columns"]["who"] = {"role": "identifier"}
+    found = pp.release(asked, engine=embedded).assessment.verdicts[0]
+    assert (found.outcome, found.observed["k"]) == ("pass", 3)
+    rows["town"][:3] = ["*", "b", "b"]
+    with pytest.raises(Refused) as refused:  # alone, though over towns it bears the mark
+        pp.release({**asked, **policy(tmp_path, rows)} | {key: asked[key] for key in ("columns", "guarantees")})
+    assert refused.value.assessment.verdicts[0].observed["k"] == 1
+
+
+def test_earlier_releases_are_read_without_their_suppressed_records(tmp_path: Path, embedded: Engine) -> None:
+    rows = {"town": ["a", "b"] * 4, "age": ["30"] * 4 + ["40"] * 4, "illness": ["flu", "gout"] * 4}
+    figures = []
+    for name, marks in (("plain", 0), ("marked", 1)):
+        earlier = {key: values + (["*"] if key != "illness" else ["flu"]) * marks for key, values in rows.items()}
+        pq.write_table(pa.table(earlier), tmp_path / f"{name}.parquet")
+        entry = {"complementary_release": {"earlier": [str(tmp_path / f"{name}.parquet")], "k": 2}}
+        judged = pp.assess(pa.table(earlier), policy(tmp_path, rows, entry), engine=embedded)
+        assert judged.records == 8
+        figures.append(judged.verdicts[0].observed)
+    assert figures[0] == figures[1]

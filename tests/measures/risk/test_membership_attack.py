@@ -19,7 +19,7 @@ from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, UsageError
 from privpipe.hierarchies import HierarchySpec
 from privpipe.kernels.membership import advantage_limit, member_figures
-from privpipe.measures import MembershipAttack
+from privpipe.measures import ClosestRecord, MembershipAttack
 from privpipe.release.aligning import attack_order
 from privpipe.roles import Roles
 
@@ -96,6 +96,25 @@ def test_labels_are_no_farther_from_what_they_cover() -> None:
     verdict = MembershipAttack(holdout="h", sample=None).judge_tables(files)
     assert verdict.observed["metric"] == "gower"
     assert (verdict.observed["advantage"], verdict.observed["auc"]) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize("measure", [MembershipAttack, ClosestRecord])
+def test_suppressed_records_that_stay_as_marks_change_no_figure(
+    embedded: Engine, tmp_path: Path, measure: type[TableMeasure]
+) -> None:
+    """Nothing is left of them but the mark, which every value would be near to; one with an age left is looked at."""
+    original = pa.table({"town": ["Bonn", "Graz", "Pune"] * 20, "age": [float(at) for at in range(60)]})
+    pq.write_table(original.slice(30), tmp_path / "holdout.parquet")
+    released = original.slice(0, 24)
+    entry = measure(holdout=str(tmp_path / "holdout.parquet"))
+    plain = judged(embedded, entry, original.slice(0, 30), released).observed
+
+    def beside(age: float | None) -> Any:
+        rows = pa.table({"town": ["*"] * 6, "age": pa.array([age] * 6, pa.float64())})
+        return judged(embedded, entry, original.slice(0, 30), pa.concat_tables([released, rows])).observed
+
+    assert beside(None) == plain
+    assert beside(27.0) != plain
 
 
 def test_what_cannot_be_judged_is_an_error(embedded: Engine, tmp_path: Path) -> None:
