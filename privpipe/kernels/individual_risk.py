@@ -128,7 +128,7 @@ def _risks(sample: Any, population: Any, approximate: bool) -> Any:
         elif f == np.floor(f):
             risk = _recursion(f, p, rest)
         else:
-            risk = p / f * _fraction(f, p, rest)
+            risk = _fraction(f, (population[i] - f) / f)
         found[i] = min(risk, 1.0 / f)
     return found
 
@@ -154,12 +154,13 @@ def _recursion(f: float, p: float, rest: float) -> Any:
 
 
 @nb.njit(cache=True, nogil=True)
-def _fraction(f: float, p: float, rest: float) -> Any:
-    """Gauss's continued fraction of 2F1(1, 1; f+1; q), which shrinks by (1 - sqrt p)/(1 + sqrt p) a step."""
-    root = np.sqrt(p)
-    tail = (1.0 + root) / 2.0
-    for n in range(min(int(10.0 / root) + 20, MOST_STEPS), 0, -1):
-        tail = 1.0 - rest * n * (f + n - 1) / ((f + 2 * n - 1) * (f + 2 * n)) / tail
-        k = n - 1
-        tail = 1.0 - rest * (1 + k) * (f + k) / ((f + 2 * k) * (f + 2 * k + 1)) / tail
-    return 1.0 / tail
+def _fraction(f: float, odds: float) -> Any:
+    """Gauss's continued fraction of the integral of v^(f-1)/(1 + v (1-p)/p) over v in [0, 1], which is r: positive
+    throughout, and its rest shrinks by (1 - sqrt p)/(1 + sqrt p) a level, of which a step has two."""
+    root = np.sqrt(1.0 + odds)
+    steps = min(int(10.0 * root) + 20, MOST_STEPS)
+    level = (f + 2 * steps) * (1.0 + root) / 2.0
+    for k in range(steps - 1, -1, -1):
+        level = f + 2 * k + 1 + (k + 1.0) * (k + 1.0) * odds / level
+        level = f + 2 * k + (f + k) * (f + k) * odds / level
+    return 1.0 / level

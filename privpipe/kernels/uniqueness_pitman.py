@@ -44,10 +44,10 @@ def pitman(sizes: NDArray[np.int64], counts: NDArray[np.int64], population: int)
     found = _Likelihood(sizes, counts).greatest()
     if found is None:
         return None
-    theta, alpha = found
+    first, alpha = found
     if alpha == 0:
-        return theta
-    return population * math.exp(_log_gamma_ratio(theta + alpha, 1 - alpha) + (alpha - 1) * math.log(population))
+        return first
+    return population * math.exp(_log_gamma_ratio(first, 1 - alpha) + (alpha - 1) * math.log(population))
 
 
 class _Likelihood:
@@ -60,12 +60,10 @@ class _Likelihood:
         self.sizes, self.counts = sizes[several].astype(np.float64), counts[several].astype(np.float64)
 
     def greatest(self) -> tuple[float, float] | None:
-        """(theta, alpha): a root of both scores, by one bracketed search within another."""
+        """(theta + alpha, alpha): a root of both scores, by one bracketed search within another."""
         from scipy.optimize import brentq
 
-        ewens = self.ewens()
-        if ewens is None:
-            return None
+        ewens = self.first(0.0)  # (C - 1)/theta = psi(n + theta) - psi(1 + theta)
         if self.least_at_the_boundary(ewens):
             return ewens, 0.0
         if self.profile(LEAST_ALPHA) <= 0:
@@ -73,22 +71,7 @@ class _Likelihood:
         if self.profile(MOST_ALPHA) >= 0:
             return None
         alpha = float(brentq(self.profile, LEAST_ALPHA, MOST_ALPHA, xtol=1e-14))
-        return self.first(alpha) - alpha, alpha
-
-    def ewens(self) -> float | None:
-        """theta at alpha = 0: (C - 1)/theta = psi(n + theta) - psi(1 + theta)."""
-        from scipy.optimize import brentq
-
-        def score(log_theta: float) -> float:
-            theta = math.exp(log_theta)
-            return (self.classes - 1) / theta - _reciprocals(theta + 1, 1.0, self.records - 1)
-
-        high = math.log(1000.0)
-        while score(high) > 0:
-            high += 2
-            if high > 600:
-                return None
-        return math.exp(brentq(score, -40.0, high, xtol=1e-13))
+        return self.first(alpha), alpha
 
     def least_at_the_boundary(self, theta: float) -> bool:
         """Whether the profile score at alpha = 0 is not positive: few uniques."""
@@ -99,16 +82,25 @@ class _Likelihood:
         """theta + alpha at the root in theta, given alpha; bracketed by its logarithm."""
         from scipy.optimize import brentq
 
-        def score(logarithm: float) -> float:
-            first = math.exp(logarithm)
-            return _reciprocals(first, alpha, self.classes - 1) - _reciprocals(
-                first + (1 - alpha), 1.0, self.records - 1
-            )
-
         high = math.log(1000.0)
-        while score(high) > 0:
+        while self.score(high, alpha) > 0:
             high += 2
-        return math.exp(brentq(score, -40.0, high, xtol=1e-13))
+        return math.exp(brentq(self.score, -40.0, high, (alpha,), xtol=1e-13))
+
+    def score(self, logarithm: float, alpha: float) -> float:
+        """Score of theta, times theta + alpha: of the classes less of the records.
+
+        Where theta is large each sum is nearly the number of its terms and the difference loses all digits; what they
+        lack of it is added up instead.
+        """
+        first, rest = math.exp(logarithm), 1 - alpha
+        of_classes = first * _reciprocals(first, alpha, self.classes - 1)
+        reciprocals = _reciprocals(first + rest, 1.0, self.records - 1)
+        if 2 * of_classes < self.records:
+            return of_classes - first * reciprocals
+        lacking = rest * reciprocals + _rises(first + rest + 1, 1.0, self.records - 2)
+        lacking_of_classes = alpha * _rises(first + alpha, alpha, self.classes - 2)
+        return lacking - lacking_of_classes - (self.records - self.classes)
 
     def profile(self, alpha: float) -> float:
         """Score of alpha where theta is at its root; falls from positive to negative when the maximum is inside."""
@@ -121,6 +113,8 @@ def _reciprocals(first: float, step: float, terms: int) -> float:
 
     A difference of two digammas says the same, but loses every digit where first/step is large.
     """
+    if not step:
+        return terms / first
     each = np.arange(min(terms, ONE_BY_ONE))
     total = float((1 / (first + each * step)).sum())
     if terms <= ONE_BY_ONE:
@@ -133,6 +127,8 @@ def _reciprocals(first: float, step: float, terms: int) -> float:
 
 def _rises(first: float, step: float, terms: int) -> float:
     """Sum of (i + 1)/(first + i step) over i = 0 .. terms - 1, as the one above."""
+    if not step:
+        return terms * (terms + 1) / 2 / first
     each = np.arange(min(terms, ONE_BY_ONE))
     total = float(((each + 1) / (first + each * step)).sum())
     if terms <= ONE_BY_ONE:

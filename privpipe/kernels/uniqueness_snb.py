@@ -47,13 +47,13 @@ def snb(sizes: NDArray[np.int64], counts: NDArray[np.int64], population: int) ->
 
 
 def _population_classes(sizes: NDArray[np.int64], counts: NDArray[np.int64], fraction: float) -> float:
-    """K of Shlosser's kind."""
-    f, g = fraction, 1 - fraction
+    """K of Shlosser's kind; a power of 1 - f less another loses every digit where f is small."""
+    f = fraction
     ones = int(counts[sizes == 1].sum())
     squares = (sizes * f**2 * np.exp((sizes - 1) * math.log1p(-(f**2))) * counts).sum()
-    kept = np.exp(sizes * math.log(g))
-    spread = ((np.exp(sizes * (math.log1p(-f) + math.log1p(f))) - kept) * counts).sum()
-    single = (sizes * f * np.exp((sizes - 1) * math.log(g)) * counts).sum()
+    kept = np.exp(sizes * math.log1p(-f))
+    spread = (np.exp(sizes * math.log1p(-(f**2))) * -np.expm1(-sizes * math.log1p(f)) * counts).sum()
+    single = (sizes * f * np.exp((sizes - 1) * math.log1p(-f)) * counts).sum()
     return float(counts.sum() + ones * squares / spread * ((kept * counts).sum() / single) ** 2)
 
 
@@ -68,16 +68,16 @@ class _Equation:
 
     def parts(self, y: float) -> tuple[float, float, float, float]:
         """(ln b, 1 - d, d, a) at that y."""
-        rest = 1 / (1 + math.exp(y))  # 1 - b without cancellation
-        d = (1 - self.f) * rest
+        b, rest = 1 / (1 + math.exp(-y)), 1 / (1 + math.exp(y))  # 1 - b, and 1 - d below, without cancellation
+        d, left = (1 - self.f) * rest, self.f + b * (1 - self.f)
         ratio = 2 * self.twos / (self.f * self.ones)
         square = rest * d
-        linear = rest * (2 - d) - ratio * (1 - d) * d
-        constant = -ratio * (1 - d) ** 2
+        linear = rest * (2 - d) - ratio * left * d
+        constant = -ratio * left**2
         root = math.sqrt(linear * linear - 4 * square * constant)
         a = -2 * constant / (linear + root) if linear > 0 else (root - linear) / (2 * square)
         log_b = -math.log1p(math.exp(-y)) if y > 0 else y - math.log1p(math.exp(y))
-        return log_b, 1 - d, d, a
+        return log_b, left, d, a
 
     def __call__(self, y: float) -> float:
         log_b, rest, d, a = self.parts(y)

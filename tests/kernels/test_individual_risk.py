@@ -33,6 +33,19 @@ def test_it_is_the_series_of_the_definition() -> None:
             assert found == pytest.approx(series(f, f / p), rel=1e-13), (f, p)
 
 
+@pytest.mark.parametrize(
+    ("f", "population", "risk"),
+    [
+        (1.0001616226743373, 331590118.9623296, 5.9082209354504961e-8),
+        (1.5, 1e10, 2.9999422861576297e-10),
+        (2.25, 3e9, 5.9999999821307834e-10),
+    ],
+)
+def test_fractional_counts_keep_their_digits_at_tiny_fractions(f: float, population: float, risk: float) -> None:
+    """1 - p rounds the digits of p away; figures by quadrature in fifty digits."""
+    assert individual_risk(np.array([f]), np.array([population]))[0] == pytest.approx(risk, rel=1e-12)
+
+
 def test_tiny_fractions_and_limits() -> None:
     # f=1: p/(1-p) ln(1/p).
     assert individual_risk(np.array([1.0]), np.array([1e9]))[0] == pytest.approx(1e-9 * np.log(1e9), rel=1e-8)

@@ -50,6 +50,16 @@ def test_they_are_those_of_plain_iteration(terms: list[tuple[int, ...]]) -> None
         assert fitted_means(codes, counts, terms, 1000) == pytest.approx(iterated(codes, counts, terms), rel=1e-7)
 
 
+def test_large_cells_do_not_end_the_fit_of_rare_ones() -> None:
+    """A change of 1e-3 is none in a cell of 7 million, and all there is in one of a single record."""
+    counts = [2, 3501, 4311, 71, 8, 1, 571, 458, 1, 46, 328658, 21045, 7577977, 1066063, 26302, 20, 782095, 888]
+    observed = np.array(counts).reshape(2, 3, 3)
+    codes = np.argwhere(observed)
+    fitted = fitted_means(codes, np.array(counts), [(0, 1), (1, 2), (0, 2)], 100).reshape(2, 3, 3)
+    for axis in range(3):
+        assert fitted.sum(axis=axis) == pytest.approx(observed.sum(axis=axis), rel=1e-10)
+
+
 def test_a_grid_is_needed_only_where_the_terms_make_a_ring() -> None:
     codes, counts = table(3, (5, 6, 7))
     fitted_means(codes, counts, [(0, 1), (1, 2)], 1)

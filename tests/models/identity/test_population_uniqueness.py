@@ -86,6 +86,34 @@ def test_many_uniques_and_hardly_a_pair(sizes: tuple[tuple[int, int], ...], popu
     assert found == pytest.approx(uniques_of(sizes, population, "pitman"), rel=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "population", "uniques"),
+    [
+        ({1: 10**8, 2: 1}, 10**12, 5000000083333333.4),
+        ({1: 11_033_687, 2: 3}, 139_356_943, 20290387674964.667),
+        ({1: 91_294_850, 2: 13_795, 2_037_891: 5}, 264_820_072_586, 262711273099.48808),
+    ],
+)
+def test_nearly_all_records_are_unique(sizes: dict[int, int], population: int, uniques: float) -> None:
+    """The sums of theta's score then differ by one in a hundred million; figures from the scores in sixty digits."""
+    found = pitman(np.array(list(sizes)), np.array(list(sizes.values())), population)
+    assert found == pytest.approx(uniques, rel=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "population", "uniques"),
+    [
+        ({1: 11, 2: 1, 1657: 65}, 103_991_052_643, 8.0683463058280117e-26),
+        ({1: 1113, 2: 4296, 32: 1, 2204: 1}, 357_518_799, 2.5629120669300177e-50),
+        ({1: 450, 2: 427, 4: 1, 17: 13}, 180_767_687, 0.013989008457514655),
+    ],
+)
+def test_tiny_fractions_keep_the_digits_of_snb(sizes: dict[int, int], population: int, uniques: float) -> None:
+    """1 - d is as small as the fraction there; figures from the equations in sixty digits."""
+    found = snb(np.array(list(sizes)), np.array(list(sizes.values())), population)
+    assert found == pytest.approx(uniques, rel=1e-11)
+
+
 def test_one_huge_class_costs_no_memory() -> None:
     found = zayatz(np.array([1, 2 * 10**9]), np.array([3, 1]), 10**10)
     assert found == pytest.approx(3 * 10**10 / (2 * 10**9 + 3))
