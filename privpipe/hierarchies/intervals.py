@@ -138,7 +138,7 @@ class Intervals:
             levels=Levels(tuple(labels), np.stack(codes).astype(np.int32)),
             source="intervals",
             shares=self._shares(line, tiers, len(raw)) if self.domain is not None else None,
-            domain_size=float(_length(line, self.domain)) if self.domain is not None else None,
+            domain_size=_size(_length(line, self.domain)) if self.domain is not None else None,
             level_names=("raw", *self._names(), ROOT),
             outside=tuple(np.flatnonzero(~held).tolist()),
             outside_why="set `lowest` and `highest`, or widen the range",
@@ -211,6 +211,13 @@ class _Tier:
 
 def _length(line: NumberLine, domain: tuple[Decimal, Decimal]) -> int:
     return line.units(domain[1]) - line.units(domain[0])
+
+
+def _size(units: int) -> float:
+    try:
+        return float(units)
+    except OverflowError:
+        return float("inf")
 
 
 def _numbers(given: object, key: str) -> tuple[Decimal, ...]:

@@ -176,3 +176,11 @@ def test_every_value_lies_in_the_interval_its_label_says(values: list[Decimal], 
             assert low <= Fraction(text) < high
             assert high - low == Fraction(width)
             assert (low / Fraction(width)).denominator == 1
+
+
+def test_a_domain_finer_than_a_double_counts() -> None:
+    """One tiny value makes 10^601 units of the domain: shares are still parts of its length."""
+    hierarchy = build({"widths": [Decimal("1e300")], "domain": [0, Decimal("1e301")]}, ["1e-300", "2e300"], "number")
+    assert hierarchy.domain_size == float("inf")
+    assert hierarchy.shares(1).tolist() == [0.1, 0.1]
+    assert hierarchy.shares(0).tolist() == [0.0, 0.0]

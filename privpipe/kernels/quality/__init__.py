@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 
 from privpipe.blocks.quality_spec import LossSpec, require_columns_of
+from privpipe.errors import UnsupportedError
 from privpipe.kernels.quality.model import Forced, QualityModel
 from privpipe.kernels.quality.table import CodedTable
 
@@ -33,6 +34,10 @@ MODELS = {
 }
 
 
+BY_DOMAIN = ("ambiguity", "kl_divergence", "entropy_based", "publisher_payout")
+LARGEST_DOMAIN = 1e300
+
+
 def quality_model(
     table: CodedTable, spec: LossSpec, *, budget: int | None = None, least_class: int = 1
 ) -> QualityModel:
@@ -54,6 +59,12 @@ def quality_model(
         Parameters that do not fit the table.
     """
     require_columns_of(spec, table.columns)
+    for column, hierarchy in zip(table.columns, table.hierarchies, strict=True):
+        if spec.name in BY_DOMAIN and hierarchy.domain_size > LARGEST_DOMAIN:
+            raise UnsupportedError(
+                f"loss.name: {spec.name} counts the values a label may stand for, and the domain of {column!r} has more "
+                "than float64 holds; use loss, or declare a smaller domain"
+            )
     module, name = MODELS[spec.name].split(":")
     model = getattr(importlib.import_module(f"privpipe.kernels.quality.{module}"), name)
     found: QualityModel = model(table, spec, budget, max(1, least_class))

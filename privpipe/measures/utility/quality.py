@@ -221,6 +221,8 @@ class Quality(DistinctPairMeasure):
         score = self._score(model, table, figure) if found.values_known and not more else None
         if score is not None:
             notes.insert(0, f"score {score:.4g} (1 for the raw table, 0 for nothing but suppressed records)")
+        if spec.name == "ambiguity" and 0 < figure < float("inf"):
+            notes.insert(0, f"log10 {np.log10(figure):.6g}")
         if spec.name == "publisher_payout":
             notes.insert(0, f"payout {short(float(getattr(model, 'payout')(found.levels, found.gone)))}")  # noqa: B009
         if not found.values_known:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from privpipe.blocks.quality_spec import LossSpec
 from privpipe.errors import UnsupportedError, UsageError
-from privpipe.hierarchies import Hierarchy
+from privpipe.hierarchies import Hierarchy, HierarchySpec
 from privpipe.kernels.quality import MODELS, Forced, normalised_score, quality_model
 from privpipe.kernels.quality.table import Counted, TableOfCodes
 
@@ -381,6 +381,18 @@ def test_a_journalist_needs_a_population() -> None:
     table = TableOfCodes(**{**it.table.__dict__, "population_counts": lambda levels: np.array([2, 10])})
     # The class of two is two of two: p = 1/2, 300/2 - 100 > 0; the single record is one of ten: no attack pays.
     assert quality_model(table, spec).exact([0], np.zeros(2, dtype=np.bool_))[0] == (300.0,)
+
+
+@pytest.mark.parametrize("name", ["ambiguity", "kl_divergence", "entropy_based", "publisher_payout"])
+def test_a_domain_that_no_double_counts_is_refused_by_what_counts_it(name: Any) -> None:
+    """Figures would be no numbers, and a search that compares them would take any vector."""
+    spec = HierarchySpec.from_mapping({"redact": {"length": 400, "alphabet": 10}}, column="a")
+    hierarchy = spec.build(["1" * 400, "2" * 400], [1, 1], "text")
+    rows = Counted(np.array([1, 1]))
+    table = TableOfCodes(("a",), (), (hierarchy,), np.array([[0], [1]], dtype=np.int32), rows, 2)
+    with pytest.raises(UnsupportedError, match="the domain of 'a' has more than float64 holds"):
+        quality_model(table, LossSpec(name=name))
+    assert quality_model(table, LossSpec()).exact([400], np.zeros(2, dtype=np.bool_))[0] == (1.0,)
 
 
 def test_a_score_runs_from_all_suppressed_to_raw() -> None:

@@ -138,6 +138,13 @@ def test_every_engine_weighs_a_release_by_definition(engine: Engine) -> None:
     assert "1 of 9 records suppressed" in verdicts[0].reason
 
 
+def test_ambiguity_is_told_in_powers_of_ten_too(embedded: Engine) -> None:
+    (verdict,) = judged(embedded, table(RELEASED), [Quality(name="ambiguity")], table(CELLS))
+    sizes = [2 * sum(row[1] == key[1] for row in AGES) for key in (row[:3] for row in RELEASED)]
+    assert verdict.observed == sum(sizes) + LOST * 4 * 5 * 2
+    assert f"log10 {math.log10(verdict.observed):.6g}" in verdict.reason
+
+
 def test_without_the_original_labels_tell_most(embedded: Engine) -> None:
     measures = [Quality(), Quality(name="entropy"), Quality(name="kl_divergence"), Quality(gs_factor=0.2)]
     losses = expected_losses()
