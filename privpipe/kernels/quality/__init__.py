@@ -62,8 +62,8 @@ def quality_model(
     for column, hierarchy in zip(table.columns, table.hierarchies, strict=True):
         if spec.name in BY_DOMAIN and hierarchy.domain_size > LARGEST_DOMAIN:
             raise UnsupportedError(
-                f"loss.name: {spec.name} counts the values a label may stand for, and the domain of {column!r} has more "
-                "than float64 holds; use loss, or declare a smaller domain"
+                f"loss.name: {spec.name} counts the values a label may stand for, and the domain of {column!r} has "
+                "more than float64 holds; use loss, or declare a smaller domain"
             )
     module, name = MODELS[spec.name].split(":")
     model = getattr(importlib.import_module(f"privpipe.kernels.quality.{module}"), name)
