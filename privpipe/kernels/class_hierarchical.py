@@ -54,12 +54,8 @@ def emd_hierarchical_by_class(
     ... ).tolist()
     [0.5]
     """
-    grid = read_only(nodes, np.int64)
-    whole = np.zeros(grid.shape, np.int64)  # records of the base under each node, in the place of the node's number
-    for level, row in enumerate(grid):
-        np.add.at(whole[level], row, base)
-    arrays = (read_only(part, np.int64) for part in (offsets, leaves, counts))
-    return np.asarray(_emd(*arrays, read_only(whole, np.int64), grid))
+    arrays = (read_only(part, np.int64) for part in (offsets, leaves, counts, base, nodes))
+    return np.asarray(_emd(*arrays))
 
 
 @njit(nogil=True, cache=True)
@@ -67,9 +63,13 @@ def _emd(
     offsets: NDArray[np.int64],
     leaves: NDArray[np.int64],
     counts: NDArray[np.int64],
-    whole: NDArray[np.int64],
+    base: NDArray[np.int64],
     nodes: NDArray[np.int64],
 ) -> NDArray[np.float64]:
+    whole = np.zeros(nodes.shape, np.int64)  # records of the base under each node, in the place of the node's number
+    for level in range(len(nodes)):
+        for leaf in range(len(base)):
+            whole[level, nodes[level, leaf]] += base[leaf]
     out = np.zeros(len(offsets) - 1, np.float64)
     height = len(nodes) - 1
     total = np.float64(whole[height, 0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
@@ -125,14 +126,18 @@ class TCloseness(ClassModel):
             return {}
         spec = spec_of(self.column, self.hierarchy, facts)
         tree = ValueTree.of(spec, facts.histograms[self.column], self.column)
-        return {tree_key(self.column, self.hierarchy): tree}
+        return {self._tree_key: tree}
+
+    @cached_property
+    def _tree_key(self) -> str:
+        return tree_key(self.column, self.hierarchy)
 
     def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
         cells = block.cells[self.column]
         if self.distance == "equal":
             return cells.once("emd equal", lambda them: self._equal(them, facts))
         if self.distance == "hierarchical":
-            key = tree_key(self.column, self.hierarchy)
+            key = self._tree_key
             return cells.once(f"emd {key}", lambda them: self._hierarchical(them, facts, key))
         return cells.once(f"emd ordered {self.order!r}", lambda them: self._ordered(them, facts))
 

@@ -105,10 +105,9 @@ def in_rank_order(cells: Cells, rank: NDArray[np.int64]) -> tuple[NDArray[np.int
     >>> [part.tolist() for part in in_rank_order(cells, np.array([1, 0]))]
     [[0, 1], [7, 5]]
     """
-    ranked = rank[cells.codes]
-    classes = np.repeat(np.arange(len(cells)), np.diff(cells.offsets))
-    by_rank = np.lexsort((ranked, classes))
-    return ranked[by_rank], cells.counts[by_rank]
+    from privpipe.kernels.class_ranks import cells_by_rank
+
+    return cells_by_rank(cells.offsets, cells.codes, cells.counts, rank)
 
 
 def _inverse(by_rank: list[int]) -> NDArray[np.int64]:
