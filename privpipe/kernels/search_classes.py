@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,56 +10,68 @@ from numba import njit
 from numpy.typing import NDArray
 
 from privpipe.kernels.arrays import read_only
+from privpipe.kernels.packed_columns import FUSED, padded
 
-__all__ = ["cells_of", "compacted", "first_rows", "leaf_totals", "numbered"]
+__all__ = ["compacted", "numbered"]
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Codes = NDArray[np.uint16] | NDArray[np.int32]
-FUSED = 3
+Numbered = tuple[Ints, Longs, Ints]
 DENSE = 4
+SPARSE = 16
 SPARE = 4096
 SMALLEST = 12
 SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
-def numbered(codes: Sequence[Codes], tables: Sequence[Longs], space: int, counts: Longs) -> tuple[Ints, Longs]:
-    """The class of each combination and the records of each class.
+def numbered(codes: Sequence[Codes], labels: Sequence[Longs], radices: Sequence[int], counts: Longs) -> Numbered:
+    """The class of each combination, the records of each class, and the first combination of it.
+
+    Where a table of all keys would be sparse, runs of combinations that share the first group's code are taken
+    together by their label: keys of the other groups alone need a table, small enough for the processor's cache.
 
     Parameters
     ----------
     codes : sequence of ndarray of uint16 or int32, shape (t,)
         Packed code of each combination in each group of columns, at least one group.
-    tables : sequence of ndarray of int64
-        Of each group, what a packed code adds to the key of a class.
-    space : int
-        Keys are below it.
+    labels : sequence of ndarray of int64
+        Of each group, the label of each packed code.
+    radices : sequence of int
+        Of each group, how many labels there are; their product is below 2^62.
     counts : ndarray of int64, shape (t,)
 
     Returns
     -------
-    (ndarray of int32, shape (t,), ndarray of int64, shape (classes,))
-        Numbers in the order in which classes first occur.
+    (ndarray of int32, shape (t,), ndarray of int64, shape (classes,), ndarray of int32, shape (classes,))
+        Numbers from 0, in no order that means anything.
 
     Examples
     --------
     >>> codes = [np.array([0, 1, 1, 0], dtype=np.uint16), np.array([0, 0, 1, 0], dtype=np.uint16)]
-    >>> numbers, sizes = numbered(codes, [np.array([0, 0]), np.array([0, 1])], 2, np.array([5, 1, 2, 1]))
-    >>> numbers.tolist(), sizes.tolist()
-    ([0, 0, 1, 0], [7, 2])
+    >>> found = numbered(codes, [np.array([0, 0]), np.array([0, 1])], [1, 2], np.array([5, 1, 2, 1]))
+    >>> [part.tolist() for part in found]
+    [[0, 0, 1, 0], [7, 2], [0, 2]]
     """
-    rows, parts = list(codes), list(tables)
+    space, tables, step = math.prod(radices), [], 1
+    # Rows are sorted by the first columns: their labels lead the key, so that neighbours fall close together.
+    for found, radix in zip(reversed(labels), reversed(radices), strict=True):
+        tables.append(read_only(found * step if step > 1 else found, np.int64))
+        step *= radix
+    tables.reverse()
     held = read_only(counts, np.int64)
-    while len(rows) < FUSED:  # a group of one code adds nothing
-        rows.append(np.zeros(len(counts), dtype=rows[0].dtype))
-        parts.append(np.zeros(1, dtype=np.int64))
-    first = [read_only(row, row.dtype) for row in rows[:FUSED]] + [read_only(part, np.int64) for part in parts[:FUSED]]
+    rows = padded(codes)
+    parts = tables + [read_only(np.zeros(1), np.int64)] * (FUSED - len(tables))
     dense = space <= DENSE * len(counts) + SPARE
-    if len(rows) == FUSED:
-        return _numbered_dense(*first, held, space) if dense else _numbered_hashed(*first, held)  # type: ignore[no-any-return]
-    keys = _keys(*first)
+    rest = space // max(radices[0], 1)
+    if len(rows) == FUSED and dense:
+        return _numbered_dense(*rows, *parts, held, space)  # type: ignore[no-any-return]
+    if len(rows) == FUSED and rest <= SPARSE * len(counts):
+        first = read_only(labels[0], np.int64)
+        return _numbered_runs(*rows, first, *parts[1:], held, radices[0], rest)  # type: ignore[no-any-return]
+    keys = _keys(*rows[:FUSED], *parts[:FUSED])
     for row, part in zip(rows[FUSED:], parts[FUSED:], strict=True):
-        _add_keys(keys, read_only(row, row.dtype), read_only(part, np.int64))
+        _add_keys(keys, row, part)
     whole = read_only(keys, np.int64)
     return _keyed_dense(whole, held, space) if dense else _keyed(whole, held)  # type: ignore[no-any-return]
 
@@ -75,98 +88,73 @@ def compacted(keys: Longs, space: int) -> tuple[Ints, int]:
     return numbers, int(count)
 
 
-def cells_of(
-    numbers: Ints, places: Ints, kept: int, codes: Ints, counts: Longs, values: int
-) -> tuple[Longs, Longs, Longs]:
-    """Cells of a sensitive column in some of the classes: offsets, codes ascending within a class, counts.
-
-    Parameters
-    ----------
-    numbers : ndarray of int32, shape (t,)
-        Class of each combination.
-    places : ndarray of int32, shape (classes,)
-        Place of each class among those kept; -1: left out.
-    kept, values : int
-        Classes kept, and values of the column; a table of their product is held.
-    codes : ndarray of int32, shape (t,)
-
-    Examples
-    --------
-    >>> numbers, codes = np.array([0, 1, 0], dtype=np.int32), np.array([2, 0, 1], dtype=np.int32)
-    >>> places = np.array([0, -1], dtype=np.int32)
-    >>> [part.tolist() for part in cells_of(numbers, places, 1, codes, np.array([4, 5, 6]), 3)]
-    [[0, 2], [1, 2], [6, 4]]
-    """
-    found: tuple[Longs, Longs, Longs] = _cells_of(
-        read_only(numbers, np.int32),
-        read_only(places, np.int32),
-        kept,
-        read_only(codes, np.int32),
-        read_only(counts, np.int64),
-        values,
-    )
-    return found
-
-
-def first_rows(numbers: Ints, classes: int) -> Longs:
-    """The first combination of each class, numbers being given in the order in which classes first occur.
-
-    Examples
-    --------
-    >>> first_rows(np.array([0, 0, 1, 0, 2], dtype=np.int32), 3).tolist()
-    [0, 2, 4]
-    """
-    found: Longs = _first_rows(read_only(numbers, np.int32), classes)
-    return found
-
-
-def leaf_totals(codes: Ints, starts: Longs, counts: Longs, chosen: NDArray[np.bool_], size: int) -> Longs:
-    """Records of the chosen combinations by leaf, the leaves of all columns after one another.
-
-    Parameters
-    ----------
-    codes : ndarray of int32, shape (t, at least m)
-    starts : ndarray of int64, shape (m,)
-        Where each column's leaves begin.
-    chosen : ndarray of bool, shape (t,)
-    size : int
-        Leaves of all columns.
-
-    Examples
-    --------
-    >>> codes = np.array([[0, 1], [1, 0], [1, 0]], dtype=np.int32)
-    >>> leaf_totals(codes, np.array([0, 2]), np.array([5, 1, 2]), np.array([True, True, False]), 4).tolist()
-    [5, 1, 1, 5]
-    """
-    found: Longs = _leaf_totals(
-        read_only(codes, np.int32),
-        read_only(starts, np.int64),
-        read_only(counts, np.int64),
-        read_only(chosen, np.bool_),
-        size,
-    )
-    return found
-
-
 @njit(nogil=True, cache=True)
 def _numbered_dense(
     c0: Codes, c1: Codes, c2: Codes, t0: Longs, t1: Longs, t2: Longs, counts: Longs, space: int
-) -> tuple[Ints, Longs]:
+) -> Numbered:
     t = len(counts)
     seen = np.full(space, -1, np.int32)
     numbers = np.empty(t, np.int32)
     sizes = np.zeros(min(t, space), np.int64)
+    first = np.empty(min(t, space), np.int32)
     count = 0
     for i in range(t):
         key = t0[c0[i]] + t1[c1[i]] + t2[c2[i]]  # unrolled: a loop over the groups takes four times as long
         number = seen[key]
         if number < 0:
             number = count
+            first[count] = i
             seen[key] = count
             count += 1
         numbers[i] = number
         sizes[number] += counts[i]
-    return numbers, sizes[:count].copy()
+    return numbers, sizes[:count].copy(), first[:count].copy()
+
+
+@njit(nogil=True, cache=True)
+def _numbered_runs(
+    c0: Codes, c1: Codes, c2: Codes, own: Longs, t1: Longs, t2: Longs, counts: Longs, labels: int, rest: int
+) -> Numbered:
+    t = len(counts)
+    ends = np.zeros(labels + 1, np.int64)
+    runs = 0
+    for i in range(t):
+        if i == 0 or c0[i] != c0[i - 1]:
+            ends[own[c0[i]] + 1] += 1
+            runs += 1
+    for label in range(labels):
+        ends[label + 1] += ends[label]
+    starts, stops = np.empty(runs, np.int64), np.empty(runs, np.int64)
+    place = np.int64(0)
+    for i in range(t):  # runs by label, those of one label in their order
+        if i == 0 or c0[i] != c0[i - 1]:
+            if i > 0:
+                stops[place] = i
+            place = ends[own[c0[i]]]
+            ends[own[c0[i]]] += 1
+            starts[place] = i
+    if t > 0:
+        stops[place] = t
+    seen = np.full(rest, -1, np.int32)
+    numbers = np.empty(t, np.int32)
+    first = np.empty(t + 1, np.int32)
+    sizes = np.zeros(t, np.int64)
+    count = 0
+    begun = 0
+    for r in range(runs):
+        if r == 0 or own[c0[starts[r]]] != own[c0[starts[r - 1]]]:
+            begun = count  # numbers below are of other labels
+        for i in range(starts[r], stops[r]):
+            key = t1[c1[i]] + t2[c2[i]]
+            number = seen[key]
+            fresh = number < begun  # no branch: what comes is as good as random
+            number = np.int32(count) if fresh else number
+            seen[key] = number
+            first[count] = i
+            count += fresh
+            numbers[i] = number
+            sizes[number] += counts[i]
+    return numbers, sizes[:count].copy(), first[:count].copy()
 
 
 @njit(nogil=True, cache=True)
@@ -179,38 +167,6 @@ def _spread(size: int, shift: np.uint64, known: Longs, count: int) -> Ints:
             slot = (slot + 1) & np.int64(size - 1)
         slots[slot] = number
     return slots
-
-
-@njit(nogil=True, cache=True)
-def _numbered_hashed(
-    c0: Codes, c1: Codes, c2: Codes, t0: Longs, t1: Longs, t2: Longs, counts: Longs
-) -> tuple[Ints, Longs]:
-    t = len(counts)
-    slots = np.full(1 << SMALLEST, -1, np.int32)
-    mask, shift = np.int64(len(slots) - 1), np.uint64(64 - SMALLEST)
-    known = np.empty(t, np.int64)
-    numbers = np.empty(t, np.int32)
-    sizes = np.zeros(t, np.int64)
-    count = 0
-    for i in range(t):
-        key = t0[c0[i]] + t1[c1[i]] + t2[c2[i]]
-        slot = np.int64((np.uint64(key) * SPREAD) >> shift)
-        number = slots[slot]
-        while number >= 0 and known[number] != key:
-            slot = (slot + 1) & mask
-            number = slots[slot]
-        if number < 0:
-            number = count
-            slots[slot] = count
-            known[count] = key
-            count += 1
-            if 2 * count > mask:
-                shift -= np.uint64(2)
-                slots = _spread(4 * len(slots), shift, known, count)
-                mask = np.int64(len(slots) - 1)
-        numbers[i] = number
-        sizes[number] += counts[i]
-    return numbers, sizes[:count].copy()
 
 
 @njit(nogil=True, cache=True)
@@ -228,30 +184,33 @@ def _add_keys(keys: Longs, codes: Codes, table: Longs) -> None:
 
 
 @njit(nogil=True, cache=True)
-def _keyed_dense(keys: Longs, counts: Longs, space: int) -> tuple[Ints, Longs]:
+def _keyed_dense(keys: Longs, counts: Longs, space: int) -> Numbered:
     seen = np.full(space, -1, np.int32)
     numbers = np.empty(len(keys), np.int32)
     sizes = np.zeros(min(len(keys), space), np.int64)
+    first = np.empty(min(len(keys), space), np.int32)
     count = 0
     for i in range(len(keys)):
         number = seen[keys[i]]
         if number < 0:
             number = count
+            first[count] = i
             seen[keys[i]] = count
             count += 1
         numbers[i] = number
         sizes[number] += counts[i]
-    return numbers, sizes[:count].copy()
+    return numbers, sizes[:count].copy(), first[:count].copy()
 
 
 @njit(nogil=True, cache=True)
-def _keyed(keys: Longs, counts: Longs) -> tuple[Ints, Longs]:
+def _keyed(keys: Longs, counts: Longs) -> Numbered:
     t = len(keys)
     slots = np.full(1 << SMALLEST, -1, np.int32)
     mask, shift = np.int64(len(slots) - 1), np.uint64(64 - SMALLEST)
     known = np.empty(t, np.int64)
     numbers = np.empty(t, np.int32)
     sizes = np.zeros(t, np.int64)
+    first = np.empty(t, np.int32)
     count = 0
     for i in range(t):
         key = keys[i]
@@ -262,6 +221,7 @@ def _keyed(keys: Longs, counts: Longs) -> tuple[Ints, Longs]:
             number = slots[slot]
         if number < 0:
             number = count
+            first[count] = i
             slots[slot] = count
             known[count] = key
             count += 1
@@ -271,7 +231,7 @@ def _keyed(keys: Longs, counts: Longs) -> tuple[Ints, Longs]:
                 mask = np.int64(len(slots) - 1)
         numbers[i] = number
         sizes[number] += counts[i]
-    return numbers, sizes[:count].copy()
+    return numbers, sizes[:count].copy(), first[:count].copy()
 
 
 @njit(nogil=True, cache=True)
@@ -288,50 +248,3 @@ def _compacted(keys: Longs, space: int) -> tuple[Ints, int]:
     for i in range(len(keys)):
         numbers[i] = rank[keys[i]]
     return numbers, count
-
-
-@njit(nogil=True, cache=True)
-def _cells_of(
-    numbers: Ints, places: Ints, kept: int, codes: Ints, counts: Longs, values: int
-) -> tuple[Longs, Longs, Longs]:
-    held = np.zeros(kept * values, np.int64)
-    for i in range(len(numbers)):
-        place = places[numbers[i]]
-        if place >= 0:
-            held[np.int64(place) * values + codes[i]] += counts[i]
-    cells = 0
-    for figure in held:
-        if figure > 0:
-            cells += 1
-    offsets = np.zeros(kept + 1, np.int64)
-    cell_codes, cell_counts = np.empty(cells, np.int64), np.empty(cells, np.int64)
-    at = 0
-    for c in range(kept):
-        for code in range(values):
-            figure = held[c * values + code]
-            if figure > 0:
-                cell_codes[at], cell_counts[at] = code, figure
-                at += 1
-        offsets[c + 1] = at
-    return offsets, cell_codes, cell_counts
-
-
-@njit(nogil=True, cache=True)
-def _leaf_totals(codes: Ints, starts: Longs, counts: Longs, chosen: NDArray[np.bool_], size: int) -> Longs:
-    totals = np.zeros(size, np.int64)
-    for i in range(len(counts)):
-        if chosen[i]:
-            for j in range(len(starts)):
-                totals[starts[j] + codes[i, j]] += counts[i]
-    return totals
-
-
-@njit(nogil=True, cache=True)
-def _first_rows(numbers: Ints, classes: int) -> Longs:
-    rows = np.zeros(classes, np.int64)
-    seen = 0
-    for i in range(len(numbers)):
-        if numbers[i] == seen:
-            rows[seen] = i
-            seen += 1
-    return rows

@@ -11,12 +11,45 @@ from numpy.typing import NDArray
 
 from privpipe.kernels.arrays import read_only
 
-__all__ = ["below", "class_everywhere"]
+__all__ = ["below", "class_everywhere", "raise_bounds", "smallest_below", "still_alive"]
 
+Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]
 FUSED = 3
 NEVER = -(1 << 40)
 """Below minus any place in a lattice that is held."""
+
+
+def raise_bounds(bounds: Floats, chosen: Longs, figures: Floats) -> bool:
+    """Raise the bounds of some vectors to these figures where that is higher, in place; whether any was.
+
+    Parameters
+    ----------
+    bounds, figures : ndarray of float64, shapes (M, 1) and (n, 1)
+
+    Examples
+    --------
+    >>> bounds = np.array([[0.1], [0.5]])
+    >>> raise_bounds(bounds, np.array([1, 0]), np.array([[0.4], [0.2]])), bounds.tolist()
+    (True, [[0.2], [0.5]])
+    """
+    return bool(_raise_bounds(bounds, read_only(chosen, np.int64), read_only(figures, np.float64)))
+
+
+def still_alive(bounds: Floats, alive: Longs, most: float, least: float, winner: int) -> Longs:
+    """Vectors whose bound is at most `most`, those of at least `least` only up to the winner in order.
+
+    Parameters
+    ----------
+    bounds : ndarray of float64, shape (M, 1)
+
+    Examples
+    --------
+    >>> still_alive(np.array([[0.1], [0.5], [0.5], [0.9]]), np.array([3, 2, 1, 0]), 0.6, 0.5, 1).tolist()
+    [1, 0]
+    """
+    found: Longs = _still_alive(read_only(bounds, np.float64), read_only(alive, np.int64), most, least, winner)
+    return found
 
 
 def below(nodes: NDArray[np.int8], chosen: Longs, top: NDArray[np.int8]) -> NDArray[np.bool_]:
@@ -35,6 +68,18 @@ def below(nodes: NDArray[np.int8], chosen: Longs, top: NDArray[np.int8]) -> NDAr
     [True, True, False]
     """
     return np.asarray(_below(read_only(nodes, np.int8), read_only(chosen, np.int64), read_only(top, np.int8)))
+
+
+def smallest_below(nodes: NDArray[np.int8], sizes: Longs, held: int, top: NDArray[np.int8]) -> int:
+    """Of the first `held` vectors that are at most `top` in every column, the first of least size; -1: there is none.
+
+    Examples
+    --------
+    >>> nodes = np.array([[0, 0], [0, 1], [1, 0]], dtype=np.int8)
+    >>> smallest_below(nodes, np.array([9, 4, 3]), 3, np.array([0, 1], dtype=np.int8))
+    1
+    """
+    return int(_smallest_below(read_only(nodes, np.int8), read_only(sizes, np.int64), held, read_only(top, np.int8)))
 
 
 def class_everywhere(
@@ -97,6 +142,27 @@ def class_everywhere(
 
 
 @njit(nogil=True, cache=True)
+def _raise_bounds(bounds: Floats, chosen: Longs, figures: Floats) -> bool:
+    higher = False
+    for i in range(len(chosen)):
+        if figures[i, 0] > bounds[chosen[i], 0]:
+            bounds[chosen[i], 0] = figures[i, 0]
+            higher = True
+    return higher
+
+
+@njit(nogil=True, cache=True)
+def _still_alive(bounds: Floats, alive: Longs, most: float, least: float, winner: int) -> Longs:
+    left = np.empty(len(alive), np.int64)
+    count = 0
+    for i in range(len(alive)):
+        bound = bounds[alive[i], 0]
+        left[count] = alive[i]
+        count += not (bound > most or (bound >= least and alive[i] > winner))
+    return left[:count].copy()
+
+
+@njit(nogil=True, cache=True)
 def _below(nodes: NDArray[np.int8], chosen: Longs, top: NDArray[np.int8]) -> NDArray[np.bool_]:
     out = np.ones(len(chosen), np.bool_)
     for i in range(len(chosen)):
@@ -105,6 +171,21 @@ def _below(nodes: NDArray[np.int8], chosen: Longs, top: NDArray[np.int8]) -> NDA
                 out[i] = False
                 break
     return out
+
+
+@njit(nogil=True, cache=True)
+def _smallest_below(nodes: NDArray[np.int8], sizes: Longs, held: int, top: NDArray[np.int8]) -> int:
+    best = -1
+    for i in range(held):
+        if best < 0 or sizes[i] < sizes[best]:
+            under = True
+            for j in range(len(top)):
+                if nodes[i, j] > top[j]:
+                    under = False
+                    break
+            if under:
+                best = i
+    return best
 
 
 @njit(nogil=True, cache=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["TIE", "Loss", "above_and_not_below", "is_below", "tied"]
+__all__ = ["TIE", "Loss", "above_and_not_below", "is_below", "tie", "tied"]
 
 TIE = 1e-9
 """Losses this close are equal: the smaller vector of levels wins."""
@@ -42,21 +42,27 @@ def above_and_not_below(bounds: NDArray[np.float64], loss: Loss) -> tuple[NDArra
     """
     if len(loss) == 1:
         column = bounds[:, 0]
-        return column > loss[0] + _tie(loss[0]), column >= loss[0]
+        return column > loss[0] + tie(loss[0]), column >= loss[0]
     above, more = np.zeros((2, len(bounds)), dtype=np.bool_)
     same, equal = np.ones((2, len(bounds)), dtype=np.bool_)
     for column, figure in zip(bounds.T, loss, strict=True):
-        above |= same & (column > figure + _tie(figure))
-        same &= np.abs(column - figure) <= _tie(figure)
+        above |= same & (column > figure + tie(figure))
+        same &= np.abs(column - figure) <= tie(figure)
         more |= equal & (column > figure)
         equal &= column == figure
     return above, more | equal
 
 
 def _apart(a: float, b: float) -> bool:
-    return abs(a - b) > _tie(b) if a != b else False
+    return abs(a - b) > tie(b) if a != b else False
 
 
-def _tie(figure: float) -> float:
-    """A tie is absolute, save for figures so large that it is below their own rounding."""
+def tie(figure: float) -> float:
+    """How close to a loss others are equal: absolute, save for figures so large that it is below their rounding.
+
+    Examples
+    --------
+    >>> tie(0.25), tie(1e12)
+    (1e-09, 1.0)
+    """
     return max(TIE, ROUNDING * min(abs(figure), 1e300))

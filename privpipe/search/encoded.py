@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from privpipe.blocks.label_information import information_lost
 from privpipe.errors import NoSolutionError, UnsupportedError
 from privpipe.hierarchies import Hierarchy, canonical_text
+from privpipe.kernels.packed_columns import PackedColumns
 from privpipe.kernels.tuple_classes import class_numbers, class_totals
 from privpipe.roles import column_type_of
 from privpipe.search.beside_population import PopulationRows, SeenColumn, encode_population
@@ -83,6 +84,11 @@ class EncodedTable:
             values = int(self.codes[:, place].max(initial=-1)) + 1
             found.append([(place, np.arange(values), values)])
         return found
+
+    @cached_property
+    def packed(self) -> PackedColumns:
+        """`codes`, packed."""
+        return PackedColumns(self.codes, [len(own[0][1]) for own in self.lookups])
 
     def lookup(self, column: str, levels: Sequence[int]) -> tuple[int, NDArray[np.int64], int]:
         """The entry of `lookups` for a column at a vector of levels."""

@@ -124,7 +124,7 @@ def _distribution(check: NodeCheck, solution: Solution) -> float:
     """Minus the distinct released combinations of all quasi-identifiers."""
     table = check.table
     rows = check(solution.levels).rows
-    numbers, _ = check.packed.classes((*table.columns, *table.fixed), solution.levels)
+    numbers = check.packed.classes((*table.columns, *table.fixed), solution.levels).numbers
     return -float(len(np.unique(numbers[~rows])))
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import Cells, ClassBlock, ClassModel, SizeModel
-from privpipe.kernels.search_classes import cells_of, first_rows
+from privpipe.kernels.search_cells import cells_of, tallied_cells
 from privpipe.kernels.tuple_classes import class_cells
 from privpipe.models import KAnonymity
 from privpipe.search.encoded import EncodedTable
+from privpipe.search.formed_classes import FormedClasses
 from privpipe.search.mandatory import forced_records
 from privpipe.search.packed import PackedTable
 from privpipe.search.quality import Forced, QualityModel
@@ -22,7 +24,9 @@ from privpipe.transforms.class_failures import EVERY_WAY, Classes, failing_rows,
 __all__ = ["CheckedNode", "NodeCheck", "Round"]
 
 Keys = tuple[str, ...]
-DENSE = 8
+FEW_CELLS = 4
+MANY_CELLS = 8
+SPARE = 1 << 16
 MOST_PARTIAL = 16
 """Classes whose forced suppression sharpens bounds one by one; those that force most, the rest adds little."""
 
@@ -33,17 +37,33 @@ class Round:
 
     Parameters
     ----------
-    numbers : ndarray of int32, shape (t,)
-        Class of each combination.
-    sizes, forced : ndarray of int64, shape (classes,)
-        Records; and how many of them must go at every specialization.
+    classes : FormedClasses
+    forced : ndarray of int64, shape (classes,)
+        How many records of each must go at every specialization.
     failing : ndarray of bool, shape (classes,)
+    in_part : bool
+        Whether some failing class may lose less than all its records at a specialization.
     """
 
-    numbers: NDArray[np.int32] = field(repr=False)
-    sizes: NDArray[np.int64] = field(repr=False)
+    classes: FormedClasses = field(repr=False)
     forced: NDArray[np.int64] = field(repr=False)
     failing: NDArray[np.bool_] = field(repr=False)
+    in_part: bool
+
+    @property
+    def numbers(self) -> NDArray[np.int32]:
+        """Class of each combination, shape (t,)."""
+        return self.classes.numbers
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Records of each class."""
+        return self.classes.sizes
+
+    @cached_property
+    def must_go(self) -> int:
+        """Records that must go at every specialization."""
+        return int(self.forced.sum())
 
 
 @dataclass(frozen=True)
@@ -57,20 +77,30 @@ class CheckedNode:
         Records that must go (those with an unknown value included); -1: no amount suffices.
     must_go : int
         Records that must go at every specialization too.
-    rows : ndarray of bool, shape (t,)
-        Distinct combinations that are suppressed.
     rounds : mapping of keys to Round
         How the classes of each set of keys fared; empty where records are not what is counted.
-    by_class : bool
-        Whether `rows` are those of the failing classes of the only round.
+    gone : ndarray of bool, shape (t,), optional
+        Distinct combinations that are suppressed; default: those of the failing classes of the only round.
     """
 
     levels: tuple[int, ...]
     suppressed: int
     must_go: int
-    rows: NDArray[np.bool_] = field(repr=False)
     rounds: dict[Keys, Round] = field(default_factory=dict, repr=False)
-    by_class: bool = False
+    gone: NDArray[np.bool_] | None = field(default=None, repr=False)
+
+    @property
+    def by_class(self) -> bool:
+        """Whether `rows` are those of the failing classes of the only round."""
+        return self.gone is None
+
+    @cached_property
+    def rows(self) -> NDArray[np.bool_]:
+        """Distinct combinations that are suppressed, shape (t,)."""
+        if self.gone is not None:
+            return self.gone
+        (one,) = self.rounds.values()
+        return one.classes.spread(one.failing)
 
     def forced(self, columns: Sequence[str] | None = None) -> Forced | None:
         """What the first round says of all specializations; None where it says nothing.
@@ -82,19 +112,21 @@ class CheckedNode:
         """
         if not self.rounds:
             return None
-        keys, strongest = max(self.rounds.items(), key=lambda each: int(each[1].forced.sum()))
+        keys, strongest = max(self.rounds.items(), key=lambda each: each[1].must_go)
+        if not strongest.in_part:
+            return Forced(self.levels, self.rows if self.by_class else strongest.classes.spread(strongest.failing))
         whole = strongest.forced == strongest.sizes
         every = self.by_class and np.array_equal(whole, strongest.failing)
-        gone = self.rows if every else whole[strongest.numbers]
+        gone = self.rows if every else strongest.classes.spread(whole)
         part = np.flatnonzero((strongest.forced > 0) & ~whole)
-        part = part[np.argsort(-strongest.forced[part], kind="stable")[:MOST_PARTIAL]]
-        if not len(part):
-            return Forced(self.levels, gone)
+        rows = strongest.classes.rows
+        part = part[np.lexsort((rows[part], -strongest.forced[part]))[:MOST_PARTIAL]]
+        sure = strongest.forced[part].tolist()
         if columns is not None and set(columns) <= set(keys):
-            speakers = first_rows(strongest.numbers, len(strongest.sizes))[part]
-            return Forced(self.levels, gone, list(zip(speakers[:, None], strongest.forced[part].tolist(), strict=True)))
-        groups = [np.flatnonzero(strongest.numbers == number) for number in part]
-        return Forced(self.levels, gone, list(zip(groups, strongest.forced[part].tolist(), strict=True)))
+            groups = list(rows[part, None].astype(np.int64))
+        else:
+            groups = [np.flatnonzero(strongest.numbers == number) for number in part]
+        return Forced(self.levels, gone, list(zip(groups, sure, strict=True)))
 
 
 class NodeCheck:
@@ -122,15 +154,15 @@ class NodeCheck:
         rounds = self.rounds(levels)
         if self.single:
             (one,) = rounds.values()
-            rows = one.failing[one.numbers]
-            gone, must_go = int(one.sizes[one.failing].sum()), int(one.forced.sum())
+            rows, must_go = None, one.must_go
+            gone = int(one.sizes[one.failing].sum()) if one.in_part else must_go
             hopeless = bool(one.failing.all())
         else:
             rows, met, must_go = self._by_rule(levels, rounds)
             gone = int(self.table.rows.counts[rows].sum())
             hopeless = not met or bool(rows.all())
         unknown = self.table.unknown
-        return CheckedNode(levels, -1 if hopeless else gone + unknown, must_go + unknown, rows, rounds, self.single)
+        return CheckedNode(levels, -1 if hopeless else gone + unknown, must_go + unknown, rounds, rows)
 
     def whole(self, levels: tuple[int, ...]) -> CheckedNode:
         """As a call, where nothing may be suppressed: `suppressed` is -1 as soon as something would have to be.
@@ -143,12 +175,11 @@ class NodeCheck:
         rows = np.zeros(len(self.table), dtype=np.bool_)
         failing = any(bool(each.failing.any()) for each in rounds.values())
         met = not failing and not self.table.unknown and all(self._met(*rule, levels) for rule in self.sets.size_models)
-        must_go = max([0, *(int(each.forced.sum()) for each in rounds.values())]) + self.table.unknown
-        return CheckedNode(levels, 0 if met else -1, must_go, rows, rounds)
+        must_go = max([0, *(each.must_go for each in rounds.values())]) + self.table.unknown
+        return CheckedNode(levels, 0 if met else -1, must_go, rounds, rows)
 
     def _met(self, keys: Keys, model: SizeModel, levels: tuple[int, ...]) -> bool:
-        _, sizes = self.packed.classes(keys, levels)
-        distinct, classes = np.unique(sizes, return_counts=True)
+        distinct, classes = np.unique(self.packed.classes(keys, levels).sizes, return_counts=True)
         return model.met_by(distinct, classes.astype(np.int64), self.context.base)
 
     def rounds(self, levels: tuple[int, ...]) -> dict[Keys, Round]:
@@ -157,26 +188,24 @@ class NodeCheck:
             return {}
         return {keys: self._round(keys, models, levels) for keys, models in self.sets.class_models.items()}
 
-    def block(
-        self, numbers: NDArray[np.int32], sizes: NDArray[np.int64], kept: NDArray[np.intp], models: Sequence[ClassModel]
-    ) -> ClassBlock:
+    def block(self, classes: FormedClasses, kept: NDArray[np.intp], models: Sequence[ClassModel]) -> ClassBlock:
         """The class table of the classes at `kept`, with the cells these models read."""
-        table = self.table
-        cells = {}
-        for column in dict.fromkeys(column for model in models for column in model.sensitive_columns()):
-            values = self._values[column]
-            if len(kept) * values <= DENSE * len(table) + (1 << 16):
-                places = np.full(len(sizes), -1, dtype=np.int32)
-                places[kept] = np.arange(len(kept), dtype=np.int32)
-                found = cells_of(numbers, places, len(kept), self._codes[column], table.rows.counts, values)
-                cells[column] = Cells(*found)
-                continue
-            order, codes = table.rows.by_code[column], table.rows.sensitive[column]
-            every = Cells(*class_cells(numbers.astype(np.int64), len(sizes), order, codes, table.rows.counts))
-            chosen = np.zeros(len(sizes), dtype=np.bool_)
-            chosen[kept] = True
-            cells[column] = every.take(chosen)
-        return ClassBlock(sizes[kept], cells)
+        columns = dict.fromkeys(column for model in models for column in model.sensitive_columns())
+        return ClassBlock(classes.sizes[kept], {column: self._cells(column, classes, kept) for column in columns})
+
+    def _cells(self, column: str, classes: FormedClasses, kept: NDArray[np.intp]) -> Cells:
+        codes, values, counts = self._codes[column], self._values[column], self.table.rows.counts
+        if len(classes) * values <= FEW_CELLS * len(self.table) + SPARE:
+            return Cells(*tallied_cells(classes.tallies(column, codes, counts, values), kept))
+        if len(kept) * values <= MANY_CELLS * len(self.table) + SPARE:
+            places = np.full(len(classes), -1, dtype=np.int32)
+            places[kept] = np.arange(len(kept), dtype=np.int32)
+            return Cells(*cells_of(classes.numbers, places, len(kept), codes, counts, values))
+        order, own = self.table.rows.by_code[column], self.table.rows.sensitive[column]
+        every = Cells(*class_cells(classes.numbers.astype(np.int64), len(classes), order, own, counts))
+        chosen = np.zeros(len(classes), dtype=np.bool_)
+        chosen[kept] = True
+        return every.take(chosen)
 
     def kept_classes(self, node: CheckedNode) -> int:
         """Classes that are kept, over the first guarantee's quasi-identifiers, else the generalized columns."""
@@ -185,7 +214,7 @@ class NodeCheck:
     def kept_sizes(self, node: CheckedNode) -> NDArray[np.int64]:
         """Records of each class that is kept, over the keys of `kept_classes`."""
         keys = next(iter(self.sets.keys), self.table.columns)
-        numbers, _ = self.packed.classes(keys, node.levels)
+        numbers = self.packed.classes(keys, node.levels).numbers
         kept = np.where(node.rows, 0, self.table.rows.counts)
         totals = np.bincount(numbers, weights=kept.astype(np.float64)).astype(np.int64)
         return totals[totals > 0]
@@ -198,32 +227,34 @@ class NodeCheck:
         return int(self.table.rows.counts[~node.rows].sum())
 
     def _round(self, keys: Keys, models: Sequence[ClassModel], levels: tuple[int, ...]) -> Round:
-        numbers, sizes = self.packed.classes(keys, levels)
+        classes = self.packed.classes(keys, levels)
+        sizes, in_part = classes.sizes, False
         failing = sizes < max(model.least_size() for model in models)  # too small, hence in all their parts too
         forced = np.where(failing, sizes, 0)
         others = [model for model in models if type(model) is not KAnonymity]
         if others and not failing.all():
             kept = np.flatnonzero(~failing)
-            block = self.block(numbers, sizes, kept, others)
+            block = self.block(classes, kept, others)
             for model in others:
                 fails = ~model.passing(block, self.context.base)
                 if not fails.any():
                     continue
-                failing[kept[fails]] = True
                 lost = (
                     block.sizes if model.hereditary else forced_records(model, block, self.context.base, self._memory)
                 )
+                failing[kept[fails]] = True
                 forced[kept[fails]] = np.maximum(forced[kept[fails]], lost[fails])
-        return Round(numbers, sizes, forced, failing)
+                in_part = in_part or not model.hereditary
+        return Round(classes, forced, failing, in_part)
 
     def _by_rule(self, levels: tuple[int, ...], rounds: dict[Keys, Round]) -> tuple[NDArray[np.bool_], bool, int]:
         """Combinations that go, whether what is left meets everything, and what must go at finer levels too."""
         table = self.table
-        numbered = {
-            keys: (rounds[keys].numbers, rounds[keys].sizes) if keys in rounds else self.packed.classes(keys, levels)
+        formed = {
+            keys: rounds[keys].classes if keys in rounds else self.packed.classes(keys, levels)
             for keys in self.sets.keys
         }
-        classes = {keys: Classes(numbers.astype(np.int64), len(sizes)) for keys, (numbers, sizes) in numbered.items()}
+        classes = {keys: Classes(each.numbers.astype(np.int64), len(each)) for keys, each in formed.items()}
         for keys in () if self.counts_records else self.sets.keys:
             compared, labels = keys in self.sets.compared, keys in self.sets.labels
             classes[keys] = table.classes(keys, levels, compared=compared, labels=labels)
@@ -233,5 +264,4 @@ class NodeCheck:
             return [*own, *(table.key_ranks(key, levels, at) for key in keys), at]
 
         found = failing_rows(self.sets, table.rows, classes, self.context.base, ties)
-        forced = [int(each.forced.sum()) for each in rounds.values()]
-        return found.rows, found.met, max([found.hereditary, *forced])
+        return found.rows, found.met, max([found.hereditary, *(each.must_go for each in rounds.values())])

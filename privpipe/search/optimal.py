@@ -10,8 +10,8 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.kernels.search_lattice import below
-from privpipe.search.comparison import Loss, above_and_not_below, is_below, tied
+from privpipe.kernels.search_lattice import below, raise_bounds, still_alive
+from privpipe.search.comparison import Loss, above_and_not_below, is_below, tie, tied
 from privpipe.search.explorer import Explorer, Limits, Spent
 from privpipe.search.found import Found, Solution, solution_of
 from privpipe.search.heuristics import top_down
@@ -171,7 +171,7 @@ class LatticeSearch:
     def _taken(self, place: int) -> int:
         """The node at a place, no longer alive."""
         self._current = int(self.alive[place])
-        self.alive = np.delete(self.alive, place)
+        self.alive = np.concatenate([self.alive[:place], self.alive[place + 1 :]])
         return self._current
 
     def _accept(self, at: int, node: CheckedNode) -> None:
@@ -209,6 +209,8 @@ class LatticeSearch:
         if not len(chosen):
             return False
         raised = self.check.loss.forced_bounds(self.nodes[chosen], forced)
+        if self.bounds.shape[1] == 1:
+            return raise_bounds(self.bounds, chosen, raised)
         higher = above_rowwise(raised, self.bounds[chosen])
         self.bounds[chosen[higher]] = raised[higher]
         return bool(higher.any())
@@ -229,10 +231,14 @@ class LatticeSearch:
         """Drop nodes that cannot be better, or no better and after the winner in order."""
         if not self.least:
             return
-        above, not_below = above_and_not_below(self.bounds[self.alive], self.least)
-        poor = above | (not_below & (self.alive > self.winner))
-        self.by_bound += int(poor.sum())
-        self.alive = self.alive[~poor]
+        before = len(self.alive)
+        if len(self.least) == 1:
+            (least,) = self.least
+            self.alive = still_alive(self.bounds, self.alive, least + tie(least), least, self.winner)
+        else:
+            above, not_below = above_and_not_below(self.bounds[self.alive], self.least)
+            self.alive = self.alive[~(above | (not_below & (self.alive > self.winner)))]
+        self.by_bound += before - len(self.alive)
 
     def _ordered(self) -> NDArray[np.int64]:
         """Nodes by bound; equal ones by levels, or else by how general they are, so that a middle means something."""

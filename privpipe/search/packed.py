@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.kernels.arrays import read_only
 from privpipe.kernels.search_classes import compacted, numbered
 from privpipe.kernels.tuple_classes import class_numbers, class_totals
 from privpipe.search.encoded import EncodedTable
+from privpipe.search.formed_classes import FormedClasses, KnownClasses
 
 __all__ = ["PackedTable"]
 
-LARGEST_GROUP = 8192
-"""Combinations of a group: its look-up table stays in the processor's first cache."""
 SPACE = 1 << 62
 
 
@@ -32,41 +30,48 @@ class PackedTable:
 
     def __init__(self, table: EncodedTable) -> None:
         self.table = table
-        columns = table.codes.shape[1]
-        sizes = [len(table.lookups[place][0][1]) for place in range(columns)]
-        self._members = _grouped(sizes)
-        packed, leaves = [], []
-        for members in self._members:
-            codes, values = _packed(table.codes, members, sizes)
-            packed.append(codes)
-            leaves.append(values)
-        # One type for all, so that compiled code is specialised once; the narrow one is faster by a third.
-        kind = np.uint16 if all(values.shape[1] <= 1 << 16 for values in leaves) else np.int32
-        self.codes: list[NDArray[Any]] = [read_only(codes, kind) for codes in packed]
-        self._leaves = leaves
+        self._members = table.packed.members
+        self.codes: list[NDArray[Any]] = table.packed.codes
+        self._leaves = table.packed.leaves
         self._tables: dict[Any, tuple[NDArray[np.int64], int]] = {}
+        self._asked: dict[tuple[str, ...], list[tuple[int, tuple[int, ...]]]] = {}
+        self._known: dict[tuple[str, ...], KnownClasses] = {}
+        cells = sum(int(codes.max(initial=-1)) + 1 for codes in table.rows.sensitive.values())
+        self._width = 8 * (2 + cells) + 4
 
-    def classes(self, keys: tuple[str, ...], levels: Sequence[int]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Class of each combination over some keys at a vector of levels, and the records of each class."""
+    def classes(self, keys: tuple[str, ...], levels: Sequence[int]) -> FormedClasses:
+        """The classes over some keys at a vector of levels, formed of the fewest known that are finer."""
         table, counts = self.table, self.table.rows.counts
-        chosen = frozenset(table.places[key] for key in keys)
-        codes, labels, radices = [], [], []
-        for group, members in enumerate(self._members):
-            asked = tuple(place for place in members if place in chosen)
-            if asked:
-                found, radix = self._labels(group, asked, levels)
-                codes.append(self.codes[group])
-                labels.append(found)
-                radices.append(radix)
-        space = math.prod(radices)
-        if not codes or space >= SPACE:
+        asked = self._asked[keys] if keys in self._asked else self._asked.setdefault(keys, self._places(keys))
+        labels, radices = [], []
+        for group, places in asked:
+            found, radix = self._labels(group, places, levels)
+            labels.append(found)
+            radices.append(radix)
+        if not asked or math.prod(radices) >= SPACE:
             numbers, count = class_numbers(table.codes, [table.lookup(key, levels) for key in keys])
-            return numbers.astype(np.int32), class_totals(numbers, count, counts)
-        tables, step = [], 1
-        for found, radix in zip(labels, radices, strict=True):
-            tables.append(found * step)
-            step *= radix
-        return numbered(codes, tables, space, counts)
+            first = np.unique(numbers, return_index=True)[1].astype(np.int32)
+            return FormedClasses(numbers.astype(np.int32), class_totals(numbers, count, counts), first, self.codes)
+        if keys not in self._known:
+            self._known[keys] = KnownClasses(len(levels), self._width)
+        known = self._known[keys]
+        chosen = [place for _, places in asked for place in places if place < len(levels)]
+        at = np.zeros(len(levels), dtype=np.int8)
+        at[chosen] = [levels[place] for place in chosen]
+        finer = known.below(at)
+        source = self.codes if finer is None else finer.codes
+        records = counts if finer is None else finer.sizes
+        formed = FormedClasses(
+            *numbered([source[group] for group, _ in asked], labels, radices, records), source, finer
+        )
+        known.remember(at, formed)
+        return formed
+
+    def _places(self, keys: tuple[str, ...]) -> list[tuple[int, tuple[int, ...]]]:
+        """Groups that hold any of some columns, and which of their columns these are."""
+        chosen = {self.table.places[key] for key in keys}
+        asked = [tuple(place for place in members if place in chosen) for members in self._members]
+        return [(group, places) for group, places in enumerate(asked) if places]
 
     def meetings(self, row: int, keys: tuple[str, ...], strides: Sequence[int]) -> list[NDArray[np.int64]]:
         """Where each packed code's labels first meet those of one combination, for `class_everywhere`.
@@ -125,33 +130,3 @@ class PackedTable:
         numbers, count = compacted(labels, space)
         self._tables[group, asked, own] = numbers.astype(np.int64), count
         return self._tables[group, asked, own]
-
-
-def _grouped(sizes: Sequence[int]) -> list[tuple[int, ...]]:
-    """Neighbouring columns together as long as their combinations stay few."""
-    groups: list[list[int]] = []
-    space = 0
-    for place, size in enumerate(sizes):
-        if groups and space * max(size, 1) <= LARGEST_GROUP:
-            groups[-1].append(place)
-            space *= max(size, 1)
-        else:
-            groups.append([place])
-            space = max(size, 1)
-    return [tuple(group) for group in groups]
-
-
-def _packed(
-    codes: NDArray[np.int32], members: tuple[int, ...], sizes: Sequence[int]
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Code of each combination among those of a group that occur, and each code's leaves, shape (members, codes)."""
-    joint = np.zeros(len(codes), dtype=np.int64)
-    space = 1
-    for place in members:
-        joint = joint * max(sizes[place], 1) + codes[:, place]
-        space *= max(sizes[place], 1)
-    numbers, count = compacted(joint, space)
-    leaves = np.empty((len(members), count), dtype=np.int32)
-    for at, place in enumerate(members):
-        leaves[at, numbers] = codes[:, place]
-    return numbers, leaves

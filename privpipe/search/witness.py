@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import Cells, ClassBlock
 from privpipe.kernels.search_lattice import class_everywhere
+from privpipe.kernels.search_witnesses import added_up, chosen_witnesses
 from privpipe.models import KAnonymity
 from privpipe.search.node import CheckedNode, NodeCheck, Round
 
@@ -62,19 +63,11 @@ class Witnesses:
 
     def _chosen(self, each: Round, most: int) -> list[int]:
         """Rows of failing classes: of the smallest the rarest, then those that differ most from all before."""
-        rows = np.flatnonzero(each.failing[each.numbers])
-        rows = rows[~np.isin(rows, list(self._called))] if self._called else rows
-        if not len(rows):
-            return []
-        order = rows[np.lexsort((rows, self._rarity[rows], each.sizes[each.numbers[rows]]))]
+        asked = each.classes.spread(each.failing)
+        asked[list(self._called)] = False
         codes = self._check.table.codes
-        chosen = [0]
-        apart = np.full(len(order), codes.shape[1] + 1)
-        while len(chosen) < min(most, len(order)):
-            apart = np.minimum(apart, (codes[order] != codes[order[chosen[-1]]]).sum(axis=1))
-            apart[chosen[-1]] = -1  # nobody is called twice, though others may have the same codes
-            chosen.append(int(np.argmax(apart)))
-        return [int(row) for row in order[chosen]]
+        rows: list[int] = chosen_witnesses(asked, each.numbers, each.sizes, self._rarity, codes, most).tolist()
+        return rows
 
     def _call(self, keys: Keys, row: int, alive: NDArray[np.int64]) -> None:
         check = self._check
@@ -116,8 +109,7 @@ def _cells(profile: NDArray[np.int64]) -> Cells:
 def _rarity(check: NodeCheck) -> NDArray[np.float64]:
     """How common each combination's values are: the sum of the logarithms of their records."""
     table = check.table
-    found = np.zeros(len(table))
-    for place in range(table.codes.shape[1]):
-        totals = np.bincount(table.codes[:, place], weights=table.rows.counts.astype(np.float64))
-        found += np.log(np.maximum(totals, 1.0))[table.codes[:, place]]
-    return np.round(found, 9)
+    totals = table.packed.totals(table.rows.counts).astype(np.float64)
+    ends = np.cumsum([len(own[0][1]) for own in table.lookups])
+    starts = np.concatenate([[0], ends[:-1]])
+    return np.round(added_up(table.codes, np.log(np.maximum(totals, 1.0)), starts), 9)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -135,34 +134,3 @@ def test_the_forced_share_is_that_of_the_formula(plain: Any, make_problem: Any) 
     assert forced(AlphaKAnonymity(k=2, alpha=0.7, **ILL)) == np.ceil((18 - 0.7 * 20) / 0.3 - 1e-6)
     assert forced(KAnonymity(k=21)) == 20
     assert forced(KAnonymity(k=20)) == 0
-
-
-@pytest.mark.parametrize("columns", [1, 3, 5])
-def test_packed_classes_are_those_of_plain_keys(columns: int) -> None:
-    from privpipe.kernels.search_classes import cells_of, numbered
-    from privpipe.kernels.tuple_classes import class_cells
-
-    rng = np.random.default_rng(columns)
-    for space, t in [(3, 40), (40, 400), (700, 3000)]:
-        codes = rng.integers(0, space, (columns, t)).astype(np.int32)
-        tables = [rng.integers(0, max(1, space // 2), space).astype(np.int32) for _ in range(columns)]
-        radix = max(1, space // 2)
-        counts = rng.integers(1, 9, t)
-        scaled = [table.astype(np.int64) * radix**at for at, table in enumerate(tables)]
-        numbers, sizes = numbered(list(codes), scaled, radix**columns, counts)
-        labels = np.stack([table[row] for table, row in zip(tables, codes, strict=True)])
-        _, first, wanted = np.unique(labels, axis=1, return_index=True, return_inverse=True)
-        order = np.argsort(np.argsort(first))
-        assert (numbers == order[wanted.ravel()]).all()
-        assert (sizes == np.bincount(numbers, weights=counts)).all()
-        ills = rng.integers(0, 5, t)
-        places = np.where(rng.random(len(sizes)) < 0.5, 1, 0)
-        chosen = np.flatnonzero(places)
-        at = np.full(len(sizes), -1, dtype=np.int32)
-        at[chosen] = np.arange(len(chosen))
-        by_code = np.argsort(ills, kind="stable")
-        offsets, cells, held = class_cells(numbers.astype(np.int64), len(sizes), by_code, ills, counts)
-        found = cells_of(numbers, at, len(chosen), ills.astype(np.int32), counts, 5)
-        kept = [slice(offsets[c], offsets[c + 1]) for c in chosen]
-        assert found[1].tolist() == [code for part in kept for code in cells[part].tolist()]
-        assert found[2].tolist() == [count for part in kept for count in held[part].tolist()]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from privpipe.blocks.quality_spec import Aggregate, LossSpec
 
-__all__ = ["aggregated", "normalised", "own_loss", "total"]
+__all__ = ["aggregated", "aggregated_levels", "normalised", "own_loss", "total"]
 
 SAME_DIGITS = 12
 
@@ -67,3 +67,32 @@ def aggregated(scaled: NDArray[np.float64], aggregate: Aggregate) -> NDArray[np.
     elif aggregate == "arithmetic_mean":
         total /= max(m, 1)
     return total[:, None]
+
+
+def aggregated_levels(
+    nodes: NDArray[np.int8], figures: NDArray[np.float64], aggregate: Aggregate
+) -> NDArray[np.float64]:
+    """`aggregated` of vectors of levels whose weighted losses are given by column and level, to the last bit.
+
+    Parameters
+    ----------
+    nodes : ndarray of int8, shape (n, m)
+    figures : ndarray of float64, shape (m, levels)
+
+    Examples
+    --------
+    >>> nodes, figures = np.array([[0, 1], [1, 1]], dtype=np.int8), np.array([[0.0, 0.5], [0.25, 1.0]])
+    >>> aggregated_levels(nodes, figures, "sum").ravel().tolist()
+    [1.0, 1.5]
+    """
+    from privpipe.kernels.search_costs import products
+
+    n, m = nodes.shape
+    if aggregate == "geometric_mean":
+        total = products(nodes, figures)
+        found: NDArray[np.float64] = total ** (1.0 / max(m, 1)) - 1.0
+        return found[:, None]
+    columns = np.empty((n, m), dtype=np.float64)
+    for at, each in enumerate(figures):
+        columns[:, at] = each[nodes[:, at]]
+    return aggregated(columns, aggregate)

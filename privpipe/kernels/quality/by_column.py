@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks.quality_spec import LossSpec
-from privpipe.kernels.quality.aggregate import aggregated, normalised, own_loss
+from privpipe.kernels.quality.aggregate import aggregated, aggregated_levels, normalised, own_loss
 from privpipe.kernels.quality.model import Forced
 from privpipe.kernels.quality.table import CodedTable
-from privpipe.kernels.search_classes import leaf_totals
 
 __all__ = ["ColumnModel", "ForcedColumn", "Model"]
 
@@ -40,7 +40,7 @@ class Model:
         self.table = table
         self.spec = spec
         self.budget = table.records if budget is None else max(budget, table.unknown)
-        self._last: tuple[NDArray[np.bool_], list[Floats], int] | None = None
+        self._last: tuple[NDArray[np.bool_], Floats, int] | None = None
         self.least_class = least_class
         self.shares = [
             [hierarchy.shares(level) for level in range(hierarchy.height + 1)] for hierarchy in table.hierarchies
@@ -79,30 +79,32 @@ class Model:
         return np.bincount(self.table.codes[rows, at], weights=weights, minlength=leaves).astype(np.float64)
 
     def lost(self, gone: NDArray[np.bool_]) -> tuple[list[Floats], int]:
-        """Records of each leaf of each column among some combinations, and of all suppressed; one pass a mask."""
+        """Records of each leaf of each column among some combinations, and of all suppressed."""
+        totals, suppressed = self.lost_leaves(gone)
+        return self._by_column(totals), suppressed
+
+    def lost_leaves(self, gone: NDArray[np.bool_]) -> tuple[Floats, int]:
+        """As `lost`, the leaves of all columns after one another; one pass a mask."""
         if self._last is None or self._last[0] is not gone:
-            size = int(self._ends.max(initial=0))
-            totals = leaf_totals(self.table.codes, self._starts, self.table.rows.counts, gone, size).astype(np.float64)
-            by_leaf = [totals[start:end] for start, end in zip(self._starts, self._ends, strict=True)]
-            self._last = (
-                gone,
-                by_leaf,
-                self.records_of(gone) if not by_leaf else int(by_leaf[0].sum()) + self.table.unknown,
-            )
+            totals = self._totals(gone)
+            first = totals[: len(self.table.hierarchies[0].values)] if self.table.columns else None
+            suppressed = self.records_of(gone) if first is None else int(first.sum()) + self.table.unknown
+            self._last = gone, totals, suppressed
         return self._last[1], self._last[2]
 
-    @cached_property
-    def _ends(self) -> NDArray[np.int64]:
-        return np.cumsum([len(hierarchy.values) for hierarchy in self.table.hierarchies]).astype(np.int64)
+    def _totals(self, gone: NDArray[np.bool_] | None) -> Floats:
+        leaves = sum(len(hierarchy.values) for hierarchy in self.table.hierarchies)
+        # Columns that stay as they are come last.
+        return self.table.packed.totals(self.table.rows.counts, gone)[:leaves].astype(np.float64)
 
-    @cached_property
-    def _starts(self) -> NDArray[np.int64]:
-        return np.concatenate([[0], self._ends])[:-1].astype(np.int64)
+    def _by_column(self, totals: Floats) -> list[Floats]:
+        ends = np.cumsum([0, *(len(hierarchy.values) for hierarchy in self.table.hierarchies)]).tolist()
+        return [totals[start:end] for start, end in itertools.pairwise(ends)]
 
     @cached_property
     def marginals(self) -> list[Floats]:
         """Records of each leaf of each column."""
-        return [self.marginal(at, slice(None)) for at in range(len(self.table.columns))]
+        return self._by_column(self._totals(None))
 
 
 @dataclass(frozen=True)
@@ -198,7 +200,11 @@ class ColumnModel(Model):
         return least
 
     def _of(self, nodes: NDArray[np.int8], least: Sequence[Floats]) -> Floats:
-        columns = np.empty(nodes.shape, dtype=np.float64)
-        for at, figures in enumerate(least):
-            columns[:, at] = (figures * self.weights[at])[nodes[:, at]]
-        return aggregated(columns, self.aggregate)
+        figures = np.zeros((len(least), max((len(each) for each in least), default=0)))
+        for at, each in enumerate(least):
+            figures[at, : len(each)] = each * self.weights[at]
+        return self._aggregated(nodes, figures)
+
+    def _aggregated(self, nodes: NDArray[np.int8], figures: Floats) -> Floats:
+        """Aggregate of each node's weighted figures, given by column and level."""
+        return aggregated_levels(nodes, figures, self.aggregate)

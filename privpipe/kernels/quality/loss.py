@@ -3,36 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.kernels.quality.aggregate import aggregated, total
-from privpipe.kernels.quality.by_column import ColumnModel, Floats, ForcedColumn
-from privpipe.kernels.search_costs import level_costs
+from privpipe.kernels.arrays import read_only
+from privpipe.kernels.quality.by_column import ColumnModel, Floats
+from privpipe.kernels.quality.model import Forced
+from privpipe.kernels.search_costs import LeafCosts
 
 __all__ = ["LossModel"]
-
-
-@dataclass(frozen=True)
-class _Flat:
-    """Every leaf at every level of every column in one row; see `level_costs`.
-
-    `first` is the number of each column's first level among `spans`.
-    """
-
-    records: Floats
-    kept: Floats
-    gone: Floats
-    leaves: NDArray[np.int64]
-    spans: NDArray[np.int64]
-    first: list[int]
-
-    def costs(self, lost: Sequence[Floats], spans: NDArray[np.int64]) -> Floats:
-        """Cost of each chosen level with so many records of each column's leaves suppressed."""
-        return level_costs(self.records, self.kept, self.gone, np.concatenate(lost), self.leaves, spans)
 
 
 class LossModel(ColumnModel):
@@ -51,63 +32,70 @@ class LossModel(ColumnModel):
 
     def exact(self, levels: Sequence[int], gone: NDArray[np.bool_]) -> tuple[tuple[float, ...], list[float]]:
         """As of every model a column, all columns at once: this is asked at every node that is valid."""
-        flat = self._flat
-        chosen = flat.spans[[flat.first[at] + level for at, level in enumerate(levels)]]
-        costs = flat.costs(self.lost(gone)[0], chosen)
-        columns = [self._unit(at, cost + self.table.unknown) for at, cost in enumerate(costs.tolist())]
-        return tuple(aggregated(np.array([columns]) * self.weights, self.aggregate)[0].tolist()), columns
+        units = self._costs.units(self.lost_leaves(gone)[0], np.array(levels, dtype=np.int64))
+        nowhere = np.zeros((1, len(units)), dtype=np.int8)
+        found = self._aggregated(nowhere, (units * self.weights)[:, None])
+        return tuple(found[0].tolist()), units.tolist()
 
     def least(self, at: int, level: int) -> float:
         """With every known value kept: sound, for suppression costs a record at least as much."""
-        flat = self._flat
-        nothing = [np.zeros(len(marginal)) for marginal in self.marginals]
-        span = flat.spans[[flat.first[at] + level]]
-        return self._unit(at, float(flat.costs(nothing, span)[0]) + self.table.unknown)
+        levels = np.zeros(len(self.table.columns), dtype=np.int64)
+        levels[at] = level
+        return float(self._costs.units(np.zeros(len(self._costs.records)), levels)[at])
 
-    def sharper(self, levels: Sequence[int], seen: Sequence[ForcedColumn]) -> list[Floats]:
+    def forced_bounds(self, nodes: NDArray[np.int8], forced: Forced) -> Floats:
         """What surely goes costs what it costs; of a class that goes in part, shares only shrink below the node."""
-        flat = self._flat
-        costs = flat.costs([column.lost for column in seen], flat.spans)
-        least = []
-        for at, (top, column) in enumerate(zip(levels, seen, strict=True)):
-            own = self._least[at].copy()
-            more = self._parts(column) if len(column.parts) else 0.0
-            first = flat.first[at]
-            whole, span = self._scale(at)
-            if span:
-                cost = costs[first : first + top + 1] + more + self.table.unknown
-                np.maximum(own[: top + 1], (cost - whole) / span, out=own[: top + 1])
-            least.append(own)
-        return least
+        parts = [(rows, records) for rows, records in forced.partial if records > 0 and len(rows)]
+        rows = np.concatenate([rows for rows, _ in parts]) if parts else np.zeros(0, dtype=np.int64)
+        ends = np.cumsum([len(rows) for rows, _ in parts], dtype=np.int64)
+        sure = np.array([records for _, records in parts], dtype=np.float64)
+        g, s = self.spec.g, self.spec.s
+        figures = self._costs.raised(
+            self._least_levels,
+            self.lost_leaves(forced.gone)[0],
+            np.array(forced.levels, dtype=np.int64),
+            (self.table.codes, rows.astype(np.int64), ends, sure),
+            # One of g and s is 1, so a suppressed record costs more than a kept one by what falls with its share.
+            s,
+            1.0 - s - g,
+        )
+        return self._aggregated(nodes, figures * self.weights[:, None])
 
     @cached_property
-    def _flat(self) -> _Flat:
+    def _least_levels(self) -> Floats:
+        """`_least` as one table by column and level."""
+        table = np.zeros((len(self._least), max((len(own) for own in self._least), default=0)))
+        for at, own in enumerate(self._least):
+            table[at, : len(own)] = own
+        return table
+
+    @cached_property
+    def _costs(self) -> LeafCosts:
         """Costs of every leaf at every level of every column."""
         g, s = self.spec.g, self.spec.s
         leaves: list[NDArray[np.int64]] = []
-        kept: list[Floats] = []
-        gone: list[Floats] = []
+        shares: list[Floats] = []
         first, offset = [], 0
         for marginal, levels in zip(self.marginals, self.shares, strict=True):
-            first.append(len(kept))
+            first.append(len(shares))
             for share in levels:
                 leaves.append(np.arange(offset, offset + len(share)))
-                kept.append(g * share)
-                gone.append(share + s * (1.0 - share))
+                shares.append(share)
             offset += len(marginal)
-        ends = np.cumsum([len(part) for part in kept])
-        spans = np.stack([ends - [len(part) for part in kept], ends], axis=1).astype(np.int64)
-        joined = [np.concatenate(part) for part in (self.marginals, kept, gone)]
-        return _Flat(joined[0], joined[1], joined[2], np.concatenate(leaves), spans, first)
-
-    def _parts(self, forced: ForcedColumn) -> float:
-        g, s = self.spec.g, self.spec.s
-        # One of g and s is 1, so a suppressed record costs more than a kept one by what falls with its share.
-        return total(forced.parts * np.maximum(0.0, s + forced.shares * (1.0 - s - g)))
-
-    def _unit(self, at: int, cost: float) -> float:
-        least, span = self._scale(at)
-        return 0.0 if span == 0 else max(0.0, (cost - least) / span)
+        ends = np.cumsum([len(part) for part in shares])
+        spans = np.stack([ends - [len(part) for part in shares], ends], axis=1)
+        share = np.concatenate(shares)
+        return LeafCosts(
+            records=read_only(np.concatenate(self.marginals), np.float64),
+            shares=read_only(share, np.float64),
+            kept=read_only(g * share, np.float64),
+            gone=read_only(share + s * (1.0 - share), np.float64),
+            leaves=read_only(np.concatenate(leaves), np.int64),
+            spans=read_only(spans, np.int64),
+            first=read_only(first, np.int64),
+            scales=read_only([self._scale(at) for at in range(len(self.table.columns))], np.float64),
+            unknown=float(self.table.unknown),
+        )
 
     def _scale(self, at: int) -> tuple[float, float]:
         """The least cost a column can have, and how far the greatest lies above it."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.hierarchies import Hierarchy
+from privpipe.kernels.packed_columns import PackedColumns
 
 __all__ = ["CodedTable", "Counted", "CountedRows", "TableOfCodes"]
 
@@ -68,6 +69,10 @@ class CodedTable(Protocol):
     def lookups(self) -> Sequence[Sequence[Lookup]]:
         """Of each column and level: its place, the label's code of each leaf code, and how many labels there are."""
 
+    @property
+    def packed(self) -> PackedColumns:
+        """`codes`, packed."""
+
 
 @dataclass(frozen=True)
 class Counted:
@@ -117,3 +122,8 @@ class TableOfCodes:
             values = int(self.codes[:, place].max(initial=-1)) + 1
             found.append([(place, np.arange(values), values)])
         return found
+
+    @cached_property
+    def packed(self) -> PackedColumns:
+        """See `CodedTable`."""
+        return PackedColumns(self.codes, [len(own[0][1]) for own in self.lookups])

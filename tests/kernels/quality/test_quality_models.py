@@ -6,7 +6,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -378,7 +378,7 @@ def test_a_journalist_needs_a_population() -> None:
     spec = LossSpec(name="publisher_payout", attacker="journalist", adversary_cost=100.0)
     with pytest.raises(UnsupportedError, match="journalist looks in a population"):
         quality_model(it.table, spec)
-    table = TableOfCodes(**{**it.table.__dict__, "population_counts": lambda levels: np.array([2, 10])})
+    table = replace(it.table, population_counts=lambda levels: np.array([2, 10]))
     # The class of two is two of two: p = 1/2, 300/2 - 100 > 0; the single record is one of ten: no attack pays.
     assert quality_model(table, spec).exact([0], np.zeros(2, dtype=np.bool_))[0] == (300.0,)
 
