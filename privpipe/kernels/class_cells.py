@@ -8,11 +8,21 @@ import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LETTERS", "boundaries", "count_letters", "letter_of", "marginal_cells", "sum_by_class"]
+__all__ = [
+    "LETTERS",
+    "boundaries",
+    "count_letters",
+    "letter_of",
+    "marginal_cells",
+    "merged_cells",
+    "row_cells",
+    "sum_by_class",
+]
 
 SURROGATES = 0xD800
 LETTERS = 0x10FFFF - 2048
 """Codes that have a character."""
+SCANNED = 8  # codes looked at for every row or cell of a class, rather than sort those it has
 
 
 @nb.njit(cache=True, nogil=True)
@@ -204,6 +214,126 @@ def marginal_cells(offsets: Any, codes: Any, counts: Any) -> tuple[Any, Any, Any
                 filled += 1
         starts[c + 1] = filled
     return starts, sorted_codes[:filled].copy(), sorted_counts[:filled].copy()
+
+
+@nb.njit(cache=True, nogil=True)
+def row_cells(offsets: Any, codes: Any, values: int) -> tuple[Any, Any, Any]:
+    """Cells of classes from the code of each of their rows.
+
+    Parameters
+    ----------
+    offsets : ndarray of int64, shape (n_classes + 1,)
+        The rows of class c are ``offsets[c]:offsets[c + 1]``.
+    codes : ndarray of int32, shape (n_rows,)
+    values : int
+        Codes are below this.
+
+    Returns
+    -------
+    (offsets, codes, counts)
+        Of the cells, all int32; codes ascending within each class.
+
+    Examples
+    --------
+    >>> found = row_cells(np.array([0, 3, 4]), np.array([2, 0, 2, 1], np.int32), 3)
+    >>> [part.tolist() for part in found]
+    [[0, 2, 3], [0, 2, 1], [1, 2, 1]]
+    """
+    classes = len(offsets) - 1
+    room = min(len(codes), classes * values)
+    found, sums = np.empty(room, np.int32), np.empty(room, np.int32)
+    ends = np.zeros(classes + 1, np.int32)
+    seen = np.zeros(values, np.int64)
+    filled = 0
+    for c in range(classes):
+        first = filled
+        if values <= SCANNED * (offsets[c + 1] - offsets[c]):
+            for i in range(offsets[c], offsets[c + 1]):
+                seen[codes[i]] += 1
+            filled = _emit_scanned(seen, found, sums, first)
+        else:
+            for i in range(offsets[c], offsets[c + 1]):
+                if seen[codes[i]] == 0:
+                    found[filled] = codes[i]
+                    filled += 1
+                seen[codes[i]] += 1
+            _emit_sorted(seen, found, sums, first, filled)
+        ends[c + 1] = filled
+    return ends, found[:filled].copy(), sums[:filled].copy()
+
+
+@nb.njit(cache=True, nogil=True)
+def merged_cells(offsets: Any, order: Any, starts: Any, codes: Any, counts: Any, values: int) -> tuple[Any, Any, Any]:
+    """Cells of classes, each of which is made of some lists of cells; counts of equal codes are added up.
+
+    Parameters
+    ----------
+    offsets : ndarray of int64, shape (n_classes + 1,)
+        The lists of class c are ``order[offsets[c]:offsets[c + 1]]``.
+    order : ndarray of int64, shape (n_lists,)
+    starts : ndarray of int64, shape (n_lists + 1,)
+        The cells of list i are ``starts[i]:starts[i + 1]``.
+    codes, counts : ndarray of int32, shape (n_cells,)
+        In any order within a list.
+    values : int
+        Codes are below this.
+
+    Returns
+    -------
+    (offsets, codes, counts)
+        Of the classes, all int64; codes ascending within each.
+
+    Examples
+    --------
+    >>> codes, counts = np.array([2, 0, 1, 2], np.int32), np.array([1, 5, 3, 4], np.int32)
+    >>> found = merged_cells(np.array([0, 2, 3]), np.array([0, 2, 1]), np.array([0, 2, 3, 4]), codes, counts, 3)
+    >>> [part.tolist() for part in found]
+    [[0, 2, 3], [0, 2, 1], [5, 5, 3]]
+    """
+    classes = len(offsets) - 1
+    room = min(len(codes), classes * values)
+    found, sums = np.empty(room, np.int64), np.empty(room, np.int64)
+    ends = np.zeros(classes + 1, np.int64)
+    seen = np.zeros(values, np.int64)
+    filled = 0
+    for c in range(classes):
+        first, cells = filled, 0
+        for at in range(offsets[c], offsets[c + 1]):
+            cells += starts[order[at] + 1] - starts[order[at]]
+        scanned = values <= SCANNED * cells
+        for at in range(offsets[c], offsets[c + 1]):
+            for i in range(starts[order[at]], starts[order[at] + 1]):
+                if not scanned and seen[codes[i]] == 0:
+                    found[filled] = codes[i]
+                    filled += 1
+                seen[codes[i]] += counts[i]
+        if scanned:
+            filled = _emit_scanned(seen, found, sums, first)
+        else:
+            _emit_sorted(seen, found, sums, first, filled)
+        ends[c + 1] = filled
+    return ends, found[:filled].copy(), sums[:filled].copy()
+
+
+@nb.njit(cache=True, nogil=True)
+def _emit_scanned(seen: Any, found: Any, sums: Any, filled: int) -> int:
+    """Write the codes that have a count, by a look at every code, which beats sorting a class that holds most."""
+    for code in range(len(seen)):
+        if seen[code]:
+            found[filled], sums[filled] = code, seen[code]
+            seen[code] = 0
+            filled += 1
+    return filled
+
+
+@nb.njit(cache=True, nogil=True)
+def _emit_sorted(seen: Any, found: Any, sums: Any, first: int, filled: int) -> None:
+    """Sort the codes found, and write their counts."""
+    if filled > first + 1:
+        _sort_codes(found, first, filled)
+    for i in range(first, filled):
+        sums[i] = seen[found[i]]
+        seen[found[i]] = 0
 
 
 def boundaries(changes: NDArray[np.bool_]) -> NDArray[np.int64]:

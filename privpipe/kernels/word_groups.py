@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from privpipe.kernels.arrays import read_only
 
-__all__ = ["add_hashes", "group_rows", "ordered_by_group", "ranges_of", "split_order"]
+__all__ = ["add_hashes", "group_rows", "number_words", "ordered_by_group", "ranges_of", "split_order"]
 
 Ints = NDArray[np.int64]
 U = np.uint64
@@ -42,6 +42,19 @@ def group_rows(words: Ints) -> tuple[Ints, Ints]:
     (True, [0, 1])
     """
     groups, firsts = _group(read_only(words, np.int64))
+    return np.asarray(groups), np.asarray(firsts)
+
+
+def number_words(words: Ints, room: int) -> tuple[Ints, Ints]:
+    """As `group_rows`, for one word a row, all of them in 0 .. room - 1: by a table of that many places, no hash.
+
+    Examples
+    --------
+    >>> groups, firsts = number_words(np.array([7, 2, 7]), 8)
+    >>> groups.tolist(), firsts.tolist()
+    ([0, 1, 0], [0, 1])
+    """
+    groups, firsts = _numbered(read_only(words, np.int64), room)
     return np.asarray(groups), np.asarray(firsts)
 
 
@@ -168,6 +181,21 @@ def _counting_sort(groups: Ints, number: int) -> tuple[Ints, Ints]:
         order[cursor[groups[i]]] = i
         cursor[groups[i]] += 1
     return order, offsets
+
+
+@njit(nogil=True, cache=True)
+def _numbered(words: Ints, room: int) -> tuple[Ints, Ints]:
+    places = np.full(room, -1, np.int64)
+    groups = np.empty(len(words), np.int64)
+    firsts = np.empty(min(room, len(words)), np.int64)
+    found = 0
+    for i in range(len(words)):
+        if places[words[i]] < 0:
+            places[words[i]] = found
+            firsts[found] = i
+            found += 1
+        groups[i] = places[words[i]]
+    return groups, firsts[:found].copy()
 
 
 @njit(nogil=True, cache=True)

@@ -1,4 +1,4 @@
-"""Class tables: cells counted in every partition, brought together by the hash of their class, measured there."""
+"""Class tables by joint cells, with which records find their class again, persons are told apart and weights summed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from privpipe.blocks import Cells, ClassBlock, ClassQuery, Histogram
 from privpipe.draws import Seed
 from privpipe.engines.base.assembly import grouping_columns
 from privpipe.engines.base.histograms import find_codes
-from privpipe.engines.dask.encode import Encoded, encode, packed, tuple_hashes
+from privpipe.engines.dask.encode import Encoded, encode, grouped, tuple_hashes
 from privpipe.engines.dask.exchange import Pieces
 from privpipe.errors import DataError
 from privpipe.kernels.arrays import read_only
@@ -21,7 +21,16 @@ from privpipe.kernels.class_cells import marginal_cells, sum_by_class
 from privpipe.kernels.weight_sums import exact_sum_by_class
 from privpipe.kernels.word_groups import group_rows, ordered_by_group, split_order
 
-__all__ = ["CellPlan", "Unfit", "assemble", "class_block", "count_cells", "locate_cells"]
+__all__ = [
+    "CellPlan",
+    "Unfit",
+    "assemble",
+    "class_block",
+    "codes_in",
+    "count_cells",
+    "locate_cells",
+    "marked_classes",
+]
 
 Ints = NDArray[np.int64]
 KEY_WORDS = 2
@@ -86,7 +95,7 @@ def count_cells(batch: pa.RecordBatch, plan: CellPlan) -> Pieces:
 def locate_cells(batch: pa.RecordBatch, plan: CellPlan) -> Located:
     """As `count_cells`, with the way back from rows to cells."""
     encoded = {name: encode(batch.column(name)) for name in grouping_columns(plan.query)}
-    groups, firsts = group_rows(packed(list(encoded.values()), batch.num_rows)[:, None])
+    groups, firsts = grouped(list(encoded.values()), batch.num_rows)
     chosen = {name: column.take(firsts) for name, column in encoded.items()}
     keys = tuple_hashes([chosen[name] for name in plan.query.keys], plan.salted("class"), len(firsts))
     counts = np.bincount(groups, minlength=len(firsts))
@@ -104,7 +113,7 @@ def _value_words(chosen: dict[str, Encoded], plan: CellPlan, rows: int) -> list[
         if dictionary is None:
             words.append(tuple_hashes([chosen[name]], plan.salted("value"), rows))
         else:
-            words.append(_codes(chosen[name], dictionary)[:, None])
+            words.append(codes_in(chosen[name], dictionary)[:, None])
     if plan.query.person is not None:
         _refuse_nulls(chosen[plan.query.person])
         words.append(tuple_hashes([chosen[plan.query.person]], plan.salted("person"), rows))
@@ -114,7 +123,14 @@ def _value_words(chosen: dict[str, Encoded], plan: CellPlan, rows: int) -> list[
     return words
 
 
-def _codes(column: Encoded, dictionary: Histogram) -> Ints:
+def codes_in(column: Encoded, dictionary: Histogram) -> Ints:
+    """Positions of a column's values in a dictionary.
+
+    Raises
+    ------
+    Unfit
+        It lacks one of them.
+    """
     codes = find_codes(column.values, dictionary)
     if (codes < 0).any():
         raise Unfit("a value that the dictionary lacks")
@@ -146,7 +162,7 @@ def assemble(pieces: Sequence[Ints], plan: CellPlan) -> tuple[ClassBlock, Ints]:
         words = cells[:, at : at + width]
         coded[name] = words[:, 0] if width == 1 else group_rows(words)[0]
         at += width
-    marked = _marked(cells[firsts, :KEY_WORDS], plan)
+    marked = marked_classes(cells[firsts, :KEY_WORDS], plan)
     if plan.query.person is not None:
         persons = group_rows(cells[:, at : at + 2])[0]
         return ClassBlock(*_in_persons(classes, coded, persons, len(firsts)), marked), classes
@@ -173,7 +189,8 @@ def _marginal(offsets: Ints, codes: Ints, counts: Ints) -> Cells:
     return Cells(*marginal_cells(*(read_only(part, np.int64) for part in (offsets, codes, counts))))
 
 
-def _marked(keys: Ints, plan: CellPlan) -> NDArray[np.bool_] | None:
+def marked_classes(keys: Ints, plan: CellPlan) -> NDArray[np.bool_] | None:
+    """Which classes, given by their hashes, bear the suppression mark; None where none can."""
     return np.all(keys == plan.marked_hash(), axis=1) if plan.markable else None
 
 

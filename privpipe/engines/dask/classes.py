@@ -15,6 +15,7 @@ from privpipe.blocks import ClassBlock, ClassQuery, Facts
 from privpipe.engines.base.assembly import grouping_columns, may_be_marked, require_query_columns
 from privpipe.engines.base.histograms import find_codes, group_key, not_covered
 from privpipe.engines.dask.cells import CellPlan, Located, Unfit, assemble, class_block, count_cells, locate_cells
+from privpipe.engines.dask.class_parts import class_parts, met_classes
 from privpipe.engines.dask.exchange import Pieces, answers, meet
 from privpipe.engines.dask.graph import Node
 from privpipe.engines.dask.runtime import Runtime
@@ -39,7 +40,7 @@ def measured_classes(
 def collected_blocks(runtime: Runtime, table: DaskTable, query: ClassQuery, places: int) -> list[ClassBlock]:
     """The class table, a block a meeting place; none without classes."""
     plan, sent = _sent(runtime, table, query, places)
-    tasks = meet(runtime, "collect classes", sent, places, class_block, runtime.place(plan))
+    tasks = meet(runtime, "collect classes", sent, places, _block, runtime.place(plan))
     return [block for block in _computed(runtime, table, query, "collect classes", tasks) if len(block)]
 
 
@@ -68,8 +69,8 @@ def kept_rows(replies: Sequence[NDArray[np.bool_]], batch: pa.RecordBatch, locat
 class _Measure:
     reduction: Any
 
-    def __call__(self, pieces: Sequence[Ints], plan: CellPlan, facts: Facts) -> Any:
-        block = class_block(pieces, plan)
+    def __call__(self, pieces: Sequence[Any], plan: CellPlan, facts: Facts) -> Any:
+        block = _block(pieces, plan)
         return self.reduction.measure(block, facts) if len(block) else None
 
 
@@ -91,8 +92,18 @@ def _sent(runtime: Runtime, table: DaskTable, query: ClassQuery, places: int) ->
     require_query_columns(table.schema, query)
     plan = _plan(table, query, places)
     shared = runtime.place(plan)
-    parts = table.holding(grouping_columns(query))
-    return plan, [runtime.task("count cells", count_cells, part, shared) for part in parts]
+    parts = table.coded(grouping_columns(query))
+    count = count_cells if _joint(query) else class_parts
+    return plan, [runtime.task("count cells", count, part, shared) for part in parts]
+
+
+def _joint(query: ClassQuery) -> bool:
+    """Whether the classes are made of joint cells."""
+    return query.person is not None or query.weight is not None
+
+
+def _block(pieces: Sequence[Any], plan: CellPlan) -> ClassBlock:
+    return class_block(pieces, plan) if _joint(plan.query) else met_classes(pieces, plan)
 
 
 def _computed(runtime: Runtime, table: DaskTable, query: ClassQuery, step: str, tasks: Sequence[Node]) -> list[Any]:

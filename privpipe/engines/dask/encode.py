@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from privpipe.draws import Seed
 from privpipe.engines.base.histograms import group_key, value_order
-from privpipe.kernels.word_groups import add_hashes, group_rows
+from privpipe.kernels.word_groups import add_hashes, group_rows, number_words
 
-__all__ = ["MOST_WORDS", "Encoded", "encode", "encode_ranks", "order_words", "packed", "tuple_hashes"]
+__all__ = ["MOST_WORDS", "Encoded", "encode", "encode_ranks", "grouped", "order_words", "packed", "tuple_hashes"]
 
 Ints = NDArray[np.int64]
 MOST_WORDS = 2**62
+TABLE_PLACES = 4  # a row: beyond, a table of all words is larger than the processor's cache and slower than hashing
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,16 +42,31 @@ class Encoded:
 
 
 def encode(column: pa.Array) -> Encoded:
-    """Codes of a column's values in this block.
+    """Codes of a column's values in this block; a dictionary's own are taken over as far as they occur.
 
     Examples
     --------
     >>> found = encode(pa.array([0.0, -0.0, float("nan"), None]))
     >>> found.codes.tolist(), found.values.to_pylist()
     ([0, 0, 1, 1], [0.0, None])
+    >>> found = encode(pa.DictionaryArray.from_arrays([2, None, 2], ["a", "b", "c"]))
+    >>> found.codes.tolist(), found.values.to_pylist()
+    ([0, 1, 0], ['c', None])
     """
+    if isinstance(column, pa.DictionaryArray):
+        return _encode_dictionary(column)
     coded = pc.dictionary_encode(group_key(column), null_encoding="encode")
     return Encoded(coded.indices.to_numpy(zero_copy_only=False).astype(np.int64), coded.dictionary)
+
+
+def _encode_dictionary(column: pa.DictionaryArray) -> Encoded:
+    values = encode(pa.concat_arrays([column.dictionary, pa.nulls(1, column.dictionary.type)]))
+    places = pc.fill_null(column.indices.cast(pa.int64()), len(column.dictionary))
+    codes = values.codes[places.to_numpy(zero_copy_only=False)]
+    met = np.bincount(codes, minlength=len(values.values)) > 0
+    if met.all():
+        return Encoded(codes, values.values)
+    return Encoded((np.cumsum(met) - 1)[codes], values.values.filter(pa.array(met)))
 
 
 def encode_ranks(column: pa.Array) -> Encoded:
@@ -73,6 +89,24 @@ def packed(columns: Sequence[Encoded], rows: int) -> Ints:
     >>> packed([a, b], 3).tolist()
     [0, 1, 0]
     """
+    return _packed(columns, rows)[0]
+
+
+def grouped(columns: Sequence[Encoded], rows: int) -> tuple[Ints, Ints]:
+    """Group of each row, and the first row of each group; rows equal in all the columns are a group.
+
+    Examples
+    --------
+    >>> groups, firsts = grouped([encode(pa.array(["x", "y", "x"]))], 3)
+    >>> groups.tolist(), firsts.tolist()
+    ([0, 1, 0], [0, 1])
+    """
+    word, room = _packed(columns, rows)
+    return number_words(word, room) if room <= TABLE_PLACES * rows else group_rows(word[:, None])
+
+
+def _packed(columns: Sequence[Encoded], rows: int) -> tuple[Ints, int]:
+    """The words, and what they are all below."""
     word = np.zeros(rows, dtype=np.int64)
     room = 1
     for column in columns:
@@ -81,7 +115,7 @@ def packed(columns: Sequence[Encoded], rows: int) -> Ints:
             room = len(firsts)
         word = word * len(column.values) + column.codes
         room *= len(column.values)
-    return word
+    return word, room
 
 
 def tuple_hashes(columns: Sequence[Encoded], seed: Seed, rows: int) -> Ints:

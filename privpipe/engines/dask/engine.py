@@ -116,7 +116,7 @@ class DaskEngine(Engine):
         columns = [*request.histograms, *request.moments, *request.nulls]
         _require(table, columns)
         learn = Learn(request)
-        parts = [self._runtime.task("learn", learn.measure, part) for part in table.holding(columns)]
+        parts = [self._runtime.task("learn", learn.measure, part) for part in table.coded(columns)]
         (learnt,) = self._runtime.compute("learn facts", [self._runtime.tree("merge facts", learn.merge, parts)])
         return facts_of(learnt, request)
 

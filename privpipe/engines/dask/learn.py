@@ -14,10 +14,10 @@ from privpipe.blocks import Facts, FactsRequest, Histogram, RowBlock
 from privpipe.draws import Seed
 from privpipe.engines.base.histograms import group_key, histogram_of, merged_histogram
 from privpipe.engines.base.moments import ExactMoments
-from privpipe.engines.dask.encode import MOST_WORDS, encode, encode_ranks, packed, tuple_hashes
+from privpipe.engines.dask.encode import MOST_WORDS, encode, encode_ranks, grouped, packed, tuple_hashes
 from privpipe.engines.dask.exchange import Pieces
 from privpipe.engines.dask.ranges import joined
-from privpipe.kernels.word_groups import group_rows, split_order
+from privpipe.kernels.word_groups import split_order
 
 __all__ = ["COUNT", "CountDistinct", "Learn", "Learnt", "facts_of", "merge_distinct", "sorted_distinct"]
 
@@ -49,7 +49,7 @@ class Learn:
         """The answer of one partition."""
         return Learnt(
             batch.num_rows,
-            {name: histogram_of(batch.column(name)) for name in self.request.histograms},
+            {name: _histogram(batch.column(name)) for name in self.request.histograms},
             self.moments.measure(RowBlock(batch), Facts()) if self.request.moments and batch.num_rows else None,
             {name: group_key(batch.column(name)).null_count for name in self.request.nulls},
         )
@@ -86,6 +86,11 @@ def facts_of(learnt: Learnt, request: FactsRequest) -> Facts:
     )
 
 
+def _histogram(column: pa.Array) -> Histogram:
+    found = encode(column)
+    return histogram_of(found.values, pa.array(np.bincount(found.codes, minlength=len(found.values))))
+
+
 def _merged(parts: Sequence[Histogram]) -> Histogram:
     return parts[0] if len(parts) == 1 else merged_histogram(parts, parts[0].values.type)
 
@@ -113,7 +118,7 @@ def merge_distinct(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 def _distinct(rows: pa.RecordBatch, counts: Any) -> pa.RecordBatch:
     encoded = [encode(column) for column in rows.columns]
-    groups, firsts = group_rows(packed(encoded, rows.num_rows)[:, None])
+    groups, firsts = grouped(encoded, rows.num_rows)
     sums = np.zeros(len(firsts), dtype=np.int64)
     np.add.at(sums, groups, counts)
     columns = [column.values.take(pa.array(column.codes[firsts])) for column in encoded]

@@ -24,7 +24,8 @@ class DaskTable:
         At least one; each a record batch of the visible columns, the hidden id columns behind them.
     has_record_ids : bool
     narrow : callable, optional
-        For a table straight from columnar files: tasks that read only some columns.
+        For a table straight from columnar files: tasks that read only some columns; asked for `coded` ones, with
+        texts as dictionaries.
     at_most : int, optional
         A number of records that the table does not exceed, where it is known without counting.
     """
@@ -32,7 +33,7 @@ class DaskTable:
     schema: pa.Schema
     parts: tuple[Node, ...]
     has_record_ids: bool = False
-    narrow: Callable[[Sequence[str]], list[Node]] | None = field(default=None)
+    narrow: Callable[..., list[Node]] | None = field(default=None)
     at_most: int | None = None
 
     def __repr__(self) -> str:
@@ -43,6 +44,12 @@ class DaskTable:
         if self.narrow is not None and columns and len(set(columns)) < len(self.schema):
             return self.narrow(list(dict.fromkeys(columns)))
         return list(self.parts)
+
+    def coded(self, columns: Sequence[str]) -> list[Node]:
+        """As `holding`, for who only counts values: texts may come as dictionaries."""
+        if self.narrow is None or not columns:
+            return self.holding(columns)
+        return self.narrow(list(dict.fromkeys(columns)), coded=True)
 
     def derived(self, parts: Sequence[Node], schema: pa.Schema | None = None) -> DaskTable:
         """A table of no more records, computed from this one; ids travelled along."""
