@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from privpipe.errors import UsageError
 from privpipe.kernels.arrays import read_only
-from privpipe.kernels.nearest import farthest, nearest, squared_distances
+from privpipe.kernels.nearest import PART, farthest_part, nearest_parts, parts_of
 from privpipe.kernels.sorting import sort_integers
 
 __all__ = ["mdav_groups"]
@@ -90,25 +90,26 @@ def _mdav(columns: NDArray[np.float64], k: int) -> NDArray[np.int64]:
     distances = np.empty(n, np.float64)
     heap = np.empty(k, np.int64)
     sums = np.empty(s, np.float64)
+    ends = np.empty((2, n // PART + 1), np.float64)
     _centre(columns, n, sums)
     count, label, since = n, 0, 0
     while count >= 2 * k:
         if since >= RECOMPUTED_EVERY:  # drift would change which record is farthest
             _centre(columns, count, sums)
             since = 0
-        squared_distances(columns, count, sums / count, distances)
-        first = farthest(distances, names, count)
-        squared_distances(columns, count, columns[:, first].copy(), distances)
-        second = names[farthest(distances, names, count)]
-        heap[nearest(distances, names, count, k - 1, first, heap)] = first
+        parts_of(columns, count, sums / count, distances, ends)
+        first = farthest_part(distances, names, count, ends)
+        parts_of(columns, count, columns[:, first].copy(), distances, ends)
+        second = names[farthest_part(distances, names, count, ends)]
+        heap[nearest_parts(distances, names, count, k - 1, first, heap, ends)] = first
         pairs = count >= 3 * k
         count = _remove(columns, names, places, count, heap, sums, labels, label)
         label += 1
         since += 1
         if pairs and places[second] < count:  # it may have gone with the first
             start = places[second]
-            squared_distances(columns, count, columns[:, start].copy(), distances)
-            heap[nearest(distances, names, count, k - 1, start, heap)] = start
+            parts_of(columns, count, columns[:, start].copy(), distances, ends)
+            heap[nearest_parts(distances, names, count, k - 1, start, heap, ends)] = start
             count = _remove(columns, names, places, count, heap, sums, labels, label)
             label += 1
             since += 1

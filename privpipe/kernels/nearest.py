@@ -9,7 +9,20 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["farthest", "nearest", "offer", "squared_distances"]
+__all__ = [
+    "PART",
+    "farthest",
+    "farthest_part",
+    "nearest",
+    "nearest_part",
+    "nearest_parts",
+    "offer",
+    "parts_of",
+    "squared_distances",
+]
+
+PART = 128
+"""Distances whose least and greatest are known when they are worked out, so that few are looked at one by one."""
 
 
 @njit(nogil=True, cache=True)
@@ -114,4 +127,100 @@ def nearest(
     """Write the places of the `wanted` smallest of `count` distances into `heap`, in no order; how many there are."""
     zero = np.int64(0)  # a literal would be a type of its own, and compiled once more
     found: int = offer(distances, names, zero, count, wanted, np.int64(left_out), heap, zero)
+    return found
+
+
+@njit(nogil=True, cache=True)
+def parts_of(
+    columns: NDArray[np.float64],
+    count: int,
+    point: NDArray[np.float64],
+    out: NDArray[np.float64],
+    ends: NDArray[np.float64],
+) -> None:
+    """As `squared_distances`; also the least and the greatest distance of each `PART`.
+
+    Parameters
+    ----------
+    ends : ndarray of float64, shape (2, a PARTth of `out` and 1)
+    """
+    s = len(columns)
+    for part in range((count + PART - 1) // PART):
+        first, stop = part * PART, min((part + 1) * PART, count)
+        inside = out[first:stop]
+        for i in range(len(inside)):
+            inside[i] = 0.0
+        for j in range(0, s - 1, 2):
+            column, other = columns[j, first:stop], columns[j + 1, first:stop]
+            x, y = point[j], point[j + 1]
+            for i in range(len(inside)):
+                difference, second = column[i] - x, other[i] - y
+                inside[i] = (inside[i] + difference * difference) + second * second
+        if s % 2 == 1:
+            column, x = columns[s - 1, first:stop], point[s - 1]
+            for i in range(len(inside)):
+                difference = column[i] - x
+                inside[i] += difference * difference
+        bits = inside.view(np.int64)  # numbers from 0 on are ordered as their bits, which are compared in vectors
+        low, high = bits[0], bits[0]
+        for i in range(len(bits)):
+            value = bits[i]
+            low = value if value < low else low
+            high = value if value > high else high
+        ends[0, part], ends[1, part] = np.int64(low).view(np.float64), np.int64(high).view(np.float64)
+
+
+@njit(nogil=True, cache=True)
+def _first_named(
+    wanted: float, distances: NDArray[np.float64], names: NDArray[np.int64], count: int, ends: NDArray[np.float64]
+) -> int:
+    """Place of the smallest name at this distance, which ends a part."""
+    best = -1
+    for part in range((count + PART - 1) // PART):
+        if ends[part] == wanted:
+            for i in range(part * PART, min((part + 1) * PART, count)):
+                if distances[i] == wanted and (best < 0 or names[i] < names[best]):
+                    best = i
+    return best
+
+
+@njit(nogil=True, cache=True)
+def farthest_part(
+    distances: NDArray[np.float64], names: NDArray[np.int64], count: int, ends: NDArray[np.float64]
+) -> int:
+    """As `farthest`, from what `parts_of` found; count >= 1."""
+    most = ends[1, 0]
+    for part in range((count + PART - 1) // PART):
+        most = max(most, ends[1, part])
+    return int(_first_named(most, distances, names, count, ends[1]))
+
+
+@njit(nogil=True, cache=True)
+def nearest_part(
+    distances: NDArray[np.float64], names: NDArray[np.int64], count: int, ends: NDArray[np.float64]
+) -> int:
+    """Place of the least distance; among equals, of the smallest name; from what `parts_of` found; count >= 1."""
+    least = ends[0, 0]
+    for part in range((count + PART - 1) // PART):
+        least = min(least, ends[0, part])
+    return int(_first_named(least, distances, names, count, ends[0]))
+
+
+@njit(nogil=True, cache=True)
+def nearest_parts(
+    distances: NDArray[np.float64],
+    names: NDArray[np.int64],
+    count: int,
+    wanted: int,
+    left_out: int,
+    heap: NDArray[np.int64],
+    ends: NDArray[np.float64],
+) -> int:
+    """As `nearest`, from what `parts_of` found."""
+    found = 0
+    for part in range((count + PART - 1) // PART):
+        if found == wanted and (wanted == 0 or ends[0, part] > distances[heap[0]]):
+            continue
+        first, stop = part * PART, min((part + 1) * PART, count)
+        found = offer(distances, names, first, stop, wanted, left_out, heap, found)
     return found

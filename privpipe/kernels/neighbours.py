@@ -11,12 +11,14 @@ from numba import njit
 from numpy.typing import NDArray
 
 from privpipe.kernels.arrays import read_only
+from privpipe.kernels.cells import lay_out
+from privpipe.kernels.few_neighbours import few_neighbours
 from privpipe.kernels.nearest import offer
 from privpipe.kernels.sorting import sort_integers, sort_places
 
 __all__ = ["nearest_neighbours"]
 
-CELL = 64
+FEW = 64
 
 
 def nearest_neighbours(points: NDArray[np.float64], wanted: int, *, cells: int | None = None) -> NDArray[np.int32]:
@@ -46,64 +48,10 @@ def nearest_neighbours(points: NDArray[np.float64], wanted: int, *, cells: int |
     wanted = max(0, min(wanted, len(array) - 1))
     if wanted == 0:
         return np.empty((len(array), 0), np.int32)
-    return np.asarray(_neighbours(array, wanted, len(array) if cells is None else cells))
-
-
-@njit(nogil=True, cache=True)
-def _part(order: NDArray[np.int64], first: int, stop: int, middle: int, keys: NDArray[np.float64]) -> None:
-    """Rearrange order[first:stop] so that no key before `middle` exceeds one from it on (Hoare's selection)."""
-    low, high = first, stop - 1
-    while low < high:
-        pivot = keys[order[(low + high) // 2]]
-        i, j = low, high
-        while i <= j:
-            while keys[order[i]] < pivot:
-                i += 1
-            while keys[order[j]] > pivot:
-                j -= 1
-            if i <= j:
-                order[i], order[j] = order[j], order[i]
-                i += 1
-                j -= 1
-        if middle <= j:
-            high = j
-        elif middle >= i:
-            low = i
-        else:
-            return
-
-
-@njit(nogil=True, cache=True)
-def _lay_out(points: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Records in an order that puts near ones together, and where each cell of at most CELL of them begins."""
-    n, s = points.shape
-    order = np.arange(n)
-    starts = np.empty(2 * (n // CELL + 1) + 2, np.int64)
-    cells = 0
-    stack = np.empty((64, 2), np.int64)
-    stack[0, 0], stack[0, 1] = 0, n
-    depth = 1
-    while depth > 0:
-        depth -= 1
-        first, stop = stack[depth, 0], stack[depth, 1]
-        if stop - first <= CELL:
-            starts[cells] = first
-            cells += 1
-            continue
-        widest, width = 0, -1.0
-        for j in range(s):
-            low, high = np.inf, -np.inf
-            for at in range(first, stop):
-                low, high = min(low, points[order[at], j]), max(high, points[order[at], j])
-            if high - low > width:
-                widest, width = j, high - low
-        middle = (first + stop) // 2
-        _part(order, first, stop, middle, points[:, widest])
-        stack[depth, 0], stack[depth, 1] = middle, stop
-        stack[depth + 1, 0], stack[depth + 1, 1] = first, middle
-        depth += 2
-    starts[cells] = n
-    return order, starts[: cells + 1]
+    looked = len(array) if cells is None else cells
+    if wanted <= FEW and array.shape[1]:
+        return np.asarray(few_neighbours(array, *lay_out(array), wanted, looked))
+    return np.asarray(_neighbours(array, wanted, looked))
 
 
 @njit(nogil=True, cache=True)
@@ -180,7 +128,7 @@ def _look(
 @njit(nogil=True, cache=True)
 def _neighbours(points: NDArray[np.float64], wanted: int, cells: int) -> NDArray[np.int32]:
     n = len(points)
-    order, starts = _lay_out(points)
+    order, starts = lay_out(points)
     columns = _in_order(points, order)
     low, high = _boxes(columns, starts)
     corners = np.empty((2, len(starts) - 1, len(columns)), np.float64)

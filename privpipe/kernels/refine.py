@@ -19,7 +19,7 @@ from privpipe.errors import UsageError
 from privpipe.kernels.arrays import read_only
 from privpipe.kernels.descent import descend_groups, split_large
 from privpipe.kernels.group_condition import ANYTHING, GroupCondition
-from privpipe.kernels.nearest import farthest, squared_distances
+from privpipe.kernels.nearest import PART, farthest_part, nearest_part, parts_of
 from privpipe.kernels.neighbourhood_search import nearest_first, search_groups
 from privpipe.kernels.neighbours import nearest_neighbours
 from privpipe.kernels.path_groups import path_ends
@@ -239,8 +239,9 @@ def _tour(centroids: NDArray[np.float64], middle: NDArray[np.float64]) -> NDArra
     names = np.arange(groups)
     distances = np.empty(groups, np.float64)
     tour = np.empty(groups, np.int64)
-    squared_distances(columns, groups, middle, distances)
-    at = farthest(distances, names, groups)
+    ends = np.empty((2, groups // PART + 1), np.float64)
+    parts_of(columns, groups, middle, distances, ends)
+    at = farthest_part(distances, names, groups, ends)
     for step in range(groups):
         tour[step] = names[at]
         here = columns[:, at].copy()
@@ -248,11 +249,9 @@ def _tour(centroids: NDArray[np.float64], middle: NDArray[np.float64]) -> NDArra
         for j in range(s):
             columns[j, at] = columns[j, left]
         names[at] = names[left]
-        squared_distances(columns, left, here, distances)
-        at = 0
-        for g in range(1, left):
-            if distances[g] < distances[at] or (distances[g] == distances[at] and names[g] < names[at]):
-                at = g
+        if left > 0:
+            parts_of(columns, left, here, distances, ends)
+            at = nearest_part(distances, names, left, ends)
     return tour
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from privpipe.errors import UsageError
+from privpipe.kernels import neighbours
 from privpipe.kernels.mdav import mdav_groups
 from privpipe.kernels.neighbours import nearest_neighbours
 from privpipe.kernels.refine import descend, group_sse, path_step
@@ -100,6 +101,20 @@ def test_neighbours_of_many_records_in_many_cells(s: int) -> None:
     np.fill_diagonal(distances, np.inf)
     expected = np.sort(np.argsort(distances, axis=1, kind="stable")[:, :10], axis=1)
     assert (found == expected).all()
+
+
+@pytest.mark.parametrize("s", [1, 2, 3, 6])
+@pytest.mark.parametrize("cells", [1, 4, 10**6])
+def test_few_and_many_neighbours_look_into_the_same_cells(s: int, cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ties, equal records and distances that overflow; the kernel for many neighbours is the oracle."""
+    rng = np.random.default_rng(s)
+    tables = [rng.integers(0, 4, (300, s)).astype(float), rng.normal(size=(700, s)), rng.normal(size=(90, s)) * 1e200]
+    for points in tables:
+        for wanted in (1, 7, 10, 60):
+            found = nearest_neighbours(points, wanted, cells=cells)
+            with monkeypatch.context() as patched:
+                patched.setattr(neighbours, "FEW", 0)
+                assert (found == nearest_neighbours(points, wanted, cells=cells)).all()
 
 
 # Source: the masking specification 4.4, descent without search.
