@@ -14,7 +14,14 @@ from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
 from privpipe.blocks.entry import require_choice, require_integer, require_number
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import Kind, RowTransformer, StageContext, StagePlan, checked_columns
-from privpipe.transforms.numeric import masked_schema, masked_type, refuse_nulls, require_numeric, written
+from privpipe.transforms.numeric import (
+    masked_schema,
+    masked_type,
+    refuse_nulls,
+    require_numeric,
+    require_summable,
+    written,
+)
 from privpipe.transforms.strata import ByStratum, SmallStrata, Strata, checked_by
 
 if TYPE_CHECKING:
@@ -202,6 +209,9 @@ class AddNoise(RowTransformer):
             "sd": {column: facts.sd(column) for column in self.columns},
             "constant": [column for column in self.columns if facts.sd(column) == 0],
         }
+        if self.kind == "orthogonal":
+            for column in self.columns:
+                require_summable(column, facts.moments[column].minimum, facts.moments[column].maximum, context.place)
         if self.kind == "correlated":
             found["factor"] = self._factor(facts, context).tolist()
             moments = {column: facts.moments[column] for column in self.columns}

@@ -16,17 +16,33 @@ from privpipe.roles import column_type_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["NOTHING", "Labels", "combined", "escaped", "in_value_order", "labelled", "split"]
+__all__ = ["NOTHING", "Labels", "combined", "escaped", "in_value_order", "labelled", "split", "typed"]
 
 NOTHING = "\\0"
 """A missing value as a category of its own; no escaped text reads so."""
 
 
 def labelled(column: pa.Array) -> pa.Array:
-    """Values as text that casts back to their type; missing ones null."""
+    """Values as text that `typed` casts back to their type; missing ones null."""
     from privpipe.hierarchies import canonical_text
 
     return canonical_text(column, column_type_of(column.type))
+
+
+def typed(words: pa.Array, found: pa.DataType) -> pa.Array:
+    """The values of a type that `labelled` gave these texts.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> typed(pa.array(["2024-05-01T10:00:00"]), pa.timestamp("us", "UTC")).type
+    TimestampType(timestamp[us, tz=UTC])
+    """
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(found) and found.tz is not None:
+        words = words.cast(pa.timestamp(found.unit))  # the texts are UTC and do not say so
+    return words.cast(found)
 
 
 def in_value_order(table: pa.Table, columns: Sequence[str]) -> pa.Table:

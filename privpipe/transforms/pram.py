@@ -14,7 +14,7 @@ from privpipe.blocks.entry import require_choice, require_number
 from privpipe.errors import DataError, UsageError
 from privpipe.roles import column_type_of
 from privpipe.transforms.base import Kind, RowTransformer, StageContext, StagePlan, checked_columns
-from privpipe.transforms.categories import Labels, combined, escaped, in_value_order, labelled, split
+from privpipe.transforms.categories import Labels, combined, escaped, in_value_order, labelled, split, typed
 from privpipe.transforms.numeric import refuse_nulls
 from privpipe.transforms.strata import SmallStrata, Strata, checked_by
 
@@ -194,7 +194,7 @@ class Pram(RowTransformer):
                     drawn = draw_categories(codes, uniforms[here], np.array(each["matrix"]))
                     released = _put(released, here, labels.words(drawn))
             for name, array in zip(names, split(released, len(names)), strict=True):
-                rows = rows.replace(name, array.cast(rows.schema.field(name).type))
+                rows = rows.replace(name, typed(array, rows.schema.field(name).type))
         return rows
 
     def _matrices(

@@ -88,6 +88,10 @@ class Round(RowTransformer):
             if kind in ("decimal", "date", "timestamp") and self._units(found) is None:
                 what = f"{found.scale} digits after the point" if kind == "decimal" else f"whole units of a {kind}"
                 raise DataError(f"{context.place}: column {column!r} has {what}, and base {self.base!r} is finer")
+            if (self._units(found) or 0) >= 2**63:
+                raise DataError(
+                    f"{context.place}: base {self.base!r} is beyond all that {found} holds; give a smaller one"
+                )
         return FactsRequest(moments=self.columns)
 
     def plan(self, facts: Facts, context: StageContext) -> StagePlan:

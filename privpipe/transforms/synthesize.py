@@ -13,7 +13,7 @@ from privpipe.blocks import Primitives, RowBlock
 from privpipe.blocks.entry import require_choice, require_integer
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
-from privpipe.transforms.categories import Labels, labelled
+from privpipe.transforms.categories import Labels, labelled, typed
 from privpipe.transforms.copula_model import PRESENT, Folding, is_category, learn_models
 from privpipe.transforms.numeric import refuse_nulls, require_numeric, whole_numbers
 from privpipe.transforms.sample import proportional
@@ -294,7 +294,7 @@ class _Drawn:
         columns = self.model.columns(np.column_stack([t, np.zeros(len(t), np.int64)]), strata)
         for at, name in enumerate(self.by):
             words = pa.array([each["values"][at] for each in combinations], pa.string()).take(pa.array(places))
-            columns[name] = words.cast(schema.field(name).type)
+            columns[name] = typed(words, schema.field(name).type)
         batch = pa.record_batch([columns[name] for name in schema.names], schema=schema)
         return RowBlock(batch, rows.record_ids)
 

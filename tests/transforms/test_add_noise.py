@@ -330,3 +330,9 @@ def test_no_value_stays_as_it_is_because_complete_records_are_alike(run: Any) ->
 def test_noise_beyond_the_largest_double_is_an_error(run: Any) -> None:
     with pytest.raises(DataError, match="cells of column 'x' beyond what double holds"):
         noisy(run, AddNoise(columns=["x"], variance_ratio=9.0), {"x": [1.7e308, -1.7e308] * 8})
+
+
+def test_orthogonal_noise_of_numbers_that_cannot_be_added_up_is_refused(run: Any) -> None:
+    """Their sums are infinite, and every cell would be lost."""
+    with pytest.raises(DataError, match="'x' holds numbers beyond 1e301"):
+        noisy(run, AddNoise(columns=["x"], variance_ratio=0.5, kind="orthogonal"), {"x": [1e308, 1e308, -1e308]})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections import Counter
 from typing import Any
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from privpipe.errors import DataError, UsageError
 from privpipe.kernels.pram import diagonal_matrix, draw_categories, invariant_matrix, posterior, transition_matrix
-from privpipe.transforms import Pram
+from privpipe.transforms import Pram, Synthesize
 from privpipe.transforms.pram import TransitionMatrix
 
 REGIONS = ["n"] * 500 + ["s"] * 300 + ["e"] * 150 + ["w"] * 50
@@ -191,3 +192,14 @@ def test_wrong_matrices() -> None:
             TransitionMatrix(labels=labels, rows=rows)
     with pytest.raises(UsageError, match="one column, or with joint"):
         Pram(columns=["x", "y"], matrix=TransitionMatrix(labels=("a",), rows=((1.0,),)))
+
+
+def test_timestamps_with_a_zone_are_categories_too(run: Any) -> None:
+    """Their labels are UTC and do not say so."""
+    moments = [datetime.datetime(2020, 2, 29, hour, tzinfo=datetime.UTC) for hour in (0, 12)] * 30
+    seen = pa.array([*moments, None], pa.timestamp("us", "UTC"))
+    _, found = aligned(run, Pram(columns=["seen"], diagonal=0.5), {"seen": seen})
+    assert set(found["seen"][:-1]) == set(moments)
+    assert found["seen"][-1] is None
+    drawn = run(Synthesize(by=["seen"], small_strata="merge"), {"seen": seen, "x": list(range(61))})
+    assert set(drawn["seen"]) == set(moments)

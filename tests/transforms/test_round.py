@@ -106,3 +106,9 @@ def test_a_base_finer_than_doubles_changes_nothing(x: float, base: float) -> Non
 def test_beyond_the_largest_double_is_an_error(run: Any) -> None:
     with pytest.raises(DataError, match="carries 1 cells of column 'x' beyond what float64 holds"):
         rounded(run, Round(columns=["x"], base=1e308), [1.7e308, 1.0])
+
+
+def test_a_base_beyond_64_bits_is_refused(run: Any) -> None:
+    with pytest.raises(DataError, match=r"transform\[0\]: base 1e\+19 is beyond all that int64 holds"):
+        rounded(run, Round(columns=["x"], base=1e19), [1, 2])
+    assert rounded(run, Round(columns=["x"], base=2**62), [1, 2**62 + 5]) == [0, 2**62]
