@@ -105,9 +105,11 @@ def _gower(pair: FilePair, sides: list[tuple[Numbers, Numbers]], texts: list[str
     for before, after in sides:
         both = np.concatenate([before[:n], after])
         own = both[~np.isnan(both)]
-        span = float(own.max() - own.min()) if len(own) else 0.0
+        least = own.min(initial=np.inf)
+        span = float(own.max() - least) if len(own) else 0.0
         for to, values in ((first, before), (second, after)):
-            to.append(values / span if span > 0 else np.where(np.isnan(values), np.nan, 0.0))
+            # From the least value on, as `linkable` does.
+            to.append((values - least) / span if span > 0 else np.where(np.isnan(values), np.nan, 0.0))
     coded: list[Any] = [coded_texts(pair, name) for name in texts]
     tables = tuple(table for _, _, table in coded)
     rows = len(pair), pair.released.num_rows

@@ -138,9 +138,11 @@ def _gower(files: FilePair, numbers: dict[str, tuple[Numbers, Numbers]], texts: 
     for before, after in numbers.values():
         both = np.concatenate([before, after])
         known = both[~np.isnan(both)]
-        span = float(known.max() - known.min()) if len(known) else 0.0
+        least = known.min(initial=np.inf)
+        span = float(known.max() - least) if len(known) else 0.0
         for to, values in zip(sides, (before, after), strict=True):
-            to.append(values / span if span > 0 else np.where(np.isnan(values), np.nan, 0.0))
+            # From the least value on: of values far from 0 a quotient has no digits left for what ties them.
+            to.append((values - least) / span if span > 0 else np.where(np.isnan(values), np.nan, 0.0))
     coded = [coded_texts(files, name) for name in texts]
     if not sides[0] and not coded:
         return None

@@ -103,6 +103,20 @@ def test_ranges_and_sets_cover_their_values(embedded: Engine, judged_pair: Any) 
     assert found.observed["share"] == pytest.approx((0.5 + 0.5 + 1 + 1) / 4)
 
 
+def test_ties_of_values_far_from_zero(embedded: Engine, judged_pair: Any) -> None:
+    """Over a range that is a millionth of the values, quotients by it have no digits left for what ties them."""
+    columns = {"a": [1, 1, 4, 3, 5, 4, 1, 0, 3], "b": [2, 1, 0, 4, 5, 5, 0, 4, 3], "c": [3, 5, 5, 4, 5, 1, 4, 0, 4]}
+    masked = {"a": [0, 1, 1, 4, 0, 3, 2, 3, 4], "b": [2, 1, 0, 4, 5, 5, 0, 2, 4], "c": [0, 4, 0, 3, 0, 2, 3, 0, 0]}
+    measure = RecordLinkage(metric="gower", at_most=0.3)
+    for start in (0.0, 1e6, 1e12):
+        original, released = (
+            pa.table({name: [start + value for value in values] for name, values in side.items()})
+            for side in (columns, masked)
+        )
+        found = judged_pair(embedded, measure, original, released).observed
+        assert (found["from_intruder"], found["from_released"]) == (pytest.approx(5 / 18), pytest.approx(5 / 12))
+
+
 def test_blocks_lose_links_and_knowledge_adds_them(embedded: Engine, judged_pair: Any) -> None:
     rng = np.random.default_rng(5)
     x = rng.normal(size=(60, 3))
