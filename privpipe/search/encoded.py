@@ -18,6 +18,7 @@ from privpipe.kernels.packed_columns import PackedColumns
 from privpipe.kernels.tuple_classes import class_numbers, class_totals
 from privpipe.roles import column_type_of
 from privpipe.search.beside_population import PopulationRows, SeenColumn, encode_population
+from privpipe.search.loading import beside_loading
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.class_failures import Classes, Combinations, judged_sets
 from privpipe.transforms.combinations import apart_by_person
@@ -207,7 +208,7 @@ def encode(engine: Any, table: Any, stage: Generalize, context: StageContext) ->
     valued = (*sets.sensitive, *response)
     person = sets.person if sets.keys else None
     counted = dict.fromkeys([*columns, *fixed, *valued, *([person] if person else [])])
-    distinct = engine.distinct(table, list(counted))
+    distinct = beside_loading(lambda: engine.distinct(table, list(counted)))
     counts = distinct["__count"].to_numpy().astype(np.int64)
     codes, seen = [], {}
     for place, column in enumerate((*columns, *fixed)):
@@ -215,12 +216,12 @@ def encode(engine: Any, table: Any, stage: Generalize, context: StageContext) ->
             distinct[column], counts, column, place, context, generalized=place < len(columns)
         )
         codes.append(leaves)
-    matrix = np.stack(codes, axis=1).astype(np.int32)
-    known = (matrix >= 0).all(axis=1)
+    matrix = np.stack(codes, axis=1)
+    known = np.logical_and.reduce([leaves >= 0 for leaves in codes])
     if not known.any():
         raise NoSolutionError(f"{context.place}: no record is left to generalize")
     sensitive = {column: sensitive_codes(distinct[column], column, context.base)[known] for column in valued}
-    matrix, rows = matrix[known], Combinations(counts[known], sensitive)
+    matrix, rows = matrix if known.all() else matrix[known], Combinations(counts[known], sensitive)
     if person:
         who = person_numbers(distinct[person], person)
         kept, rows = _by_person(matrix, rows, who[known])
@@ -257,20 +258,20 @@ def _coded(
     context: StageContext,
     *,
     generalized: bool,
-) -> tuple[SeenColumn, NDArray[np.int64]]:
+) -> tuple[SeenColumn, NDArray[np.int32]]:
     """A column, and the code of each of its values: a leaf of its hierarchy, or a rank where it has none."""
     distinct, places = _sorted_values(values)
     if not generalized:
         texts = canonical_text(distinct, None, column=column).to_pylist()
         ranks = text_ranks(texts)
         ordered = sorted(set(zip(ranks.tolist(), texts, strict=True)), key=lambda pair: pair[0])
-        return SeenColumn(place, tuple(text for _, text in ordered), (), None), ranks[places]
+        return SeenColumn(place, tuple(text for _, text in ordered), (), None), ranks.astype(np.int32)[places]
     kind = context.types.get(column) or column_type_of(distinct.type)
     texts = canonical_text(distinct, kind, column=column).to_pylist()
     totals = np.bincount(places, weights=counts, minlength=len(texts)).astype(np.int64).tolist()
     hierarchy = context.hierarchies[column].build(texts, totals, kind)
     own = SeenColumn(place, tuple(texts), tuple(totals), kind, hierarchy)
-    return own, hierarchy.encode(texts).astype(np.int64)[places]
+    return own, hierarchy.encode(texts).astype(np.int32)[places]
 
 
 def _sorted_values(values: Any) -> tuple[Any, NDArray[np.int64]]:
