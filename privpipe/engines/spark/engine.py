@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -17,13 +17,14 @@ from privpipe.blocks import (
     Facts,
     FactsRequest,
     PairBlock,
+    RankExchange,
     Reduction,
     RowBlock,
 )
 from privpipe.draws import Seed, Stream
 from privpipe.engines.base.contract import Engine, Where, Written
 from privpipe.engines.base.source import Format, Source
-from privpipe.engines.spark import class_table, mapping, ranking, records, writing
+from privpipe.engines.spark import class_table, mapping, rank_exchange, ranking, records, writing
 from privpipe.engines.spark.learning import count_records, distinct, learn
 from privpipe.engines.spark.reading import is_spark_frame, scan
 from privpipe.engines.spark.session import Options, hush_py4j, open_session
@@ -52,6 +53,7 @@ class SparkEngine(Engine):
     """
 
     name: ClassVar[str] = "spark"
+    ranks_held: ClassVar[int] = 2_000_000
 
     def __init__(self, session: SparkSession | None = None, *, cache: bool = True) -> None:
         self._started = False
@@ -172,6 +174,13 @@ class SparkEngine(Engine):
         _require(table, [column])
         _require_ids(table)
         return self._kept(ranking.map_ranked(table, column, stream, function, schema))
+
+    def exchange_ranks(self, table: SparkTable, column: str, stream: Stream, exchange: RankExchange) -> SparkTable:
+        _require(table, [column])
+        _require_ids(table)
+        if not rank_exchange.is_countable(table.schema.field(column).type):
+            return cast(SparkTable, super().exchange_ranks(table, column, stream, exchange))
+        return self._kept(rank_exchange.exchange_ranks(table, column, stream, exchange))
 
     def select(self, table: SparkTable, columns: Sequence[str]) -> SparkTable:
         _require(table, columns)

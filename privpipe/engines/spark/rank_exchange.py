@@ -1,0 +1,262 @@
+"""Values given away by rank on Spark: the rows move once, packed, each range of ranks with the values in its reach.
+
+Where each range begins is known from counts before any row moves, so a range is ordered and its values are given away
+where its rows arrive. A piece of a batch that goes to one range is one cell of Spark's shuffle, not a row a record.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+from numpy.typing import NDArray
+
+from privpipe.blocks import ID_COLUMNS, RankExchange, unsigned_zeros
+from privpipe.draws import Stream
+from privpipe.engines.spark.key_bins import (
+    KeyBins,
+    bin_counts,
+    bins_of,
+    decimal_limbs,
+    is_countable,
+    placed,
+    tie_words,
+    value_words,
+)
+from privpipe.engines.spark.layout import Layout
+from privpipe.engines.spark.runs import together
+from privpipe.engines.spark.spreading import spread_keys
+from privpipe.engines.spark.table import SparkTable
+from privpipe.engines.spark.workers import map_batches, map_raw
+from privpipe.errors import DataError
+from privpipe.kernels.parallel_order import positions_by_value
+
+__all__ = ["exchange_ranks", "is_countable"]
+
+Batches = Iterator[pa.RecordBatch]
+Ints = NDArray[np.int64]
+ROWS_PER_RANGE = 500_000
+LEAST_ROWS, FEW_RANGES = 125_000, 8
+"""Small tables go to so many ranges, to keep several cores busy, while each is worth a task."""
+CELLS_PER_RANGE = 1 << 24
+BINS_PER_RANGE, LEAST_BINS = 16, 1024
+PART, KIND, PIECE = "part", "kind", "piece"
+PIECES = f"{PART} bigint, {KIND} bigint, {PIECE} binary"
+ROWS, VALUES, GAPS = 0, 1, 2
+"""Kinds of pieces: rows of the range, values of other ranges in its reach, rows without a value."""
+
+
+def exchange_ranks(table: SparkTable, column: str, stream: Stream, exchange: RankExchange) -> SparkTable:
+    """See `Engine.exchange_ranks`."""
+    ranges = _ranges(table, column, stream, exchange)
+    dealer = _Dealer(table.layout, column, stream, ranges)
+    giver = _Giver(table.layout, column, stream, ranges, _Held(secrets.token_hex(8), exchange))
+    pieces = map_raw(table.frame, dealer, PIECES).repartition(len(ranges), PART)
+    return SparkTable(map_batches(pieces, giver, table.layout), table.layout, at_most=table.bound)
+
+
+@dataclass(frozen=True, repr=False)
+class RankRanges:
+    """Ranges of consecutive ranks, each of whole bins.
+
+    Parameters
+    ----------
+    bins : KeyBins
+    starts : ndarray of int64, shape (n_bins + 1,)
+        Rank of the first record of each bin, and the number of ranks.
+    first : ndarray of int64, shape (n_ranges + 1,)
+        First bin of each range, and the number of bins.
+    reached : ndarray of int64, shape (n_ranges, 2)
+        The bins that hold all ranks which a range's ranks may receive from: the first, and the one after the last.
+    """
+
+    bins: KeyBins
+    starts: Ints
+    first: Ints
+    reached: Ints
+
+    @classmethod
+    def of(cls, bins: KeyBins, counts: Ints, exchange: RankExchange, number: int) -> RankRanges:
+        """At most so many ranges of about one size."""
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        targets = starts[-1] * np.arange(1, number) // number
+        cuts = np.searchsorted(starts, targets)
+        cuts = np.unique(cuts[(cuts > 0) & (cuts < len(bins))])
+        first = np.concatenate([[0], cuts, [len(bins)]])
+        low, high = starts[first[:-1]], starts[first[1:]]
+        segment, reach = exchange.segment, exchange.reach
+        least = np.maximum(low - reach, low // segment * segment)
+        most = np.minimum(np.minimum(high + reach, -(-high // segment) * segment), starts[-1])
+        reached = np.column_stack([np.searchsorted(starts, least, "right") - 1, np.searchsorted(starts, most)])
+        # An empty range, of a column without values, reaches nothing.
+        reached[:, 0] = np.minimum(reached[:, 0], first[:-1])
+        reached[:, 1] = np.maximum(reached[:, 1], first[1:])
+        return cls(bins, starts, first, reached)
+
+    def __len__(self) -> int:
+        return len(self.first) - 1
+
+
+def _ranges(table: SparkTable, column: str, stream: Stream, exchange: RankExchange) -> RankRanges:
+    records = exchange.records
+    most = min(ROWS_PER_RANGE, max(CELLS_PER_RANGE // (len(table.schema) + 2), LEAST_ROWS))
+    number = max(-(-records // most), min(-(-records // LEAST_ROWS), FEW_RANGES))
+    if number <= 1:
+        none = np.zeros(0, np.uint64)
+        return RankRanges.of(KeyBins(none, none), np.array([records]), exchange, 1)
+    bins = bins_of(table, column, stream, records, max(BINS_PER_RANGE * number, LEAST_BINS))
+    counts = bin_counts(table, column, stream, bins)
+    if int(counts.sum()) != records:
+        raise _another_table(column)
+    return RankRanges.of(bins, counts, exchange, number)
+
+
+@dataclass(frozen=True, repr=False)
+class _Dealer:
+    """Batches cut into pieces, each for one range."""
+
+    layout: Layout
+    column: str
+    stream: Stream
+    ranges: RankRanges
+
+    def __call__(self, batches: Batches) -> Batches:
+        keys = np.array(spread_keys(len(self.ranges)))
+        for at, batch in enumerate(together(batches)):
+            pieces = list(self._pieces(batch, at))
+            parts = pa.array(keys[[part for part, _, _ in pieces]])
+            kinds = pa.array([kind for _, kind, _ in pieces], pa.int64())
+            cells = pa.array([piece.serialize().to_pybytes() for _, _, piece in pieces], pa.binary())
+            yield pa.record_batch([parts, kinds, cells], names=[PART, KIND, PIECE])
+
+    def _pieces(self, batch: pa.RecordBatch, number: int) -> Iterator[tuple[int, int, pa.RecordBatch]]:
+        ranges = self.ranges
+        rows = self.layout.block(batch)
+        words, known = value_words(rows.column(self.column))
+        bins = placed(rows, words, known, ranges.bins, self.stream)
+        bins = np.where(known, bins, len(ranges.bins)).astype(np.uint16)
+        plain = pa.record_batch(rows.to_batch().columns, schema=self.layout.arrow)
+        if len(ranges) > 1 or not known.all():
+            order = np.argsort(bins, kind="stable")
+            plain, bins = plain.take(pa.array(order)), bins[order]
+        values = plain.select(_value_names(self.layout, self.column))
+        firsts = np.searchsorted(bins, ranges.first)
+        reached = np.searchsorted(bins, ranges.reached)
+        for part, (start, stop) in enumerate(itertools.pairwise(firsts.tolist())):
+            for kind, piece, low, high in (
+                (ROWS, plain, start, stop),
+                (VALUES, values, reached[part, 0], start),
+                (VALUES, values, stop, reached[part, 1]),
+            ):
+                if high > low:
+                    yield part, kind, piece.slice(low, high - low)
+        if firsts[-1] < len(bins):
+            yield number % len(ranges), GAPS, plain.slice(firsts[-1])
+
+
+@dataclass(frozen=True)
+class _Held:
+    """An exchange under a name of its own, by which workers remember a segment."""
+
+    name: str
+    exchange: RankExchange = field(compare=False, repr=False)
+
+
+@lru_cache(maxsize=1)
+def _segment(held: _Held, number: int) -> NDArray[np.int32] | Ints:
+    """pi of a segment, which several ranges of one worker may lie in."""
+    pi = held.exchange.of_segment(number)
+    return pi.astype(np.int32) if held.exchange.records < 2**31 else pi
+
+
+@dataclass(frozen=True, repr=False)
+class _Giver:
+    """The rows of a range with the values that they receive."""
+
+    layout: Layout
+    column: str
+    stream: Stream
+    ranges: RankRanges
+    held: _Held
+
+    def __call__(self, batches: Batches) -> Batches:
+        yield from together(self._given(batches))
+
+    def _given(self, batches: Batches) -> Batches:
+        schemas = {ROWS: self.layout.arrow, GAPS: self.layout.arrow}
+        names = _value_names(self.layout, self.column)
+        schemas[VALUES] = pa.schema([self.layout.arrow.field(name) for name in names])
+        parts = {key: part for part, key in enumerate(spread_keys(len(self.ranges)))}
+        rows: dict[int, list[pa.RecordBatch]] = {}
+        values: dict[int, list[pa.RecordBatch]] = {}
+        for batch in batches:
+            for key, kind, cell in zip(*(batch.column(at) for at in range(3)), strict=True):
+                piece = pa.ipc.read_record_batch(cell.as_buffer(), schemas[kind.as_py()])
+                if kind.as_py() == GAPS:
+                    yield piece
+                else:
+                    into = rows if kind.as_py() == ROWS else values
+                    into.setdefault(parts[key.as_py()], []).append(piece)
+        for part in list(rows):
+            yield from self._of_range(part, rows.pop(part), values.pop(part, []))
+
+    def _of_range(self, part: int, rows: list[pa.RecordBatch], others: list[pa.RecordBatch]) -> Batches:
+        ranges, names = self.ranges, _value_names(self.layout, self.column)
+        low, high = (int(ranges.starts[ranges.first[at]]) for at in (part, part + 1))
+        reached = ranges.starts[ranges.reached[part]]
+        own = sum(piece.num_rows for piece in rows)
+        keys = pa.Table.from_batches([*(piece.select(names) for piece in rows), *others]).combine_chunks()
+        if own != high - low or len(keys) != reached[1] - reached[0]:
+            raise _another_table(self.column)
+        cells = _whole(keys.column(0))
+        ids = np.column_stack([_whole(keys.column(name)).to_numpy() for name in ID_COLUMNS])
+        order = _in_order(cells, ids, self.stream)
+        places = np.empty(own, np.int64)
+        places[order[order < own]] = order[self._pi(low, high) - reached[0]]
+        received = unsigned_zeros(cells.take(pa.array(places)))
+        at, start = self.layout.schema.get_field_index(self.column), 0
+        for piece in rows:
+            yield piece.set_column(at, piece.schema.field(at), received.slice(start, piece.num_rows))
+            start += piece.num_rows
+
+    def _pi(self, low: int, high: int) -> Ints:
+        """pi of the ranks low .. high - 1."""
+        length = self.held.exchange.segment
+        found = []
+        for number in range(low // length, -(-high // length)):
+            start = number * length
+            found.append(_segment(self.held, number)[max(low - start, 0) : high - start])
+        return np.concatenate(found).astype(np.int64, copy=False)
+
+
+def _in_order(cells: pa.Array, ids: Ints, stream: Stream) -> Ints:
+    """Positions of the records, all with a value, by (value, keyed order, id)."""
+    if pt.is_decimal(cells.type):
+        low, high = decimal_limbs(cells)
+        return np.lexsort((ids[:, 1], ids[:, 0], stream.order(ids), low.view(np.uint64), high))
+
+    def settled(positions: Ints) -> Ints:
+        return positions[np.lexsort((ids[positions, 1], ids[positions, 0]))]
+
+    with ThreadPoolExecutor(1) as pool:
+        positions, _ = positions_by_value(value_words(cells)[0], lambda: tie_words(stream, ids), settled, pool)
+    return positions.astype(np.int64)
+
+
+def _value_names(layout: Layout, column: str) -> list[str]:
+    return [*layout.names([column]), *ID_COLUMNS]
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
+def _another_table(column: str) -> DataError:
+    return DataError(f"the plan was made for another table: column {column!r} has not as many values")
