@@ -117,10 +117,10 @@ def test_a_release_is_what_its_rounds_say_and_meets_everything(
 
 
 def test_figures_of_adult(embedded: Engine, shared: Any) -> None:
-    """An independent prototype has cell_loss .170 by rounds, .220 by the best single vector."""
+    """An independent prototype has cell_loss .170 by rounds, .220 by the best single vector; all are released here."""
     folder = shared / "data" / "adult"
     rows = pc.read_csv(folder / "adult.csv", parse_options=pc.ParseOptions(delimiter=";"))
-    names = ["sex", "age", "race", "education", "workclass", "salary-class"]
+    names = list(rows.column_names)
     specs = {
         name: HierarchySpec.from_mapping({"file": f"adult_hierarchy_{name}.csv", "delimiter": ";"}, folder, column=name)
         for name in names
@@ -134,14 +134,14 @@ def test_figures_of_adult(embedded: Engine, shared: Any) -> None:
         place="transform[0]",
     )
     table = scanned(embedded, rows)
-    found, released = made(embedded, LocalRecoding(suppress_at_most=0.01), table, context)
+    found, released = made(embedded, LocalRecoding(), table, context)
     single = plan_one_vector(embedded, table, Generalize(suppress_at_most=1.0), context).detail["loss"]
-    assert found.detail["cell_loss"] < 0.9 * single
+    assert (round(found.detail["cell_loss"], 4), round(single, 4)) == (0.1678, 0.2204)
     sizes = Counter(zip(*released.to_pydict().values(), strict=True))
     assert min(sizes.values()) >= 5
     assert len(sizes) == found.detail["classes"]
     assert len(found.detail["rounds"]) > 1
-    assert sum(done["records"] for done in found.detail["rounds"]) == len(released)
+    assert sum(done["records"] for done in found.detail["rounds"]) == len(released) == 30162
 
 
 def test_suppression_becomes_dearer_where_a_round_keeps_too_little(embedded: Engine, make_problem: Any) -> None:
