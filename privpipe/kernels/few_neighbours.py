@@ -11,7 +11,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from privpipe.kernels.cells import LANES, look_into, tiles_of
-from privpipe.kernels.sorting import sort_integers, sort_places
+from privpipe.kernels.sorting import sort_places
 
 __all__ = ["few_neighbours"]
 
@@ -59,26 +59,23 @@ def _keep(least: NDArray[np.float64], distance: float) -> None:
 
 @njit(nogil=True, cache=True)
 def _chosen(
-    distances: NDArray[np.float64],
-    names: NDArray[np.int64],
-    count: int,
-    worst: float,
-    ties: NDArray[np.int64],
-    out: NDArray[np.int64],
+    distances: NDArray[np.float64], names: NDArray[np.int64], count: int, worst: float, out: NDArray[np.int64]
 ) -> None:
     """Write the names of all candidates nearer than `worst`, then the smallest names of those as far."""
-    wanted, nearer, equal = len(out), 0, 0
+    wanted, nearer = len(out), 0
     for at in range(count):
         if distances[at] < worst:
             out[nearer] = names[at]
             nearer += 1
-        elif distances[at] == worst:
-            ties[equal] = names[at]
-            equal += 1
-    if nearer + equal > wanted:
-        sort_integers(ties, equal)
-    for at in range(wanted - nearer):
-        out[nearer + at] = ties[at]
+    last = nearer
+    for at in range(count):
+        if distances[at] == worst and (last < wanted or names[at] < out[wanted - 1]):
+            place = min(last, wanted - 1)
+            last = place + 1
+            while place > nearer and out[place - 1] > names[at]:
+                out[place] = out[place - 1]
+                place -= 1
+            out[place] = names[at]
 
 
 @njit(nogil=True, cache=True)
@@ -105,7 +102,7 @@ def few_neighbours(
     inside = np.empty(len(distances), np.int64)
     # One entry below all, then the least distances; what there is room for beyond the wanted ones is never read.
     least = np.empty((wanted + LANES - 1) // LANES * LANES + 1, np.float64)
-    far, names, ties = np.empty(n, np.float64), np.empty(n, np.int64), np.empty(n, np.int64)
+    far, names = np.empty(n, np.float64), np.empty(n, np.int64)
     chosen, point = np.empty(wanted, np.int64), np.empty(s, np.float64)
     out = np.empty((n, wanted), np.int32)
     for own in range(len(apart)):
@@ -139,9 +136,10 @@ def few_neighbours(
                         far[held] = distance
                         names[held] = order[starts[cell] + inside[at]]
                         held += 1
-                        _keep(least, distance)
-                        worst = least[wanted]
-            _chosen(far, names, held, worst, ties, chosen)
+                        if distance < worst:
+                            _keep(least, distance)
+                            worst = least[wanted]
+            _chosen(far, names, held, worst, chosen)
             row = out[order[place]]
             for a in range(wanted):
                 rank = 0

@@ -12,12 +12,15 @@ from numpy.typing import NDArray
 
 from privpipe.errors import UsageError
 from privpipe.kernels.arrays import read_only
+from privpipe.kernels.mdav_of_ties import distinct_points, mdav_of_ties
 from privpipe.kernels.nearest import PART, farthest_part, nearest_parts, parts_of
 from privpipe.kernels.sorting import sort_integers
 
 __all__ = ["mdav_groups"]
 
 RECOMPUTED_EVERY = 1000
+TIED = 2
+"""Records a point, on average, from which distances to the distinct points cost less."""
 
 
 def mdav_groups(points: NDArray[np.float64], k: int) -> NDArray[np.int64]:
@@ -44,6 +47,9 @@ def mdav_groups(points: NDArray[np.float64], k: int) -> NDArray[np.int64]:
     array = read_only(points, np.float64)
     if k < 1 or array.ndim != 2 or len(array) < k:
         raise UsageError(f"microaggregation needs k >= 1 and at least k records, got k = {k} and {array.shape}")
+    codes, firsts = distinct_points(array, max(len(array) // TIED, 1))
+    if len(firsts):
+        return np.asarray(mdav_of_ties(array, codes, firsts, k, RECOMPUTED_EVERY))
     return np.asarray(_mdav(np.array(array.T, order="C"), k))
 
 
@@ -98,9 +104,9 @@ def _mdav(columns: NDArray[np.float64], k: int) -> NDArray[np.int64]:
             _centre(columns, count, sums)
             since = 0
         parts_of(columns, count, sums / count, distances, ends)
-        first = farthest_part(distances, names, count, ends)
+        first = farthest_part(distances, names, places, count, ends)
         parts_of(columns, count, columns[:, first].copy(), distances, ends)
-        second = names[farthest_part(distances, names, count, ends)]
+        second = names[farthest_part(distances, names, places, count, ends)]
         heap[nearest_parts(distances, names, count, k - 1, first, heap, ends)] = first
         pairs = count >= 3 * k
         count = _remove(columns, names, places, count, heap, sums, labels, label)

@@ -172,38 +172,53 @@ def parts_of(
 
 @njit(nogil=True, cache=True)
 def _first_named(
-    wanted: float, distances: NDArray[np.float64], names: NDArray[np.int64], count: int, ends: NDArray[np.float64]
+    wanted: float,
+    distances: NDArray[np.float64],
+    names: NDArray[np.int64],
+    places: NDArray[np.int64],
+    count: int,
+    ends: NDArray[np.float64],
 ) -> int:
     """Place of the smallest name at this distance, which ends a part."""
-    best = -1
+    best = np.int64(len(places))
     for part in range((count + PART - 1) // PART):
         if ends[part] == wanted:
-            for i in range(part * PART, min((part + 1) * PART, count)):
-                if distances[i] == wanted and (best < 0 or names[i] < names[best]):
-                    best = i
-    return best
+            first, stop = part * PART, min((part + 1) * PART, count)
+            inside, called = distances[first:stop], names[first:stop]
+            for i in range(len(inside)):
+                name = called[i] if inside[i] == wanted else best
+                best = name if name < best else best
+    return int(places[best])
 
 
 @njit(nogil=True, cache=True)
 def farthest_part(
-    distances: NDArray[np.float64], names: NDArray[np.int64], count: int, ends: NDArray[np.float64]
+    distances: NDArray[np.float64],
+    names: NDArray[np.int64],
+    places: NDArray[np.int64],
+    count: int,
+    ends: NDArray[np.float64],
 ) -> int:
-    """As `farthest`, from what `parts_of` found; count >= 1."""
+    """As `farthest`, from what `parts_of` found; count >= 1, and `places` are those of the names."""
     most = ends[1, 0]
     for part in range((count + PART - 1) // PART):
         most = max(most, ends[1, part])
-    return int(_first_named(most, distances, names, count, ends[1]))
+    return int(_first_named(most, distances, names, places, count, ends[1]))
 
 
 @njit(nogil=True, cache=True)
 def nearest_part(
-    distances: NDArray[np.float64], names: NDArray[np.int64], count: int, ends: NDArray[np.float64]
+    distances: NDArray[np.float64],
+    names: NDArray[np.int64],
+    places: NDArray[np.int64],
+    count: int,
+    ends: NDArray[np.float64],
 ) -> int:
-    """Place of the least distance; among equals, of the smallest name; from what `parts_of` found; count >= 1."""
+    """Place of the least distance, among equals of the smallest name; see `farthest_part`."""
     least = ends[0, 0]
     for part in range((count + PART - 1) // PART):
         least = min(least, ends[0, part])
-    return int(_first_named(least, distances, names, count, ends[0]))
+    return int(_first_named(least, distances, names, places, count, ends[0]))
 
 
 @njit(nogil=True, cache=True)

@@ -236,12 +236,12 @@ def _tour(centroids: NDArray[np.float64], middle: NDArray[np.float64]) -> NDArra
     """The groups, each followed by the nearest of those left."""
     groups, s = centroids.shape
     columns = centroids.T.copy()
-    names = np.arange(groups)
+    names, places = np.arange(groups), np.arange(groups)
     distances = np.empty(groups, np.float64)
     tour = np.empty(groups, np.int64)
     ends = np.empty((2, groups // PART + 1), np.float64)
     parts_of(columns, groups, middle, distances, ends)
-    at = farthest_part(distances, names, groups, ends)
+    at = farthest_part(distances, names, places, groups, ends)
     for step in range(groups):
         tour[step] = names[at]
         here = columns[:, at].copy()
@@ -249,9 +249,10 @@ def _tour(centroids: NDArray[np.float64], middle: NDArray[np.float64]) -> NDArra
         for j in range(s):
             columns[j, at] = columns[j, left]
         names[at] = names[left]
+        places[names[at]] = at
         if left > 0:
             parts_of(columns, left, here, distances, ends)
-            at = nearest_part(distances, names, left, ends)
+            at = nearest_part(distances, names, places, left, ends)
     return tour
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from privpipe.errors import UsageError
+from privpipe.kernels import mdav
 from privpipe.kernels.mdav import mdav_groups
 from privpipe.kernels.refine import group_sse
 
@@ -150,3 +151,33 @@ def test_the_centre_is_computed_anew_on_long_runs() -> None:
     points = np.random.default_rng(0).normal(size=(7000, 2))
     near, far = (loss(p, mdav_groups(p, 3)) for p in (points, points + 1e6))
     assert far == pytest.approx(near, rel=1e-3)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    n=st.integers(2, 400),
+    s=st.integers(1, 5),
+    distinct=st.integers(1, 40),
+    k=st.integers(1, 8),
+    seed=st.integers(0, 10**6),
+)
+def test_equal_records_are_grouped_as_if_each_were_looked_at(n: int, s: int, distinct: int, k: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    places = rng.integers(-2, 3, (distinct, s)) * rng.choice([0.5, 1e-200], (distinct, s))
+    points = np.concatenate([places, -places])[rng.integers(0, 2 * distinct, n)]  # -0.0 equals 0.0
+    if n < k:
+        return
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(mdav, "TIED", 1)
+        found = mdav_groups(points, k)
+        patched.setattr(mdav, "TIED", n + 1)
+        assert len(set(map(tuple, points.tolist()))) == 1 or (found == mdav_groups(points, k)).all()
+
+
+def test_equal_records_on_long_runs() -> None:
+    """Beyond the groups after which the centre is computed anew."""
+    points = np.random.default_rng(3).integers(0, 9, (4200, 2)) / 7.0
+    tied = mdav_groups(points, 2)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(mdav, "TIED", len(points))
+        assert (tied == mdav_groups(points, 2)).all()

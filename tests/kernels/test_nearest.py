@@ -24,12 +24,13 @@ def test_parts_give_what_all_distances_give(s: int, count: int, distinct: int) -
     rng = np.random.default_rng([s, count, distinct])
     columns = rng.integers(0, distinct, (s, count + 5)) / 7.0  # what lies beyond `count` takes no part
     names, point = rng.permutation(count + 5), columns[:, 0].copy()
+    places = np.argsort(names)
     whole, parts, ends = np.empty(count + 5), np.empty(count + 5), np.empty((2, count // PART + 1))
     squared_distances(columns, count, point, whole)
     parts_of(columns, count, point, parts, ends)
     assert (whole[:count] == parts[:count]).all()
-    assert farthest_part(parts, names, count, ends) == farthest(whole, names, count)
-    assert nearest_part(parts, names, count, ends) == min(range(count), key=lambda i: (whole[i], names[i]))
+    assert farthest_part(parts, names, places, count, ends) == farthest(whole, names, count)
+    assert nearest_part(parts, names, places, count, ends) == min(range(count), key=lambda i: (whole[i], names[i]))
     for wanted in (0, 1, 4):
         for left_out in (-1, 0):
             first, second = np.empty(5, np.int64), np.empty(5, np.int64)
