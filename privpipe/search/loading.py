@@ -34,6 +34,9 @@ def beside_loading(work: Callable[[], R]) -> R:
 
 
 def _load() -> None:
+    import pyarrow as pa
+
     from privpipe.kernels.search_classes import compacted
 
     compacted(np.zeros(1, dtype=np.int64), 1)
+    pa.array([0])  # the first conversion imports pandas where it is installed
