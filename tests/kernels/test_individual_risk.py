@@ -46,6 +46,15 @@ def test_fractional_counts_keep_their_digits_at_tiny_fractions(f: float, populat
     assert individual_risk(np.array([f]), np.array([population]))[0] == pytest.approx(risk, rel=1e-12)
 
 
+def test_worked_figures() -> None:
+    """Where an alternating sum elsewhere gives 0.0348 for 20 records at p = 0.7, and -6.6e11 for 40 (specification)."""
+    found = individual_risk(np.array([3.0, 20.0, 40.0]), np.array([149.0, 20 / 0.7, 40 / 0.7]))
+    assert found[:2] == pytest.approx([0.009885636, 0.0355141983613656], rel=1e-7)
+    assert 0 < found[2] < 0.7 / 39
+    shortcut = individual_risk(np.array([3.0]), np.array([149.0]), approximate=True)
+    assert shortcut[0] == pytest.approx(0.009966777, rel=1e-7)
+
+
 def test_tiny_fractions_and_limits() -> None:
     # f=1: p/(1-p) ln(1/p).
     assert individual_risk(np.array([1.0]), np.array([1e9]))[0] == pytest.approx(1e-9 * np.log(1e9), rel=1e-8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,16 @@ def test_delta_falls_with_the_class_size() -> None:
     for epsilon in (0.2, 0.7, 1.3):
         _, k = safepub_parameters(epsilon, 1e-5)
         assert delta_of(k - 1, epsilon) < 1e-5 <= delta_of(k - 2, epsilon)
+
+
+def test_the_rate_of_a_half_rounds_outward() -> None:
+    """epsilon = ln 2: beta = 1/2, gamma = 3/4, and n gamma is an integer for every fourth n: its tail counts."""
+    for k in (3, 6, 7, 12, 20):
+        tails = [
+            Fraction(sum(math.comb(n, drawn) for drawn in range(-(-3 * n // 4), n + 1)), 2**n)
+            for n in range(math.ceil(Fraction(4 * k, 3) - 1), 4 * k + 20)
+        ]
+        assert delta_of(k, math.log(2)) == pytest.approx(float(max(tails)), rel=1e-10)
 
 
 @pytest.mark.parametrize(
