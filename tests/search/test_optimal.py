@@ -10,6 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from privpipe.errors import NoSolutionError
+from privpipe.kernels import search_classes
+from privpipe.search import formed_classes
+from privpipe.search import node as checking
 from privpipe.search.encoded import encode
 from privpipe.search.generalization import plan
 from privpipe.search.node import NodeCheck
@@ -45,6 +48,35 @@ def test_the_optimum_is_that_of_brute_force(plain: Any, random_problems: Any, da
     first = next(iter(checks(plain, problem).sets.keys))
     labels = problem.labels(node)
     assert found["classes"] == len({tuple(labels[key][row] for key in first) for row in kept})
+
+
+ROUTES = {
+    "runs of the first columns": [(search_classes, "DENSE", 0), (search_classes, "SPARE", 0)],
+    "a hash table": [(search_classes, "DENSE", 0), (search_classes, "SPARE", 0), (search_classes, "SPARSE", 0)],
+    "nothing remembered": [(formed_classes, "ROOM", 0)],
+    "cells of kept classes": [(checking, "FEW_CELLS", 0), (checking, "MANY_CELLS", 1 << 20), (checking, "SPARE", 0)],
+    "sorted cells": [(checking, "FEW_CELLS", 0), (checking, "MANY_CELLS", 0), (checking, "SPARE", 0)],
+}
+"""How large tables are searched, by the limits that small ones stay below."""
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
+@given(st.data())
+def test_the_plan_is_the_same_by_every_route(plain: Any, random_problems: Any, route: str, data: st.DataObject) -> None:
+    problem = data.draw(random_problems)
+
+    def made() -> Any:
+        try:
+            return plan(plain, problem.table, problem.stage, problem.context)
+        except NoSolutionError as error:
+            return str(error)
+
+    usual = made()
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name, value in ROUTES[route]:
+            patch.setattr(module, name, value)
+        assert made() == usual
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=SLOW)
