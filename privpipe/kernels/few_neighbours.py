@@ -79,6 +79,80 @@ def _chosen(
 
 
 @njit(nogil=True, cache=True)
+def _candidates(
+    place: int,
+    own: int,
+    nearby: NDArray[np.int64],
+    apart: NDArray[np.float64],
+    tiles: NDArray[np.float64],
+    corners: NDArray[np.float64],
+    order: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    cells: int,
+    wanted: int,
+    point: NDArray[np.float64],
+    distances: NDArray[np.float64],
+    inside: NDArray[np.int64],
+    least: NDArray[np.float64],
+    far: NDArray[np.float64],
+    names: NDArray[np.int64],
+) -> tuple[int, float]:
+    """Write distance and name of all that may be among the nearest; how many, and the distance of the last wanted."""
+    least[:] = np.inf
+    least[0] = -1.0
+    held, looked, worst = 0, 0, np.inf
+    for cell in nearby:
+        if held >= wanted:
+            if apart[cell] > worst or looked >= cells:
+                break
+            if _beyond(corners, cell, point, worst):
+                continue
+        looked += 1
+        look_into(tiles, cell, point, distances)
+        if cell == own:
+            distances[place - starts[own]] = np.nan  # a record is no neighbour of its own
+        count = 0
+        for at in range(starts[cell + 1] - starts[cell]):
+            inside[count] = at
+            count += 1 if distances[at] <= worst else 0
+        for at in range(count):
+            distance = distances[inside[at]]
+            if distance <= worst:
+                far[held] = distance
+                names[held] = order[starts[cell] + inside[at]]
+                held += 1
+                if distance < worst:
+                    _keep(least, distance)
+                    worst = least[wanted]
+    return held, worst
+
+
+@njit(nogil=True, cache=True)
+def _write(chosen: NDArray[np.int64], row: NDArray[np.int32]) -> None:
+    """The chosen names in ascending order: each goes to the place that its rank is."""
+    for a in range(len(chosen)):
+        rank = 0
+        for b in range(len(chosen)):
+            rank += 1 if chosen[b] < chosen[a] else 0
+        row[rank] = chosen[a]
+
+
+@njit(nogil=True, cache=True)
+def _equals(
+    tiles: NDArray[np.float64], cell: int, at: int, point: NDArray[np.float64], first: int, out: NDArray[np.int64]
+) -> int:
+    """Write the places in a cell, from `first` on, of records at this point; how many there are."""
+    count = 0
+    for place in range(first, at):
+        same = True
+        for j in range(len(point)):
+            same = same and tiles[cell, j, place] == point[j]
+        out[count] = place
+        count += 1 if same else 0
+    return count
+
+
+@njit(nogil=True, cache=True)
 def few_neighbours(
     points: NDArray[np.float64], order: NDArray[np.int64], starts: NDArray[np.int64], wanted: int, cells: int
 ) -> NDArray[np.int32]:
@@ -99,10 +173,10 @@ def few_neighbours(
     tiles = tiles_of(points, order, starts)
     corners = _corners(tiles, starts)
     distances, apart = np.empty(tiles.shape[2], np.float64), np.empty(len(starts) - 1, np.float64)
-    inside = np.empty(len(distances), np.int64)
+    inside, equal = np.empty(len(distances), np.int64), np.empty(len(distances), np.int64)
     # One entry below all, then the least distances; what there is room for beyond the wanted ones is never read.
     least = np.empty((wanted + LANES - 1) // LANES * LANES + 1, np.float64)
-    far, names = np.empty(n, np.float64), np.empty(n, np.int64)
+    far, names, done = np.empty(n, np.float64), np.empty(n, np.int64), np.zeros(n, np.bool_)
     chosen, point = np.empty(wanted, np.int64), np.empty(s, np.float64)
     out = np.empty((n, wanted), np.int32)
     for own in range(len(apart)):
@@ -111,39 +185,43 @@ def few_neighbours(
         nearby = np.arange(len(apart))
         sort_places(nearby, apart)
         for place in range(starts[own], starts[own + 1]):
+            if done[place]:
+                continue
+            record = order[place]
             for j in range(s):
-                point[j] = points[order[place], j]
-            least[:] = np.inf
-            least[0] = -1.0
-            held, looked, worst = 0, 0, np.inf
-            for cell in nearby:
-                if held >= wanted:
-                    if apart[cell] > worst or looked >= cells:
-                        break
-                    if _beyond(corners, cell, point, worst):
-                        continue
-                looked += 1
-                look_into(tiles, cell, point, distances)
-                if cell == own:
-                    distances[place - starts[own]] = np.nan  # a record is no neighbour of its own
-                count = 0
-                for at in range(starts[cell + 1] - starts[cell]):
-                    inside[count] = at
-                    count += 1 if distances[at] <= worst else 0
-                for at in range(count):
-                    distance = distances[inside[at]]
-                    if distance <= worst:
-                        far[held] = distance
-                        names[held] = order[starts[cell] + inside[at]]
-                        held += 1
-                        if distance < worst:
-                            _keep(least, distance)
-                            worst = least[wanted]
+                point[j] = points[record, j]
+            held, worst = _candidates(
+                place,
+                own,
+                nearby,
+                apart,
+                tiles,
+                corners,
+                order,
+                starts,
+                cells,
+                wanted,
+                point,
+                distances,
+                inside,
+                least,
+                far,
+                names,
+            )
             _chosen(far, names, held, worst, chosen)
-            row = out[order[place]]
-            for a in range(wanted):
-                rank = 0
-                for b in range(wanted):
-                    rank += 1 if chosen[b] < chosen[a] else 0
-                row[rank] = chosen[a]
+            _write(chosen, out[record])
+            if least[1] > 0.0:
+                continue
+            # A record at the same point sees the same, but this record in its own place.
+            first = place - starts[own] + 1
+            for twin in equal[: _equals(tiles, own, starts[own + 1] - starts[own], point, first, equal)]:
+                other = order[starts[own] + twin]
+                at = 0
+                while names[at] != other:
+                    at += 1
+                names[at] = record
+                _chosen(far, names, held, worst, chosen)
+                _write(chosen, out[other])
+                names[at] = other
+                done[starts[own] + twin] = True
     return out
