@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-import math
+import datetime
 import re
 from collections.abc import Sequence
+from decimal import Decimal
+from functools import lru_cache
+
+from privpipe.hierarchies.literals import exact_number
 
 __all__ = ["range_members", "range_penalty"]
 
 Text = str | None
 BETWEEN = re.compile(r"\[(?P<low>[^,\[\]]+), (?P<high>[^,\[\]]+)(?P<end>[\]\[])")
 ANY = "*"
+NUMBERS = ("integer", "number", "decimal")
+MOMENTS = ("date", "timestamp")
 
 
 def range_penalty(label: Text, values: Sequence[Text], kind: str) -> float | None:
     """NCP of a released cell among the distinct values of its column; None where the label says nothing of them.
 
-    Of a number: (hi - lo) / (max - min) over the values that the range takes in, 0 where all are one. Of a text: 0 for
-    a value, else the values of the set / D. 1 for ``*``.
+    Of a number, date or time: (hi - lo) / (max - min) over the values that the range takes in, 0 where all are one. Of
+    a text: 0 for a value, else the values of the set / D. 1 for ``*``.
 
     Parameters
     ----------
@@ -32,6 +38,8 @@ def range_penalty(label: Text, values: Sequence[Text], kind: str) -> float | Non
     >>> ages = ["7", "8", "30", "47"]
     >>> [range_penalty(label, ages, "integer") for label in ("8", "[7, 8]", "[8, 30[", ">=30", "<30", "*", "old")]
     [0.0, 0.025, 0.0, 0.425, 0.025, 1.0, None]
+    >>> range_penalty("[2024-01-01, 2024-01-03]", ["2024-01-01", "2024-01-03", "2024-01-11"], "date")
+    0.2
     >>> range_penalty("{Bonn, Jena}", ["Bonn", "Gera", "Jena", None], "text")
     0.5
     """
@@ -41,18 +49,17 @@ def range_penalty(label: Text, values: Sequence[Text], kind: str) -> float | Non
         return None
     if label == ANY:
         return 1.0
-    if kind not in ("integer", "number", "decimal"):
+    if kind not in (*NUMBERS, *MOMENTS):
         return _of_set(label, values)
-    numbers = sorted(number for text in values if text is not None and math.isfinite(number := float(text)))
-    bounds = _bounds(label)
+    numbers = sorted(number for number in _counted(tuple(values), kind) if number is not None and number.is_finite())
+    bounds = _bounds(label, kind)
     if bounds is None or not numbers:
         return None
-    low, high, closed = bounds
-    held = [number for number in numbers if low <= number and (number <= high if closed else number < high)]
+    held = [number for number in numbers if _within(number, bounds)]
     if not held:
         return None
     width = numbers[-1] - numbers[0]
-    return (held[-1] - held[0]) / width if width else 0.0
+    return float((held[-1] - held[0]) / width) if width else 0.0
 
 
 def range_members(label: Text, values: Sequence[Text], kind: str) -> list[bool]:
@@ -67,42 +74,46 @@ def range_members(label: Text, values: Sequence[Text], kind: str) -> list[bool]:
     """
     if label is None or label == ANY:
         return [label == ANY] * len(values)
-    if kind in ("integer", "number", "decimal"):
-        bounds = _bounds(label)
+    if kind in (*NUMBERS, *MOMENTS):
+        bounds = _bounds(label, kind)
         if bounds is None:
             return [False] * len(values)
-        low, high, closed = bounds
-        numbers = [math.nan if text is None else float(text) for text in values]
-        return [low <= number and (number <= high if closed else number < high) for number in numbers]
-    if kind in ("date", "timestamp"):
-        return [text is not None and _within(text, label) for text in values]
+        return [number is not None and _within(number, bounds) for number in _counted(tuple(values), kind)]
     if not (label.startswith("{") and label.endswith("}")):
         return [False] * len(values)
     parts = set(label[1:-1].split(", "))
     return [("null" if text is None else text) in parts for text in values]
 
 
-def _within(text: str, label: str) -> bool:
-    """Whether a range of ISO dates or times takes one in: their texts are in the order of time."""
-    if label.startswith(">="):
-        return text >= label[2:]
-    if label.startswith("<"):
-        return text < label[1:]
-    found = BETWEEN.fullmatch(label)
-    return found is not None and found["low"] <= text and (text < found["high"] or label.endswith(f"{text}]"))
+@lru_cache(maxsize=32)  # every label of a column is laid beside the same values
+def _counted(values: tuple[Text, ...], kind: str) -> tuple[Decimal | None, ...]:
+    return tuple(None if text is None else _exact(text, kind) for text in values)
 
 
-def _bounds(label: str) -> tuple[float, float, bool] | None:
-    """Low end, high end and whether the high end belongs to a range."""
+def _exact(text: str, kind: str) -> Decimal:
+    """A number, or a moment as the microseconds since the year 1; doubles would not tell large ones apart."""
+    if kind in NUMBERS:
+        return exact_number(text)
+    since = datetime.datetime.fromisoformat(text) - datetime.datetime.min
+    return Decimal(since // datetime.timedelta(microseconds=1))
+
+
+def _bounds(label: str, kind: str) -> tuple[Decimal | None, Decimal | None, bool] | None:
+    """Low end, high end (None: there is none) and whether the high end belongs to a range."""
     try:
         if label.startswith(">="):
-            return float(label[2:]), math.inf, True
+            return _exact(label[2:], kind), None, True
         if label.startswith("<"):
-            return -math.inf, float(label[1:]), False
+            return None, _exact(label[1:], kind), False
         found = BETWEEN.fullmatch(label)
-        return None if found is None else (float(found["low"]), float(found["high"]), found["end"] == "]")
+        return None if found is None else (_exact(found["low"], kind), _exact(found["high"], kind), found["end"] == "]")
     except ValueError:
         return None
+
+
+def _within(number: Decimal, bounds: tuple[Decimal | None, Decimal | None, bool]) -> bool:
+    low, high, closed = bounds
+    return (low is None or low <= number) and (high is None or number < high or (closed and number == high))
 
 
 def _of_set(label: str, values: Sequence[Text]) -> float | None:

@@ -18,6 +18,7 @@ from privpipe.engines import Engine, Source
 from privpipe.errors import Refused, UsageError
 from privpipe.hierarchies import Hierarchy, HierarchySpec
 from privpipe.measures import Quality
+from privpipe.measures.utility.cut_ranges import range_members, range_penalty
 from privpipe.measures.utility.label_penalty import LabelCosts
 from privpipe.roles import Roles
 
@@ -280,3 +281,26 @@ def test_every_model_is_served_and_has_the_name_of_the_entry() -> None:
     for name in get_args(QualityName):
         built = Quality.build({"name": name, **own.get(name, {})})
         assert built.spec().name == name
+
+
+@pytest.mark.parametrize(
+    ("label", "values", "kind", "penalty"),
+    [
+        (f"[{2**60 + 1}, {2**60 + 3}]", [2**60 + at for at in (1, 3, 5, 9)], "integer", 0.25),
+        (f"<{2**60 + 5}", [2**60 + at for at in (1, 3, 5, 9)], "integer", 0.25),
+        ("[0.1, 0.3[", ["0.1", "0.2", "0.3", "0.5"], "decimal", 0.25),
+        (">=2020-03-01", ["2020-02-29", "2020-03-01", "2020-03-05"], "date", 0.8),
+        ("[0001-01-01, 9999-12-31]", ["0001-01-01", "2020-03-01", "9999-12-31"], "date", 1.0),
+        ("<2020-01-01T12:00:00", [f"2020-01-01T{at:02d}:00:00" for at in (0, 6, 12, 18)], "timestamp", 1 / 3),
+        ("[a, b]", ["2020-02-29"], "date", None),
+    ],
+)
+def test_ranges_are_measured_exactly(label: str, values: list[Any], kind: str, penalty: float | None) -> None:
+    """Integers beyond 2^53 are told apart, and dates have a range as numbers do."""
+    found = range_penalty(label, [str(value) for value in values], kind)
+    assert found == (None if penalty is None else pytest.approx(penalty, rel=1e-15))
+
+
+def test_members_of_a_range_beyond_2_to_53() -> None:
+    values = [str(2**60 + at) for at in (1, 2, 3)]
+    assert range_members(f"[{2**60 + 2}, {2**60 + 3}[", values, "integer") == [False, True, False]
