@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from privpipe.errors import HierarchyError
 from privpipe.hierarchies.intervals import Intervals
+from privpipe.hierarchies.literals import exact_number
 from privpipe.hierarchies.redact import Redact
 
 if TYPE_CHECKING:
@@ -95,21 +96,22 @@ def _masked(one: str, other: str) -> Flag3:
     return True, all(b in (a, ANY) for a, b in pairs), all(a in (b, ANY) for a, b in pairs)
 
 
-Ends = tuple[float, float, bool]
+Ends = tuple[Decimal, Decimal, bool]
+ENDLESS = Decimal("Infinity")
 
 
 def _ends(label: str) -> Ends | None:
-    """Low end, high end and whether the high end belongs to it: of a number or a range."""
+    """Low end, high end and whether the high end belongs to it: of a number or a range, exact beyond 2^53 too."""
     try:
         if label.startswith(">="):
-            return float(label[2:]), math.inf, True
+            return exact_number(label[2:]), ENDLESS, True
         if label.startswith("<"):
-            return -math.inf, float(label[1:]), False
+            return -ENDLESS, exact_number(label[1:]), False
         found = RANGE.fullmatch(label)
         if found is not None:
-            return float(found["low"]), float(found["high"]), found["end"] == "]"
-        number = float(label)
-        return (number, number, True) if math.isfinite(number) else None
+            return exact_number(found["low"]), exact_number(found["high"]), found["end"] == "]"
+        number = exact_number(label)
+        return (number, number, True) if number.is_finite() else None
     except ValueError:
         return None
 

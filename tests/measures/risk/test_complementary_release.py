@@ -198,3 +198,11 @@ def test_ill_formed_parameters_are_refused() -> None:
         with pytest.raises(UsageError):
             ComplementaryRelease(**wrong)
     assert Counter(type(example).__name__ for example in ComplementaryRelease.examples()) == {"ComplementaryRelease": 3}
+
+
+def test_labels_of_large_integers_are_told_apart() -> None:
+    """Beyond 2^53 neighbours are one double: taken for one another, two persons would hide behind each other."""
+    n = 2**60
+    overlap, inside, _ = relation_of([str(n + 1), f"[{n}, {n + 2}["], [str(n + 2), str(n + 1), f">={n + 2}"], None)
+    assert overlap.tolist() == [[False, True, False], [False, True, False]]
+    assert inside.tolist() == [[False, True, False], [False, False, False]]
