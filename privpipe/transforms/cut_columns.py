@@ -47,7 +47,8 @@ class CutColumn:
     is_number : bool
         Whether ranges are intervals rather than sets; numbers, dates and timestamps.
     numbers : ndarray of float64
-        Where each code lies on the line, NaN for a missing value; empty unless `is_number`.
+        Where each code lies on the line (integers above their least), NaN for a missing value; empty unless
+        `is_number`.
     hierarchy : Hierarchy, optional
     """
 
@@ -283,8 +284,22 @@ def by_value(name: str, values: pa.Array, texts: list[str | None]) -> CutColumn:
     numbers = np.empty(0)
     if number:
         ticks = values.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64()) if moment else values
+        if pa.types.is_integer(ticks.type):
+            return CutColumn(name, values, np.arange(len(texts)), tuple(texts), number, _above_least(ticks))
         numbers = np.asarray(ticks.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
     return CutColumn(name, values, np.arange(len(texts)), tuple(texts), number, numbers)
+
+
+def _above_least(ticks: pa.Array) -> NDArray[np.float64]:
+    """How far each integer lies above the least, NaN where missing: exact also where doubles of them are one."""
+    import pyarrow.compute as pc
+
+    missing = ticks.is_null().to_numpy(zero_copy_only=False)
+    if missing.all():
+        return np.full(len(ticks), np.nan)
+    whole = ticks.fill_null(pc.min(ticks)).to_numpy(zero_copy_only=False)
+    unsigned = whole.astype(np.int64 if whole.dtype.kind == "i" else np.uint64).view(np.uint64)
+    return np.where(missing, np.nan, (unsigned - unsigned[whole.argmin()]).astype(np.float64))
 
 
 def _kind(context: StageContext, column: str) -> str:
