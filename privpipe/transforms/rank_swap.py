@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -16,6 +16,7 @@ from privpipe.roles import column_type_of
 from privpipe.tolerance import floor_share
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.numeric import masked_schema, refuse_nulls, require_numeric
+from privpipe.transforms.ranked_tails import TAIL, Averaged, SetAside, TailBorders, tail_borders, tail_means
 from privpipe.transforms.segment_swap import SegmentPermutation, SwappedStrata, is_near_unique
 from privpipe.transforms.sorted_values import SortedValues, Swapped, tails
 from privpipe.transforms.strata import SmallStrata, Strata, checked_by
@@ -146,7 +147,11 @@ class RankSwap(Transformer):
 
     def learn(self, engine: Primitives, table: Any, context: StageContext) -> StagePlan:
         if not self.by:
-            return super().learn(engine, table, context)
+            return (
+                self._learn_tails(engine, table, context)
+                if self.top or self.bottom
+                else super().learn(engine, table, context)
+            )
         require_numeric(self.columns, context)
         facts = engine.facts(table, self.request(context))
         if self.nulls == "refuse":
@@ -166,8 +171,30 @@ class RankSwap(Transformer):
         return StagePlan(name=self.name(), parameters=self.parameters(), detail=detail)
 
     def plan(self, facts: Facts, context: StageContext) -> StagePlan:
-        detail = {column: self._column_plan(column, facts, context) for column in self.columns}
+        return self._plan(facts, context, {})
+
+    def _plan(self, facts: Facts, context: StageContext, known: Mapping[str, tuple[int, int]]) -> StagePlan:
+        detail = {column: self._column_plan(column, facts, context, known.get(column)) for column in self.columns}
         return StagePlan(name=self.name(), parameters=self.parameters(), detail={"columns": detail})
+
+    def _learn_tails(self, engine: Primitives, table: Any, context: StageContext) -> StagePlan:
+        """A plan for tails; of a near-unique column they are found without a histogram."""
+        request = self.request(context)
+        facts = engine.facts(table, replace(request, histograms=()))
+        known = {}
+        for column in self.columns:
+            n = facts.records - _missing(facts, column)
+            if self._goes_by_rank(engine, table, column, n, self.window(n)):
+                borders = self._borders(engine, table, column, n)
+                known[column] = borders.bottom, borders.top
+        rest = tuple(column for column in self.columns if column not in known)
+        if rest:
+            histograms = engine.facts(table, FactsRequest(histograms=rest)).histograms
+            facts = replace(facts, histograms=histograms)
+        return self._plan(facts, context, known)
+
+    def _borders(self, engine: Primitives, table: Any, column: str, n: int) -> TailBorders:
+        return tail_borders(engine, table, column, n, floor_share(self.bottom, n), floor_share(self.top, n))
 
     def window(self, n: int) -> int:
         """floor(p n), 0 for buckets."""
@@ -181,13 +208,15 @@ class RankSwap(Transformer):
 
         return {"expected_displacement": expected_displacement(n, self.kind, self.p, self.buckets)}
 
-    def _column_plan(self, column: str, facts: Facts, context: StageContext) -> dict[str, Any]:
+    def _column_plan(
+        self, column: str, facts: Facts, context: StageContext, known: tuple[int, int] | None
+    ) -> dict[str, Any]:
         missing = _missing(facts, column)
         n = facts.records - missing
         if self.nulls == "refuse":
             refuse_nulls(column, missing, context)
-        low = high = 0
-        if self.top or self.bottom:
+        low, high = known or (0, 0)
+        if known is None and (self.top or self.bottom):
             low, high = tails(facts.histograms[column], floor_share(self.bottom, n), floor_share(self.top, n))
         window = self.window(n)
         if n and window < 1 and self.kind != "buckets":
@@ -216,23 +245,48 @@ class RankSwap(Transformer):
             return engine.map_groups(table, strata.of, SwappedStrata(self, strata, draws, released), released)
         for column in self.columns:
             detail, stream = plan.detail["columns"][column], draws.of(column)
-            records, window = detail["records"], detail["window"]
-            if self._goes_by_rank(engine, table, column, detail):
-                permutation = SegmentPermutation(stream, window, self.partner)
-                exchange = RankExchange(records, self._segment(records, window), window, permutation)
-                table = engine.exchange_ranks(table, column, stream, exchange)
+            if self._goes_by_rank(engine, table, column, detail["records"], detail["window"]):
+                table = self._by_rank(engine, table, column, detail, stream, released, context)
             else:
                 table = self._by_histogram(engine, table, column, detail, stream, released, context)
         return table
 
-    def _goes_by_rank(self, engine: Primitives, table: Any, column: str, detail: Mapping[str, Any]) -> bool:
+    def _goes_by_rank(self, engine: Primitives, table: Any, column: str, records: int, window: int) -> bool:
         """Whether values are exchanged where the rows are, without a histogram; the answer is the same."""
-        records, window = detail["records"], detail["window"]
-        if self.kind != "window" or detail["bottom"] or detail["top"] or window < 1:
+        if self.kind != "window" or window < 1:
             return False
-        if window <= engine.ranks_held:
+        if window > engine.ranks_held and self._segment(records, window) >= records:
+            return False
+        if window <= engine.ranks_held and not (self.bottom or self.top):
             return True
-        return self._segment(records, window) < records and is_near_unique(engine, table, column, records)
+        return is_near_unique(engine, table, column, records)
+
+    def _by_rank(
+        self,
+        engine: Primitives,
+        table: Any,
+        column: str,
+        detail: Mapping[str, Any],
+        stream: Stream,
+        released: pa.Schema,
+        context: StageContext,
+    ) -> Any:
+        import pyarrow as pa
+
+        window, inner = detail["window"], detail["records"] - detail["bottom"] - detail["top"]
+        permutation = SegmentPermutation(stream, window, self.partner)
+        exchange = RankExchange(inner, self._segment(inner, window), window, permutation)
+        if not (self.bottom or self.top):
+            return engine.exchange_ranks(table, column, stream, exchange)
+        borders = self._borders(engine, table, column, detail["records"])
+        if (borders.bottom, borders.top) != (detail["bottom"], detail["top"]):
+            raise DataError(f"{context.place}: the plan was made for another table: column {column!r} differs")
+        means = tail_means(engine, table, column, borders)
+        schema = table.schema
+        aside = engine.map_rows(table, SetAside(column, borders), schema.append(pa.field(TAIL, pa.int64())))
+        exchanged = engine.exchange_ranks(aside, column, stream, exchange) if inner else aside
+        at, target = schema.get_field_index(column), released.field(column)
+        return engine.map_rows(exchanged, Averaged(column, means, target.type), schema.set(at, target))
 
     def _segment(self, inner: int, window: int) -> int:
         """Ranks of a segment."""

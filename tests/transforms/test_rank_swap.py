@@ -20,9 +20,10 @@ from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, UsageError
 from privpipe.kernels.rank_swap import swap_permutation
 from privpipe.tolerance import floor_share
-from privpipe.transforms import RankSwap
+from privpipe.transforms import RankSwap, ranked_tails, segment_swap
 from privpipe.transforms.sorted_values import SortedValues, tails
 
+NEAR_UNIQUE = "privpipe.transforms.rank_swap.is_near_unique"
 MANY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -241,20 +242,48 @@ def test_segments_where_the_rows_are_give_the_same_answer(
     engine: Engine, run_on: Any, embedded: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A near-unique column goes to no driver; what it becomes does not depend on that."""
-    from privpipe.transforms import segment_swap
-
     rng = np.random.default_rng(5)
     x = pa.array(np.round(rng.normal(size=300), 1), mask=rng.random(300) < 0.1)
     rows = pa.table({"x": x, "row": range(300)})
-    for partner in ("unswapped", "content"):
-        stage = RankSwap(columns=["x"], p=0.02, partner=partner, segment=40)  # type: ignore[arg-type]
+    for partner, tail in (("unswapped", 0.0), ("content", 0.07)):
+        stage = RankSwap(columns=["x"], p=0.02, partner=partner, segment=40, top=tail)  # type: ignore[arg-type]
         with monkeypatch.context() as patched:
-            patched.setattr(segment_swap, "is_near_unique", lambda *_: False)
+            patched.setattr(NEAR_UNIQUE, lambda *_: False)
             patched.setattr(embedded, "ranks_held", 0)
-            wanted = run_on(embedded, stage, rows, record_id="row").rows.sort_by("row")
-        monkeypatch.setattr(segment_swap, "is_near_unique", lambda *_: True)
-        found = run_on(engine, stage, rows, record_id="row", parts=3, shuffled=True).rows.sort_by("row")
-        assert found.equals(wanted)
+            wanted = run_on(embedded, stage, rows, record_id="row")
+        monkeypatch.setattr(NEAR_UNIQUE, lambda *_: True)
+        found = run_on(engine, stage, rows, record_id="row", parts=3, shuffled=True)
+        assert found.rows.sort_by("row").equals(wanted.rows.sort_by("row"))
+        assert found.plan == wanted.plan
+
+
+TAILED = {
+    "numbers": pa.array([*range(40), *[17.25] * 20, *[1e300, -1e300] * 5, -0.0, math.nan, *[0.1] * 9]),
+    "integers": pa.array([*range(-5, 40), *[2**53 + 1] * 5, *[-(2**53) - 1] * 3, None]),
+    "decimals": pa.array([Decimal(each) / 4 for each in range(60)], pa.decimal128(10, 2)),
+    "dates": pa.array([*range(70)], pa.int32()).cast(pa.date32()),
+    "instants": pa.array([None, *range(-3, 60)], pa.timestamp("us")),
+    "one value": pa.array([3] * 30),
+}
+
+
+@pytest.mark.parametrize(("top", "bottom"), [(0.1, 0.0), (0.0, 0.25), (0.45, 0.49)])
+@pytest.mark.parametrize("values", TAILED.values(), ids=TAILED)
+@pytest.mark.parametrize("sampled", [4, 1 << 15])
+def test_tails_without_a_histogram_are_those_with_one(
+    embedded: Engine, run_on: Any, values: Any, top: float, bottom: float, sampled: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sample of four values brackets badly; what is outside is then counted whole."""
+    monkeypatch.setattr(ranked_tails, "SAMPLED", sampled)
+    monkeypatch.setattr(ranked_tails, "DEVIATIONS", 0.1 if sampled == 4 else 6.0)
+    rows = pa.table({"x": values, "row": range(len(values))})
+    stage = RankSwap(columns=["x"], p=0.1, top=top, bottom=bottom)
+    found = {}
+    for near in (True, False):
+        monkeypatch.setattr(NEAR_UNIQUE, lambda *_, near=near: near)
+        made = run_on(embedded, stage, rows, record_id="row")
+        found[near] = made.plan, made.rows.sort_by("row")
+    assert found[True] == found[False]
 
 
 def test_values_pass_from_one_batch_of_rows_to_another(
@@ -276,8 +305,6 @@ def test_values_pass_from_one_batch_of_rows_to_another(
 
 
 def test_distinct_values_are_estimated_from_the_least_hashes(embedded: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    from privpipe.transforms import segment_swap
-
     monkeypatch.setattr(segment_swap, "MOST_VALUES", 20_000)
     for distinct, said in ((50_000, True), (10_000, False), (5, False)):
         rows = pa.table({"x": np.arange(60_000) % distinct})
