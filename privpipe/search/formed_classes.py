@@ -21,7 +21,8 @@ from privpipe.kernels.search_lattice import smallest_below
 __all__ = ["FormedClasses", "KnownClasses"]
 
 ROOM = 1 << 26
-"""Bytes of classes remembered; beyond, all are forgotten, so that nothing hangs on to what is."""
+"""Bytes of classes remembered, or as many as half the table's codes take; beyond, all are forgotten, since classes
+hold on to the finer ones they were formed of."""
 MOST = 1024
 
 
@@ -65,10 +66,13 @@ class FormedClasses:
         """Packed codes of a combination of each class."""
         return [read_only(placed(codes, self._members), codes.dtype) for codes in self._finer_codes]
 
-    @cached_property
+    @property
     def numbers(self) -> NDArray[np.int32]:
-        """Class of each combination, shape (t,)."""
-        return self.own if self._finer is None else placed(self.own, self._finer.numbers)
+        """Class of each combination, shape (t,); not kept, for it would outweigh the rest."""
+        found, finer = self.own, self._finer
+        while finer is not None:
+            found, finer = placed(found, finer.own), finer._finer
+        return found
 
     @cached_property
     def rows(self) -> NDArray[np.int32]:
@@ -99,12 +103,16 @@ class KnownClasses:
 
     Parameters
     ----------
+    columns : int
     width : int
-        Bytes of a class beside its size: what is remembered of it.
+        Bytes of what is remembered of a class.
+    codes : int
+        Bytes of the table's codes.
     """
 
-    def __init__(self, columns: int, width: int) -> None:
+    def __init__(self, columns: int, width: int, codes: int) -> None:
         self._width = width
+        self._room = max(ROOM, codes // 2)
         self._levels = np.empty((MOST, columns), dtype=np.int8)
         self._counts = np.empty(MOST, dtype=np.int64)
         self._formed: list[FormedClasses] = []
@@ -118,7 +126,7 @@ class KnownClasses:
     def remember(self, levels: NDArray[np.int8], formed: FormedClasses) -> None:
         """Keep classes for coarser ones."""
         added = formed.own.nbytes + len(formed) * self._width
-        if self._bytes + added > ROOM or len(self._formed) == MOST:
+        if self._bytes + added > self._room or len(self._formed) == MOST:
             self._formed, self._bytes = [], 0
         at = len(self._formed)
         self._levels[at], self._counts[at] = levels, len(formed)

@@ -53,7 +53,7 @@ class PackedTable:
             first = np.unique(numbers, return_index=True)[1].astype(np.int32)
             return FormedClasses(numbers.astype(np.int32), class_totals(numbers, count, counts), first, self.codes)
         if keys not in self._known:
-            self._known[keys] = KnownClasses(len(levels), self._width)
+            self._known[keys] = KnownClasses(len(levels), self._width, table.codes.nbytes)
         known = self._known[keys]
         chosen = [place for _, places in asked for place in places if place < len(levels)]
         at = np.zeros(len(levels), dtype=np.int8)

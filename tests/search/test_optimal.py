@@ -53,7 +53,7 @@ def test_the_optimum_is_that_of_brute_force(plain: Any, random_problems: Any, da
 ROUTES = {
     "runs of the first columns": [(search_classes, "DENSE", 0), (search_classes, "SPARE", 0)],
     "a hash table": [(search_classes, "DENSE", 0), (search_classes, "SPARE", 0), (search_classes, "SPARSE", 0)],
-    "nothing remembered": [(formed_classes, "ROOM", 0)],
+    "little remembered": [(formed_classes, "ROOM", 0)],
     "cells of kept classes": [(checking, "FEW_CELLS", 0), (checking, "MANY_CELLS", 1 << 20), (checking, "SPARE", 0)],
     "sorted cells": [(checking, "FEW_CELLS", 0), (checking, "MANY_CELLS", 0), (checking, "SPARE", 0)],
 }
