@@ -7,10 +7,12 @@ import math
 
 from privpipe.errors import UsageError
 
-__all__ = ["delta_of", "safepub_parameters", "sampling_rate"]
+__all__ = ["MOST_EPSILON", "delta_of", "safepub_parameters", "sampling_rate"]
 
 OUTWARD = 1 - 1e-13
 """n gamma is an integer in exact arithmetic for some parameters; rounding must not take it below."""
+MOST_EPSILON = 15
+"""Beyond, gamma differs from 1 by rounding alone; classes of 50 million records would be too small."""
 
 
 @functools.lru_cache(maxsize=64)
@@ -23,7 +25,7 @@ def safepub_parameters(epsilon: float, delta: float) -> tuple[float, int]:
     Parameters
     ----------
     epsilon : float
-        Above 0.
+        In (0, 15].
     delta : float
         In (0, 1).
 
@@ -33,8 +35,10 @@ def safepub_parameters(epsilon: float, delta: float) -> tuple[float, int]:
     >>> round(beta, 12), k
     (0.095162581964, 27)
     """
-    if not (epsilon > 0 and math.isfinite(epsilon) and 0 < delta < 1):
-        raise UsageError(f"safepub needs epsilon > 0 and delta in (0, 1), got {epsilon!r} and {delta!r}")
+    if not (0 < epsilon <= MOST_EPSILON and 0 < delta < 1):
+        raise UsageError(
+            f"safepub needs epsilon in (0, {MOST_EPSILON}] and delta in (0, 1), got {epsilon!r} and {delta!r}"
+        )
     low, high = 0, 1
     while delta_of(high, epsilon) >= delta:
         low, high = high, 2 * high
@@ -75,7 +79,25 @@ def delta_of(k: int, epsilon: float) -> float:
     while True:
         above = math.floor(size * gamma * OUTWARD)
         worst = max(worst, float(bdtrc(above, size, beta)) if above < size else 0.0)
-        bound = math.exp(-size * rate)
-        size += 1
-        if worst >= bound:
+        if worst >= math.exp(-size * rate):
             return worst
+        size += _falling(size, gamma)
+
+
+def _falling(size: int, gamma: float) -> int:
+    """Sizes from this one on whose tails fall, for as many records as here may be left undrawn: not looked at.
+
+    Where gamma is nearly 1 they are millions (epsilon = 8: nine).
+    """
+
+    def undrawn(more: int) -> int:
+        return size + more - math.floor((size + more) * gamma * OUTWARD)
+
+    high = 1
+    while undrawn(high) <= undrawn(0):
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if undrawn(middle) <= undrawn(0) else (low, middle)
+    return high

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from privpipe.blocks import ClassBlock, ClassQuery, Primitives, RowBlock
 from privpipe.blocks.entry import require_integer, require_number
 from privpipe.errors import DataError, NoSolutionError, UsageError, did_you_mean
+from privpipe.kernels.safepub import MOST_EPSILON
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer
 from privpipe.transforms.generalize import hierarchies_of, is_recoded, labels_at, texts_of
 from privpipe.transforms.suppression import KeysDropped
@@ -42,7 +43,7 @@ class Safepub(Transformer):
     Parameters
     ----------
     epsilon : float
-        Above 0.
+        In (0, 15].
     delta : float
         In (0, 1); below one over the number of records.
     levels : mapping of column to int
@@ -89,7 +90,7 @@ class Safepub(Transformer):
     levels: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        require_number("Safepub", "epsilon", self.epsilon, above=0)
+        require_number("Safepub", "epsilon", self.epsilon, above=0, most=MOST_EPSILON)
         require_number("Safepub", "delta", self.delta, above=0, below=1)
         if not isinstance(self.levels, Mapping):
             raise UsageError("Safepub: levels must be a mapping of column to level")

@@ -136,13 +136,13 @@ class DifferentialPrivacy(Guarantee):
         )
 
     def _violations(self, record: Mapping[str, Any], observed: Tally) -> list[str]:
-        from privpipe.kernels.safepub import safepub_parameters
+        from privpipe.kernels.safepub import MOST_EPSILON, safepub_parameters
 
         found = []
         for name, asked in (("epsilon", self.epsilon), ("delta", self.delta)):
             if not at_most(record[name], asked):
                 found.append(f"the process was made for {name} {record[name]:g}, asked at most {asked:g}")
-        if not (record["epsilon"] > 0 and 0 < record["delta"] < 1):
+        if not (0 < record["epsilon"] <= MOST_EPSILON and 0 < record["delta"] < 1):
             return [*found, "the recorded epsilon and delta are out of range"]
         beta, k = safepub_parameters(float(record["epsilon"]), float(record["delta"]))
         if not (record["beta"] > 0 and at_most(record["beta"], beta)):

@@ -63,6 +63,7 @@ def test_without_a_record_there_is_no_verdict_and_no_pass() -> None:
         ({"k": "60"}, "no k of its type"),
         ({"k": True}, "no k of its type"),
         ({"epsilon": -1.0}, "out of range"),
+        ({"epsilon": 800.0}, "out of range"),
         ({"scheme": None}, "no scheme"),
     ],
 )
@@ -104,6 +105,14 @@ def test_the_rate_of_a_half_rounds_outward() -> None:
             for n in range(math.ceil(Fraction(4 * k, 3) - 1), 4 * k + 20)
         ]
         assert delta_of(k, math.log(2)) == pytest.approx(float(max(tails)), rel=1e-10)
+
+
+def test_a_large_epsilon_takes_no_longer() -> None:
+    """Nearly all records are drawn, so the worst case is a class of which all are: beta^n."""
+    beta, k = safepub_parameters(8.0, 1e-9)
+    assert beta ** (k - 1) < 1e-9 <= beta ** (k - 2)
+    with pytest.raises(UsageError, match="epsilon in"):
+        safepub_parameters(15.5, 1e-9)
 
 
 @pytest.mark.parametrize(
