@@ -128,7 +128,12 @@ class Stream:
         True
         """
         ids = _checked(ids)
-        return np.lexsort((ids[:, 1], ids[:, 0], self.order(ids)))
+        words = self.order(ids)
+        positions = np.argsort(words)
+        words = words[positions]
+        if (words[1:] == words[:-1]).any():
+            positions = np.lexsort((ids[:, 1], ids[:, 0], self.order(ids)))
+        return positions
 
     def counter(self, start: int, count: int, word: int = 0) -> NDArray[np.uint64]:
         """Words keyed by a number instead of a record: of ranks or steps start .. start + count - 1.

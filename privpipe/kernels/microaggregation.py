@@ -11,10 +11,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from privpipe.draws import Stream
 from privpipe.errors import NoSolutionError, UsageError
+from privpipe.kernels.arrays import read_only
 from privpipe.kernels.condition_merge import merged_groups
 from privpipe.kernels.group_condition import ANYTHING, GroupCondition
 from privpipe.kernels.kd_tree import learn_tree
@@ -319,10 +321,23 @@ def _chunks(arranged: NDArray[np.float64], k: int, largest: int | None) -> list[
 
 def _by_first_member(labels: NDArray[np.int64]) -> NDArray[np.int64]:
     """The same groups, numbered in the order in which they first occur."""
+    if len(labels) and labels.min() >= 0 and labels.max() < 2 * len(labels):
+        return np.asarray(_numbered(read_only(labels, np.int64), int(labels.max()) + 1))
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     number = np.empty(len(first), np.int64)
     number[np.argsort(first)] = np.arange(len(first))
     return number[inverse]
+
+
+@njit(nogil=True, cache=True)
+def _numbered(labels: NDArray[np.int64], groups: int) -> NDArray[np.int64]:
+    numbers, out, count = np.full(groups, -1, np.int64), np.empty(len(labels), np.int64), 0
+    for i in range(len(labels)):
+        if numbers[labels[i]] < 0:
+            numbers[labels[i]] = count
+            count += 1
+        out[i] = numbers[labels[i]]
+    return out
 
 
 def _restored(labels: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -126,15 +126,39 @@ def descend(
         return groups
     around = nearest_neighbours(array, neighbours, cells=cells)
     # Members of a group side by side: a step reads whole groups.
-    together = np.argsort(groups, kind="stable")
-    place = np.empty_like(together)
-    place[together] = np.arange(len(together))
-    nearby = read_only(place[around[together]], np.int32)
+    together, place = _together(groups, int(groups.max()) + 1)
+    nearby = read_only(_renamed(around, together, place), np.int32)
     bound = condition.of(together)
     found = descend_groups(
         read_only(array[together], np.float64), read_only(groups[together], np.int64), k, nearby, place, bound
     )[place]
     return np.asarray(split_large(array, found, k, condition))
+
+
+@njit(nogil=True, cache=True)
+def _together(labels: NDArray[np.int64], groups: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Records by group, each group's in their order, and the place of each record there."""
+    starts = np.zeros(groups + 1, np.int64)
+    for label in labels:
+        starts[label + 1] += 1
+    for group in range(groups):
+        starts[group + 1] += starts[group]
+    together, place = np.empty(len(labels), np.int64), np.empty(len(labels), np.int64)
+    for i in range(len(labels)):
+        place[i] = starts[labels[i]]
+        together[place[i]] = i
+        starts[labels[i]] += 1
+    return together, place
+
+
+@njit(nogil=True, cache=True)
+def _renamed(around: NDArray[np.int32], together: NDArray[np.int64], place: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Neighbours by place, of the records in the order of the places."""
+    out = np.empty(around.shape, np.int32)
+    for at in range(len(together)):
+        for j in range(around.shape[1]):
+            out[at, j] = place[around[together[at], j]]
+    return out
 
 
 def search_budget(n: int, k: int) -> int:
@@ -279,4 +303,4 @@ def _projections(
 def _path(points: NDArray[np.float64], labels: NDArray[np.int64], centroids: NDArray[np.float64]) -> NDArray[np.int64]:
     middle = np.array([np.sum(column) for column in points.T.copy()]) / len(points)
     steps, along = _projections(points, labels, centroids, _tour(centroids, middle))
-    return np.lexsort((np.arange(len(points)), along, steps))
+    return np.lexsort((along, steps))

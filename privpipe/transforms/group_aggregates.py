@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Literal
 
 import numpy as np
@@ -65,7 +66,7 @@ class Groups:
         [20.0, 2.0, 2.0, 2.3333333333333335]
         """
         out = np.full(self.count, np.nan)
-        held = self.arranged[~np.isnan(values[self.arranged])]
+        held = self._known(values)
         if not len(held):
             return out
         if aggregate in ("median", "trimmed_mean"):
@@ -157,11 +158,23 @@ class Groups:
             out[groups] = held[starts]
         return out
 
+    def _known(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+        """The records with a value, by group."""
+        gaps = np.isnan(values)
+        return self.arranged[~gaps[self.arranged]] if gaps.any() else self.arranged
+
     def _runs(self, held: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Groups that occur among records sorted by group, where each begins, and its size."""
+        if held is self.arranged:  # every group occurs, once for all columns without a gap
+            return self._whole
         keys = self.labels[held]
         starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
         return keys[starts], starts, np.diff(starts, append=len(held))
+
+    @functools.cached_property
+    def _whole(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        sizes = np.bincount(self.labels, minlength=self.count)
+        return np.arange(self.count), np.cumsum(sizes) - sizes, sizes
 
 
 def _sums(values: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np.float64]:
