@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any
 
@@ -64,8 +65,7 @@ class _Column:
 
     def words(self, pool: Executor) -> NDArray[np.uint64]:
         """The values as words in the order of the values, without nulls."""
-        found = list(pool.map(lambda batch: sortable_words(_numbers(batch.column(self._column))), self._batches))
-        return np.concatenate([np.zeros(0, np.uint64), *found])
+        return self._of_each(lambda batch: sortable_words(_numbers(batch.column(self._column))), pool)
 
     def tie_words(self, pool: Executor) -> NDArray[np.uint64]:
         """The keyed order of the records with a value, to be compared without sign."""
@@ -75,7 +75,19 @@ class _Column:
             cells = batch.column(self._column)
             return orders[cells.is_valid().to_numpy(zero_copy_only=False)] if cells.null_count else orders
 
-        return np.concatenate(list(pool.map(of, self._batches)))
+        return self._of_each(of, pool)
+
+    def _of_each(self, of: Callable[[pa.RecordBatch], NDArray[np.uint64]], pool: Executor) -> NDArray[np.uint64]:
+        """What `of` makes of each batch, one after the other: a word a value."""
+        counts = [batch.num_rows - batch.column(self._column).null_count for batch in self._batches]
+        ends = np.cumsum([0, *counts]).tolist()
+        out = np.empty(ends[-1], np.uint64)
+
+        def fill(batch: pa.RecordBatch, start: int, stop: int) -> None:
+            out[start:stop] = of(batch)
+
+        list(pool.map(fill, self._batches, ends, ends[1:]))
+        return out
 
     def by_id(self, places: NDArray[Any]) -> NDArray[Any]:
         """These records by their ids, for those that tie in value and keyed order."""
