@@ -48,6 +48,11 @@ def population_uniques(
     if int(sizes @ counts) == population:
         return float(unique)
     found = {"dankar": dankar, "pitman": pitman, "zayatz": zayatz, "snb": snb}[estimator](sizes, counts, population)
+    return _possible(found, population)
+
+
+def _possible(found: float | None, population: int) -> float | None:
+    """An estimate in (0, N]; of unique records alone Zayatz gives N itself, which may be rounded upward."""
     if found is None or not 0 < found <= population * (1 + 1e-9):
         return None
     return min(found, float(population))
@@ -62,9 +67,8 @@ def dankar(sizes: NDArray[np.int64], counts: NDArray[np.int64], population: int)
     records = int(sizes @ counts)
     if records * 10 <= population:
         return pitman(sizes, counts, population)
-    first, second = zayatz(sizes, counts, population), snb(sizes, counts, population)
-    usable = [one for one in (first, second) if one is not None and 0 < one <= population]
-    return min(usable) if usable else None
+    found = (_possible(estimator(sizes, counts, population), population) for estimator in (zayatz, snb))
+    return min((one for one in found if one is not None), default=None)
 
 
 def zayatz(sizes: NDArray[np.int64], counts: NDArray[np.int64], population: int) -> float | None:

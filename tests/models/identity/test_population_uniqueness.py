@@ -34,7 +34,7 @@ def test_where_the_table_is_the_population_its_uniques_are_counted() -> None:
 def test_the_solvers_agree_with_plain_sums(estimator: str, population: int) -> None:
     expected = uniques_of(tuple(zip(SIZES.tolist(), COUNTS.tolist(), strict=True)), population, estimator)
     found = population_uniques(SIZES, COUNTS, population, estimator)
-    assert found == (None if expected is None else pytest.approx(expected, rel=1e-6))
+    assert found == (None if expected is None else pytest.approx(expected, rel=1e-10))
 
 
 @pytest.mark.parametrize(("twos", "population"), [(5, 10**6), (4, 10**6), (4, 4000), (6, 4000)])
@@ -42,7 +42,7 @@ def test_an_estimate_near_the_edge_of_solvability_is_found(twos: int, population
     """Roots at logits of -25 and less, where the shares of the equation differ by 1e-12."""
     expected = uniques_of(((1, 6), (2, twos)), population, "snb")
     found = population_uniques(np.array([1, 2]), np.array([6, twos]), population, "snb")
-    assert found == (None if expected is None else pytest.approx(expected, rel=1e-6))
+    assert found == (None if expected is None else pytest.approx(expected, rel=1e-10))
 
 
 def test_rounding_makes_no_root() -> None:
@@ -56,6 +56,14 @@ def test_dankar_chooses_by_the_sampling_fraction() -> None:
     at_a_tenth, above = (population_uniques(SIZES, COUNTS, size, "dankar") for size in (10 * records, 5 * records))
     assert at_a_tenth == pitman(SIZES, COUNTS, 10 * records)
     assert above == min(zayatz(SIZES, COUNTS, 5 * records) or 0, snb(SIZES, COUNTS, 5 * records) or 0)
+
+
+def test_all_persons_may_be_unique() -> None:
+    """Where every record is, Zayatz estimates the population itself, whatever rounding makes of it."""
+    for records in (6, 10, 11, 18):
+        ones = np.array([1]), np.array([records])
+        assert population_uniques(*ones, records + 1, "dankar") == population_uniques(*ones, records + 1, "zayatz")
+        assert population_uniques(*ones, records + 1, "dankar") == records + 1
 
 
 def test_without_an_estimate_it_fails_and_tries_nothing_else() -> None:
