@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, Reduction
 from privpipe.engines.base.assembly import COUNT, block_of_cells, require_query_columns
 from privpipe.engines.base.histograms import find_codes, not_covered
+from privpipe.engines.spark.class_parts import PartReader, parts_of
 from privpipe.engines.spark.counting import WORDS, CellReader, cells_of, class_words, gathered, new_salt
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.learning import histograms_of, learn
@@ -76,10 +77,16 @@ def reduced_in_place(
 ) -> R | None:
     """The reduction over blocks that never leave the workers."""
     require_query_columns(table.schema, query)
-    cells = gathered(cells_of(table, query, new_salt()))
-    measure = CellReader.of(table, query).measured(lambda block: reduction.measure(block, facts))
+    reader: CellReader | PartReader
+    if query.person is None and query.weight is None:
+        reader = PartReader.of(table, query)
+        rows = parts_of(table, reader)
+    else:
+        reader = CellReader.of(table, query)
+        rows = gathered(cells_of(table, query, new_salt()))
     try:
-        return fold(cells, measure, reduction.merge, "measure the classes")
+        measure = reader.measured(lambda block: reduction.measure(block, facts))
+        return fold(rows, measure, reduction.merge, "measure the classes")
     except DataError:
         _explain(table, query)
         raise

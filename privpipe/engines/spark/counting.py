@@ -19,7 +19,17 @@ from privpipe.engines.spark.table import SparkTable
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["WORDS", "CellReader", "cells_of", "class_words", "gathered", "new_salt", "value_columns"]
+__all__ = [
+    "MARKED",
+    "WORDS",
+    "CellReader",
+    "cells_of",
+    "class_words",
+    "gathered",
+    "new_salt",
+    "value_columns",
+    "whole_classes",
+]
 
 WORDS = ("__privpipe_k0", "__privpipe_k1")
 """Hidden columns with the 128 bits that stand for a class."""
@@ -108,23 +118,8 @@ class CellReader:
 
     def blocks(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[ClassBlock, NDArray[np.int64]]]:
         """Blocks of whole classes, each with the words of its classes, shape (n_classes, 2)."""
-        waiting: list[pa.RecordBatch] = []
-        rows, enough = 0, BLOCK_CELLS
-        for batch in batches:
-            waiting.append(batch)
-            rows += batch.num_rows
-            if rows < enough:
-                continue
-            cells = pa.Table.from_batches(waiting)
-            border = _last_border(_words(cells))
-            if border:
-                yield self.block(cells.slice(0, border))
-                waiting = cells.slice(border).to_batches()
-                rows, enough = rows - border, BLOCK_CELLS
-            else:
-                enough = 2 * rows  # one huge class: look again when there is as much once more
-        if rows:
-            yield self.block(pa.Table.from_batches(waiting))
+        for cells in whole_classes(batches, lambda batch: batch.num_rows, BLOCK_CELLS):
+            yield self.block(cells)
 
     def block(self, cells: pa.Table) -> tuple[ClassBlock, NDArray[np.int64]]:
         """The block of sorted cells, and its classes' words."""
@@ -157,6 +152,29 @@ class CellReader:
                 yield measure(block)
 
         return run
+
+
+def whole_classes(
+    batches: Iterator[pa.RecordBatch], weigh: Callable[[pa.RecordBatch], int], least: int
+) -> Iterator[pa.Table]:
+    """Rows sorted by the words of their class, cut between classes as soon as there are enough by weight."""
+    waiting: list[pa.RecordBatch] = []
+    weight, enough = 0, least
+    for batch in batches:
+        waiting.append(batch)
+        weight += weigh(batch)
+        if weight < enough:
+            continue
+        rows = pa.Table.from_batches(waiting)
+        border = _last_border(_words(rows))
+        if border:
+            yield rows.slice(0, border)
+            waiting = rows.slice(border).to_batches()
+            weight, enough = sum(map(weigh, waiting)), least
+        else:
+            enough = 2 * weight  # one huge class: look again when there is as much once more
+    if any(batch.num_rows for batch in waiting):
+        yield pa.Table.from_batches(waiting)
 
 
 def _words(cells: pa.Table) -> NDArray[np.int64]:

@@ -95,28 +95,28 @@ def _counted(
         sums = [sf.sum(f"n{at}").alias(f"n{at}") for at in range(len(rest))]
         frame = table.frame.select(*columns, *gaps)
         figures: list[Column] = [sf.count(sf.lit(1)).alias(RECORDS), *sums]
-        if part:
-            keys = [sf.col(physical(at)) for at in range(len(part))]
-            grouped = frame.groupingSets([*([key] for key in keys), []], *keys)
+        keys = [sf.col(physical(at)) for at in range(len(part))]
+        if len(part) > 1:
+            grouped = frame.groupingSets([[key] for key in keys], *keys)
             frame = grouped.agg(sf.grouping_id().alias(SET), *figures)
         else:
-            frame = frame.agg(sf.lit(0).alias(SET), *figures)
+            frame = frame.groupBy(*keys).agg(sf.lit(0).alias(SET), *figures)
         with reported("count values"):
             answer = frame.toArrow()
-        whole = answer.filter(pc.equal(answer.column(SET), 2 ** len(part) - 1))
-        if len(whole):  # Spark makes no group at all of an empty table
-            records = whole.column(RECORDS)[0].as_py()
-        missing |= {name: _first(whole, f"n{at}") for at, name in enumerate(rest)}
+        # Every set counts every record; a set for the total would make Spark copy each record once more.
+        whole = answer.filter(pc.equal(answer.column(SET), _mask(0, len(part))))
+        records = pc.sum(whole.column(RECORDS)).as_py() or 0
+        missing |= {name: pc.sum(whole.column(f"n{at}")).as_py() or 0 for at, name in enumerate(rest)}
         for at, name in enumerate(part):
-            mask = 2 ** len(part) - 1 - 2 ** (len(part) - 1 - at)
-            rows = answer.filter(pc.equal(answer.column(SET), mask))
+            rows = answer.filter(pc.equal(answer.column(SET), _mask(at, len(part))))
             values = _whole(rows.column(physical(at)), table.schema.field(name).type)
             found[name] = histogram_of(values, rows.column(RECORDS))
     return records, found, missing
 
 
-def _first(whole: pa.Table, name: str) -> int:
-    return (whole.column(name)[0].as_py() or 0) if len(whole) else 0
+def _mask(at: int, sets: int) -> int:
+    """Spark's number of the grouping set of one column: a bit for each column that is not in it."""
+    return 2**sets - 1 - 2 ** (sets - 1 - at) if sets else 0
 
 
 def _whole(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:

@@ -1,0 +1,195 @@
+"""Class tables by parts of classes: Python workers count the records they are handed, before anything is exchanged.
+
+Spark's own aggregation takes about a microsecond a record where cells are many, and a second exchange to bring those
+of a class together. Here only the words of the class and the sensitive values go to Python; what is exchanged is a
+row for each class of a chunk, in which every column has its cells as one binary value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from privpipe.blocks import Cells, ClassBlock, ClassQuery
+from privpipe.draws import Seed
+from privpipe.engines.base.assembly import may_be_marked
+from privpipe.engines.base.histograms import find_codes, group_key, not_covered
+from privpipe.engines.spark.counting import MARKED, WORDS, class_words, gathered, new_salt, value_columns, whole_classes
+from privpipe.engines.spark.layout import as_type, physical
+from privpipe.engines.spark.table import SparkTable
+from privpipe.engines.spark.workers import map_raw
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["PartReader", "parts_of"]
+
+Ints = NDArray[np.int64]
+CHUNK_ROWS = 1 << 19
+BLOCK_BYTES = 1 << 23
+SIZE = "__privpipe_size"
+
+
+def parts_of(table: SparkTable, reader: PartReader) -> DataFrame:
+    """Parts of classes, those of a class side by side in one partition."""
+    names = value_columns(reader.query)
+    columns = [table.counted(name).alias(physical(at)) for at, name in enumerate(names)]
+    rows = table.frame.select(*class_words(table, reader.query, new_salt()), *columns)
+    schema = [f"{name} long" for name in (*WORDS, SIZE)] + [f"{physical(at)} binary" for at in range(len(names))]
+    return gathered(map_raw(rows, reader.parts, ", ".join(schema)))
+
+
+@dataclass(frozen=True)
+class PartReader:
+    """Parts of classes from batches of records, and class blocks from batches of sorted parts.
+
+    A cell is two 32-bit integers, code and count; of a column without a dictionary three of 64: a keyed hash of the
+    value in two words, and the count.
+
+    Parameters
+    ----------
+    query : ClassQuery
+        Without a person and a weight.
+    types : tuple of pyarrow.DataType
+        Of the columns of the query.
+    markable : bool
+    seed : Seed
+        One-time key of the hashes.
+    """
+
+    query: ClassQuery = field(repr=False)
+    types: tuple[pa.DataType, ...]
+    markable: bool
+    seed: Seed = field(default_factory=Seed.from_os, repr=False)
+
+    @classmethod
+    def of(cls, table: SparkTable, query: ClassQuery) -> PartReader:
+        """The reader of a query on a table."""
+        types = tuple(table.schema.field(name).type for name in value_columns(query))
+        return cls(query, types, may_be_marked(table.schema, query))
+
+    def parts(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The parts of the classes of a partition, chunk after chunk."""
+        waiting: list[pa.RecordBatch] = []
+        rows = 0
+        for batch in batches:
+            for start in range(0, batch.num_rows, CHUNK_ROWS):  # a session may set no limit to a batch
+                waiting.append(batch.slice(start, CHUNK_ROWS))
+                rows += waiting[-1].num_rows
+                if rows >= CHUNK_ROWS:
+                    yield self._counted(pa.Table.from_batches(waiting))
+                    waiting, rows = [], 0
+        if rows:
+            yield self._counted(pa.Table.from_batches(waiting))
+
+    def _counted(self, rows: pa.Table) -> pa.RecordBatch:
+        from privpipe.kernels.word_groups import group_rows, ordered_by_group
+
+        words = np.column_stack([rows.column(name).to_numpy() for name in WORDS])
+        groups, firsts = group_rows(words)
+        order, offsets = ordered_by_group(groups, len(firsts))
+        keys = words[firsts]
+        columns = [pa.array(keys[:, 0]), pa.array(keys[:, 1]), pa.array(np.diff(offsets))]
+        for at, (name, kind) in enumerate(zip(value_columns(self.query), self.types, strict=True)):
+            columns.append(self._packed(as_type(rows.column(physical(at)), kind), name, order, offsets))
+        names = [*WORDS, SIZE, *(physical(at) for at in range(len(self.types)))]
+        return pa.record_batch(columns, names=names)
+
+    def _packed(self, values: Any, name: str, order: Ints, offsets: Ints) -> pa.Array:
+        """The cells of every class, as one binary value each."""
+        from privpipe.kernels.arrays import read_only
+        from privpipe.kernels.class_cells import row_cells
+        from privpipe.kernels.record_ids import content_hash
+
+        coded = pc.dictionary_encode(group_key(_whole(values)), null_encoding="encode")
+        codes, number = coded.indices.to_numpy(zero_copy_only=False), len(coded.dictionary)
+        dictionary = self.query.dictionaries.get(name)
+        if dictionary is not None:
+            number = len(dictionary.values)
+            known = find_codes(coded.dictionary, dictionary)
+            # A task that fails here would fill the logs; who gathers the parts raises.
+            codes, number = np.where(known < 0, number, known)[codes], number + 1
+        by_class = read_only(codes[order], np.int32)
+        starts, found, counts = row_cells(read_only(offsets, np.int64), by_class, number)
+        if dictionary is not None:
+            return _binary(starts, np.column_stack([found, counts]))
+        hashes = content_hash(pa.record_batch([coded.dictionary], names=["value"]), self.seed)
+        return _binary(starts, np.column_stack([hashes[found], counts.astype(np.int64)]))
+
+    def blocks(self, batches: Iterator[pa.RecordBatch]) -> Iterator[ClassBlock]:
+        """Blocks of whole classes."""
+        for parts in whole_classes(batches, lambda batch: int(batch.nbytes), BLOCK_BYTES):
+            yield self.block(parts)
+
+    def block(self, parts: pa.Table) -> ClassBlock:
+        """The block of sorted parts."""
+        from privpipe.kernels.arrays import read_only
+        from privpipe.kernels.class_cells import boundaries, sum_by_class
+
+        words = np.column_stack([parts.column(name).to_numpy() for name in WORDS])
+        fresh = np.ones(len(words), np.bool_)
+        fresh[1:] = (words[1:] != words[:-1]).any(axis=1)
+        offsets = boundaries(fresh)
+        sizes = sum_by_class(*(read_only(part, np.int64) for part in (offsets, parts.column(SIZE).to_numpy())))
+        names = dict.fromkeys(value_columns(self.query))
+        marked = (words[fresh] == np.array(MARKED)).all(axis=1) if self.markable else None
+        cells = {name: self._cells(parts.column(physical(at)), name, offsets) for at, name in enumerate(names)}
+        return ClassBlock(np.asarray(sizes), cells, marked)
+
+    def _cells(self, values: pa.ChunkedArray, name: str, offsets: Ints) -> Cells:
+        from privpipe.kernels.arrays import read_only
+        from privpipe.kernels.class_cells import merged_cells
+        from privpipe.kernels.word_groups import group_rows
+
+        dictionary = self.query.dictionaries.get(name)
+        if dictionary is not None:
+            starts, cells = _unpacked(values, np.dtype(np.int32), 2)
+            codes, number = cells[:, 0], len(dictionary.values)
+            if (codes == number).any():
+                raise not_covered(name, 1)
+        else:
+            starts, cells = _unpacked(values, np.dtype(np.int64), 3)
+            codes, firsts = group_rows(cells[:, :2])
+            number = len(firsts)
+        lists = (read_only(part, np.int64) for part in (offsets, np.arange(len(starts) - 1), starts))
+        return Cells(*merged_cells(*lists, *(read_only(part, np.int32) for part in (codes, cells[:, -1])), number))
+
+    def measured(self, measure: Callable[[ClassBlock], Any]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[Any]]:
+        """A function from the batches of a partition to the figures of its blocks."""
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
+            for block in self.blocks(batches):
+                yield measure(block)
+
+        return run
+
+
+def _whole(values: Any) -> pa.Array:
+    return pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
+
+
+def _binary(starts: NDArray[np.int32], cells: NDArray[Any]) -> pa.Array:
+    """One binary value for each class, of the cells ``starts[c]:starts[c + 1]``; no bytes are copied."""
+    width = cells.dtype.itemsize * cells.shape[1]
+    data = np.ascontiguousarray(cells)
+    offsets = starts * np.int32(width)  # a chunk's cells stay far below 2^31 bytes
+    return pa.Array.from_buffers(pa.binary(), len(starts) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def _unpacked(values: pa.ChunkedArray, kind: np.dtype[Any], columns: int) -> tuple[Ints, NDArray[Any]]:
+    """The cells of all classes, and where those of each start."""
+    width = kind.itemsize * columns
+    starts, cells = [np.zeros(1, np.int64)], []
+    for chunk in values.chunks:
+        chunk = chunk.cast(pa.large_binary())
+        ends = np.frombuffer(chunk.buffers()[1], np.int64, len(chunk) + 1, 8 * chunk.offset)
+        data = chunk.buffers()[2]
+        cells.append(np.frombuffer(data, kind, int(ends[-1] - ends[0]) // kind.itemsize, int(ends[0])))
+        starts.append(starts[-1][-1] + (ends[1:] - ends[0]) // width)
+    return np.concatenate(starts), np.concatenate(cells).reshape(-1, columns)
