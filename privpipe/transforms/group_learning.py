@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -183,13 +184,16 @@ def _trees(
         return (_one_block(),)
     whole = np.concatenate(points)
     largest = max(int(group.block * share), 1)
-    trees: list[BlockTree] = []
-    for shift in (0, *shifts):
-        tree = learn_tree(whole, group.k, largest, shift=shift, shell=shell and not trees)
-        if not tree.columns and not trees:
-            return (tree,)
-        trees.append(_between_values(tree, whole))
-    return tuple(trees)
+
+    def tree_of(number: int, shift: int) -> BlockTree:
+        tree = learn_tree(whole, group.k, largest, shift=shift, shell=shell and not number)
+        return _between_values(tree, whole)
+
+    levels = (0, *shifts)
+    # Sorts and kernels leave the interpreter's lock.
+    with ThreadPoolExecutor(len(levels), thread_name_prefix="privpipe-trees") as pool:
+        trees = tuple(pool.map(tree_of, range(len(levels)), levels))
+    return trees if trees[0].columns else trees[:1]
 
 
 def _between_values(tree: BlockTree, points: NDArray[np.float64]) -> BlockTree:
