@@ -17,7 +17,7 @@ from privpipe.tolerance import floor_share
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.numeric import masked_schema, refuse_nulls, require_numeric
 from privpipe.transforms.ranked_tails import TAIL, Averaged, SetAside, TailBorders, tail_borders, tail_means
-from privpipe.transforms.segment_swap import SegmentPermutation, SwappedStrata, is_near_unique
+from privpipe.transforms.segment_swap import SegmentPermutation, SwappedStrata, WholePermutation, is_near_unique
 from privpipe.transforms.sorted_values import SortedValues, Swapped, tails
 from privpipe.transforms.strata import SmallStrata, Strata, checked_by
 
@@ -253,12 +253,11 @@ class RankSwap(Transformer):
 
     def _goes_by_rank(self, engine: Primitives, table: Any, column: str, records: int, window: int) -> bool:
         """Whether values are exchanged where the rows are, without a histogram; the answer is the same."""
-        if self.kind != "window" or window < 1:
-            return False
-        if window > engine.ranks_held and self._segment(records, window) >= records:
-            return False
-        if window <= engine.ranks_held and not (self.bottom or self.top):
+        near = self.kind == "window" and window <= engine.ranks_held
+        if near and window >= 1 and not (self.bottom or self.top):
             return True
+        if not near and self._segment(records, window) >= records and not engine.relays_ranks:
+            return False
         return is_near_unique(engine, table, column, records)
 
     def _by_rank(
@@ -274,8 +273,7 @@ class RankSwap(Transformer):
         import pyarrow as pa
 
         window, inner = detail["window"], detail["records"] - detail["bottom"] - detail["top"]
-        permutation = SegmentPermutation(stream, window, self.partner)
-        exchange = RankExchange(inner, self._segment(inner, window), window, permutation)
+        exchange = self._exchange(inner, window, stream)
         if not (self.bottom or self.top):
             return engine.exchange_ranks(table, column, stream, exchange)
         borders = self._borders(engine, table, column, detail["records"])
@@ -287,6 +285,13 @@ class RankSwap(Transformer):
         exchanged = engine.exchange_ranks(aside, column, stream, exchange) if inner else aside
         at, target = schema.get_field_index(column), released.field(column)
         return engine.map_rows(exchanged, Averaged(column, means, target.type), schema.set(at, target))
+
+    def _exchange(self, inner: int, window: int, stream: Stream) -> RankExchange:
+        """The exchange between the tails."""
+        if self.kind == "window":
+            permutation = SegmentPermutation(stream, window, self.partner)
+            return RankExchange(inner, self._segment(inner, window), window, permutation)
+        return RankExchange(inner, max(inner, 1), inner, WholePermutation(self, inner, window, stream))
 
     def _segment(self, inner: int, window: int) -> int:
         """Ranks of a segment."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from privpipe.transforms.rank_swap import RankSwap
     from privpipe.transforms.strata import Strata
 
-__all__ = ["SegmentPermutation", "SwappedStrata", "is_near_unique", "local_order"]
+__all__ = ["SegmentPermutation", "SwappedStrata", "WholePermutation", "is_near_unique", "local_order"]
 
 MOST_VALUES = 1_000_000
 """Distinct values that the driver takes a histogram of."""
@@ -74,6 +74,20 @@ class SegmentPermutation:
         from privpipe.kernels.rank_swap import swap_segment
 
         return swap_segment(start, stop, self.window, self.stream, partner=self.partner)
+
+
+@dataclass(frozen=True)
+class WholePermutation:
+    """Which rank gives its value to which, over all ranks between the tails at once."""
+
+    stage: RankSwap
+    records: int
+    window: int
+    stream: Stream = field(repr=False)
+
+    def __call__(self, start: int, stop: int) -> NDArray[np.int64]:
+        pi = self.stage.permutation(self.records, self.window, self.stream)
+        return np.asarray(pi[start:stop], np.int64)
 
 
 def local_order(column: pa.Array, name: str, stream: Stream, ids: NDArray[np.int64]) -> NDArray[np.int64]:

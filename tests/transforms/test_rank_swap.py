@@ -286,6 +286,34 @@ def test_tails_without_a_histogram_are_those_with_one(
     assert found[True] == found[False]
 
 
+@pytest.mark.spark
+def test_values_that_move_any_distance_go_to_no_driver(
+    spark_engine: Engine, run_on: Any, embedded: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from privpipe.engines.spark import rank_exchange
+
+    rng = np.random.default_rng(5)
+    x = pa.array(np.round(rng.normal(size=300), 1), mask=rng.random(300) < 0.1)
+    rows = pa.table({"x": x, "row": range(300), "y": rng.normal(size=300)})
+    stages = (
+        RankSwap(columns=["x", "y"], kind="buckets", bottom=0.05),
+        RankSwap(columns=["x"], p=0.3, kind="distribution"),
+        RankSwap(columns=["y"], p=0.4, partner="content", segment=170),
+    )
+    for stage in stages:
+        with monkeypatch.context() as patched:
+            patched.setattr(NEAR_UNIQUE, lambda *_: False)
+            wanted = run_on(embedded, stage, rows, record_id="row")
+        with monkeypatch.context() as patched:
+            patched.setattr(NEAR_UNIQUE, lambda *_: True)
+            patched.setattr(type(spark_engine), "ranks_held", 5)
+            patched.setattr(rank_exchange, "ROWS_PER_RANGE", 90)
+            patched.setattr(rank_exchange, "LEAST_ROWS", 90)
+            found = run_on(spark_engine, stage, rows, record_id="row", parts=3, shuffled=True)
+        assert found.rows.sort_by("row").equals(wanted.rows.sort_by("row"))
+        assert found.plan == wanted.plan
+
+
 def test_values_pass_from_one_batch_of_rows_to_another(
     run_on: Any, embedded: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

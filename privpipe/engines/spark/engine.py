@@ -24,7 +24,7 @@ from privpipe.blocks import (
 from privpipe.draws import Seed, Stream
 from privpipe.engines.base.contract import Engine, Where, Written
 from privpipe.engines.base.source import Format, Source
-from privpipe.engines.spark import class_table, mapping, rank_exchange, ranking, records, writing
+from privpipe.engines.spark import class_table, mapping, rank_exchange, rank_relay, ranking, records, writing
 from privpipe.engines.spark.learning import count_records, distinct, learn
 from privpipe.engines.spark.reading import is_spark_frame, scan
 from privpipe.engines.spark.session import Options, hush_py4j, open_session
@@ -54,6 +54,7 @@ class SparkEngine(Engine):
 
     name: ClassVar[str] = "spark"
     ranks_held: ClassVar[int] = 2_000_000
+    relays_ranks: ClassVar[bool] = True
 
     def __init__(self, session: SparkSession | None = None, *, cache: bool = True) -> None:
         self._started = False
@@ -180,7 +181,8 @@ class SparkEngine(Engine):
         _require_ids(table)
         if not rank_exchange.is_countable(table.schema.field(column).type):
             return cast(SparkTable, super().exchange_ranks(table, column, stream, exchange))
-        return self._kept(rank_exchange.exchange_ranks(table, column, stream, exchange))
+        give = rank_exchange.exchange_ranks if exchange.reach <= self.ranks_held else rank_relay.relay_ranks
+        return self._kept(give(table, column, stream, exchange))
 
     def select(self, table: SparkTable, columns: Sequence[str]) -> SparkTable:
         _require(table, columns)

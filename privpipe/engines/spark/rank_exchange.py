@@ -38,7 +38,25 @@ from privpipe.engines.spark.workers import map_batches, map_raw
 from privpipe.errors import DataError
 from privpipe.kernels.parallel_order import positions_by_value
 
-__all__ = ["exchange_ranks", "is_countable"]
+__all__ = [
+    "GAPS",
+    "KIND",
+    "PART",
+    "PIECE",
+    "PIECES",
+    "ROWS",
+    "VALUES",
+    "Dealer",
+    "Held",
+    "RankRanges",
+    "another_table",
+    "exchange_ranks",
+    "in_order",
+    "is_countable",
+    "ranges_of",
+    "value_names",
+    "whole",
+]
 
 Batches = Iterator[pa.RecordBatch]
 Ints = NDArray[np.int64]
@@ -55,9 +73,9 @@ ROWS, VALUES, GAPS = 0, 1, 2
 
 def exchange_ranks(table: SparkTable, column: str, stream: Stream, exchange: RankExchange) -> SparkTable:
     """See `Engine.exchange_ranks`."""
-    ranges = _ranges(table, column, stream, exchange)
-    dealer = _Dealer(table.layout, column, stream, ranges)
-    giver = _Giver(table.layout, column, stream, ranges, _Held(secrets.token_hex(8), exchange))
+    ranges = ranges_of(table, column, stream, exchange)
+    dealer = Dealer(table.layout, column, stream, ranges)
+    giver = _Giver(table.layout, column, stream, ranges, Held(secrets.token_hex(8), exchange))
     pieces = map_raw(table.frame, dealer, PIECES).repartition(len(ranges), PART)
     return SparkTable(map_batches(pieces, giver, table.layout), table.layout, at_most=table.bound)
 
@@ -104,7 +122,8 @@ class RankRanges:
         return len(self.first) - 1
 
 
-def _ranges(table: SparkTable, column: str, stream: Stream, exchange: RankExchange) -> RankRanges:
+def ranges_of(table: SparkTable, column: str, stream: Stream, exchange: RankExchange) -> RankRanges:
+    """Ranges of a column with as many values as `exchange` has ranks."""
     records = exchange.records
     most = min(ROWS_PER_RANGE, max(CELLS_PER_RANGE // (len(table.schema) + 2), LEAST_ROWS))
     number = max(-(-records // most), min(-(-records // LEAST_ROWS), FEW_RANGES))
@@ -114,12 +133,12 @@ def _ranges(table: SparkTable, column: str, stream: Stream, exchange: RankExchan
     bins = bins_of(table, column, stream, records, max(BINS_PER_RANGE * number, LEAST_BINS))
     counts = bin_counts(table, column, stream, bins)
     if int(counts.sum()) != records:
-        raise _another_table(column)
+        raise another_table(column)
     return RankRanges.of(bins, counts, exchange, number)
 
 
 @dataclass(frozen=True, repr=False)
-class _Dealer:
+class Dealer:
     """Batches cut into pieces, each for one range."""
 
     layout: Layout
@@ -146,7 +165,7 @@ class _Dealer:
         if len(ranges) > 1 or not known.all():
             order = np.argsort(bins, kind="stable")
             plain, bins = plain.take(pa.array(order)), bins[order]
-        values = plain.select(_value_names(self.layout, self.column))
+        values = plain.select(value_names(self.layout, self.column))
         firsts = np.searchsorted(bins, ranges.first)
         reached = np.searchsorted(bins, ranges.reached)
         for part, (start, stop) in enumerate(itertools.pairwise(firsts.tolist())):
@@ -162,7 +181,7 @@ class _Dealer:
 
 
 @dataclass(frozen=True)
-class _Held:
+class Held:
     """An exchange under a name of its own, by which workers remember a segment."""
 
     name: str
@@ -170,7 +189,7 @@ class _Held:
 
 
 @lru_cache(maxsize=1)
-def _segment(held: _Held, number: int) -> NDArray[np.int32] | Ints:
+def _segment(held: Held, number: int) -> NDArray[np.int32] | Ints:
     """pi of a segment, which several ranges of one worker may lie in."""
     pi = held.exchange.of_segment(number)
     return pi.astype(np.int32) if held.exchange.records < 2**31 else pi
@@ -184,14 +203,14 @@ class _Giver:
     column: str
     stream: Stream
     ranges: RankRanges
-    held: _Held
+    held: Held
 
     def __call__(self, batches: Batches) -> Batches:
         yield from together(self._given(batches))
 
     def _given(self, batches: Batches) -> Batches:
         schemas = {ROWS: self.layout.arrow, GAPS: self.layout.arrow}
-        names = _value_names(self.layout, self.column)
+        names = value_names(self.layout, self.column)
         schemas[VALUES] = pa.schema([self.layout.arrow.field(name) for name in names])
         parts = {key: part for part, key in enumerate(spread_keys(len(self.ranges)))}
         rows: dict[int, list[pa.RecordBatch]] = {}
@@ -208,16 +227,16 @@ class _Giver:
             yield from self._of_range(part, rows.pop(part), values.pop(part, []))
 
     def _of_range(self, part: int, rows: list[pa.RecordBatch], others: list[pa.RecordBatch]) -> Batches:
-        ranges, names = self.ranges, _value_names(self.layout, self.column)
+        ranges, names = self.ranges, value_names(self.layout, self.column)
         low, high = (int(ranges.starts[ranges.first[at]]) for at in (part, part + 1))
         reached = ranges.starts[ranges.reached[part]]
         own = sum(piece.num_rows for piece in rows)
         keys = pa.Table.from_batches([*(piece.select(names) for piece in rows), *others]).combine_chunks()
         if own != high - low or len(keys) != reached[1] - reached[0]:
-            raise _another_table(self.column)
-        cells = _whole(keys.column(0))
-        ids = np.column_stack([_whole(keys.column(name)).to_numpy() for name in ID_COLUMNS])
-        order = _in_order(cells, ids, self.stream)
+            raise another_table(self.column)
+        cells = whole(keys.column(0))
+        ids = np.column_stack([whole(keys.column(name)).to_numpy() for name in ID_COLUMNS])
+        order = in_order(cells, ids, self.stream)
         places = np.empty(own, np.int64)
         places[order[order < own]] = order[self._pi(low, high) - reached[0]]
         received = unsigned_zeros(cells.take(pa.array(places)))
@@ -236,7 +255,7 @@ class _Giver:
         return np.concatenate(found).astype(np.int64, copy=False)
 
 
-def _in_order(cells: pa.Array, ids: Ints, stream: Stream) -> Ints:
+def in_order(cells: pa.Array, ids: Ints, stream: Stream) -> Ints:
     """Positions of the records, all with a value, by (value, keyed order, id)."""
     if pt.is_decimal(cells.type):
         low, high = decimal_limbs(cells)
@@ -250,13 +269,16 @@ def _in_order(cells: pa.Array, ids: Ints, stream: Stream) -> Ints:
     return positions.astype(np.int64)
 
 
-def _value_names(layout: Layout, column: str) -> list[str]:
+def value_names(layout: Layout, column: str) -> list[str]:
+    """The column and the ids, as a frame names them."""
     return [*layout.names([column]), *ID_COLUMNS]
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
+def whole(column: pa.ChunkedArray) -> pa.Array:
+    """A column as one array."""
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
-def _another_table(column: str) -> DataError:
+def another_table(column: str) -> DataError:
+    """What is wrong where a column has not the values that were planned for."""
     return DataError(f"the plan was made for another table: column {column!r} has not as many values")
