@@ -131,6 +131,13 @@ def test_losses_of_cells_and_moments_by_their_definitions() -> None:
     assert figure("moments", moved)["columns"]["c"]["mean"] == 1.0
 
 
+def test_moments_of_values_far_from_zero() -> None:
+    """A shift of a quarter beside 1e12, where a mean has four digits after the point."""
+    x, y = np.array([0.0, 1.0, 3.0, 5.0] * 5), np.array([0.0, 2.0, 3.0, 5.0] * 5)
+    near, far = (figure("moments", files_of({"a": start + x}, {"a": start + y})) for start in (0.0, 1e12))
+    assert far == near
+
+
 def test_suppressed_records_stand_beside(embedded: Engine, judged_pair: Any) -> None:
     x = [1.0, 50.0, 3.0, 4.0, 5.0]
     y = [1.0, 50.0, 4.0, 4.0, 3.0]
