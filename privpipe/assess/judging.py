@@ -186,13 +186,14 @@ def _judged(
     query = query_of(group, facts, rules)
     if not group.population:
         table, query, facts = with_row_columns(engine, table, query, [entry for _, entry in group.entries], facts)
-    if group.weight is not None and engine.facts(table, FactsRequest(nulls=(group.weight,))).nulls[group.weight]:
-        # Suppressed records have no weight and need none.
+    needed = tuple(name for name in (query.weight, query.person) if name is not None)
+    if needed and any(engine.facts(table, FactsRequest(nulls=needed)).nulls.values()):
+        # Suppressed records have no weight and no person, and need none.
         left = without_suppressed(engine, table, group.whole, roles, rules.mark)
-        weighed = _counted(engine, left, population, replace(query, mark=None), group, facts, rules)
-        if weighed is not None:
-            return replace(weighed, marked=engine.count(table) - weighed.released)
-        query = replace(query, weight=None)
+        known = _counted(engine, left, population, replace(query, mark=None), group, facts, rules)
+        if known is not None:
+            return replace(known, marked=engine.count(table) - engine.count(left))
+        query = replace(query, weight=None, person=None)
     judged = _counted(engine, table, population, query, group, facts, rules)
     if judged is not None and judged.marked and set(group.keys) != set(group.whole):
         # Some columns alone do not tell a suppressed record from one with a mark in these.

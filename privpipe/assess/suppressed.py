@@ -22,6 +22,8 @@ __all__ = ["Unsuppressed", "without_blank_records", "without_suppressed"]
 class Unsuppressed:
     """Keeps the records that are not suppressed: those with anything but the mark in a text, or a value elsewhere.
 
+    In `others`, which are no quasi-identifiers, a missing text says as little as the mark.
+
     Examples
     --------
     >>> import pyarrow as pa
@@ -32,6 +34,7 @@ class Unsuppressed:
 
     columns: tuple[str, ...]
     mark: str
+    others: tuple[str, ...] = ()
 
     def __call__(self, rows: RowBlock) -> RowBlock:
         return rows.take(np.flatnonzero(~self.suppressed(rows)))
@@ -42,10 +45,11 @@ class Unsuppressed:
         import pyarrow.compute as pc
 
         suppressed = np.ones(len(rows), dtype=np.bool_)
-        for name in self.columns:
+        for name in dict.fromkeys((*self.columns, *self.others)):
             column = rows.column(name)
             text = pa.types.is_string(column.type)
-            found = pc.fill_null(pc.equal(column, self.mark), False) if text else column.is_null()
+            nothing = name not in self.columns
+            found = pc.fill_null(pc.equal(column, self.mark), nothing) if text else column.is_null()
             suppressed &= found.to_numpy(zero_copy_only=False)
         return suppressed
 
@@ -75,9 +79,8 @@ def without_suppressed(engine: Engine, table: Any, quasi_identifiers: Sequence[s
     text = [name for name in columns if pa.types.is_string(table.schema.field(name).type)]
     if not text:
         return table
-    if len(text) < len(columns):
-        columns = tuple(dict.fromkeys([*columns, *_released(table, roles)]))
-    return engine.map_rows(table, Unsuppressed(columns, mark), table.schema)
+    others = _released(table, roles) if len(text) < len(columns) else ()
+    return engine.map_rows(table, Unsuppressed(columns, mark, others), table.schema)
 
 
 def without_blank_records(engine: Engine, table: Any, roles: Roles, mark: str) -> Any:
@@ -90,7 +93,7 @@ def without_blank_records(engine: Engine, table: Any, roles: Roles, mark: str) -
     columns = _released(table, roles)
     if not any(pa.types.is_string(table.schema.field(name).type) for name in columns):
         return table
-    blank = Unsuppressed(columns, mark)
+    blank = Unsuppressed(tuple(name for name in columns if name in roles.quasi_identifiers), mark, columns)
     if not engine.reduce_rows(table, columns, _Number(blank), Facts()):
         return table
     return engine.map_rows(table, blank, table.schema)

@@ -18,8 +18,8 @@ def with_marked(engine: Primitives, table: Any, kept: Any, context: StageContext
     """The table with every record that is not among those kept turned into a row of the mark.
 
     Classes go as a whole, so the combinations of judged quasi-identifiers that are gone tell which records are. Text
-    becomes the mark, anything else a missing value; identifiers that the run itself needs, and nobody is released, keep
-    theirs.
+    becomes the mark, anything else a missing value, also identifiers to be released as pseudonyms; those that the run
+    itself needs and that are not released keep theirs.
 
     Raises
     ------
@@ -59,7 +59,9 @@ class KeysMarked:
             if name in held and name not in self.context.released_identifiers:
                 continue
             column = rows.column(name)
-            mark = self.context.mark if pa.types.is_string(column.type) else None
+            # A pseudonym of the mark would be a value; a missing identifier has none.
+            blank = pa.types.is_string(column.type) and name not in self.context.released_identifiers
+            mark = self.context.mark if blank else None
             rows = rows.replace(name, pc.if_else(found, pa.scalar(mark, column.type), column))
         return rows
 
