@@ -32,6 +32,7 @@ __all__ = ["PartReader", "parts_of"]
 
 Ints = NDArray[np.int64]
 CHUNK_ROWS = 1 << 19
+CHUNK_BYTES = 1 << 26
 BLOCK_BYTES = 1 << 23
 SIZE = "__privpipe_size"
 
@@ -77,14 +78,15 @@ class PartReader:
     def parts(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The parts of the classes of a partition, chunk after chunk."""
         waiting: list[pa.RecordBatch] = []
-        rows = 0
+        rows = held = 0
         for batch in batches:
             for start in range(0, batch.num_rows, CHUNK_ROWS):  # a session may set no limit to a batch
                 waiting.append(batch.slice(start, CHUNK_ROWS))
                 rows += waiting[-1].num_rows
-                if rows >= CHUNK_ROWS:
+                held += waiting[-1].nbytes
+                if rows >= CHUNK_ROWS or held >= CHUNK_BYTES:
                     yield self._counted(pa.Table.from_batches(waiting))
-                    waiting, rows = [], 0
+                    waiting, rows, held = [], 0, 0
         if rows:
             yield self._counted(pa.Table.from_batches(waiting))
 

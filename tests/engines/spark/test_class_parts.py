@@ -99,6 +99,15 @@ def test_a_batch_larger_than_a_chunk_is_cut(monkeypatch: pytest.MonkeyPatch) -> 
     assert [sum(part.column(2).to_pylist()) for part in parts] == [10, 10, 10, 5]
 
 
+def test_a_chunk_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(class_parts, "CHUNK_BYTES", 1000)
+    reader = PartReader(ClassQuery(keys=("k",)), (), markable=False)
+    parts = list(reader.parts(batches_of(rows_of(200, 3), 3, 10)))
+    sizes = [sum(part.column(2).to_pylist()) for part in parts]
+    assert sum(sizes) == 200
+    assert 10 < max(sizes) < 100
+
+
 def test_no_records_are_no_block() -> None:
     reader = PartReader(ClassQuery(keys=("k",), columns=("ill",)), (pa.string(),), markable=False)
     empty = pa.schema([(WORDS[0], pa.int64()), (WORDS[1], pa.int64()), (physical(0), pa.string())]).empty_table()
