@@ -203,8 +203,9 @@ class EmbeddedEngine(Engine):
 
     def select(self, table: EmbeddedTable, columns: Sequence[str]) -> EmbeddedTable:
         table.require(columns)
-        schema = pa.schema([table.schema.field(name) for name in columns])
-        return table.derived(f"SELECT {column_list(table.with_ids(columns))} FROM {table.source}", schema)
+        schema, names = pa.schema([table.schema.field(name) for name in columns]), table.with_ids(columns)
+        rows = table.rows.select(names) if table.rows is not None and names else None
+        return table.derived(f"SELECT {column_list(names)} FROM {table.source}", schema, rows=rows)
 
     def stack(self, table: EmbeddedTable, other: EmbeddedTable, columns: Sequence[str], tag: str) -> EmbeddedTable:
         return stack(table, other, columns, tag)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import RowBlock
 from privpipe.engines.base.parallel import in_order
-from privpipe.engines.embedded.mapping import joined, logical, rows_of, with_column
+from privpipe.engines.embedded.mapping import brought, joined, logical, rows_of, with_column
 from privpipe.engines.embedded.session import BATCH_ROWS, Session
 from privpipe.engines.embedded.storing import fitted, store
 from privpipe.engines.embedded.table import EmbeddedTable, column_list
@@ -41,6 +41,7 @@ def map_groups(
             made = [fitted(batch, schema) for batch in made]
         return fitted(joined(made), schema)
 
+    table = brought(session, table)
     groups = _gathered(session, table, key) or _sorted(session, table, key)
     return store(session, _many(groups), schema, make, ids=table.has_record_ids)
 

@@ -10,13 +10,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS, RowBlock
+from privpipe.engines.embedded import storing
 from privpipe.engines.embedded.session import BATCH_ROWS, Session
 from privpipe.engines.embedded.storing import fitted, store
 from privpipe.engines.embedded.table import EmbeddedTable, column_list
 
-__all__ = ["joined", "logical", "logical_table", "map_rows", "rows_of", "with_column"]
+__all__ = ["brought", "joined", "logical", "logical_table", "map_rows", "rows_of", "with_column"]
 
 A = TypeVar("A", pa.RecordBatch, pa.Table)
+TEXT_BYTES = 32
+"""What a text is reckoned to take."""
 
 
 def logical(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -44,6 +47,21 @@ def rows_of(session: Session, table: EmbeddedTable, columns: Sequence[str] | Non
         return (batch for batch in table.rows.select(names).to_batches(BATCH_ROWS) if batch.num_rows)
     sql = f"SELECT {column_list(names)} FROM {table.source}"
     return (logical(batch, table.schema) for batch in session.stream(sql, table.frames))
+
+
+def brought(session: Session, table: EmbeddedTable) -> EmbeddedTable:
+    """The table with its rows in memory, if there is likely to be room for them and a copy; else as it is."""
+    if table.rows is not None:
+        return table
+    width = sum(TEXT_BYTES if _has_no_width(field.type) else field.type.bit_width / 8 for field in table.schema)
+    width += 8 * len(ID_COLUMNS) if table.has_record_ids else 0
+    if 2 * width * table.records(session) > min(storing.MEMORY_BYTES, session.room()):
+        return table
+    return store(session, rows_of(session, table), table.schema, lambda batch: batch, ids=table.has_record_ids)
+
+
+def _has_no_width(found: pa.DataType) -> bool:
+    return bool(pa.types.is_string(found) or pa.types.is_binary(found))
 
 
 def map_rows(

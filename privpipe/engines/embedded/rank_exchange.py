@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from privpipe.blocks import RankExchange, unsigned_zeros
 from privpipe.draws import Stream
 from privpipe.engines.embedded.held_exchange import exchange_held
-from privpipe.engines.embedded.mapping import logical
+from privpipe.engines.embedded.mapping import brought, logical
 from privpipe.engines.embedded.ranking import ordered_rows
 from privpipe.engines.embedded.session import Session
 from privpipe.engines.embedded.storing import fitted, store
@@ -32,6 +32,7 @@ def exchange_ranks(
 ) -> EmbeddedTable:
     """See `Engine.exchange_ranks`; of rows that are not in memory, two reaches are held at a time."""
     table.require([column])
+    table = brought(session, table)
     if table.rows is not None and exchange.records != table.rows.num_rows - table.rows.column(column).null_count:
         raise _another_table(column)
     held = exchange_held(session, table, column, stream, exchange)

@@ -100,11 +100,12 @@ class EmbeddedTable:
                 raise DataError(f"column {name!r} is not in the table{did_you_mean(name, self.schema.names)}")
 
     def derived(self, sql: str, schema: pa.Schema | None = None, **more: Any) -> EmbeddedTable:
-        """A table computed from this one; `frames` and `holds` add to its own."""
+        """A table computed from this one; `frames` and `holds` add to its own, `rows` are in memory if given."""
         return EmbeddedTable(
             sql,
             self.schema if schema is None else schema,
             more.get("has_record_ids", self.has_record_ids),
             {**self.frames, **more.get("frames", {})},
             (*self.holds, *more.get("holds", ())),
+            more.get("rows"),
         )

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privpipe.blocks import RankExchange
+from privpipe.blocks import ID_COLUMNS, ClassQuery, RankExchange
 from privpipe.draws import Seed, Stream
 from privpipe.engines import Source
-from privpipe.engines.embedded import EmbeddedEngine, rank_exchange
+from privpipe.engines.embedded import EmbeddedEngine, mapping, rank_exchange, storing
 from privpipe.engines.embedded.held_exchange import exchange_held
 from privpipe.errors import DataError
 from privpipe.transforms.segment_swap import SegmentPermutation
@@ -107,3 +107,22 @@ def test_rows_in_memory_count_until_nobody_holds_them() -> None:
         )  # the ids are those of the table before
         del swapped
         assert engine.session.room() == before
+
+
+def test_rows_are_brought_into_memory_where_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = pa.table({"x": [3.0, 1.0, None], "s": ["a", "bb", None], "b": [True, None, False]})
+    with EmbeddedEngine.open({"threads": 2}) as engine:
+        table = engine.with_record_ids(engine.scan(Source(data=rows)), None, Seed.of(1))
+        chosen = engine.select(table, ["s", "x"])
+        assert chosen.rows is not None
+        assert chosen.rows.column_names == ["s", "x", *ID_COLUMNS]
+        kept = engine.keep_classes(table, ClassQuery(keys=("x",)), lambda block: block.sizes > 0)
+        derived = kept.derived(f"SELECT * FROM {kept.source}")
+        assert derived.rows is None
+        monkeypatch.setattr(storing, "MEMORY_BYTES", 3 * (8 + 32 + 16) * 2)
+        assert mapping.brought(engine.session, derived) is derived
+        monkeypatch.undo()
+        brought = mapping.brought(engine.session, derived)
+        assert brought.rows is not None
+        assert engine.collect(brought).equals(engine.collect(table))
+        assert mapping.brought(engine.session, brought) is brought
