@@ -267,9 +267,10 @@ TAILED = {
 }
 
 
-@pytest.mark.parametrize(("top", "bottom"), [(0.1, 0.0), (0.0, 0.25), (0.45, 0.49)])
+@pytest.mark.parametrize(
+    ("top", "bottom", "sampled"), [(0.1, 0.0, 4), (0.0, 0.25, 4), (0.45, 0.49, 4), (0.1, 0.3, 1 << 15)]
+)
 @pytest.mark.parametrize("values", TAILED.values(), ids=TAILED)
-@pytest.mark.parametrize("sampled", [4, 1 << 15])
 def test_tails_without_a_histogram_are_those_with_one(
     embedded: Engine, run_on: Any, values: Any, top: float, bottom: float, sampled: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

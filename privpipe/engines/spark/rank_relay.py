@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -61,10 +62,10 @@ def relay_ranks(table: SparkTable, column: str, stream: Stream, exchange: RankEx
 
 
 @lru_cache(maxsize=1)
-def _receivers(held: Held) -> Ints:
+def _receivers(held: Held) -> NDArray[Any]:
     """The rank that receives the value of each rank."""
     exchange = held.exchange
-    found = np.empty(exchange.records, np.int64)
+    found: NDArray[Any] = np.empty(exchange.records, np.int32 if exchange.records < 2**31 else np.int64)
     for number in range(-(-exchange.records // exchange.segment)):
         start = number * exchange.segment
         pi = exchange.of_segment(number)
@@ -124,7 +125,7 @@ class _Sender:
             if ROWS not in kinds:
                 continue
             low, cells, order = self.orders.of(part, kinds[ROWS])
-            receivers = _receivers(self.held)[low : low + len(order)]
+            receivers = _receivers(self.held)[low : low + len(order)].astype(np.int64)
             by_rank = np.argsort(receivers)
             values = cells.take(pa.array(order[by_rank]))
             sent = pa.record_batch([pa.array(receivers[by_rank]), values], schema=schema)

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from privpipe.assess.composite import Composite
-from privpipe.blocks import ClassQuery, Facts, FactsRequest, PairBlock, RowBlock
+from privpipe.blocks import ClassQuery, Facts, FactsRequest, PairBlock, RankExchange, RowBlock
 from privpipe.draws import Seed, Stream
 from privpipe.engines import Engine, Source, open_engine
 from privpipe.engines.base.fingerprint import fingerprint
@@ -75,6 +75,7 @@ def every_primitive(engine: Engine, folder: Path) -> dict[str, Any]:
     recoded = engine.recode(named, {"ill": (values, labels)})
     told["recoded"] = engine.collect(recoded).to_pylist()
     told["mapped"] = mapped(engine, recoded)
+    told["exchanged"] = exchanged(engine, named)
     told["pairs"] = pairs(engine, table, seed)
     out = folder / "out"
     out.mkdir()
@@ -98,6 +99,13 @@ def mapped(engine: Engine, table: Any) -> list[Any]:
     grouped = engine.map_groups(table, by_year, with_size, table.schema)
     ranked = engine.map_ranked(grouped, "pay", STREAM, with_rank, table.schema)
     found: list[Any] = engine.collect(engine.map_rows(ranked, lambda rows: rows.drop([]), table.schema)).to_pylist()
+    return found
+
+
+def exchanged(engine: Engine, table: Any) -> list[Any]:
+    facts = engine.facts(table, FactsRequest(nulls=("pay",)))
+    exchange = RankExchange(facts.records - facts.nulls["pay"], 7, 6, lambda start, stop: np.arange(start, stop)[::-1])
+    found: list[Any] = engine.collect(engine.exchange_ranks(table, "pay", STREAM, exchange)).to_pylist()
     return found
 
 
