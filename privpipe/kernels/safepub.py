@@ -69,7 +69,7 @@ def delta_of(k: int, epsilon: float) -> float:
     >>> delta_of(30, 0.1) < delta_of(20, 0.1)
     True
     """
-    from scipy.special import bdtrc
+    from scipy.special import betainc
 
     beta = sampling_rate(epsilon)
     gamma = (math.expm1(epsilon) + beta) / math.exp(epsilon)
@@ -78,7 +78,8 @@ def delta_of(k: int, epsilon: float) -> float:
     worst = 0.0
     while True:
         above = math.floor(size * gamma * OUTWARD)
-        worst = max(worst, float(bdtrc(above, size, beta)) if above < size else 0.0)
+        # P(Bin(size, beta) > above); scipy's own tail of the binomial has eight digits where beta is tiny.
+        worst = max(worst, float(betainc(above + 1, size - above, beta)) if above < size else 0.0)
         if worst >= math.exp(-size * rate):
             return worst
         size += _falling(size, gamma)

@@ -107,6 +107,15 @@ def test_the_rate_of_a_half_rounds_outward() -> None:
         assert delta_of(k, math.log(2)) == pytest.approx(float(max(tails)), rel=1e-10)
 
 
+@pytest.mark.parametrize(
+    ("k", "epsilon", "delta"),
+    [(20, 1e-5, 0.0034543606357960), (60, 1e-4, 9.25234482828198e-07), (8, 1e-6, 0.0511336455629778)],
+)
+def test_a_tiny_epsilon_keeps_its_digits(k: int, epsilon: float, delta: float) -> None:
+    """Tails of a million draws; figures by their sums in forty digits."""
+    assert delta_of(k, epsilon) == pytest.approx(delta, rel=1e-12)
+
+
 def test_a_large_epsilon_takes_no_longer() -> None:
     """Nearly all records are drawn, so the worst case is a class of which all are: beta^n."""
     beta, k = safepub_parameters(8.0, 1e-9)
