@@ -37,6 +37,19 @@ def test_the_solvers_agree_with_plain_sums(estimator: str, population: int) -> N
     assert found == (None if expected is None else pytest.approx(expected, rel=1e-10))
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_the_solvers_agree_with_plain_sums_on_random_sizes(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    sizes = np.unique(np.append(1, rng.integers(2, 13, 3)))
+    counts = rng.integers(1, 20, len(sizes))
+    records = int(sizes @ counts)
+    for population in (records + 1, 3 * records, 4000, 10**7):
+        for estimator in ESTIMATORS:
+            expected = uniques_of(tuple(zip(sizes.tolist(), counts.tolist(), strict=True)), population, estimator)
+            found = population_uniques(sizes, counts, population, estimator)
+            assert found == (None if expected is None else pytest.approx(expected, rel=1e-10, abs=0)), estimator
+
+
 @pytest.mark.parametrize(("twos", "population"), [(5, 10**6), (4, 10**6), (4, 4000), (6, 4000)])
 def test_an_estimate_near_the_edge_of_solvability_is_found(twos: int, population: int) -> None:
     """Roots at logits of -25 and less, where the shares of the equation differ by 1e-12."""
