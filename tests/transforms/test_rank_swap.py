@@ -307,7 +307,6 @@ def test_values_that_move_any_distance_go_to_no_driver(
             wanted = run_on(embedded, stage, rows, record_id="row")
         with monkeypatch.context() as patched:
             patched.setattr(NEAR_UNIQUE, lambda *_: True)
-            patched.setattr(type(spark_engine), "ranks_held", 5)
             patched.setattr(rank_exchange, "ROWS_PER_RANGE", 90)
             patched.setattr(rank_exchange, "LEAST_ROWS", 90)
             found = run_on(spark_engine, stage, rows, record_id="row", parts=3, shuffled=True)

@@ -181,7 +181,9 @@ class SparkEngine(Engine):
         _require_ids(table)
         if not rank_exchange.is_countable(table.schema.field(column).type):
             return cast(SparkTable, super().exchange_ranks(table, column, stream, exchange))
-        give = rank_exchange.exchange_ranks if exchange.reach <= self.ranks_held else rank_relay.relay_ranks
+        # Beyond, ranges would carry more values along than rows.
+        near = exchange.reach <= rank_exchange.ROWS_PER_RANGE
+        give = rank_exchange.exchange_ranks if near else rank_relay.relay_ranks
         return self._kept(give(table, column, stream, exchange))
 
     def select(self, table: SparkTable, columns: Sequence[str]) -> SparkTable:
