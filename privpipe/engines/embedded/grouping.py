@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from privpipe.blocks import RowBlock
 from privpipe.engines.base.parallel import in_order
 from privpipe.engines.embedded.mapping import brought, joined, logical, rows_of, with_column
-from privpipe.engines.embedded.session import BATCH_ROWS, Session
+from privpipe.engines.embedded.session import BATCH_ROWS, Session, guarded
 from privpipe.engines.embedded.storing import fitted, store
 from privpipe.engines.embedded.table import EmbeddedTable, column_list
 from privpipe.kernels.parallel_order import positions_by_code
@@ -63,8 +63,9 @@ def _gathered(
     parts = list(in_order(coded, rows_of(session, table), session.threads))
     keys = np.unique(np.concatenate([known for known, _ in parts]))
     codes = np.concatenate([np.searchsorted(keys, known).astype(np.int32)[inside] for known, inside in parts])
-    order = pa.array(positions_by_code(codes, len(keys)))
-    columns = list(in_order(lambda column: _whole(column).take(order), rows.columns, session.threads))
+    with guarded("gathering of rows"):
+        order = pa.array(positions_by_code(codes, len(keys)))
+        columns = list(in_order(lambda column: _whole(column).take(order), rows.columns, session.threads))
     ends = np.cumsum(np.bincount(codes)).tolist()
     whole = pa.record_batch(columns, schema=rows.schema)
     return (

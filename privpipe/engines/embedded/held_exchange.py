@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS, RankExchange, RowBlock
 from privpipe.draws import Stream
-from privpipe.engines.embedded.session import BATCH_ROWS, Session
+from privpipe.engines.embedded.session import BATCH_ROWS, Session, guarded
 from privpipe.engines.embedded.storing import in_memory
 from privpipe.engines.embedded.table import EmbeddedTable
 from privpipe.kernels.parallel_order import give_by_rank, positions_by_value, sortable_words, sorted_values
@@ -40,7 +40,7 @@ def exchange_held(
     if session.room() < BYTES_A_RECORD * rows.num_rows:
         return None
     batches = [batch for batch in rows.to_batches(BATCH_ROWS) if batch.num_rows]
-    with ThreadPoolExecutor(session.threads, thread_name_prefix="privpipe-ranks") as pool:
+    with guarded("swap of ranks"), ThreadPoolExecutor(session.threads, thread_name_prefix="privpipe-ranks") as pool:
         words = _exchanged(_Column(batches, column, stream), exchange, pool)
         starts = itertools.accumulate((batch.num_rows for batch in batches), initial=0)
         received = [words[start : start + batch.num_rows] for start, batch in zip(starts, batches, strict=False)]

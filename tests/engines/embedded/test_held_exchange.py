@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from privpipe.blocks import ID_COLUMNS, ClassQuery, RankExchange
 from privpipe.draws import Seed, Stream
 from privpipe.engines import Source
-from privpipe.engines.embedded import EmbeddedEngine, mapping, rank_exchange, storing
+from privpipe.engines.embedded import EmbeddedEngine, grouping, held_exchange, mapping, rank_exchange, storing
 from privpipe.engines.embedded.held_exchange import exchange_held
-from privpipe.errors import DataError
+from privpipe.errors import DataError, EngineError
 from privpipe.transforms.segment_swap import SegmentPermutation
 
 STREAM = Stream(bytes(16))
@@ -126,3 +126,22 @@ def test_rows_are_brought_into_memory_where_there_is_room(monkeypatch: pytest.Mo
         assert brought.rows is not None
         assert engine.collect(brought).equals(engine.collect(table))
         assert mapping.brought(engine.session, brought) is brought
+
+
+def test_memory_that_runs_out_is_an_engine_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhausted(*_: Any) -> Any:
+        raise MemoryError
+
+    with EmbeddedEngine.open({"threads": 2}) as engine:
+        table = engine.with_record_ids(engine.scan(Source(data=pa.table({"x": [1.0, 2.0]}))), None, Seed.of(1))
+        exchange = RankExchange(2, 2, 1, SegmentPermutation(STREAM, 1, "unswapped"))
+        monkeypatch.setattr(held_exchange, "positions_by_value", exhausted)
+        monkeypatch.setattr(grouping, "positions_by_code", exhausted)
+        for work in (
+            lambda: engine.exchange_ranks(table, "x", STREAM, exchange),
+            lambda: engine.map_groups(
+                table, lambda rows: np.zeros(len(rows), np.int64), lambda rows, _: rows, table.schema
+            ),
+        ):
+            with pytest.raises(EngineError, match="more memory than the limit"):
+                work()
