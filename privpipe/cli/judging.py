@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -100,28 +99,13 @@ def _alignment(how: str) -> Literal["record_id", "position"]:
 
 
 def _finished(data: str, policy: Policy, format: str | None, delimiter: str | None) -> Any:
-    """The table to judge: read as our own sink writes it, else as the policy's source is.
+    """The table to judge, read as the arguments say and else as `pp.assess` reads it."""
+    from privpipe.release.reading import finished_source
 
-    Only sensitive columns, weights and households keep their declared type: quasi-identifiers may have become labels,
-    and a column that no guarantee counts may be gone.
-    """
-    from privpipe.engines import Source
-
-    entries = (*policy.guarantees, *policy.measures)
-    weighing = [column for entry in entries for column in entry.record_columns()]
-    types = {name: policy.types[name] for name in (*policy.roles.sensitive, *weighing) if name in policy.types}
-    chosen: dict[str, Any] = {}
-    own = policy.sink is not None and Path(policy.sink.target(policy.base_dir)) == Path(data).absolute()
-    if own and policy.sink is not None:
-        chosen = {"format": policy.sink.format, "quoted_nulls": False}
-    elif policy.source is not None and policy.source.resolved_format == "csv":
-        source = policy.source.to_source(types, policy.base_dir)
-        chosen = {name: getattr(source, name) for name in ("delimiter", "header", "columns", "null_values")}
+    given: dict[str, Any] = {} if delimiter is None else {"delimiter": delimiter}
     if format is not None:
-        chosen["format"] = _format(format)
-    if delimiter is not None:
-        chosen["delimiter"] = delimiter
-    return Source(data=data, types=types, **chosen)
+        given["format"] = _format(format)
+    return finished_source(data, policy, **given)
 
 
 def _format(name: str) -> str:

@@ -23,7 +23,7 @@ from privpipe.release.policy import Policy
 from privpipe.release.population import finished_population, raw_population
 from privpipe.release.positions import finished_positions, reads_positions
 from privpipe.release.published import process_for
-from privpipe.release.reading import scanned
+from privpipe.release.reading import finished_source, read_as_source, scanned
 from privpipe.release.remembering import Remembering
 from privpipe.release.run import ReleaseResult, release_with, source_of
 from privpipe.release.staging import attach, judging_rules, run_stages
@@ -84,7 +84,7 @@ def assess(
     if align not in get_args(Align):
         raise UsageError(f"align must be one of {', '.join(get_args(Align))}, got {align!r}")
     with _Opened(engine, data if data is not None else policy, policy) as running:
-        finished = _finished(data, policy) if data is not None else source_of(policy)
+        finished = finished_source(data, policy) if data is not None else source_of(policy)
         paired = original is not None and reads_pairs(policy)
         # The seed fixes which records are attacked; without pairs nothing is drawn and no seed is asked for.
         drawn = paired or (original is not None and compares_tables(policy))
@@ -92,10 +92,10 @@ def assess(
         base: dict[str, Histogram] = {}
         first: Any = None
         if paired:
-            table, first = aligned(running, finished, _source(original, policy), policy, align, seed)
+            table, first = aligned(running, finished, read_as_source(original, policy), policy, align, seed)
         else:
             table = scanned(running, finished)
-            first = None if original is None else scanned(running, _source(original, policy))
+            first = None if original is None else scanned(running, read_as_source(original, policy))
         if first is not None:
             base = _base(running, first, policy)
         process, notes = process_for(policy, finished)
@@ -107,7 +107,7 @@ def assess(
         rules = replace(judging_rules(policy, base), allow_empty=allow_empty, order=attack_order(seed), process=process)
         positions = None
         if paired and reads_positions(policy):
-            positions = finished_positions(policy, finished, _source(original, policy), align)
+            positions = finished_positions(policy, finished, read_as_source(original, policy), align)
         rules = replace(rules, histories=histories, positions=positions)
         judged = judge(
             running,
@@ -155,7 +155,9 @@ def plan(
     policy = _policy(policy)
     seed = policy.seed.resolve() if policy.seed else Seed.from_os()
     with _Opened(engine, data if data is not None else policy, policy) as running:
-        original = attach(running, _source(data, policy) if data is not None else source_of(policy), policy, seed)
+        original = attach(
+            running, read_as_source(data, policy) if data is not None else source_of(policy), policy, seed
+        )
         population = raw_population(running, policy, original)
         return run_stages(running, original, policy, seed, population=population, progress=progress).plan
 
@@ -190,7 +192,9 @@ def transform(
     if policy.seed and plan.seed_commitment and plan.seed_commitment != seed.commitment():
         raise UsageError("the plan was made with another seed than the policy's; make a new plan, or restore the seed")
     with _Opened(engine, data if data is not None else policy, policy) as running:
-        original = attach(running, _source(data, policy) if data is not None else source_of(policy), policy, seed)
+        original = attach(
+            running, read_as_source(data, policy) if data is not None else source_of(policy), policy, seed
+        )
         population = raw_population(running, policy, original)
         staged = run_stages(running, original, policy, seed, plan=plan, population=population, progress=progress)
         return running.collect(staged.table, like=None if _is_path(data) else data)
@@ -235,26 +239,8 @@ def _is_path(data: Any) -> bool:
     return data is None or isinstance(data, str | PurePath)
 
 
-def _source(data: Any, policy: Policy) -> Source:
-    """A path is read as the policy's source is (format, delimiter), a frame as it is."""
-    if isinstance(data, Source):
-        return data
-    if not _is_path(data):
-        return Source(data=data, types=policy.types)
-    described = policy.source.to_source(policy.types, policy.base_dir) if policy.source else None
-    if described is None or Source(data=str(data)).resolved_format != described.resolved_format:
-        return Source(data=str(data), types=policy.types)
-    return replace(described, data=str(data))
-
-
-def _finished(data: Any, policy: Policy) -> Source:
-    """A table to be judged as it is: quasi-identifiers may have become labels, so their types are the table's own."""
-    if isinstance(data, Source):
-        return data
-    source = _source(data, policy)
-    entries = (*policy.guarantees, *policy.measures)
-    kept = {*policy.roles.sensitive, *(column for entry in entries for column in entry.record_columns())}
-    return replace(source, types={name: kind for name, kind in source.types.items() if name in kept})
+def _raw(data: Any, policy: Policy) -> Source:
+    return source_of(policy) if data is None else read_as_source(data, policy)
 
 
 def _base(engine: Engine, original: Any, policy: Policy) -> dict[str, Histogram]:

@@ -1,14 +1,16 @@
-"""Scan a source; what is wrong with its content is said with the name of the file or folder it lies in."""
+"""How the tables that a policy meets are read: as its source, or finished, as its sink writes them."""
 
 from __future__ import annotations
 
-from pathlib import PurePath
+from dataclasses import replace
+from pathlib import Path, PurePath
 from typing import Any
 
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError
+from privpipe.release.policy import Policy
 
-__all__ = ["scanned"]
+__all__ = ["finished_source", "read_as_source", "scanned"]
 
 
 def scanned(engine: Engine, source: Source) -> Any:
@@ -27,3 +29,35 @@ def scanned(engine: Engine, source: Source) -> Any:
             raise
         error.args = (f"{name}: {error}",)
         raise
+
+
+def read_as_source(data: Any, policy: Policy, **said: Any) -> Source:
+    """A path is read as the policy's source is (format, delimiter) or as is `said`, a frame as it is."""
+    if isinstance(data, Source):
+        return data
+    if not isinstance(data, str | PurePath):
+        return Source(data=data, types=policy.types)
+    described = policy.source.to_source(policy.types, policy.base_dir) if policy.source else None
+    found = Source(data=str(data), types=policy.types, **said)
+    if described is None or found.resolved_format != described.resolved_format:
+        return found
+    return replace(described, data=str(data), **said)
+
+
+def finished_source(data: Any, policy: Policy, **said: Any) -> Source:
+    """A table to be judged as it is: the policy's own sink as it was written, all else as the policy's source is read.
+
+    Only sensitive columns, weights and households keep their declared type: quasi-identifiers may have become labels,
+    and a column that no guarantee counts may be gone.
+    """
+    if isinstance(data, Source):
+        return data
+    entries = (*policy.guarantees, *policy.measures)
+    kept = {*policy.roles.sensitive, *(column for entry in entries for column in entry.record_columns())}
+    types = {name: kind for name, kind in policy.types.items() if name in kept}
+    sink = policy.sink
+    if sink is not None and isinstance(data, str | PurePath):
+        target = sink.target(policy.base_dir)
+        if str(data) == target or Path(data).absolute() == Path(target):
+            return Source(data=str(data), quoted_nulls=False, types=types, **{"format": sink.format, **said})
+    return replace(read_as_source(data, policy, **said), types=types)

@@ -51,3 +51,14 @@ def test_validate_reads_the_sink_as_it_was_written(written: dict[str, Any], tmp_
     found = CliRunner().invoke(app, ["validate", written["sink"]["path"], str(policy), "--json"])
     assert found.exit_code == 0, found.output
     assert json.loads(found.stdout)["classes"] == 3
+
+
+def test_assess_reads_the_sink_as_it_was_written(written: dict[str, Any], tmp_path: Path) -> None:
+    """Also where the source has another delimiter than the sink."""
+    source = Path(written["source"]["path"])
+    source.write_text(source.read_text(encoding="utf-8").replace(",", ";"), encoding="utf-8")
+    written["source"]["delimiter"] = ";"
+    pp.release(written)
+    del written["person_id"]
+    for path in (written["sink"]["path"], Path(written["sink"]["path"])):
+        assert pp.assess(path, written).classes == 3
