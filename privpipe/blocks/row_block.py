@@ -106,4 +106,6 @@ def _as_floats(column: pa.Array) -> NDArray[np.float64]:
         column = column.cast(pa.int32())
     elif pa.types.is_date64(column.type) or pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
-    return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
+    if not pa.types.is_float64(column.type):
+        column = column.cast(pa.float64(), safe=False)
+    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)

@@ -20,6 +20,7 @@ from privpipe.transforms.group_plan import PART, GroupPlan
 from privpipe.transforms.mixed_records import Encoding, missing_cells
 from privpipe.transforms.numeric import masked_type, written
 from privpipe.transforms.strata import Strata
+from privpipe.transforms.turns import in_turn, out_of_turn
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -118,54 +119,67 @@ class Pass:
     membership: Membership | None = None
 
     def __call__(self, rows: RowBlock, key: int) -> RowBlock:
+        with in_turn():
+            return self._made(rows, key)
+
+    def _made(self, rows: RowBlock, key: int) -> RowBlock:
         group = self.group
         part, last = group.parts[key // PART], self.number == group.passes - 1
         held = np.arange(len(rows))
         if not group.by_pattern:
             held = np.flatnonzero(~missing_cells(rows, group.columns).all(axis=1))
-        labels = order = None
+        labels = order = points = None
         if len(held) and group.varying(part.stratum):
             self._require_enough(len(held))
             inside = rows if len(held) == len(rows) else rows.take(held)
             # The order in which an engine hands over the records of a block says nothing.
             ids = rows.record_ids[held]
             order = np.arange(len(held)) if self.rules.by_position else self.stream.arrange(ids)
-            labels = self._labels(inside, part.stratum, order, key)
+            if not (self.rules.gower and last):
+                points = group.points(inside, part.stratum, self.encoding)
+            labels = self._labels(inside, part.stratum, order, points, key)
             if last:
                 return self._released(rows, inside, held, labels, order, part.stratum)
         if last:
             return self._unchanged(rows)
-        return self._carrying(rows, held, labels, order, key)
+        return self._carrying(rows, held, labels, order, points, key)
 
-    def _labels(self, inside: RowBlock, stratum: int, order: NDArray[np.int64], key: int) -> NDArray[np.int64]:
+    def _labels(
+        self,
+        inside: RowBlock,
+        stratum: int,
+        order: NDArray[np.int64],
+        points: NDArray[np.float64] | None,
+        key: int,
+    ) -> NDArray[np.int64]:
         """Group of each record, 0 .. groups - 1."""
         from privpipe.kernels.microaggregation import block_groups, regroup
 
         group, rules = self.group, self.rules
         condition = self._condition(inside)
-        if rules.gower:
+        if rules.gower or points is None:
             return self._by_gower(inside, stratum, order)
-        points = group.points(inside, stratum, self.encoding)
-        if self.number:
-            known = _carried(inside, GROUP)
-            return regroup(
-                points, known, order, group.k, neighbours=group.neighbours, cells=group.cells, condition=condition
+        known = _carried(inside, GROUP) if self.number else None
+        with out_of_turn():
+            if known is not None:
+                return regroup(
+                    points, known, order, group.k, neighbours=group.neighbours, cells=group.cells, condition=condition
+                )
+            if rules.method in ("univariate", "fixed"):
+                return self._along(points[:, 0], order, condition)
+            return block_groups(
+                points,
+                order,
+                group.k,
+                refine=rules.refine,
+                neighbours=group.neighbours,
+                cells=group.cells,
+                largest=group.block,
+                gamma=rules.gamma if rules.method == "v_mdav" else None,
+                searching=self.stream.child(str(key)) if group.search else None,
+                iterations=rules.iterations,
+                condition=condition,
             )
-        if rules.method in ("univariate", "fixed"):
-            return self._along(points[:, 0], order, condition)
-        return block_groups(
-            points,
-            order,
-            group.k,
-            refine=rules.refine,
-            neighbours=group.neighbours,
-            cells=group.cells,
-            largest=group.block,
-            gamma=rules.gamma if rules.method == "v_mdav" else None,
-            searching=self.stream.child(str(key)) if group.search else None,
-            iterations=rules.iterations,
-            condition=condition,
-        )
 
     def _condition(self, inside: RowBlock) -> GroupCondition:
         from privpipe.kernels.group_condition import no_condition
@@ -193,7 +207,8 @@ class Pass:
         group = self.group
         mixed = self.encoding.mixed(inside.take(order), group.centre[stratum], group.scale[stratum])
         labels = np.empty(len(order), dtype=np.int64)
-        labels[order] = gower_groups(mixed, group.k)
+        with out_of_turn():
+            labels[order] = gower_groups(mixed, group.k)
         return labels
 
     def _carrying(
@@ -202,6 +217,7 @@ class Pass:
         held: NDArray[np.int64],
         labels: NDArray[np.int64] | None,
         order: NDArray[np.int64] | None,
+        points: NDArray[np.float64] | None,
         key: int,
     ) -> RowBlock:
         """The rows with the group of each record and the block that its centroid falls into next."""
@@ -213,9 +229,8 @@ class Pass:
         tree = part.trees[min(self.number + 1, len(part.trees) - 1)]
         groups = np.full(len(rows), -1, dtype=np.int64)
         following = number * PART + _dealt(rows.record_ids, tree.blocks)
-        if labels is not None and order is not None:
-            inside = rows if len(held) == len(rows) else rows.take(held)
-            means = group_means(self.group.points(inside, part.stratum, self.encoding), labels, order)
+        if labels is not None and order is not None and points is not None:
+            means = group_means(points, labels, order)
             groups[held] = block * INSIDE + labels
             following[held] = number * PART + tree.path(means)[labels]
         return _with(rows, {GROUP: groups, NEXT: following})
@@ -236,15 +251,16 @@ class Pass:
 
             points = self.group.points(inside, stratum, self.encoding)
             uniforms = self.membership.stream.uniform(rows.record_ids[held])
-            published = drawn_groups(
-                points,
-                labels,
-                order,
-                uniforms,
-                self.group.k,
-                neighbours=self.membership.neighbours,
-                fuzziness=self.membership.fuzziness,
-            )
+            with out_of_turn():
+                published = drawn_groups(
+                    points,
+                    labels,
+                    order,
+                    uniforms,
+                    self.group.k,
+                    neighbours=self.membership.neighbours,
+                    fuzziness=self.membership.fuzziness,
+                )
         apart = self._to_centre(inside, labels, order, stratum) if self.rules.aggregate == "medoid" else None
         weights = inside[self.rules.weight] if self.rules.weight is not None else None
         varying = set(self.group.varying(stratum))
