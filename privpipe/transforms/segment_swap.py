@@ -7,7 +7,7 @@ the column goes to the driver.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from privpipe.draws import Draws, Stream
-    from privpipe.transforms.rank_swap import RankSwap
     from privpipe.transforms.strata import Strata
 
-__all__ = ["SegmentPermutation", "SwappedStrata", "WholePermutation", "is_near_unique", "local_order"]
+__all__ = ["SegmentPermutation", "SwappedStrata", "Swapping", "WholePermutation", "is_near_unique", "local_order"]
 
 MOST_VALUES = 1_000_000
 """Distinct values that the driver takes a histogram of."""
@@ -76,11 +75,28 @@ class SegmentPermutation:
         return swap_segment(start, stop, self.window, self.stream, partner=self.partner)
 
 
+class Swapping(Protocol):
+    """What a stage says of the swap: its columns, the shares of its tails, its window, and pi between the tails."""
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+
+    @property
+    def bottom(self) -> float: ...
+
+    @property
+    def top(self) -> float: ...
+
+    def window(self, n: int) -> int: ...
+
+    def permutation(self, inner: int, window: int, stream: Stream) -> NDArray[Any]: ...
+
+
 @dataclass(frozen=True)
 class WholePermutation:
     """Which rank gives its value to which, over all ranks between the tails at once."""
 
-    stage: RankSwap
+    stage: Swapping
     records: int
     window: int
     stream: Stream = field(repr=False)
@@ -105,7 +121,7 @@ def local_order(column: pa.Array, name: str, stream: Stream, ids: NDArray[np.int
 class SwappedStrata:
     """A function of all records of one stratum: each column swapped within it."""
 
-    stage: RankSwap
+    stage: Swapping
     strata: Strata
     draws: Draws = field(repr=False)
     released: Any

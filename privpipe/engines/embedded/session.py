@@ -183,9 +183,8 @@ class Session:
         future = self._beside.submit(work)
         try:
             return future.result()
-        except BaseException:
-            # Ctrl-C, or whatever else a signal raises. Interrupted again and again: a query that has not begun yet
-            # forgets it. It ends before its cursor is closed.
+        except BaseException:  # Ctrl-C, or whatever else a signal raises: the query ends before its cursor is closed
+            # Interrupted again and again: a query that has not begun yet forgets it.
             while not future.done():
                 cursor.interrupt()
                 wait([future], timeout=0.1)
