@@ -21,7 +21,7 @@ class Assessment:
     Parameters
     ----------
     verdicts : tuple of Verdict
-        One a guarantee, in policy order.
+        One a guarantee, in policy order; before them built-in guarantees that do not hold.
     measures : tuple of Verdict
         One a measure; reported, never judged.
     records : int
@@ -32,7 +32,11 @@ class Assessment:
     classes : int or None
         Equivalence classes over the policy's quasi-identifiers (over the first guarantee's, where it has its own).
     notes : tuple of str
-        What a reader must know: the base distribution used, what was not judged.
+        What a reader must know: the base distribution used, what was not judged. Of the policy and the judged table.
+    source_notes : tuple of str
+        Notes that tell something of the source; they stand in private records only.
+    built_in : tuple of Verdict
+        Built-in guarantees that hold (`no_identifiers`); first in the verdict document.
     run : mapping
         Run id, hashes, engine and versions, when the assessment is part of a run.
 
@@ -48,6 +52,8 @@ class Assessment:
     suppressed_records: int = 0
     classes: int | None = None
     notes: tuple[str, ...] = ()
+    source_notes: tuple[str, ...] = ()
+    built_in: tuple[Verdict, ...] = ()
     run: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -86,7 +92,7 @@ class Assessment:
             "records": self.records,
             "suppressed_records": self.suppressed_records,
             "classes": self.classes,
-            "guarantees": [verdict.to_dict() for verdict in self.verdicts],
+            "guarantees": [verdict.to_dict() for verdict in (*self.built_in, *self.verdicts)],
             "measures": [verdict.to_measure() for verdict in self.measures],
-            "notes": list(self.notes),
+            "notes": [*self.notes, *self.source_notes],
         }

@@ -31,7 +31,7 @@ def show_assessment(assessment: Assessment, *, json: bool) -> None:
             print(verdict)
         for verdict in assessment.measures:
             print(f"{'':5} {verdict.entry!r}: {verdict.reason}")
-    for note in assessment.notes:
+    for note in (*assessment.notes, *assessment.source_notes):
         print(f"note: {note}")
     sys.stdout.flush()  # before what is said next on stderr
 
