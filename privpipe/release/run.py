@@ -115,7 +115,8 @@ def release_with(
         header = _header(engine, policy, staged.plan, run_id)
         memory.gather(engine, staged.original, staged.table, staged.roles)
         rerun = Rerun(engine, policy, staged.original, seed)
-        staged = replace(staged, rules=replace(staged.rules, histories=memory.histories, rerun=rerun))
+        rules = replace(staged.rules, histories=memory.histories, rerun=rerun)
+        staged = replace(staged, rules=rules, notes=memory.notes)
         judged = judge_written(engine, policy, staged, folder, written, seed).within(**header)
         if not judged.passed:
             place.refuse(run_id, judged.to_dict())
@@ -214,7 +215,7 @@ def judge_written(
         raise EngineError(
             f"{written.records:,} records were written but {judged.records + judged.suppressed_records:,} were judged"
         )
-    notes = judged.notes if history_entries(policy) else (*judged.notes, NOT_JUDGED)
+    notes = (*judged.notes, *staged.notes, *(() if history_entries(policy) else (NOT_JUDGED,)))
     return replace(judged, suppressed_records=judged.suppressed_records + staged.suppressed_records, notes=notes)
 
 

@@ -54,6 +54,8 @@ class Staged:
         The population generalized as the table is.
     counted : Table, optional
         The table with the columns that tell persons, households and weights, where these are not released.
+    notes : tuple of str
+        What its verdict must say besides.
     """
 
     table: Any
@@ -64,6 +66,7 @@ class Staged:
     suppressed_records: int
     population: Any = None
     counted: Any = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass
