@@ -16,6 +16,7 @@ from privpipe.cli import (
     hierarchy,
     initialise,
     judging,
+    ledger,
     planning,
     releasing,
     reporting,
@@ -83,6 +84,7 @@ for name, command in (
 ):
     app.command(name)(guarded(command))
 app.add_typer(hierarchy.commands, name="hierarchy")
+app.add_typer(ledger.commands, name="ledger")
 
 
 def main() -> None:

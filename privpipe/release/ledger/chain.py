@@ -13,7 +13,7 @@ from privpipe.release.ledger.head import OLD, Head
 from privpipe.release.ledger.seal import Seal
 from privpipe.release.ledger.sink import Point, SinkRecord
 
-__all__ = ["ADVICE", "NEXT", "Chain", "name_of", "read_bytes", "read_chain", "read_unsealed"]
+__all__ = ["ADVICE", "NEXT", "Chain", "chain_under", "name_of", "read_bytes", "read_chain", "read_unsealed"]
 
 NEXT = "pending-"
 ADVICE = (
@@ -107,7 +107,11 @@ def read_chain(path: Path, key: Mapping[str, str] | None) -> Chain:
     UsageError
         It was begun with another key, or without one.
     """
-    head, seal = Head.read(_head_bytes(path), key)
+    return chain_under(path, *Head.read(_head_bytes(path), key))
+
+
+def chain_under(path: Path, head: Head, seal: Seal) -> Chain:
+    """The entries of a ledger with this head, with all that is wrong with them."""
     entries, problems = _entries(path / head.id, seal)
     pending, torn = _pending(path / head.id, seal)
     chain = Chain(path=path, head=head, seal=seal, entries=tuple(entries), pending=tuple(pending), torn=tuple(torn))
@@ -133,7 +137,7 @@ def _head_bytes(path: Path) -> bytes:
     if not (path / HEAD).exists():
         if any(path.glob("[0-9]*-*.parquet")):
             raise DataError(OLD)
-        raise DataError(f"the ledger has lost its {HEAD}, though entries are there. {ADVICE}")
+        raise DataError(f"the ledger has lost its {HEAD}, though entries are there")
     return read_bytes(path / HEAD)
 
 
@@ -199,6 +203,6 @@ def _breaks(chain: Chain) -> list[str]:
     else:
         if chain.head.number > len(chain.entries):
             problems.append(f"{HEAD} names {chain.head.number:,} entries, and {len(chain.entries):,} are there")
-        elif chain.head.link != chain.link_at(chain.head.number):
+        elif chain.head.link and chain.head.link != chain.link_at(chain.head.number):
             problems.append(f"{HEAD} names another entry {chain.head.number:,} than the one that is there")
     return problems

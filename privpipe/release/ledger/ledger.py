@@ -86,20 +86,11 @@ class Ledger:
     def __enter__(self) -> Self:
         if is_remote(str(self.path)):
             raise UsageError("a ledger lies on a local (or mounted) file system")
-        self._record = None if self.place is None else recalled(self.place)
-        found = found_in(self.path)
-        if found == "strangers":
-            raise DataError(STRANGERS)
-        if found == "nothing":
-            if self._record is not None and self._record.reached is not None:
-                raise DataError(f"the ledger is missing, and the sink's last release was remembered in it. {ADVICE}")
-            if self.reading:
-                self._chain = _fresh(self.path, self.key, self.normalise)
-                return self
-        private_folder(self.path)
-        self._lock = locked(self.path)
         try:
-            self._open()
+            self._enter()
+        except DataError as error:
+            self._close()
+            raise DataError(str(error) if "privpipe ledger" in str(error) else f"{error}. {ADVICE}") from None
         except OSError as error:
             self._close()
             raise SinkError(f"the ledger cannot be written: {error.strerror}") from None
@@ -108,6 +99,21 @@ class Ledger:
             raise
         return self
 
+    def _enter(self) -> None:
+        self._record = None if self.place is None else recalled(self.place)
+        found = found_in(self.path)
+        if found == "strangers":
+            raise DataError(STRANGERS)
+        if found == "nothing":
+            if self._record is not None and self._record.reached is not None:
+                raise DataError("the ledger is missing, and the sink's last release was remembered in it")
+            if self.reading:
+                self._chain = _fresh(self.path, self.key, self.normalise)
+                return
+        private_folder(self.path)
+        self._lock = locked(self.path)
+        self._open()
+
     def _open(self) -> None:
         require_ours(self.path)
         if found_in(self.path) == "nothing":
@@ -115,7 +121,7 @@ class Ledger:
         self._chain = read_chain(self.path, self.key)
         self._chain.head.require_normalise(self.normalise)
         if self._chain.problems:
-            raise DataError(f"the ledger is damaged: {self._chain.problems[0]}. {ADVICE}")
+            raise DataError(f"the ledger is damaged: {self._chain.problems[0]}")
         self.settle()
         self._ask_sinks()
 
@@ -181,6 +187,11 @@ class Ledger:
             reached = None if self._record is None else self._record.reached
             remember(self.place, SinkRecord(reached=reached, next=after, run_id=run_id, before=before))
 
+    def settle_alone(self) -> None:
+        """Settle what is pending under a lock that the caller holds."""
+        self._chain = read_chain(self.path, self.key)
+        self.settle()
+
     def settle(self) -> None:
         """Keep pending entries whose run was published, throw the others away, and let the sink know."""
         for entry in self._chain.pending:
@@ -189,7 +200,7 @@ class Ledger:
                     entry.path.unlink()
                 continue
             if (entry.number, entry.previous) != (len(self._chain.entries) + 1, self._chain.tip):
-                raise DataError(f"the ledger is damaged: {entry.path.name} does not follow on its last entry. {ADVICE}")
+                raise DataError(f"the ledger is damaged: {entry.path.name} does not follow on its last entry")
             self._chain = replace(self._chain, entries=(*self._chain.entries, self._kept(entry)))
         self._chain = replace(self._chain, pending=())
         if self.reading:
@@ -218,7 +229,7 @@ class Ledger:
         """Every sink it published to is a witness: the run's own must agree, and no other may know it further on."""
         wrong = self._chain.denied_by(self._record)
         if wrong:
-            raise DataError(f"the ledger is refused: {wrong}. {ADVICE}")
+            raise DataError(f"the ledger is refused: {wrong}")
         for target in sorted({entry.target for entry in self._chain.entries}):
             other = place_of(target)
             found = None if other is None else recalled(other)
@@ -226,7 +237,7 @@ class Ledger:
                 continue  # that sink is gone, or remembered in another ledger by now
             wrong = self._chain.denied_by(found)
             if wrong:
-                raise DataError(f"the ledger is refused, by another sink of it: {wrong}. {ADVICE}")
+                raise DataError(f"the ledger is refused, by another sink of it: {wrong}")
 
     def _begin(self) -> None:
         """A ledger that is used for the first time."""
