@@ -84,7 +84,7 @@ def class_memory(
     from privpipe.kernels.word_groups import group_rows
 
     label = "person" if persons else "combination"
-    seeds = {name: Seed.of(seed.key(f"ledger {name}")) for name in (label, "class", "value")}
+    seeds = {name: Seed(seed.key(f"ledger {name}")) for name in (label, "class", "value")}
     before = _gathered(engine, original, _Hashed((tuple(unit),), (seeds[label],)))
     sets, with_seeds = [tuple(keys)], [seeds["class"]]
     if sensitive is not None:

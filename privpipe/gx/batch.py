@@ -14,8 +14,9 @@ from great_expectations.expectations.metrics.table_metric_provider import TableM
 
 from privpipe.assess import Assessment, JudgingRules, assess
 from privpipe.blocks import FactsRequest, Guarantee, Histogram
-from privpipe.draws import Draws, Seed
+from privpipe.draws import RunKey, Seed
 from privpipe.engines import Source, engine_for, open_engine
+from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.engines.base.positions import POSITION, positioned
 from privpipe.errors import DataError, EngineError, PrivpipeError, UsageError, did_you_mean
 from privpipe.gx.counted_once import Counts, counting_once
@@ -88,7 +89,7 @@ class OpenBatch:
                 name: HierarchySpec.from_mapping(each, column=name) for name, each in asked.hierarchies.items()
             },
             stages=read_stages(asked.plan),
-            order=Draws(self._seed(asked), -1, "attack").of("order"),
+            order=RunKey.of(self._seed(asked), "great expectations", self._source(asked)).attacks(),
         )
         return assess(
             engine,
@@ -110,6 +111,13 @@ class OpenBatch:
     def _seed(self, asked: Asked) -> Seed:
         """One seed for all that name the same, so that they attack the same records."""
         return self._counts.once(("seed", str(asked.seed)), lambda: read_seed(asked.seed))
+
+    def _source(self, asked: Asked) -> str:
+        """The fingerprint of the original; without a seed of its own the order is nobody's anyway."""
+        if asked.seed is None or asked.original is None:
+            return ""
+        what = ("fingerprint", str(asked.original), str(asked.seed))
+        return self._counts.once(what, lambda: fingerprint(self._engine, self._original(asked), self._seed(asked)))
 
     def _original(self, asked: Asked) -> Any:
         if asked.original is None:

@@ -51,11 +51,11 @@ def content_hash(table: pa.Table | pa.RecordBatch, seed: Seed) -> NDArray[np.int
     Examples
     --------
     >>> table = pa.table({"b": [1, 1, None], "a": ["x", "x", "y"]})
-    >>> words = content_hash(table, Seed.of(42))
+    >>> words = content_hash(table, Seed.insecure(42))
     >>> words.shape, bool((words[0] == words[1]).all()), bool((words[0] == words[2]).any())
     ((3, 2), True, False)
     >>> renamed = table.rename_columns(["d", "c"]).select(["c", "d"])
-    >>> bool((content_hash(renamed, Seed.of(42)) == words).all())
+    >>> bool((content_hash(renamed, Seed.insecure(42)) == words).all())
     True
     """
     out = np.empty((table.num_rows, 2), np.int64)
@@ -89,8 +89,8 @@ def record_id(hash_words: NDArray[np.int64], ordinal: NDArray[np.int64], seed: S
 
     Examples
     --------
-    >>> words = content_hash(pa.table({"a": [1, 1]}), Seed.of(42))
-    >>> len(np.unique(record_id(words, ordinals(words), Seed.of(42)), axis=0))
+    >>> words = content_hash(pa.table({"a": [1, 1]}), Seed.insecure(42))
+    >>> len(np.unique(record_id(words, ordinals(words), Seed.insecure(42)), axis=0))
     2
     """
     return np.asarray(
@@ -112,8 +112,8 @@ def declared_id(column: pa.Array | pa.ChunkedArray, seed: Seed) -> NDArray[np.in
 
     Examples
     --------
-    >>> ids = declared_id(pa.array(["p1", "p2"]), Seed.of(42))
-    >>> bool((ids == declared_id(pa.array(["p1", "p2"], pa.large_string()), Seed.of(42))).all())
+    >>> ids = declared_id(pa.array(["p1", "p2"]), Seed.insecure(42))
+    >>> bool((ids == declared_id(pa.array(["p1", "p2"], pa.large_string()), Seed.insecure(42))).all())
     True
     """
     return content_hash(pa.table({"record_id": column}), seed)

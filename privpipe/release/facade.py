@@ -13,10 +13,11 @@ from privpipe.assess import Assessment
 from privpipe.assess import assess as judge
 from privpipe.assess.persons import person_histograms
 from privpipe.blocks import Histogram
-from privpipe.draws import Seed
+from privpipe.draws import RunKey, Seed
 from privpipe.engines import Engine, Source, engine_for, open_engine
+from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.errors import UsageError
-from privpipe.release.aligning import Align, aligned, attack_order, compares_tables, reads_pairs
+from privpipe.release.aligning import Align, aligned, compares_tables, reads_pairs
 from privpipe.release.ledger import named_ledger
 from privpipe.release.plan import Plan
 from privpipe.release.policy import Policy
@@ -104,7 +105,10 @@ def assess(
             with Remembering(policy) as memory:
                 memory.gather(running, first, table, policy.roles)
                 histories = memory.histories
-        rules = replace(judging_rules(policy, base), allow_empty=allow_empty, order=attack_order(seed), process=process)
+        # Without a declared seed the order is nobody's anyway, and the fingerprint would be a pass for nothing.
+        source = fingerprint(running, first, seed) if policy.seed and drawn else ""
+        order = RunKey.of(seed, policy.run_digest(), source).attacks()
+        rules = replace(judging_rules(policy, base), allow_empty=allow_empty, order=order, process=process)
         positions = None
         if paired and reads_positions(policy):
             positions = finished_positions(policy, finished, read_as_source(original, policy), align)
@@ -189,7 +193,7 @@ def transform(
     if policy is None:
         raise UsageError("the plan carries no policy: read it with Plan.from_json(text, policy)")
     seed = policy.seed.resolve() if policy.seed else Seed.from_os()
-    if policy.seed and plan.seed_commitment and plan.seed_commitment != seed.commitment():
+    if policy.seed and plan.seed_commitment and not plan.made_with(seed):
         raise UsageError("the plan was made with another seed than the policy's; make a new plan, or restore the seed")
     with _Opened(engine, data if data is not None else policy, policy) as running:
         original = attach(

@@ -117,7 +117,7 @@ class Ledger:
     def seed(self) -> Seed:
         """What keys the hashes: the key with the ledger's salt, or the salt alone."""
         own = read_key("ComplementaryRelease", self.key) if self.key is not None else b""
-        return Seed.of(own + bytes.fromhex(self._salt))
+        return Seed(own + bytes.fromhex(self._salt))
 
     def releases(self) -> tuple[ReleaseRows, ...]:
         """Every release it remembers, in the order of their publication."""
@@ -155,7 +155,7 @@ class Ledger:
         if not head.exists():
             self._salt = secrets.token_hex(32)
             document = {"version": VERSION, "salt": self._salt, "persons": self.persons}
-            document["commitment"] = self.seed.commitment()
+            document["commitment"] = self.seed.commitment(self._salt)
             new = self.path / "ledger.json.new"
             with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
                 json.dump(document, file, sort_keys=True)
@@ -176,7 +176,7 @@ class Ledger:
             raise UsageError(
                 f"complementary_release: the ledger follows {way}; give the key it was begun with, or none"
             )
-        if self.seed.commitment() != commitment:
+        if self.seed.commitment(self._salt) != commitment:
             raise UsageError("complementary_release: the ledger was begun with another key")
 
     def _close(self) -> None:

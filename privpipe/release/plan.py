@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,9 +14,10 @@ from privpipe.errors import UsageError
 from privpipe.transforms.base import StagePlan
 
 if TYPE_CHECKING:
+    from privpipe.draws import Seed
     from privpipe.release.policy import Policy
 
-__all__ = ["PLAN_VERSION", "Plan", "canonical_json"]
+__all__ = ["PLAN_VERSION", "Plan", "canonical_json", "plan_digest"]
 
 PLAN_VERSION = 1
 
@@ -29,6 +31,12 @@ def canonical_json(document: Any) -> str:
     '{"a":[1.5,null],"b":1}'
     """
     return json.dumps(plain(document), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def plan_digest(document: Mapping[str, Any]) -> str:
+    """`Plan.digest` of a plan as it stands in a file."""
+    counted = {name: value for name, value in document.items() if name not in ("seed_commitment", "seed_salt")}
+    return hashlib.sha256(canonical_json(counted).encode()).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +53,10 @@ class Plan:
         In policy order, implicit stages left out.
     seed_commitment : str
         Hash that commits to the seed without telling it.
+    seed_salt : str
+        The salt of that hash: the id of the run, or a drawn one.
+    source : str
+        The keyed fingerprint of the table.
     policy : Policy or None
         The policy itself; not part of the JSON.
     """
@@ -52,7 +64,9 @@ class Plan:
     policy_digest: str
     records: int
     stages: tuple[StagePlan, ...]
-    seed_commitment: str = ""
+    seed_commitment: str = field(default="", compare=False)
+    seed_salt: str = field(default="", compare=False)
+    source: str = ""
     policy: Policy | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -83,10 +97,14 @@ class Plan:
         """Lattice nodes the last search looked at."""
         return self._last("nodes_checked")  # type: ignore[no-any-return]
 
+    def made_with(self, seed: Seed) -> bool:
+        """Whether the plan commits to this seed."""
+        return hmac.compare_digest(self.seed_commitment, seed.commitment(self.seed_salt))
+
     @property
     def digest(self) -> str:
-        """SHA-256 of the canonical JSON."""
-        return hashlib.sha256(canonical_json(self.to_dict()).encode()).hexdigest()
+        """SHA-256 of the canonical JSON, the salted commitment left out: equal plans of two runs have equal ones."""
+        return plan_digest(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; no data value among them."""
@@ -95,6 +113,8 @@ class Plan:
             "policy_digest": self.policy_digest,
             "records": self.records,
             "seed_commitment": self.seed_commitment,
+            "seed_salt": self.seed_salt,
+            "source": self.source,
             "stages": [
                 {"name": stage.name, "parameters": plain(stage.parameters), "detail": plain(stage.detail)}
                 for stage in self.stages
@@ -133,6 +153,8 @@ class Plan:
             records=records,
             stages=stages,
             seed_commitment=str(document.get("seed_commitment", "")),
+            seed_salt=str(document.get("seed_salt", "")),
+            source=str(document.get("source", "")),
             policy=policy,
         )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from privpipe.engines import Source
 from privpipe.errors import UsageError
-from privpipe.release.plan import Plan, canonical_json
+from privpipe.release.plan import Plan, canonical_json, plan_digest
 from privpipe.release.target import METADATA
 from privpipe.transforms.safepub import process_of
 
@@ -71,7 +71,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _mismatch(folder: Path, plan: Any, manifest: Any, verdict: Any) -> str:
-    digest = hashlib.sha256(canonical_json(plan).encode()).hexdigest()
+    digest = plan_digest(plan)
     if canonical_json(manifest["plan"]) != canonical_json(plan) or manifest["plan_hash"] != digest:
         return "the plan is not the one of the manifest"
     if verdict["plan_hash"] != digest or verdict["run_id"] != manifest["run_id"]:

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import privpipe
 from privpipe.assess import Assessment, assess
 from privpipe.blocks.verdict import plain
-from privpipe.draws import Draws, Seed
+from privpipe.draws import Seed
 from privpipe.engines import Engine, Source, Written
 from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.errors import EngineError, UsageError
-from privpipe.release.aligning import attack_order, reads_pairs
+from privpipe.release.aligning import reads_pairs
 from privpipe.release.ledger import NOT_JUDGED, history_entries
 from privpipe.release.plan import Plan
 from privpipe.release.population import population_beside
@@ -28,6 +28,7 @@ from privpipe.release.positions import reads_positions, run_positions
 from privpipe.release.remembering import Remembering
 from privpipe.release.remote import RemoteTarget, is_remote
 from privpipe.release.rerun import Rerun
+from privpipe.release.run_notes import linking_notes, require_publishable_seed, seed_notes
 from privpipe.release.staging import Staged, attach, run_stages
 from privpipe.release.target import METADATA, LocalTarget, Target
 from privpipe.roles import column_type_of
@@ -41,7 +42,6 @@ __all__ = [
     "judge_written",
     "release_with",
     "sink_format",
-    "sink_order",
     "source_of",
     "stages_of",
     "target_of",
@@ -96,6 +96,7 @@ def release_with(
     NoSolutionError, DataError, UsageError, EngineError
         Nothing was published, and what was published before is untouched.
     """
+    require_publishable_seed(policy)
     tell = progress or (lambda step: None)
     seed = policy.seed.resolve() if policy.seed else Seed.from_os()
     run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
@@ -105,16 +106,16 @@ def release_with(
         generalized = policy.population is not None and policy.population.generalized
         population = None if generalized else population_beside(engine, policy, original)
         tell("stage")
-        staged = run_stages(engine, original, policy, seed, population=population, progress=tell)
+        staged = run_stages(engine, original, policy, seed, salt=run_id, population=population, progress=tell)
         if generalized:
             staged = replace(staged, population=population_beside(engine, policy, staged.table))
         tell("write")
         folder = place.stage(run_id)
-        written = engine.write(staged.table, str(folder), sink_format(policy), sink_order(seed))
+        written = engine.write(staged.table, str(folder), sink_format(policy), staged.order)
         tell("judge")
         header = _header(engine, policy, staged.plan, run_id)
         memory.gather(engine, staged.original, staged.table, staged.roles)
-        rerun = Rerun(engine, policy, staged.original, seed)
+        rerun = Rerun(engine, policy, staged.original, seed, staged.source)
         staged = replace(staged, rules=replace(staged.rules, histories=memory.histories, rerun=rerun))
         judged = judge_written(engine, policy, staged, folder, written, seed).within(**header)
         if not judged.passed:
@@ -172,11 +173,6 @@ def target_of(policy: Policy, target: str | None) -> Target:
     return LocalTarget(Path(path) if target else policy.base_dir / path)
 
 
-def sink_order(seed: Seed) -> Any:
-    """The keyed order in which released rows are written."""
-    return Draws(seed, -1, "publish").of("order")
-
-
 def judge_written(
     engine: Engine, policy: Policy, staged: Staged, folder: Path, written: Written, seed: Seed
 ) -> Assessment:
@@ -196,7 +192,7 @@ def judge_written(
         raise EngineError("the written files do not hold the records that were staged")
     positions = None
     if reads_positions(policy):
-        positions = run_positions(engine, policy, source_of(policy), staged.table, files, seed, sink_order(seed))
+        positions = run_positions(engine, policy, source_of(policy), staged.table, files, seed, staged.order)
     if staged.counted is not None:
         table = staged.counted
     judged = assess(
@@ -205,7 +201,7 @@ def judge_written(
         guarantees=policy.guarantees,
         measures=policy.measures,
         roles=staged.roles,
-        rules=replace(staged.rules, stages=stages_of(staged.plan), order=attack_order(seed), positions=positions),
+        rules=replace(staged.rules, stages=stages_of(staged.plan), order=staged.run.attacks(), positions=positions),
         original=staged.original,
         released=staged.table if paired else None,
         population=staged.population,
@@ -214,7 +210,8 @@ def judge_written(
         raise EngineError(
             f"{written.records:,} records were written but {judged.records + judged.suppressed_records:,} were judged"
         )
-    notes = judged.notes if history_entries(policy) else (*judged.notes, NOT_JUDGED)
+    notes = (*seed_notes(policy), *judged.notes, *linking_notes(policy))
+    notes = notes if history_entries(policy) else (*notes, NOT_JUDGED)
     return replace(judged, suppressed_records=judged.suppressed_records + staged.suppressed_records, notes=notes)
 
 
@@ -252,8 +249,8 @@ def _manifest(
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "policy": plain(policy.public_document()),
         "plan": staged.plan.to_dict(),
-        "seed_commitment": seed.commitment(),
-        "input": {"records": staged.plan.records, "fingerprint": fingerprint(engine, staged.original, seed)},
+        "seed_commitment": staged.plan.seed_commitment,
+        "input": {"records": staged.plan.records, "fingerprint": staged.source},
         "output": {
             "records": written.records,
             "suppressed_records": staged.suppressed_records,

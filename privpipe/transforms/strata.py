@@ -77,7 +77,7 @@ def stratum_keys(values: pa.RecordBatch | pa.Table) -> NDArray[np.int64]:
     from privpipe.draws import Seed
     from privpipe.kernels.record_ids import content_hash
 
-    return np.asarray(content_hash(values, Seed.of("privpipe/strata"))[:, 0])
+    return np.asarray(content_hash(values, Seed.public("privpipe/strata"))[:, 0])
 
 
 @dataclass(frozen=True)

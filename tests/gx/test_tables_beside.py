@@ -88,7 +88,7 @@ def gates() -> list[Guarantee]:
 def judged(guarantees: list[Guarantee]) -> list[tuple[Any, Any]]:
     """Observed figure and outcome by `assess`, each guarantee alone; an entry that cannot be judged is an error."""
     found: list[tuple[Any, Any]] = []
-    seed = Seed.of("tables beside a batch")
+    seed = Seed.insecure("tables beside a batch")
     with open_engine("embedded") as engine:
         released, original, population = (engine.scan(Source(data=each)) for each in (RELEASED, ORIGINAL, POPULATION))
         pair = [engine.with_record_ids(each, "who", seed) for each in (released, original)]

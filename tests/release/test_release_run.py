@@ -97,7 +97,7 @@ def test_every_engine_gives_the_same_release(engine: Engine, embedded: Engine, d
     expected = released_rows(reference.path)
     result = pp.release(document, engine=engine)
     assert figures(result.verdict_document) == figures(reference.verdict_document)
-    assert result.plan.to_json() == reference.plan.to_json()
+    assert result.plan.digest == reference.plan.digest  # all but the salted commitment
     assert released_rows(result.path) == expected
     assert result.manifest["input"]["fingerprint"] == reference.manifest["input"]["fingerprint"]
 

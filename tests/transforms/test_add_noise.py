@@ -42,7 +42,7 @@ def applied(stage: AddNoise, columns: dict[str, np.ndarray[Any, Any]]) -> dict[s
     plan = stage.plan(facts, StageContext(roles=None, schema=None))  # type: ignore[arg-type]
     ids = np.stack([np.arange(x.shape[1]), np.zeros(x.shape[1], np.int64)], axis=1)
     rows = RowBlock(pa.record_batch(columns), ids)
-    found = stage.apply(rows, plan, Draws(Seed.of(5), 0, "add_noise"))
+    found = stage.apply(rows, plan, Draws(Seed.insecure(5), 0, "add_noise"))
     return {name: found[name] for name in names}
 
 
@@ -51,7 +51,7 @@ def test_noise_is_keyed_by_record_and_column(run: Any) -> None:
     x = [1.0, 5.0, 9.0, 2.0]
     stage = AddNoise(columns=["a"], variance_ratio=0.25)
     ids = np.array([[at, 0] for at in range(4)])
-    z = Draws(Seed.of(5), 0, "add_noise").of("a").normal(ids)
+    z = Draws(Seed.insecure(5), 0, "add_noise").of("a").normal(ids)
     wanted = np.array(x) + 0.5 * np.std(x, ddof=1) * z
     assert applied(stage, {"a": np.array(x)})["a"].tolist() == wanted.tolist()
     alone = noisy(run, stage, {"a": x})

@@ -21,6 +21,8 @@ from privpipe.transforms.base import Transformer
 
 __all__ = ["Policy"]
 
+WHERE = ("engine", "sink")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
@@ -57,6 +59,7 @@ class Policy:
     wildcard: str | None = None
     suppression_mark: str = "*"
     seed: SecretSpec | None = None
+    allow_insecure_seed: bool = False
     warnings: tuple[str, ...] = field(default=(), repr=False)
     file: str | None = field(default=None, compare=False)
     base_dir: Path = field(default=Path(), repr=False, compare=False)
@@ -107,18 +110,24 @@ class Policy:
     def public_document(self) -> dict[str, Any]:
         """The document as a manifest may carry it.
 
-        A literal seed is replaced by its commitment. Options of engines are left out: they may name machines or
-        hold credentials, and no result depends on them.
+        Of a seed that stands in the document only that it does. Options of engines are left out: they may name
+        machines or hold credentials, and no result depends on them.
         """
         public = copy.deepcopy({key: value for key, value in self.document.items() if key != "engines"})
-        if self.seed is not None and self.seed.literal is not None:
-            public["seed"] = {"commitment": self.seed.resolve().commitment()}
+        if self.seed is not None and self.seed.within is not None:
+            public["seed"] = {self.seed.within: True}
         return public
 
     def digest(self) -> str:
         """SHA-256, in hex, of the public document as canonical JSON: layout, comments, order of keys do not count."""
-        canonical = json.dumps(self.public_document(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        return hashlib.sha256(canonical.encode()).hexdigest()
+        return _sha256(self.public_document())
+
+    def run_digest(self) -> str:
+        """SHA-256 of the policy without where it runs and where it publishes: what rows are, and in which order,
+        depends on neither.
+        """
+        document = {name: value for name, value in self.public_document().items() if name not in WHERE}
+        return _sha256(document)
 
     def place_of(self, stage: int) -> str:
         """Where a stage stands in the document, as in ``transform[1].generalize``."""
@@ -128,3 +137,8 @@ class Policy:
         """A place with the file and line it is written in, for errors: ``release.yaml:14: transform[1].generalize``."""
         line = self.lines.get(place)
         return place if self.file is None or line is None else f"{self.file}:{line}: {place}"
+
+
+def _sha256(document: Mapping[str, Any]) -> str:
+    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()
