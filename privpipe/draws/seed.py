@@ -88,7 +88,7 @@ class Seed:
         Examples
         --------
         >>> Seed.insecure(42).commitment("run")[:18]
-        'hmac-sha256:5d8d41'
+        'hmac-sha256:eff117'
         """
         return "hmac-sha256:" + self.bound("privpipe/commitment/2", salt).hex()
 

@@ -32,7 +32,7 @@ def most_bits(secret: bytes) -> float:
     Examples
     --------
     >>> [round(most_bits(text.encode())) for text in ("20261122", "abc" * 20, "correct horse battery staple")]
-    [12, 5, 52]
+    [16, 5, 52]
     """
     try:
         text = secret.decode("ascii").strip()

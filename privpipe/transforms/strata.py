@@ -217,6 +217,10 @@ class Strata:
         known = {column: (facts.records - facts.nulls[column],) for column in columns}
         return cls(records=(facts.records,), known=known)
 
+    def assignment(self) -> dict[str, Any]:
+        """Which combination belongs where, without how many records that are."""
+        return {"by": list(self.by), "keys": list(self.keys), "numbers": list(self.numbers)}
+
     def of(self, rows: RowBlock) -> NDArray[np.int64]:
         """Stratum of each record, shape (n,); -1 where it is suppressed.
 
