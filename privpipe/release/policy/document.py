@@ -21,6 +21,8 @@ from privpipe.transforms.base import Transformer
 
 __all__ = ["Policy"]
 
+UNTOLD = ("engines", "records")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
@@ -49,6 +51,7 @@ class Policy:
     population: SourceSpec | None = None
     original: SourceSpec | None = None
     sink: SinkSpec | None = None
+    records: str | None = None
     engine: str = "embedded"
     engines: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     record_id: str | None = None
@@ -107,10 +110,10 @@ class Policy:
     def public_document(self) -> dict[str, Any]:
         """The document as a manifest may carry it.
 
-        A literal seed is replaced by its commitment. Options of engines are left out: they may name machines or
-        hold credentials, and no result depends on them.
+        A literal seed is replaced by its commitment. Options of engines and the place of private records are left out:
+        they may name machines or hold credentials, and no result depends on them.
         """
-        public = copy.deepcopy({key: value for key, value in self.document.items() if key != "engines"})
+        public = copy.deepcopy({key: value for key, value in self.document.items() if key not in UNTOLD})
         if self.seed is not None and self.seed.literal is not None:
             public["seed"] = {"commitment": self.seed.resolve().commitment()}
         return public
