@@ -13,6 +13,7 @@ from privpipe.blocks.class_block import Cells, ClassBlock
 from privpipe.blocks.distinct_block import DistinctBlock
 from privpipe.blocks.entry import Entry
 from privpipe.blocks.facts import Facts
+from privpipe.blocks.public_rules import PublicRules
 from privpipe.blocks.verdict import Verdict
 from privpipe.errors import UsageError
 from privpipe.roles import Roles
@@ -21,6 +22,8 @@ from privpipe.tolerance import at_least, at_most, below
 __all__ = ["ClassModel", "Guarantee", "Tally", "added", "one_class", "prepared", "short"]
 
 Direction = Literal["at_least", "at_most", "below"]
+OF_THE_TABLE = ("classes", "process", "facts", "distinct", "items", "weights")
+"""What entries read that a released table tells by itself; the record of a process is public."""
 MEETS = {"at_least": at_least, "at_most": at_most, "below": below}
 
 
@@ -146,6 +149,19 @@ class Guarantee(Entry):
     def learn(self, facts: Facts) -> Mapping[str, Any]:
         """What it works out of the facts once, where the run is; joins `facts.extra` before any class is measured."""
         return {}
+
+    def tells_source(self, rules: PublicRules) -> bool:
+        """Whether its figure may rest on more than the policy and the released table: then it is no public figure.
+
+        Pairs, populations, ledgers and positions are, the distribution it compares with, the number of records that
+        were suppressed among, and persons, households or weights that no released column tells.
+        """
+        if self.reads not in OF_THE_TABLE or self.needs_records or self.needs_population:
+            return True
+        if self.needs_base and getattr(self, "base", None) != "released":
+            return True
+        counted = {*self.record_columns(), *(() if rules.person is None else (rules.person,))}
+        return not counted <= rules.columns
 
     def is_gate(self) -> bool:
         """Whether a threshold is given, so that the entry judges rather than reports."""

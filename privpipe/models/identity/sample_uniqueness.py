@@ -68,5 +68,9 @@ class SampleUniqueness(SizeModel):
         return float(counts[sizes == 1].sum() / (sizes @ counts))
 
     @classmethod
+    def counts_records(cls) -> bool:
+        return True
+
+    @classmethod
     def examples(cls) -> list[Self]:
         return [cls(), cls(at_most=0.0), cls(at_most=0.25), cls(at_most=1.0)]

@@ -21,6 +21,7 @@ from privpipe.transforms.base import Transformer
 
 __all__ = ["Policy"]
 
+UNTOLD = ("engines", "records")
 WHERE = ("engine", "sink")
 
 
@@ -51,6 +52,7 @@ class Policy:
     population: SourceSpec | None = None
     original: SourceSpec | None = None
     sink: SinkSpec | None = None
+    records: str | None = None
     engine: str = "embedded"
     engines: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     record_id: str | None = None
@@ -110,10 +112,10 @@ class Policy:
     def public_document(self) -> dict[str, Any]:
         """The document as a manifest may carry it.
 
-        Of a seed that stands in the document only that it does. Options of engines are left out: they may name
-        machines or hold credentials, and no result depends on them.
+        Of a seed that stands in the document only that it does. Options of engines and the place of private records
+        are left out: they may name machines or hold credentials, and no result depends on them.
         """
-        public = copy.deepcopy({key: value for key, value in self.document.items() if key != "engines"})
+        public = copy.deepcopy({key: value for key, value in self.document.items() if key not in UNTOLD})
         if self.seed is not None and self.seed.within is not None:
             public["seed"] = {self.seed.within: True}
         return public

@@ -87,6 +87,7 @@ TOP: Mapping[str, Key] = {
     "guarantees": Key("entries", "what the release must meet; all are judged", required=True),
     "measures": Key("entries", "what is reported and never judged"),
     "sink": Key("sink", "where the release is published"),
+    "records": Key("text", "folder of the private records of runs; left out, one in the sink's work area"),
     "seed": Key("secret", "secret of 128 bits from which all draws follow; left out, one is drawn for the run"),
     "allow_insecure_seed": Key(
         "flag", "publish although the seed is declared insecure; for demonstrations", default=False

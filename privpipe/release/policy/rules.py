@@ -37,6 +37,7 @@ def check(draft: Draft, report: Report) -> None:
         check_processes,
         check_ledgers,
         check_sink,
+        check_records,
     )
     for rule in rules:
         rule(draft, report)
@@ -211,6 +212,21 @@ def check_sink(draft: Draft, report: Report) -> None:
             path = Path(located(spec.path, draft.base_dir))
             if path == target or path in target.parents or target in path.parents:
                 report.wrong(("sink", "path"), f"overlaps with the path of `{name}:`; publish into a folder of its own")
+
+
+def check_records(draft: Draft, report: Report) -> None:
+    """Private records lie on this machine, and never where readers of the release look."""
+    records, sink = draft.values.get("records"), draft.values.get("sink")
+    if not isinstance(records, str):
+        return
+    if "://" in records:
+        report.wrong(("records",), "private records lie on a local (or mounted) file system; name a folder there")
+        return
+    home = Path(located(records, draft.base_dir))
+    if isinstance(sink, SinkSpec) and Path(sink.target(draft.base_dir)) in (home, *home.parents):
+        report.wrong(
+            ("records",), "lies inside the sink, where readers of the release would see it; name another folder"
+        )
 
 
 def _named(read: ReadEntry) -> Iterable[tuple[Place, str]]:
