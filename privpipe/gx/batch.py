@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from great_expectations.core.metric_domain_types import MetricDomainTypes
@@ -16,6 +16,7 @@ from privpipe.assess import Assessment, JudgingRules, assess
 from privpipe.blocks import FactsRequest, Guarantee, Histogram
 from privpipe.draws import RunKey, Seed
 from privpipe.engines import Source, engine_for, open_engine
+from privpipe.engines.base.files import left_out, left_out_note
 from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.engines.base.positions import POSITION, positioned
 from privpipe.errors import DataError, EngineError, PrivpipeError, UsageError, did_you_mean
@@ -59,6 +60,12 @@ class OpenBatch:
         self._counts = Counts()
         self.table = self._engine.scan(Source(data=data))
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What lies in the batch's folder, where it is one, and is not read."""
+        names = left_out(Source(data=self._data))
+        return (left_out_note(names),) if names else ()
+
     def judged(self, guarantee: Guarantee, asked: Asked) -> Assessment:
         """One guarantee over the batch.
 
@@ -91,7 +98,7 @@ class OpenBatch:
             stages=read_stages(asked.plan),
             order=RunKey.of(self._seed(asked), "great expectations", self._source(asked)).attacks(),
         )
-        return assess(
+        found = assess(
             engine,
             self.table,
             guarantees=[guarantee],
@@ -101,6 +108,7 @@ class OpenBatch:
             released=released,
             population=population,
         )
+        return replace(found, notes=(*found.notes, *self.notes))
 
     def _require(self, columns: tuple[str, ...]) -> None:
         names = list(self.table.schema.names)

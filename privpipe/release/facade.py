@@ -24,7 +24,7 @@ from privpipe.release.policy import Policy
 from privpipe.release.population import finished_population, raw_population
 from privpipe.release.positions import finished_positions, reads_positions
 from privpipe.release.published import process_for
-from privpipe.release.reading import finished_source, read_as_source, scanned
+from privpipe.release.reading import finished_source, left_out_notes, read_as_source, scanned
 from privpipe.release.remembering import Remembering
 from privpipe.release.run import ReleaseResult, release_with, source_of
 from privpipe.release.staging import attach, judging_rules, run_stages
@@ -123,6 +123,8 @@ def assess(
             original=first,
             population=finished_population(running, policy, table, finished=data is not None),
         )
+        before = None if original is None else read_as_source(original, policy)
+        notes += left_out_notes(policy, table=finished, original=before)
         return replace(judged, notes=(*judged.notes, *notes)).within(
             name=policy.name,
             policy_hash=policy.digest(),

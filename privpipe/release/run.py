@@ -20,6 +20,7 @@ from privpipe.release.ledger import NOT_JUDGED, history_entries
 from privpipe.release.plan import Plan
 from privpipe.release.population import population_beside
 from privpipe.release.positions import reads_positions, run_positions
+from privpipe.release.reading import left_out_notes
 from privpipe.release.records import PrivateRecords
 from privpipe.release.remembering import Remembering
 from privpipe.release.remote import RemoteTarget, is_remote
@@ -232,8 +233,12 @@ def judge_written(
             f"{written.records:,} records were written but {judged.records + judged.suppressed_records:,} were judged"
         )
     notes = (*seed_notes(policy), *judged.notes, *linking_notes(policy))
-    notes = notes if history_entries(policy) else (*notes, NOT_JUDGED)
-    return replace(judged, suppressed_records=judged.suppressed_records + staged.suppressed_records, notes=notes)
+    return replace(
+        judged,
+        suppressed_records=judged.suppressed_records + staged.suppressed_records,
+        notes=notes if history_entries(policy) else (*notes, NOT_JUDGED),
+        source_notes=(*judged.source_notes, *left_out_notes(policy, source=source_of(policy))),
+    )
 
 
 def stages_of(plan: Plan) -> tuple[Mapping[str, Any], ...]:

@@ -52,10 +52,15 @@ def _whole(found: Any) -> pa.Table:
     return table
 
 
+def _parquet(name: str) -> pa.Table:
+    with pq.ParquetFile(name) as file:  # no reader of folders, which would make columns of the names above the file
+        return file.read()
+
+
 def _files(source: Source) -> pa.Table:
     kind = source.resolved_format
     if kind == "parquet":
-        return pa.concat_tables([pq.read_table(name) for name in list_files(source)])
+        return pa.concat_tables([_parquet(name) for name in list_files(source)])
     if kind != "csv":
         raise UnsupportedError(f"{kind} files are not aligned by position; use a record_id, or CSV or Parquet files")
     names = tuple(csv_columns(source, list_files(source)))

@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Iterator
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.types as pt
 
 from privpipe.engines.base.files import list_files, parquet_schema
@@ -33,9 +34,21 @@ def scan(session: Session, source: Source) -> EmbeddedTable:
     files = list_files(source)
     if kind == "parquet":
         found = parquet_schema(files)
-        raw = EmbeddedTable(f"SELECT * FROM {parquet_scan(files)}", found)
+        raw = (
+            _escaped(session, files, found)
+            if any("\\" in name for name in files)
+            else EmbeddedTable(f"SELECT * FROM {parquet_scan(files)}", found)
+        )
         return _typed(session, raw, source)
     return scan_text(session, source, files)
+
+
+def _escaped(session: Session, files: list[str], schema: pa.Schema) -> EmbeddedTable:
+    """Files with a backslash in a name, which DuckDB takes for an escape whatever stands around it."""
+    view = session.name("frame")
+    return EmbeddedTable(
+        f"SELECT * FROM {view}", schema, False, {view: ds.dataset(files, schema, format="parquet", partitioning=None)}
+    )
 
 
 def _scan_frame(session: Session, source: Source) -> EmbeddedTable:

@@ -47,7 +47,9 @@ class Key:
 
 
 SOURCE: Mapping[str, Key] = {
-    "path": Key("text", "a file, a folder of files or a glob; relative to the policy file", required=True),
+    "path": Key(
+        "text", "a file or a folder of files; relative to the policy file, no sign of it a pattern", required=True
+    ),
     "format": Key("text", "format of the files; left out, told by the name's ending", get_args(Format)),
     "delimiter": Key("text", "character between the fields of a CSV file", default=","),
     "header": Key("flag", "whether the first line of a CSV file names its columns", default=True),
