@@ -142,7 +142,8 @@ def assess(
         records=records,
         suppressed_records=suppressed,
         classes=classes,
-        notes=tuple(notes),
+        notes=(*notes, *(note for history in rules.histories.values() for note in history.notes)),
+        source_notes=tuple(note for history in rules.histories.values() for note in history.source_notes),
     )
 
 

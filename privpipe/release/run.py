@@ -122,7 +122,8 @@ def release_with(
         header = run_header(engine, policy, staged.plan, run_id)
         memory.gather(engine, staged.original, staged.table, staged.roles)
         rerun = Rerun(engine, policy, staged.original, seed, staged.source)
-        staged = replace(staged, rules=replace(staged.rules, histories=memory.histories, rerun=rerun))
+        rules = replace(staged.rules, histories=memory.histories, rerun=rerun)
+        staged = replace(staged, rules=rules, notes=memory.notes)
         judged = judge_written(engine, policy, staged, folder, written, seed).within(**header)
         if not judged.passed:
             place.refuse(run_id)
@@ -232,7 +233,7 @@ def judge_written(
         raise EngineError(
             f"{written.records:,} records were written but {judged.records + judged.suppressed_records:,} were judged"
         )
-    notes = (*seed_notes(policy), *judged.notes, *linking_notes(policy))
+    notes = (*seed_notes(policy), *judged.notes, *linking_notes(policy), *staged.notes)
     return replace(
         judged,
         suppressed_records=judged.suppressed_records + staged.suppressed_records,
