@@ -13,18 +13,20 @@ from typing import Any, TextIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.types as pt
 
 from privpipe.engines.base.logical import logical_schema
 from privpipe.engines.base.source import Format, Source
 from privpipe.errors import DataError, EngineError
 
-__all__ = ["csv_columns", "list_files", "open_text", "parquet_schema", "wrong_delimiter_hint"]
+__all__ = ["csv_columns", "list_files", "open_text", "parquet_instants_fit", "parquet_schema", "wrong_delimiter_hint"]
 
 _ENDINGS: dict[Format, tuple[str, ...]] = {
     "parquet": (".parquet", ".pq"),
     "csv": (".csv", ".tsv", ".txt", ".data"),
     "json": (".json", ".jsonl", ".ndjson"),
 }
+LAST_MILLISECOND = (2**63 - 1) // 1000
 _PACKED = (".gz", ".bz2", ".zst")
 
 
@@ -104,6 +106,30 @@ def parquet_schema(files: list[str]) -> pa.Schema:
     if first is None:
         raise DataError("no Parquet file")
     return first.remove_metadata()
+
+
+def parquet_instants_fit(files: list[str], schema: pa.Schema) -> bool:
+    """Whether the statistics of the files prove that no timestamp overflows in microseconds.
+
+    Engines that read Parquet themselves break down on one that does, in the middle of a query.
+    """
+    coarse = {field.name for field in schema if pt.is_timestamp(field.type) and field.type.unit == "ms"}
+    if not coarse:
+        return True
+    for name in files:
+        head = pq.read_metadata(name)
+        for group in map(head.row_group, range(head.num_row_groups)):
+            for column in map(group.column, range(group.num_columns)):
+                if column.path_in_schema in coarse and not _fits(column):
+                    return False
+    return True
+
+
+def _fits(column: Any) -> bool:
+    known = column.statistics
+    if known is None or not known.has_min_max:
+        return bool(column.num_values == 0 or (known is not None and known.null_count == column.num_values))
+    return bool(known.min_raw >= -LAST_MILLISECOND and known.max_raw <= LAST_MILLISECOND)
 
 
 def csv_columns(source: Source, files: list[str]) -> list[str]:

@@ -13,8 +13,9 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from privpipe.engines.base.files import list_files, parquet_schema
+from privpipe.engines.base.files import list_files, parquet_instants_fit, parquet_schema
 from privpipe.engines.base.frames import arrow_of
+from privpipe.engines.base.logical import logical_schema
 from privpipe.engines.base.names import check_names
 from privpipe.engines.base.source import Source
 from privpipe.engines.base.text import decimal_scale
@@ -53,7 +54,8 @@ def scan(session: SparkSession, source: Source) -> tuple[SparkTable, bool]:
         return json_frame(session, source, files), True
     found = parquet_schema(files)
     check_names(found.names)  # before Spark folds their case and fails
-    if not all(_is_native(field.type) for field in found):
+    logical_schema(found)  # what no release can carry; Spark would read some of it as something else
+    if not (all(_is_native(field.type) for field in found) and parquet_instants_fit(files, found)):
         return parquet_frame(session, source, files, found), True
     with reported("open the Parquet files"):
         frame = session.read.parquet(*(_uri(name) for name in files))

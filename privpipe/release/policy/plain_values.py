@@ -94,8 +94,8 @@ def _syntax(error: YAMLError, file: str | None, text: str) -> Problem:
     """The parser's message without its excerpt of the text, which may hold a secret."""
     if isinstance(error, ReaderError):
         line = text.count("\n", 0, error.position) + 1
-        what = f"the control character U+{ord(text[error.position]):04X} cannot stand in a text file"
-        return Problem("", f"not valid YAML: {what}", file, line)
+        odd = f"the control character U+{ord(text[error.position]):04X} cannot stand in a text file"
+        return Problem("", f"not valid YAML: {odd}", file, line)
     mark = getattr(error, "problem_mark", None)
     what = getattr(error, "problem", None) if isinstance(error, MarkedYAMLError) else None
     context = getattr(error, "context", None)
@@ -158,8 +158,8 @@ class _Tree:
                 continue
             name = str(key.value)  # as written, so that a column may be called 2020
             self.lines[(*place, name)] = line
-            if wrong := "" if key.tag.startswith(CORE) else _tag_problem(key.tag):
-                self.report.wrong((*place, name), wrong)
+            if tagged := "" if str(key.tag).startswith(CORE) else _tag_problem(key.tag):
+                self.report.wrong((*place, name), tagged)
             if wrong := _text_problem(name):
                 self.report.wrong(place, f"a key {wrong}")
                 continue
@@ -199,7 +199,7 @@ class _Tree:
         return _scalar(value, place, self.report)
 
 
-def _tag_problem(tag: str) -> str:
+def _tag_problem(tag: object) -> str:
     return f"a value of the kind {tag} cannot stand in a policy; use text or a number"
 
 
