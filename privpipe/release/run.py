@@ -19,6 +19,7 @@ from privpipe.blocks.verdict import plain
 from privpipe.draws import Draws, Seed
 from privpipe.engines import Engine, Source, Written
 from privpipe.engines.base.fingerprint import fingerprint
+from privpipe.engines.base.stamps import require_stamps, stamps_of
 from privpipe.errors import EngineError, UsageError
 from privpipe.release.aligning import attack_order, reads_pairs
 from privpipe.release.ledger import NOT_JUDGED, history_entries
@@ -101,7 +102,9 @@ def release_with(
     run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
     with target_of(policy, target) as place, Remembering(policy, place) as memory:
         tell("scan")
-        original = attach(engine, source_of(policy), policy, seed)
+        source = source_of(policy)
+        stamps = stamps_of(source)
+        original = attach(engine, source, policy, seed)
         generalized = policy.population is not None and policy.population.generalized
         population = None if generalized else population_beside(engine, policy, original)
         tell("stage")
@@ -121,6 +124,7 @@ def release_with(
             place.refuse(run_id, judged.to_dict())
             judged.raise_if_failed()
         manifest = _manifest(engine, policy, staged, folder, written, seed, header)
+        require_stamps(stamps)
         _write_metadata(folder, judged, manifest)
         tell("publish")
         memory.prepare(run_id)

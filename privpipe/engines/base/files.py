@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import bz2
 import csv
 import glob
-import gzip
+import io
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -17,9 +16,18 @@ import pyarrow.types as pt
 
 from privpipe.engines.base.logical import logical_schema
 from privpipe.engines.base.source import Format, Source
-from privpipe.errors import DataError, EngineError
+from privpipe.engines.base.unpacking import MOST_BYTES, PACKED, Unpacking, is_packed, reading
+from privpipe.errors import DataError
 
-__all__ = ["csv_columns", "list_files", "open_text", "parquet_instants_fit", "parquet_schema", "wrong_delimiter_hint"]
+__all__ = [
+    "csv_columns",
+    "list_files",
+    "open_text",
+    "parquet_head",
+    "parquet_instants_fit",
+    "parquet_schema",
+    "wrong_delimiter_hint",
+]
 
 _ENDINGS: dict[Format, tuple[str, ...]] = {
     "parquet": (".parquet", ".pq"),
@@ -27,7 +35,6 @@ _ENDINGS: dict[Format, tuple[str, ...]] = {
     "json": (".json", ".jsonl", ".ndjson"),
 }
 LAST_MILLISECOND = (2**63 - 1) // 1000
-_PACKED = (".gz", ".bz2", ".zst")
 
 
 def list_files(source: Source) -> list[str]:
@@ -74,7 +81,7 @@ def _hidden(path: str) -> bool:
 
 def _is_of(name: str, kind: Format) -> bool:
     name = name.casefold()
-    for packed in _PACKED:
+    for packed in PACKED:
         name = name.removesuffix(packed)
     others = {ending for other, endings in _ENDINGS.items() if other != kind for ending in endings}
     return not name.endswith(tuple(others)) and not name.endswith((".crc", ".md", ".yaml", ".yml"))
@@ -90,12 +97,8 @@ def parquet_schema(files: list[str]) -> pa.Schema:
     """
     first: pa.Schema | None = None
     for name in files:
-        try:
+        with reading(name, "Parquet"):
             found = pq.read_schema(name)
-        except (pa.ArrowException, OSError):
-            raise DataError(
-                f"{Path(name).name}: not a readable Parquet file (truncated or of another format)"
-            ) from None
         if first is None:
             first = found
         elif found.names != first.names or logical_schema(found) != logical_schema(first):
@@ -108,6 +111,12 @@ def parquet_schema(files: list[str]) -> pa.Schema:
     return first.remove_metadata()
 
 
+def parquet_head(name: str) -> pq.FileMetaData:
+    """The footer of a Parquet file; raises as `parquet_schema` does."""
+    with reading(name, "Parquet"):
+        return pq.read_metadata(name)
+
+
 def parquet_instants_fit(files: list[str], schema: pa.Schema) -> bool:
     """Whether the statistics of the files prove that no timestamp overflows in microseconds.
 
@@ -117,7 +126,7 @@ def parquet_instants_fit(files: list[str], schema: pa.Schema) -> bool:
     if not coarse:
         return True
     for name in files:
-        head = pq.read_metadata(name)
+        head = parquet_head(name)
         for group in map(head.row_group, range(head.num_row_groups)):
             for column in map(group.column, range(group.num_columns)):
                 if column.path_in_schema in coarse and not _fits(column):
@@ -148,7 +157,7 @@ def csv_columns(source: Source, files: list[str]) -> list[str]:
         return list(source.columns)
     first: list[str] | None = None
     for name in files:
-        found = _header(name, source.delimiter)
+        found = _header(name, source.delimiter, source.max_bytes)
         if found is None:
             continue
         if first is not None and found != first:
@@ -159,22 +168,19 @@ def csv_columns(source: Source, files: list[str]) -> list[str]:
     return first
 
 
-def _header(name: str, delimiter: str) -> list[str] | None:
+def _header(name: str, delimiter: str, most: int) -> list[str] | None:
     try:
-        with open_text(name) as lines:
+        with reading(name, "CSV"), open_text(name, most) as lines:
             return next(csv.reader(lines, delimiter=delimiter, strict=True), None)
-    except (UnicodeDecodeError, EOFError, csv.Error, gzip.BadGzipFile):
+    except (UnicodeDecodeError, csv.Error):
         raise DataError(f"{Path(name).name}: not a readable CSV file (UTF-8 text is expected)") from None
-    except OSError as error:
-        raise EngineError(f"cannot read {Path(name).name}: {error.strerror or type(error).__name__}") from None
 
 
-def open_text(name: str) -> TextIO:
-    """A text file, unpacked by its ending; a byte order mark is skipped."""
-    openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
-    opener = openers.get(Path(name).suffix.casefold(), open)
-    file: TextIO = opener(name, "rt", encoding="utf-8-sig", newline="")
-    return file
+def open_text(name: str, most: int = MOST_BYTES) -> TextIO:
+    """A text file, unpacked (to `most` bytes) by its ending; a byte order mark is skipped."""
+    if is_packed(name):
+        return io.TextIOWrapper(io.BufferedReader(Unpacking(name, most)), encoding="utf-8-sig", newline="")
+    return open(name, encoding="utf-8-sig", newline="")
 
 
 def wrong_delimiter_hint(names: list[str], delimiter: str) -> str:

@@ -18,7 +18,7 @@ def check_names(names: Sequence[str]) -> None:
     Raises
     ------
     DataError
-        A name occurs twice, differs from another by case alone (DuckDB and Spark fold case), is empty, or
+        A name is no text, occurs twice, differs from another by case alone (DuckDB and Spark fold case), is empty, or
         starts with the reserved prefix; no column at all.
 
     Examples
@@ -34,6 +34,10 @@ def check_names(names: Sequence[str]) -> None:
     for name in names:
         if not isinstance(name, str):
             raise DataError(f"column names must be text; one is {type(name).__name__} (rename the columns)")
+        if "\0" in name or any("\ud800" <= letter <= "\udfff" for letter in name):
+            raise DataError(
+                f"column {name!r}: a name holds NUL or half of a surrogate pair, which no file format carries"
+            )
         if not name:
             raise DataError("a column has an empty name; give it one")
         if name.casefold().startswith(RESERVED):

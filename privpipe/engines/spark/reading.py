@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.dataset
-import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from privpipe.engines.base.files import list_files, parquet_instants_fit, parquet_schema
+from privpipe.engines.base.files import list_files, parquet_head, parquet_instants_fit, parquet_schema
 from privpipe.engines.base.frames import arrow_of
 from privpipe.engines.base.logical import logical_schema
 from privpipe.engines.base.names import check_names
@@ -59,7 +58,7 @@ def scan(session: SparkSession, source: Source) -> tuple[SparkTable, bool]:
         return parquet_frame(session, source, files, found), True
     with reported("open the Parquet files"):
         frame = session.read.parquet(*(_uri(name) for name in files))
-    records = sum(pq.read_metadata(name).num_rows for name in files)
+    records = sum(parquet_head(name).num_rows for name in files)
     return replace(typed_table(_frame(frame), source.types), remembered={"records": records}), False
 
 
