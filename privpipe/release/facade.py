@@ -16,6 +16,7 @@ from privpipe.blocks import Histogram
 from privpipe.draws import RunKey, Seed
 from privpipe.engines import Engine, Source, engine_for, open_engine
 from privpipe.engines.base.fingerprint import fingerprint
+from privpipe.engines.base.stamps import require_stamps, stamps_of
 from privpipe.errors import UsageError
 from privpipe.release.aligning import Align, aligned, compares_tables, reads_pairs
 from privpipe.release.ledger import named_ledger
@@ -161,11 +162,13 @@ def plan(
     policy = _policy(policy)
     seed = policy.seed.resolve() if policy.seed else Seed.from_os()
     with _Opened(engine, data if data is not None else policy, policy) as running:
-        original = attach(
-            running, read_as_source(data, policy) if data is not None else source_of(policy), policy, seed
-        )
+        source = _raw(data, policy)
+        stamps = stamps_of(source)
+        original = attach(running, source, policy, seed)
         population = raw_population(running, policy, original)
-        return run_stages(running, original, policy, seed, population=population, progress=progress).plan
+        staged = run_stages(running, original, policy, seed, population=population, progress=progress)
+        require_stamps(stamps)
+        return staged.plan
 
 
 def transform(
@@ -198,12 +201,14 @@ def transform(
     if policy.seed and plan.seed_commitment and not plan.made_with(seed):
         raise UsageError("the plan was made with another seed than the policy's; make a new plan, or restore the seed")
     with _Opened(engine, data if data is not None else policy, policy) as running:
-        original = attach(
-            running, read_as_source(data, policy) if data is not None else source_of(policy), policy, seed
-        )
+        source = _raw(data, policy)
+        stamps = stamps_of(source)
+        original = attach(running, source, policy, seed)
         population = raw_population(running, policy, original)
         staged = run_stages(running, original, policy, seed, plan=plan, population=population, progress=progress)
-        return running.collect(staged.table, like=None if _is_path(data) else data)
+        released = running.collect(staged.table, like=None if _is_path(data) else data)
+        require_stamps(stamps)
+        return released
 
 
 def release(

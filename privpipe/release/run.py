@@ -14,6 +14,7 @@ from privpipe.assess import Assessment, assess
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Source, Written
 from privpipe.engines.base.fingerprint import fingerprint
+from privpipe.engines.base.stamps import require_stamps, stamps_of
 from privpipe.errors import EngineError, UsageError
 from privpipe.release.aligning import reads_pairs
 from privpipe.release.ledger import NOT_JUDGED, history_entries
@@ -108,7 +109,9 @@ def release_with(
         records = PrivateRecords.of(policy, place)
         records.open(place.current())
         tell("scan")
-        original = attach(engine, source_of(policy), policy, seed)
+        source = source_of(policy)
+        stamps = stamps_of(source)
+        original = attach(engine, source, policy, seed)
         generalized = policy.population is not None and policy.population.generalized
         population = None if generalized else population_beside(engine, policy, original)
         tell("stage")
@@ -129,6 +132,7 @@ def release_with(
             place.refuse(run_id)
             records.keep(run_id, {"verdict": judged.to_dict()}, pending=False)
             judged.raise_if_failed()
+        require_stamps(stamps)
         files = [path for path in folder.iterdir() if path.is_file()]
         private, public = run_documents(
             engine, policy, staged, judged, seed=seed, output=output_of(staged, files, written)

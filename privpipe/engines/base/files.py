@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import bz2
 import csv
 import functools
-import gzip
+import io
 import logging
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.types as pt
 
 from privpipe.engines.base.folders import FolderFiles, folder_files
 from privpipe.engines.base.logical import logical_schema
 from privpipe.engines.base.source import Format, Source
 from privpipe.engines.base.table_formats import refuse_table_format
+from privpipe.engines.base.unpacking import MOST_BYTES, PACKED, Unpacking, is_packed, reading
 from privpipe.errors import DataError, EngineError
 
 __all__ = [
@@ -30,6 +31,8 @@ __all__ = [
     "list_files",
     "local_path",
     "open_text",
+    "parquet_head",
+    "parquet_instants_fit",
     "parquet_schema",
     "wrong_delimiter_hint",
 ]
@@ -43,7 +46,7 @@ _ENDINGS: dict[Format, tuple[str, ...]] = {
     "csv": (".csv", ".tsv", ".txt", ".data"),
     "json": (".json", ".jsonl", ".ndjson"),
 }
-_PACKED = (".gz", ".bz2", ".zst")
+LAST_MILLISECOND = (2**63 - 1) // 1000
 
 
 def list_files(source: Source) -> list[str]:
@@ -141,7 +144,7 @@ def left_out_note(names: Sequence[str]) -> str:
 
 def _is_of(name: str, kind: Format) -> bool:
     name = name.casefold()
-    for packed in _PACKED:
+    for packed in PACKED:
         name = name.removesuffix(packed)
     others = {ending for other, endings in _ENDINGS.items() if other != kind for ending in endings}
     return not name.endswith((*others, ".crc", ".md", ".yaml", ".yml"))
@@ -157,12 +160,8 @@ def parquet_schema(files: list[str]) -> pa.Schema:
     """
     first: pa.Schema | None = None
     for name in files:
-        try:
+        with reading(name, "Parquet"):
             found = pq.read_schema(name)
-        except (pa.ArrowException, OSError):
-            raise DataError(
-                f"{Path(name).name}: not a readable Parquet file (truncated or of another format)"
-            ) from None
         if first is None:
             first = found
         elif found.names != first.names or logical_schema(found) != logical_schema(first):
@@ -173,6 +172,36 @@ def parquet_schema(files: list[str]) -> pa.Schema:
     if first is None:
         raise DataError("no Parquet file")
     return first.remove_metadata()
+
+
+def parquet_head(name: str) -> pq.FileMetaData:
+    """The footer of a Parquet file; raises as `parquet_schema` does."""
+    with reading(name, "Parquet"):
+        return pq.read_metadata(name)
+
+
+def parquet_instants_fit(files: list[str], schema: pa.Schema) -> bool:
+    """Whether the statistics of the files prove that no timestamp overflows in microseconds.
+
+    Engines that read Parquet themselves break down on one that does, in the middle of a query.
+    """
+    coarse = {field.name for field in schema if pt.is_timestamp(field.type) and field.type.unit == "ms"}
+    if not coarse:
+        return True
+    for name in files:
+        head = parquet_head(name)
+        for group in map(head.row_group, range(head.num_row_groups)):
+            for column in map(group.column, range(group.num_columns)):
+                if column.path_in_schema in coarse and not _fits(column):
+                    return False
+    return True
+
+
+def _fits(column: Any) -> bool:
+    known = column.statistics
+    if known is None or not known.has_min_max:
+        return bool(column.num_values == 0 or (known is not None and known.null_count == column.num_values))
+    return bool(known.min_raw >= -LAST_MILLISECOND and known.max_raw <= LAST_MILLISECOND)
 
 
 def csv_columns(source: Source, files: list[str]) -> list[str]:
@@ -191,7 +220,7 @@ def csv_columns(source: Source, files: list[str]) -> list[str]:
         return list(source.columns)
     first: list[str] | None = None
     for name in files:
-        found = _header(name, source.delimiter)
+        found = _header(name, source.delimiter, source.max_bytes)
         if found is None:
             continue
         if first is not None and found != first:
@@ -202,22 +231,19 @@ def csv_columns(source: Source, files: list[str]) -> list[str]:
     return first
 
 
-def _header(name: str, delimiter: str) -> list[str] | None:
+def _header(name: str, delimiter: str, most: int) -> list[str] | None:
     try:
-        with open_text(name) as lines:
+        with reading(name, "CSV"), open_text(name, most) as lines:
             return next(csv.reader(lines, delimiter=delimiter, strict=True), None)
-    except (UnicodeDecodeError, EOFError, csv.Error, gzip.BadGzipFile):
+    except (UnicodeDecodeError, csv.Error):
         raise DataError(f"{Path(name).name}: not a readable CSV file (UTF-8 text is expected)") from None
-    except OSError as error:
-        raise EngineError(f"cannot read {Path(name).name}: {error.strerror or type(error).__name__}") from None
 
 
-def open_text(name: str) -> TextIO:
-    """A text file, unpacked by its ending; a byte order mark is skipped."""
-    openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
-    opener = openers.get(Path(name).suffix.casefold(), open)
-    file: TextIO = opener(name, "rt", encoding="utf-8-sig", newline="")
-    return file
+def open_text(name: str, most: int = MOST_BYTES) -> TextIO:
+    """A text file, unpacked (to `most` bytes) by its ending; a byte order mark is skipped."""
+    if is_packed(name):
+        return io.TextIOWrapper(io.BufferedReader(Unpacking(name, most)), encoding="utf-8-sig", newline="")
+    return open(name, encoding="utf-8-sig", newline="")
 
 
 def wrong_delimiter_hint(names: list[str], delimiter: str) -> str:

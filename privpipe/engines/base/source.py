@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Literal, get_args
 
+from privpipe.engines.base.unpacking import MOST_BYTES
 from privpipe.errors import UsageError, did_you_mean
 
 __all__ = ["Format", "Source", "format_of"]
@@ -44,6 +45,8 @@ class Source:
         Names of the columns of a CSV file without a header.
     null_values : tuple of str
         CSV fields that mean "no value", after unquoting.
+    max_bytes : int
+        What each packed CSV or JSON file may unpack to; it is counted while unpacking.
     quoted_nulls : bool
         Whether a quoted field may mean "no value" too. Our own sink quotes the empty text and nothing that is missing.
     types : mapping of column to ColumnType
@@ -56,8 +59,13 @@ class Source:
     header: bool = True
     columns: tuple[str, ...] = ()
     null_values: tuple[str, ...] = ("",)
+    max_bytes: int = MOST_BYTES
     quoted_nulls: bool = True
     types: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.is_path and "\0" in str(self.data):
+            raise UsageError("the path of a source holds the character NUL, which no file can be called by")
 
     @property
     def is_path(self) -> bool:

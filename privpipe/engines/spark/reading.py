@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.dataset
-import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from privpipe.engines.base.files import elsewhere, list_files, parquet_schema
+from privpipe.engines.base.files import elsewhere, list_files, parquet_head, parquet_instants_fit, parquet_schema
 from privpipe.engines.base.frames import arrow_of
+from privpipe.engines.base.logical import logical_schema
 from privpipe.engines.base.names import check_names
 from privpipe.engines.base.source import Source
 from privpipe.engines.base.table_formats import table_format_error
@@ -52,11 +52,13 @@ def scan(session: SparkSession, source: Source) -> tuple[SparkTable, bool]:
         return json_frame(session, source, files), True
     found = parquet_schema(files)
     check_names(found.names)  # before Spark folds their case and fails
-    if not all(map(_is_native, found.types)) or not all(map(_is_found_by_spark, files)):
+    logical_schema(found)  # what no release can carry; Spark would read some of it as something else
+    native = all(_is_native(field.type) for field in found) and all(map(_is_found_by_spark, files))
+    if not (native and parquet_instants_fit(files, found)):
         return parquet_frame(session, source, files, found), True
     with reported("open the Parquet files"):
         frame = session.read.parquet(*(_uri(name) for name in files))
-    records = sum(pq.read_metadata(name).num_rows for name in files)
+    records = sum(parquet_head(name).num_rows for name in files)
     return replace(typed_table(_frame(frame), source.types), remembered={"records": records}), False
 
 

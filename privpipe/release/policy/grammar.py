@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 
 from privpipe.engines import ENGINES
 from privpipe.engines.base import Format
+from privpipe.engines.base.unpacking import MOST_BYTES
 from privpipe.roles import ColumnType, NullRule, Role
 
 __all__ = ["COLUMN", "SINK", "SOURCE", "TOP", "VERSION", "Key", "source_keys"]
@@ -55,6 +56,7 @@ SOURCE: Mapping[str, Key] = {
     "header": Key("flag", "whether the first line of a CSV file names its columns", default=True),
     "columns": Key("texts", "names of the columns of a CSV file without a header, in order"),
     "null_values": Key("texts", "CSV fields that mean a missing value", default=("",)),
+    "max_bytes": Key("integer", "what each packed CSV or JSON file may unpack to, in bytes", default=MOST_BYTES),
 }
 
 GENERALIZED = Key("flag", "whether the table is generalized already; else the plan is applied to it", default=False)

@@ -12,7 +12,7 @@ from privpipe.release.policy.draft import Draft
 from privpipe.release.policy.entries import Catalogues, over_roles, read_entries
 from privpipe.release.policy.grammar import COLUMN, TOP, VERSION
 from privpipe.release.policy.places import Report, shown
-from privpipe.release.policy.plain_values import from_python, from_yaml
+from privpipe.release.policy.plain_values import decoded, from_python, from_yaml
 from privpipe.release.policy.rules import check
 from privpipe.release.policy.sections import (
     read_columns,
@@ -40,12 +40,10 @@ def read_file(path: str | os.PathLike[str], catalogues: Catalogues | None = None
     """
     file = os.fspath(path)
     try:
-        text = Path(file).read_bytes().decode("utf-8-sig")
-    except OSError as error:
+        text = decoded(Path(file).read_bytes(), file, "policy")
+    except (OSError, ValueError) as error:  # a path with a NUL is a ValueError
         reason = "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be read: {type(error).__name__}"
         raise PolicyError([Problem("", f"the policy file {reason}", file)]) from None
-    except UnicodeDecodeError:
-        raise PolicyError([Problem("", "the policy file is not UTF-8 text", file)]) from None
     document, report = from_yaml(text, file)
     if document is None:
         raise PolicyError([Problem("", "the policy file is empty", file)])
