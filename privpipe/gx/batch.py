@@ -12,7 +12,7 @@ from great_expectations.execution_engine import PandasExecutionEngine, SparkDFEx
 from great_expectations.expectations.metrics.metric_provider import metric_value
 from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
 
-from privpipe.assess import Assessment, JudgingRules, assess
+from privpipe.assess import Assessment, Gate, JudgingRules, assess
 from privpipe.blocks import FactsRequest, Guarantee, Histogram
 from privpipe.draws import RunKey, Seed
 from privpipe.engines import Source, engine_for, open_engine
@@ -38,6 +38,7 @@ class Asked:
     """What an expectation says besides its guarantee: how the batch is read, and what lies beside it."""
 
     roles: Roles
+    gate: Gate = field(default_factory=Gate)
     counted: tuple[str, ...] = ()
     nulls: NullRule = "own_value"
     mark: str = "*"
@@ -91,6 +92,7 @@ class OpenBatch:
         rules = JudgingRules(
             nulls=asked.nulls,
             mark=asked.mark,
+            gate=asked.gate,
             base=base,
             hierarchies={
                 name: HierarchySpec.from_mapping(each, column=name) for name, each in asked.hierarchies.items()

@@ -68,7 +68,14 @@ def assess(
 
     Raises
     ------
-    UsageError, DataError, EngineError
+    UsageError, EngineError
+    DataError
+        Also where a column has no role, unless the policy says `undeclared: note`.
+
+    Notes
+    -----
+    A table that is handed over is judged as finished: a column whose role is `identifier` is a fail, first among the
+    verdicts. The policy's own source is raw by nature; its identifiers are noted.
 
     Examples
     --------
@@ -113,13 +120,14 @@ def assess(
         positions = None
         if paired and reads_positions(policy):
             positions = finished_positions(policy, finished, read_as_source(original, policy), align)
-        rules = replace(rules, histories=histories, positions=positions)
+        gate = replace(rules.gate, raw=data is None)
+        rules = replace(rules, histories=histories, positions=positions, gate=gate)
         judged = judge(
             running,
             table,
             guarantees=policy.guarantees,
             measures=policy.measures,
-            roles=policy.roles,
+            roles=policy.roles if data is None else policy.released_roles,
             rules=rules,
             original=first,
             population=finished_population(running, policy, table, finished=data is not None),

@@ -222,13 +222,14 @@ def judge_written(
         positions = run_positions(engine, policy, source_of(policy), staged.table, files, seed, staged.order)
     if staged.counted is not None:
         table = staged.counted
+    rules = replace(staged.rules, stages=stages_of(staged.plan), order=staged.run.attacks(), positions=positions)
     judged = assess(
         engine,
         table,
         guarantees=policy.guarantees,
         measures=policy.measures,
         roles=staged.roles,
-        rules=replace(staged.rules, stages=stages_of(staged.plan), order=staged.run.attacks(), positions=positions),
+        rules=replace(rules, gate=replace(rules.gate, columns=tuple(staged.table.schema.names))),
         original=staged.original,
         released=staged.table if paired else None,
         population=staged.population,

@@ -181,6 +181,10 @@ class Transformer(Entry):
         """Columns whose values the stage perturbs (for warnings, alignment and the report)."""
         return tuple(getattr(self, "columns", None) or ())
 
+    def made_columns(self) -> tuple[str, ...]:
+        """Columns that the stage adds; nobody gave them a role, and they are insensitive."""
+        return ()
+
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RowTransformer(Transformer):

@@ -7,10 +7,11 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
+from privpipe.assess.gate import UndeclaredRule
 from privpipe.blocks import Guarantee
 from privpipe.hierarchies import HierarchySpec
 from privpipe.release.policy.reader import read_file, read_mapping
@@ -59,6 +60,7 @@ class Policy:
     person_id: str | None = None
     nulls: NullRule = "own_value"
     wildcard: str | None = None
+    undeclared: UndeclaredRule = "refuse"
     suppression_mark: str = "*"
     seed: SecretSpec | None = None
     allow_insecure_seed: bool = False
@@ -97,6 +99,25 @@ class Policy:
             sensitive=names.get("sensitive", ()),
             identifiers=names.get("identifier", ()),
             insensitive=names.get("insensitive", ()),
+        )
+
+    @property
+    def pseudonyms(self) -> tuple[str, ...]:
+        """Columns that a `pseudonymise` stage releases: identifiers in the source, none afterwards."""
+        return tuple(
+            column for stage in self.transform if stage.taxon == "identifiers" for column in stage.masked_columns()
+        )
+
+    @property
+    def released_roles(self) -> Roles:
+        """The role of every column of a finished table: pseudonyms, and what a stage adds, are insensitive."""
+        roles = self.roles
+        made = [n for stage in self.transform for n in stage.made_columns() if n not in roles.columns]
+        made += [name for name in roles.identifiers if name in self.pseudonyms]
+        return replace(
+            roles,
+            identifiers=[name for name in roles.identifiers if name not in self.pseudonyms],
+            insensitive=[*roles.insensitive, *made],
         )
 
     @property

@@ -17,6 +17,7 @@ from privpipe.roles import ColumnType, NullRule, Role
 __all__ = ["COLUMN", "SINK", "SOURCE", "TOP", "VERSION", "Key", "source_keys"]
 
 VERSION = 1
+UNDECLARED = ("refuse", "note")
 Kind = Literal[
     "text", "integer", "flag", "texts", "mapping", "entries", "secret", "source", "sink", "columns", "hierarchy"
 ]
@@ -85,6 +86,9 @@ TOP: Mapping[str, Key] = {
     "record_id": Key("text", "column that is unique to a record"),
     "person_id": Key("text", "column that names the person, where one has several records"),
     "nulls": Key("text", "how a missing quasi-identifier matches", get_args(NullRule), default="own_value"),
+    "undeclared": Key(
+        "text", "whether a column without a role in a judged table is an error or a note", UNDECLARED, default="refuse"
+    ),
     "wildcard": Key("text", "text that matches anything; only with `nulls: wildcard`"),
     "suppression_mark": Key("text", "text that stands for a suppressed value", default="*"),
     "transform": Key("entries", "stages, in order"),

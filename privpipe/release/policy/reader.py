@@ -90,6 +90,8 @@ def _read(document: Any, report: Report, base_dir: Path, catalogues: Catalogues 
     fields = {name: value for name, value in found.items() if name not in ENTRIES and value is not None}
     for name in ENTRIES:
         fields[name] = tuple(item.entry for item in read[name])
+    # Whoever lists it finds it where it stands in every verdict: first.
+    fields["guarantees"] = tuple(sorted(fields["guarantees"], key=lambda entry: entry.reads != "columns"))
     stem = Path(report.file).stem if report.file else "policy"
     return {
         "name": stem,
