@@ -7,8 +7,8 @@ The published path is a symbolic link to a folder of its own for each release::
         lock                 held while a run is at work
         ledger.json          which ledger the release is remembered in, and how far that had come
         staging/<run>/       being written and judged
-        releases/<run>/      judged; part files and _privpipe/{verdict,manifest}.json
-        refused/<run>.json   verdicts of runs that were refused
+        releases/<run>/      judged; part files and _privpipe/{verdict,manifest,plan}.json, the public editions
+        records/<run>/       private: the whole documents of runs that published or were refused (see `records`)
 
 Replacing a link is one atomic rename, so a reader sees the old release or the new one and never a part.
 """
@@ -16,13 +16,11 @@ Replacing a link is one atomic rename, so a reader sees the old release or the n
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 from privpipe.errors import SinkError
 from privpipe.release.private_files import flush_new
@@ -31,7 +29,7 @@ __all__ = ["MEMORY", "METADATA", "LocalTarget", "Target"]
 
 MEMORY = "ledger.json"
 METADATA = "_privpipe"
-"""Folder inside a release for verdict.json and manifest.json; data tools skip names with a leading underscore."""
+"""Folder inside a release for its public documents; data tools skip names with a leading underscore."""
 
 
 class Target(Protocol):
@@ -54,8 +52,8 @@ class Target(Protocol):
     def withdraw(self, run_id: str) -> None:
         """Put back what was published before this run."""
 
-    def refuse(self, run_id: str, document: Mapping[str, Any]) -> None:
-        """Keep the verdict of a refused run beside the target and throw its files away."""
+    def refuse(self, run_id: str) -> None:
+        """Throw the files of a refused run away."""
 
     def current(self) -> str | None:
         """What names the published release (its run id is part of it); None: nothing is published."""
@@ -89,7 +87,7 @@ class LocalTarget:
 
     def __enter__(self) -> Self:
         try:
-            for folder in ("staging", "releases", "refused"):
+            for folder in ("staging", "releases"):
                 (self.state / folder).mkdir(parents=True, exist_ok=True)
             self._lock = os.open(self.state / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
@@ -143,10 +141,8 @@ class LocalTarget:
             self._point(self._before, run_id)
         shutil.rmtree(self.state / "releases" / run_id, ignore_errors=True)
 
-    def refuse(self, run_id: str, document: Mapping[str, Any]) -> None:
+    def refuse(self, run_id: str) -> None:
         shutil.rmtree(self.state / "staging" / run_id, ignore_errors=True)
-        text = json.dumps(document, sort_keys=True, indent=2, ensure_ascii=False)
-        (self.state / "refused" / f"{run_id}.json").write_text(text + "\n", encoding="utf-8")
 
     def current(self) -> str | None:
         return os.readlink(self.path) if self.path.is_symlink() else None

@@ -77,7 +77,7 @@ def stratum_keys(values: pa.RecordBatch | pa.Table) -> NDArray[np.int64]:
     from privpipe.draws import Seed
     from privpipe.kernels.record_ids import content_hash
 
-    return np.asarray(content_hash(values, Seed.of("privpipe/strata"))[:, 0])
+    return np.asarray(content_hash(values, Seed.public("privpipe/strata"))[:, 0])
 
 
 @dataclass(frozen=True)
@@ -216,6 +216,10 @@ class Strata:
         facts = engine.facts(table, FactsRequest(nulls=columns))
         known = {column: (facts.records - facts.nulls[column],) for column in columns}
         return cls(records=(facts.records,), known=known)
+
+    def assignment(self) -> dict[str, Any]:
+        """Which combination belongs where, without how many records that are."""
+        return {"by": list(self.by), "keys": list(self.keys), "numbers": list(self.numbers)}
 
     def of(self, rows: RowBlock) -> NDArray[np.int64]:
         """Stratum of each record, shape (n,); -1 where it is suppressed.

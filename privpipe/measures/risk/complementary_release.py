@@ -75,6 +75,7 @@ class ComplementaryRelease(HistoryMeasure):
 
     threshold_field: ClassVar[str | None] = "k"
     direction: ClassVar[Direction] = "at_least"
+    protects_nobody_at: ClassVar[float | None] = 1
     about: ClassVar[Mapping[str, str]] = {
         "ledger": "folder that remembers who was in which class of each release; secret",
         "key": "{from_env: NAME} or {from_file: PATH}, the same for all releases; left out: no persons are followed",
