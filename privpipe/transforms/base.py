@@ -48,6 +48,9 @@ class StageContext:
         Identifier columns that a `pseudonymise` stage of the policy releases.
     held_columns : tuple of str
         Identifier columns the run itself still needs (record_id, person_id, ...).
+    suppressed : int
+        Suppressed records that were set aside before the stage: they count as its input in a budget, and are in no
+        class.
     """
 
     roles: Roles
@@ -63,6 +66,16 @@ class StageContext:
     place: str = ""
     released_identifiers: tuple[str, ...] = ()
     held_columns: tuple[str, ...] = ()
+    suppressed: int = 0
+
+    @property
+    def unreleased(self) -> tuple[str, ...]:
+        """Identifiers that no stage releases as pseudonyms."""
+        return tuple(name for name in self.roles.identifiers if name not in self.released_identifiers)
+
+    def released(self, schema: pa.Schema) -> tuple[str, ...]:
+        """Columns of a table of the stage that are to be released."""
+        return tuple(name for name in schema.names if name not in self.unreleased)
 
 
 @dataclass(frozen=True, kw_only=True)
