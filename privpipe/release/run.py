@@ -229,7 +229,11 @@ def judge_written(
         guarantees=policy.guarantees,
         measures=policy.measures,
         roles=staged.roles,
-        rules=replace(rules, gate=replace(rules.gate, columns=tuple(staged.table.schema.names))),
+        rules=replace(
+            rules,
+            gate=replace(rules.gate, columns=tuple(staged.table.schema.names)),
+            released=tuple(staged.table.schema.names),
+        ),
         original=staged.original,
         released=staged.table if paired else None,
         population=staged.population,

@@ -13,6 +13,7 @@ from privpipe.assess.base_files import bases_from_files
 from privpipe.assess.gate import Gate
 from privpipe.assess.persons import person_histograms
 from privpipe.blocks import Facts, FactsRequest, Histogram, prepared
+from privpipe.blocks.suppressed import Blanked, suppressed_alone, suppressed_records, without_suppressed
 from privpipe.draws import Draws, RunKey, Seed, Stream
 from privpipe.engines import Engine
 from privpipe.engines.base.fingerprint import fingerprint
@@ -98,6 +99,9 @@ class _State:
     compared: dict[str, Histogram] = field(default_factory=dict)
     entering: int | None = None
     based: bool = False
+    marked: bool = False
+    aside: list[Any] = field(default_factory=list)
+    suppressed: int = 0
     plans: list[StagePlan] = field(default_factory=list)
     draws: list[Draws] = field(default_factory=list)
 
@@ -237,6 +241,8 @@ def _run_stage(
         early = stage_draws(seed, at, stage, None, state.source)
         _learn_base(engine, policy, state, stage.entering(engine, state.table, early))
         state.based = True
+    if state.marked or (stage.suppresses or stage.searches):
+        _set_aside(engine, policy, state)
     context = _context(policy, state, at, _population(engine, policy, state, stage))
     if given is not None:
         made = given
@@ -253,6 +259,7 @@ def _run_stage(
     made = stage.recorded(engine, before, made, draws)
     if stage.suppresses:
         made = _with_suppressed(engine, before, state.table, made)
+    state.marked = state.marked or bool(getattr(stage, "mark", False))
     state.roles = _roles_after(stage, state.roles)
     state.plans.append(made)
     state.draws.append(draws)
@@ -306,7 +313,31 @@ def _context(policy: Policy, state: _State, at: int, population: Any) -> StageCo
         place=policy.place_of(at),
         released_identifiers=policy.pseudonyms,
         held_columns=_held(policy),
+        suppressed=state.suppressed,
     )
+
+
+def _set_aside(engine: Engine, policy: Policy, state: _State) -> None:
+    """Suppressed records pass by the stages: none turns a blank into a value, or spends one on others."""
+    state.marked = False
+    unreleased = {name for name in state.roles.identifiers if name not in policy.pseudonyms}
+    released = tuple(name for name in state.table.schema.names if name not in unreleased)
+    found = suppressed_records(engine, state.table, released, policy.suppression_mark)
+    if not found or found == engine.count(state.table):
+        return  # of nothing but suppressed records the gate makes a refusal
+    state.aside.append(suppressed_alone(engine, state.table, released, policy.suppression_mark))
+    state.table = without_suppressed(engine, state.table, released, policy.suppression_mark)
+    state.suppressed += found
+
+
+def _with_suppressed_rows(engine: Engine, policy: Policy, state: _State) -> Any:
+    """The table with the records that were set aside, in the columns it has now."""
+    table = state.table
+    for aside in state.aside:
+        held = tuple(name for name in state.roles.identifiers if name in aside.schema.names)
+        blank = Blanked(table.schema, policy.suppression_mark, held)
+        table = engine.append(table, engine.map_rows(aside, blank, table.schema))
+    return table
 
 
 def _held(policy: Policy) -> tuple[str, ...]:
@@ -343,6 +374,7 @@ def _released_columns(engine: Engine, policy: Policy, state: _State) -> tuple[An
     """The last look: no column with the role identifier leaves; and the table that persons, weights and households
     can still be told in, where the released columns do not tell them.
     """
+    state.table = _with_suppressed_rows(engine, policy, state)
     kept = [name for name in state.table.schema.names if name not in state.roles.identifiers]
     state.roles = replace(state.roles, identifiers=())
     held = [column for column in _held(policy) if column not in kept]

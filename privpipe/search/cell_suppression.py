@@ -76,7 +76,7 @@ def greedy_cells(table: CellTable, context: StageContext) -> list[Parcel]:
 
 def blanked_of(table: CellTable, parcels: Sequence[Parcel]) -> Blanked:
     """The blanks by place in the engine's distinct table, as a plan names them."""
-    places = tuple((int(table.places[at]), blanks, records) for at, blanks, records in parcels)
+    places = tuple((int(at), blanks, records) for at, blanks, records in parcels)
     return Blanked(table.keys, table.columns, places, table.digest)
 
 

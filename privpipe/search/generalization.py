@@ -11,12 +11,11 @@ from privpipe.search.encoded import EncodedTable, encode
 from privpipe.search.node import CheckedNode, NodeCheck
 from privpipe.search.quality import searched_quality
 from privpipe.search.strategies import Outcome, searched
-from privpipe.tolerance import floor_share
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.class_failures import require_sample
 from privpipe.transforms.generalize import Generalize, is_recoded
 from privpipe.transforms.loss import LossSpec, quality_parameters
-from privpipe.transforms.suppression import least_share, require_within
+from privpipe.transforms.suppression import budget_of, least_share, require_within
 
 __all__ = ["plan"]
 
@@ -50,7 +49,7 @@ def plan(engine: Any, table: Any, stage: Generalize, context: StageContext) -> S
         never = guarantee.unattainable(encoded.records, context.base)
         if never:
             raise NoSolutionError(f"{context.place}: {guarantee!r} {never}")
-    budget = floor_share(stage.limit or 0.0, encoded.records)
+    budget = budget_of(stage.limit or 0.0, encoded.records, context)
     outcome = searched(stage, check, budget, context.place)
     if outcome.found is None:
         raise NoSolutionError(_unattainable(check, encoded, context, budget, outcome, stage))

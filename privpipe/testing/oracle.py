@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from itertools import accumulate
 from typing import Any
@@ -61,11 +61,11 @@ def count_classes(model: Guarantee, table: HostileTable, mark: str) -> Classes:
     keys = table.roles.quasi_identifiers if model.quasi_identifiers is None else model.quasi_identifiers
     values = {name: [plain_cell(value) for value in cells] for name, cells in table.rows.items()}
     groups: dict[tuple[Any, ...], list[int]] = {}
-    for row in range(len(table)):
+    left = _unsuppressed(table, values, mark)
+    for row in left:
         groups.setdefault(tuple(values[name][row] for name in keys), []).append(row)
-    suppressed = groups.pop((mark,) * len(keys), []) if keys else []
     original = {} if getattr(model, "base", None) == "released" else table.base
-    base = {name: Counter(plain_cell(value) for value in original.get(name, values[name])) for name in values}
+    base = {name: Counter(map(plain_cell, original.get(name, [values[name][row] for row in left]))) for name in values}
     sensitive = tuple(table.roles.sensitive)
     everybody = table.population.rows
     inhabitants = Counter(zip(*(map(plain_cell, everybody[name]) for name in keys), strict=True)) if keys else Counter()
@@ -73,7 +73,7 @@ def count_classes(model: Guarantee, table: HostileTable, mark: str) -> Classes:
         inhabitants[()] = len(table.population)
     return Classes(
         list(groups.values()),
-        len(suppressed),
+        len(table) - len(left),
         values,
         base,
         len(table),
@@ -82,6 +82,19 @@ def count_classes(model: Guarantee, table: HostileTable, mark: str) -> Classes:
         population=tuple(inhabitants[key] for key in groups),
         foreign=tuple(count for key, count in inhabitants.items() if key not in groups),
     )
+
+
+def _unsuppressed(table: HostileTable, values: Mapping[str, list[Any]], mark: str) -> list[int]:
+    """Rows in which some column is not the mark, nor missing where it cannot hold text; all rows without a text."""
+    texts = {name for name in values if _holds_text(table, name)}
+    blank = {name: mark if name in texts else None for name in values}
+    rows = range(len(table))
+    return [row for row in rows if not texts or any(cells[row] != blank[name] for name, cells in values.items())]
+
+
+def _holds_text(table: HostileTable, name: str) -> bool:
+    known = [value for value in table.rows[name] if plain_cell(value) is not None]
+    return any(isinstance(value, str) for value in known) if known else table.types.get(name, "string") == "string"
 
 
 def _k_anonymity(model: Any, classes: Classes) -> Expected:

@@ -36,7 +36,7 @@ class Classes:
     members : list of list of int
         Row numbers of each class, the suppressed one left out.
     suppressed : int
-        Records of nothing but the suppression mark.
+        Records of which nothing is left.
     values : mapping of column to list
         Cells, every missing one None.
     base : mapping of column to Counter

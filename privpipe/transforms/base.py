@@ -52,6 +52,9 @@ class StageContext:
         Identifier columns the run itself still needs (record_id, person_id, ...).
     seed_key : bytes
         What keys the hashes that a plan holds; empty where there is no run.
+    suppressed : int
+        Suppressed records that were set aside before the stage: they count as its input in a budget, and are in no
+        class.
     """
 
     roles: Roles
@@ -68,10 +71,20 @@ class StageContext:
     released_identifiers: tuple[str, ...] = ()
     held_columns: tuple[str, ...] = ()
     seed_key: bytes = field(default=b"", repr=False)
+    suppressed: int = 0
 
     def keyed(self, digest: str) -> str:
         """A digest of source content as a plan may hold it: nobody without the seed can try values against it."""
         return keyed_digest(self.seed_key, digest)
+
+    @property
+    def unreleased(self) -> tuple[str, ...]:
+        """Identifiers that no stage releases as pseudonyms."""
+        return tuple(name for name in self.roles.identifiers if name not in self.released_identifiers)
+
+    def released(self, schema: pa.Schema) -> tuple[str, ...]:
+        """Columns of a table of the stage that are to be released."""
+        return tuple(name for name in schema.names if name not in self.unreleased)
 
 
 @dataclass(frozen=True, kw_only=True)

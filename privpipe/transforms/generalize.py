@@ -15,7 +15,7 @@ from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.cell_blanks import Blanked, apply_blanks
 from privpipe.transforms.loss import LossSpec, OwnUnitLoss, unit_losses
-from privpipe.transforms.marking import with_marked
+from privpipe.transforms.marking import with_marked, with_unknown_marked
 from privpipe.transforms.suppression import KeysDropped, require_within, suppress_failing
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ class Generalize(Transformer):
         Of `search: minimal`: whether the plan lists them all; the preferred one is applied.
     mark : bool
         Whether a suppressed record stays as a row of the policy's mark: its quasi-identifiers become text, other
-        text columns carry the mark too, and the rest of its cells are missing. A record whose value a hierarchy
-        lacks is removed all the same.
+        text columns carry the mark too, and the rest of its cells are missing. So does a record whose value a
+        hierarchy lacks (`unknown: suppress`). No later stage sees such rows.
     roots_only : bool
         Whether each column is either raw or at its root.
     approach : str, optional
@@ -216,13 +216,14 @@ class Generalize(Transformer):
         for column in columns:
             if hierarchies[column].digest() != plan.detail["hierarchies"][column]:
                 raise DataError(f"{context.place}: the hierarchy of {column!r} is not the one the plan was made with")
-        codebooks, before = {}, table
+        codebooks, before, unknown = {}, table, []
         for column, level in levels.items():
             hierarchy = hierarchies[column]
             codes = hierarchy.encode(texts_of(values[column], context, column))
             known = codes >= 0
             if not known.all():
-                table = _without(engine, table, column, values[column].filter(_mask(~known)))
+                unknown.append(_known_by(column, values[column].filter(_mask(~known))))
+                table = engine.map_rows(table, unknown[-1], table.schema)
             if column in plan.detail["recoded"]:
                 codebooks[column] = (values[column].filter(_mask(known)), labels_at(hierarchy, level, codes[known]))
         if table is not before and self.limit is None:
@@ -244,7 +245,10 @@ class Generalize(Transformer):
             own_loss=OwnUnitLoss(units, self.loss),
             serves=self.serves,
         )
-        return with_marked(engine, table, kept, context) if self.mark else kept
+        if not self.mark:
+            return kept
+        marked = with_marked(engine, table, kept, context)
+        return with_unknown_marked(engine, marked, before, tuple(unknown), context) if unknown else marked
 
     @classmethod
     def examples(cls) -> list[Self]:
@@ -323,8 +327,8 @@ def _mask(known: NDArray[np.bool_]) -> pa.Array:
     return pa.array(known)
 
 
-def _without(engine: Primitives, table: Any, column: str, values: pa.Array) -> Any:
+def _known_by(column: str, values: pa.Array) -> KeysDropped:
     """Records whose value the hierarchy lacks are suppressed before all others (`unknown: suppress`)."""
     import pyarrow as pa
 
-    return engine.map_rows(table, KeysDropped.of((column,), pa.table({column: values})), table.schema)
+    return KeysDropped.of((column,), pa.table({column: values}))

@@ -222,6 +222,16 @@ class Engine(ABC):
         """
 
     @abstractmethod
+    def append(self, table: Any, other: Any) -> Table:
+        """The records of two tables as one table: the columns of `table`, which `other` has too; ids travel along.
+
+        Raises
+        ------
+        DataError
+            A column that `other` lacks or holds in another type.
+        """
+
+    @abstractmethod
     def with_record_ids(self, table: Any, column: str | None, seed: Seed) -> Table:
         """Attach ids: from a declared unique column, else from the content of all columns and an ordinal.
 

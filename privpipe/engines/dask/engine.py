@@ -45,7 +45,7 @@ from privpipe.engines.dask.rows import (
     taken,
 )
 from privpipe.engines.dask.session import Options, Session
-from privpipe.engines.dask.stacking import stack
+from privpipe.engines.dask.stacking import append, stack
 from privpipe.engines.dask.table import DaskTable
 from privpipe.engines.dask.typed import summed
 from privpipe.engines.dask.writing import collected, written
@@ -247,6 +247,9 @@ class DaskEngine(Engine):
 
     def stack(self, table: DaskTable, other: DaskTable, columns: Sequence[str], tag: str) -> DaskTable:
         return stack(self._runtime, table, other, columns, tag)
+
+    def append(self, table: DaskTable, other: DaskTable) -> DaskTable:
+        return append(self._runtime, table, other)
 
     def with_record_ids(self, table: DaskTable, column: str | None, seed: Seed) -> DaskTable:
         places = self._places(table)

@@ -41,7 +41,7 @@ from privpipe.engines.embedded import (
 )
 from privpipe.engines.embedded.class_table import ClassTable, reduce_class_table
 from privpipe.engines.embedded.session import OutOfMemory, Session
-from privpipe.engines.embedded.stacking import stack
+from privpipe.engines.embedded.stacking import append, stack
 from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted
 from privpipe.engines.embedded.weighed_classes import weighed_classes
 
@@ -209,6 +209,9 @@ class EmbeddedEngine(Engine):
 
     def stack(self, table: EmbeddedTable, other: EmbeddedTable, columns: Sequence[str], tag: str) -> EmbeddedTable:
         return stack(table, other, columns, tag)
+
+    def append(self, table: EmbeddedTable, other: EmbeddedTable) -> EmbeddedTable:
+        return append(table, other)
 
     def with_record_ids(self, table: EmbeddedTable, column: str | None, seed: Seed) -> EmbeddedTable:
         return record_ids.with_record_ids(self.session, table, column, seed)

@@ -28,7 +28,7 @@ from privpipe.engines.spark import class_table, mapping, rank_exchange, rank_rel
 from privpipe.engines.spark.learning import count_records, distinct, learn
 from privpipe.engines.spark.reading import is_spark_frame, scan
 from privpipe.engines.spark.session import Options, hush_py4j, open_session
-from privpipe.engines.spark.stacking import stack
+from privpipe.engines.spark.stacking import append, stack
 from privpipe.engines.spark.table import SparkTable
 from privpipe.errors import DataError, did_you_mean
 
@@ -192,6 +192,9 @@ class SparkEngine(Engine):
 
     def stack(self, table: SparkTable, other: SparkTable, columns: Sequence[str], tag: str) -> SparkTable:
         return stack(table, other, columns, tag)
+
+    def append(self, table: SparkTable, other: SparkTable) -> SparkTable:
+        return append(table, other)
 
     def with_record_ids(self, table: SparkTable, column: str | None, seed: Seed) -> SparkTable:
         if column is None:
