@@ -30,7 +30,7 @@ from privpipe.release.remembering import Remembering
 from privpipe.release.remote import RemoteTarget, is_remote
 from privpipe.release.rerun import Rerun
 from privpipe.release.staging import Staged, attach, run_stages
-from privpipe.release.target import METADATA, LocalTarget, Target
+from privpipe.release.target import METADATA, LocalTarget, Target, sink_faults
 from privpipe.roles import column_type_of
 
 if TYPE_CHECKING:
@@ -121,23 +121,22 @@ def release_with(
         if not judged.passed:
             place.refuse(run_id, judged.to_dict())
             judged.raise_if_failed()
-        manifest = _manifest(engine, policy, staged, folder, written, seed, header)
-        _write_metadata(folder, judged, manifest)
+        with sink_faults(folder):
+            manifest = _manifest(engine, policy, staged, folder, written, seed, header)
+            _write_metadata(folder, judged, manifest)
         tell("publish")
         memory.prepare(run_id)
         try:
             path = place.publish(run_id)
-        except BaseException:  # also when interrupted: the sink says whether the rename came first
-            memory.settle()
-            raise
-        tell("judge again")
-        try:
+            tell("judge again")
             again = judge_written(engine, policy, staged, place.published(run_id), written, seed).within(**header)
             if again.to_dict() != judged.to_dict():
                 raise EngineError("the published files do not read back as they were judged; the release was withdrawn")
-        except BaseException:  # whatever stopped it, nobody judged what readers now see
-            place.withdraw(run_id)
-            memory.settle()
+        except BaseException:  # whatever stopped it, nobody judged what readers now see, if they see it
+            try:
+                place.withdraw(run_id)
+            finally:
+                memory.settle()  # by what the sink points at
             raise
         memory.settle()
         tell("done")
