@@ -15,8 +15,8 @@ from privpipe.private_files.run_folder import (
     Leftover,
     leftovers,
     new_folder,
+    remove_folder,
     remove_leftovers,
-    run_folder,
     scratch_folder,
 )
 
@@ -28,9 +28,9 @@ __all__ = [
     "new_folder",
     "private_folder",
     "public_modes",
+    "remove_folder",
     "remove_leftovers",
     "require_ours",
-    "run_folder",
     "scratch_folder",
     "sync_folder",
     "write_private",

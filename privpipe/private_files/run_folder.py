@@ -14,17 +14,19 @@ import itertools
 import os
 import re
 import shutil
+import stat
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from privpipe.errors import EngineError
 from privpipe.private_files.owned import keep_private, require_ours
 
-__all__ = ["Leftover", "leftovers", "new_folder", "remove_leftovers", "run_folder", "scratch_folder"]
+__all__ = ["Leftover", "leftovers", "new_folder", "remove_folder", "remove_leftovers", "scratch_folder"]
 
 NAME = re.compile(r"privpipe-(\d+)-(\d+)-(\d+)-\w+")
 OWNER = "owner"
@@ -32,10 +34,21 @@ YOUNG = 60.0
 """Seconds for which a folder without a locked file is taken for one that is being made."""
 _numbers = itertools.count()
 _folders: dict[tuple[int, str], tuple[Path, int]] = {}
+_users: dict[tuple[int, str], int] = {}
+_lock = threading.RLock()
 
 
-def run_folder(parent: str | os.PathLike[str] | None = None) -> Path:
-    """This process's folder below `parent` (default: where temporary files go), made and cleaned up before when new.
+def new_folder(purpose: str, parent: str | os.PathLike[str] | None = None) -> Path:
+    """A new private folder below this process's own, which is made when it is not there.
+
+    Who asks for it calls `remove_folder`; otherwise it goes with the process.
+
+    Parameters
+    ----------
+    purpose : str
+        First part of its name.
+    parent : path, optional
+        Where the process's folder lies; default: where temporary files go (``TMPDIR``).
 
     Raises
     ------
@@ -43,56 +56,83 @@ def run_folder(parent: str | os.PathLike[str] | None = None) -> Path:
         It cannot be made.
     """
     place = os.path.abspath(parent if parent is not None else tempfile.gettempdir())
-    key = (os.getpid(), place)  # a forked child has a folder of its own
-    if key not in _folders or not _folders[key][0].is_dir():
+    with _lock:
+        key = (os.getpid(), place)  # a forked child has a folder of its own
+        _users[key] = (
+            _users.get(key, 0) + 1
+        )  # first, so that a finalizer which runs here does not take the last one away
         try:
-            os.makedirs(place, exist_ok=True)
-            remove_leftovers([place])
-            folder = Path(
-                tempfile.mkdtemp(prefix=f"privpipe-{os.geteuid()}-{os.getpid()}-{_start(os.getpid())}-", dir=place)
-            )
-            handle = os.open(folder / OWNER, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if key not in _folders:
+                _folders[key] = _made(place)
+            folder = _folders[key][0]
+            require_ours(folder, EngineError)
+            made = folder / f"{purpose}-{next(_numbers)}"
+            made.mkdir(mode=0o700)
+        except EngineError:
+            _users[key] -= 1
+            raise
         except OSError as error:
+            _users[key] -= 1
             raise EngineError(
-                f"no folder for temporary files can be made in {place!r}: {error.strerror}; set TMPDIR to "
-                "a folder with room"
+                f"no folder for temporary files can be made in {place!r}: {error.strerror}; set TMPDIR to a folder "
+                "with room"
             ) from None
-        keep_private(folder)
-        if not any(pid == os.getpid() for pid, _ in _folders):
-            atexit.register(_remove_own, os.getpid())
-        _folders[key] = (folder, handle)
-    folder = _folders[key][0]
-    require_ours(folder, EngineError)
-    return folder
+    return made
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder that `new_folder` made, and the process's own with the last; nothing in a forked child."""
+    key = (os.getpid(), str(folder.parent.parent))
+    with _lock:
+        if key not in _folders or _folders[key][0] != folder.parent:
+            return
+        shutil.rmtree(folder, ignore_errors=True)
+        _users[key] -= 1
+        if _users[key] <= 0:
+            _remove(key)
 
 
 @contextmanager
 def scratch_folder(purpose: str, parent: str | os.PathLike[str] | None = None) -> Iterator[Path]:
-    """A new folder below the run's, gone at the end of the context."""
+    """A new private folder, gone at the end of the context."""
     folder = new_folder(purpose, parent)
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_folder(folder)
 
 
-def new_folder(purpose: str, parent: str | os.PathLike[str] | None = None) -> Path:
-    """A new folder below the run's; who asks removes it, else the end of the process does.
-
-    Raises
-    ------
-    EngineError
-        It cannot be made.
-    """
-    folder = run_folder(parent) / f"{purpose}-{next(_numbers)}"
-    try:
-        folder.mkdir(mode=0o700)
-    except OSError as error:
+def _made(place: str) -> tuple[Path, int]:
+    """The process's folder with a handle on its locked file."""
+    os.makedirs(place, exist_ok=True)
+    mode = os.stat(place).st_mode
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
         raise EngineError(
-            f"no folder for temporary files can be made in {str(folder.parent)!r}: {error.strerror}"
-        ) from None
-    return folder
+            f"any user may rename what lies in {place!r}, so no temporary files are kept there; set TMPDIR (or "
+            "`temp_directory`) to a folder of yours"
+        )
+    remove_leftovers([place])
+    name = f"privpipe-{os.geteuid()}-{os.getpid()}-{_start(os.getpid())}-"
+    folder = Path(tempfile.mkdtemp(prefix=name, dir=place))
+    handle = os.open(folder / OWNER, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with suppress(OSError):  # where files cannot be locked, number and start of the process tell
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    keep_private(folder)
+    return folder, handle
+
+
+def _remove(key: tuple[int, str]) -> None:
+    folder, handle = _folders.pop(key)
+    shutil.rmtree(folder, ignore_errors=True)
+    os.close(handle)
+
+
+@atexit.register
+def _remove_own() -> None:
+    """At the end of the process; a forked child leaves its parent's alone."""
+    with _lock:
+        for key in [key for key in _folders if key[0] == os.getpid()]:
+            _remove(key)
 
 
 @dataclass(frozen=True)
@@ -192,13 +232,3 @@ def _start(pid: int) -> str:
             return file.read().rpartition(")")[2].split()[19]
     except (OSError, IndexError):
         return "0"
-
-
-def _remove_own(pid: int) -> None:
-    """At the end of the process that made them; a forked child leaves them alone."""
-    if os.getpid() == pid:
-        for (owner, _), (folder, handle) in list(_folders.items()):
-            if owner == pid:
-                shutil.rmtree(folder, ignore_errors=True)
-                os.close(handle)
-        _folders.clear()
