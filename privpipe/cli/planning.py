@@ -141,8 +141,10 @@ def _unjudged_target(target: str, policy: Policy) -> Path:
 def _written(policy: Policy, plan: Plan, folder: Path, engine: str | None) -> int:
     from privpipe.draws import Seed
     from privpipe.engines import open_engine
+    from privpipe.private_files import make_public, public_modes
     from privpipe.release.run import sink_format, source_of
     from privpipe.release.staging import attach, run_stages
+    from privpipe.release.target import sink_faults
 
     seed = policy.seed.resolve() if policy.seed else Seed.from_os()
     name = engine or policy.engine
@@ -155,4 +157,7 @@ def _written(policy: Policy, plan: Plan, folder: Path, engine: str | None) -> in
         except OSError as error:
             raise SinkError(f"--target {str(folder)!r} cannot be written: {error.strerror}") from None
         tell("write")
-        return running.write(staged.table, str(folder), sink_format(policy), staged.order).records
+        records = running.write(staged.table, str(folder), sink_format(policy), staged.order).records
+        with sink_faults(folder, "the files may be incomplete"):
+            make_public(folder, public_modes(folder))
+        return records

@@ -29,7 +29,7 @@ from privpipe.release.rerun import Rerun
 from privpipe.release.run_documents import output_of, run_documents, run_header, write_public
 from privpipe.release.run_notes import linking_notes, require_publishable_seed, seed_notes
 from privpipe.release.staging import Staged, attach, run_stages
-from privpipe.release.target import LocalTarget
+from privpipe.release.target import LocalTarget, sink_faults
 from privpipe.roles import column_type_of
 
 if TYPE_CHECKING:
@@ -133,29 +133,27 @@ def release_with(
             records.keep(run_id, {"verdict": judged.to_dict()}, pending=False)
             judged.raise_if_failed()
         require_stamps(stamps)
-        files = [path for path in folder.iterdir() if path.is_file()]
-        private, public = run_documents(
-            engine, policy, staged, judged, seed=seed, output=output_of(staged, files, written)
-        )
-        write_public(folder, public)
+        with sink_faults(folder):
+            files = [path for path in folder.iterdir() if path.is_file()]
+            private, public = run_documents(
+                engine, policy, staged, judged, seed=seed, output=output_of(staged, files, written)
+            )
+            write_public(folder, public)
         record = records.keep(run_id, private, pending=True)
         tell("publish")
         memory.prepare(run_id)
         try:
             path = place.publish(run_id)
-        except BaseException:  # also when interrupted: the sink says whether the rename came first
-            memory.settle()
-            records.settle(place.current())
-            raise
-        tell("judge again")
-        try:
+            tell("judge again")
             again = judge_written(engine, policy, staged, place.published(run_id), written, seed).within(**header)
             if again.to_dict() != judged.to_dict():
                 raise EngineError("the published files do not read back as they were judged; the release was withdrawn")
-        except BaseException:  # whatever stopped it, nobody judged what readers now see
-            place.withdraw(run_id)
-            memory.settle()
-            records.settle(place.current())
+        except BaseException:  # whatever stopped it, nobody judged what readers now see, if they see it
+            try:
+                place.withdraw(run_id)
+            finally:  # by what the sink points at
+                memory.settle()
+                records.settle(place.current())
             raise
         memory.settle()
         records.settle(place.current())

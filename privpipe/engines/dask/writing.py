@@ -26,6 +26,7 @@ from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.dask.table import DaskTable
 from privpipe.errors import SinkError, UnsupportedError
 from privpipe.kernels.word_groups import split_order
+from privpipe.private_files import create_private
 
 __all__ = ["collected", "written"]
 
@@ -115,7 +116,8 @@ class _WriteFile:
 
 
 def write_file(rows: pa.RecordBatch, path: Path, format: Format) -> None:
-    """One part file, its rows' bytes as on every engine."""
+    """One part file, its rows' bytes as on every engine; private until it is published."""
+    create_private(path)
     if format == "parquet":
         with pq.ParquetWriter(path, rows.schema, compression="zstd", store_schema=False) as file:
             file.write_batch(rows)
