@@ -21,6 +21,7 @@ from privpipe.engines import Engine, Source, Written
 from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.errors import EngineError, UsageError
 from privpipe.release.aligning import reads_pairs
+from privpipe.release.frozen import frozen_plan, require_fitting
 from privpipe.release.ledger import NOT_JUDGED, history_entries
 from privpipe.release.plan import Plan
 from privpipe.release.population import population_beside
@@ -85,9 +86,10 @@ def release_with(
     policy: Policy,
     *,
     target: str | None = None,
+    plan: Plan | str | Path | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> ReleaseResult:
-    """Stage, judge and publish the policy's source on an engine.
+    """Stage, judge and publish the policy's source on an engine, by a frozen plan where one is given or named.
 
     Raises
     ------
@@ -99,6 +101,9 @@ def release_with(
     require_publishable_seed(policy)
     tell = progress or (lambda step: None)
     seed = policy.seed.resolve() if policy.seed else Seed.from_os()
+    frozen = frozen_plan(policy, plan)
+    if frozen is not None:
+        require_fitting(frozen, policy, seed)
     run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
     with target_of(policy, target) as place, Remembering(policy, place) as memory:
         tell("scan")
@@ -106,7 +111,17 @@ def release_with(
         generalized = policy.population is not None and policy.population.generalized
         population = None if generalized else population_beside(engine, policy, original)
         tell("stage")
-        staged = run_stages(engine, original, policy, seed, salt=run_id, population=population, progress=tell)
+        staged = run_stages(
+            engine,
+            original,
+            policy,
+            seed,
+            plan=frozen,
+            frozen=frozen is not None,
+            salt=run_id,
+            population=population,
+            progress=tell,
+        )
         if generalized:
             staged = replace(staged, population=population_beside(engine, policy, staged.table))
         tell("write")

@@ -37,6 +37,9 @@ class DropIdentifiers(Transformer):
         dropped = [name for name in context.roles.identifiers if name not in kept]
         return StagePlan(name=self.name(), detail={"dropped": dropped})
 
+    def carried(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> StagePlan:
+        return self.learn(engine, table, context)  # nothing learnt shapes a value, and the checks are made again
+
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
         dropped = set(plan.detail["dropped"])
         return engine.select(table, [name for name in table.schema.names if name not in dropped])
