@@ -20,6 +20,7 @@ from privpipe.cli import (
     releasing,
     reporting,
     schema,
+    seeding,
 )
 from privpipe.cli.console import settle
 from privpipe.cli.endings import INTERRUPTED, guarded
@@ -80,6 +81,7 @@ for name, command in (
     ("compare", compare.compare),
     ("explain", explain.explain),
     ("schema", schema.schema),
+    ("seed", seeding.seed),
 ):
     app.command(name)(guarded(command))
 app.add_typer(hierarchy.commands, name="hierarchy")

@@ -22,6 +22,7 @@ from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.errors import EngineError, UsageError
 from privpipe.release.aligning import reads_pairs
 from privpipe.release.frozen import frozen_plan, require_fitting
+from privpipe.release.key_history import KeyHistory
 from privpipe.release.ledger import NOT_JUDGED, history_entries
 from privpipe.release.plan import Plan
 from privpipe.release.population import population_beside
@@ -122,6 +123,9 @@ def release_with(
             population=population,
             progress=tell,
         )
+        keys = KeyHistory(place.state if isinstance(place, LocalTarget) else None, seed)
+        # Whether a key is the one of before depends on what was learnt from the source.
+        staged = replace(staged, source_notes=keys.notes(policy.transform, staged.draws))
         if generalized:
             staged = replace(staged, population=population_beside(engine, policy, staged.table))
         tell("write")
@@ -155,6 +159,7 @@ def release_with(
             memory.settle()
             raise
         memory.settle()
+        keys.keep(policy.transform, staged.draws)
         tell("done")
     return ReleaseResult(path=path, run_id=run_id, assessment=again, plan=staged.plan, manifest=manifest)
 
@@ -227,7 +232,12 @@ def judge_written(
         )
     notes = (*seed_notes(policy), *judged.notes, *linking_notes(policy))
     notes = notes if history_entries(policy) else (*notes, NOT_JUDGED)
-    return replace(judged, suppressed_records=judged.suppressed_records + staged.suppressed_records, notes=notes)
+    return replace(
+        judged,
+        suppressed_records=judged.suppressed_records + staged.suppressed_records,
+        notes=notes,
+        source_notes=(*judged.source_notes, *staged.source_notes),
+    )
 
 
 def stages_of(plan: Plan) -> tuple[Mapping[str, Any], ...]:

@@ -63,6 +63,8 @@ class Staged:
         The keyed fingerprint of the original.
     run : RunKey
         Gives the order of attacks and, with the plan, that of released rows.
+    source_notes : tuple of str
+        What the run itself has to say of the source; for private records alone.
     """
 
     table: Any
@@ -76,6 +78,7 @@ class Staged:
     run: RunKey
     population: Any = None
     counted: Any = None
+    source_notes: tuple[str, ...] = ()
 
     @property
     def order(self) -> Stream:

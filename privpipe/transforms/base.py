@@ -157,6 +157,10 @@ class Transformer(Entry):
         """Whether every draw is bound to the value it masks, and so not to the source as a whole."""
         return False
 
+    def drawn_columns(self) -> tuple[str, ...]:
+        """Columns the stage draws for; the empty name: for its records."""
+        return (self.masked_columns() or ("",)) if self.needs_draws else ()
+
     def shaping(self, plan: StagePlan) -> Mapping[str, Any]:
         """The learnt figures that shape the output, to which the draws are bound: two plans that differ in one share
         no draw.

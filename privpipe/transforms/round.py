@@ -113,6 +113,9 @@ class Round(RowTransformer):
     def draws_by_value(self) -> bool:
         return True
 
+    def drawn_columns(self) -> tuple[str, ...]:
+        return self.columns if self.mode == "random" else ()
+
     def shaping(self, plan: StagePlan) -> Mapping[str, Any]:
         return {}  # base and mode say it all
 
