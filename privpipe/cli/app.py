@@ -21,6 +21,7 @@ from privpipe.cli import (
     releasing,
     reporting,
     schema,
+    seeding,
 )
 from privpipe.cli.console import settle
 from privpipe.cli.endings import guarded, heed_signals, interrupted
@@ -82,6 +83,7 @@ for name, command in (
     ("compare", compare.compare),
     ("explain", explain.explain),
     ("schema", schema.schema),
+    ("seed", seeding.seed),
 ):
     app.command(name)(guarded(command))
 app.add_typer(hierarchy.commands, name="hierarchy")

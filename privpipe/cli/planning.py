@@ -109,13 +109,9 @@ def _explored(plan: Plan) -> None:
 
 
 def _read(path: Path, policy: Policy) -> Plan:
-    from privpipe.release import Plan
+    from privpipe.release.frozen import read_plan
 
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the plan {str(path)!r}: {type(error).__name__}") from None
-    plan: Plan = Plan.from_json(text, policy)
+    plan: Plan = read_plan(path, policy)
     if policy.seed is not None and not plan.made_with(policy.seed.resolve()):
         raise UsageError("the plan was made with another seed: set the one it was made with, or plan again")
     return plan

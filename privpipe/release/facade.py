@@ -224,6 +224,7 @@ def release(
     *,
     engine: str | Engine | None = None,
     target: str | None = None,
+    plan: Plan | str | PurePath | None = None,
     progress: Progress | None = None,
 ) -> ReleaseResult:
     """Stage, judge and publish the policy's source.
@@ -235,6 +236,9 @@ def release(
         Default: the policy's.
     target : str, optional
         Publish here instead of the policy's sink.
+    plan : Plan or path, optional
+        Of an earlier run of the same stages with the same parameters: they are applied as it says and not learnt anew,
+        so that what did not change keeps its noise. Default: the policy's `plan:`.
     progress : callable, optional
         Told each of `privpipe.release.run.STEPS` before it begins.
 
@@ -245,7 +249,8 @@ def release(
     """
     policy = _policy(policy)
     with _Opened(engine, policy, policy) as running:
-        return release_with(running, policy, target=target, progress=progress)
+        frozen = plan if plan is None or isinstance(plan, Plan) else str(plan)
+        return release_with(running, policy, target=target, plan=frozen, progress=progress)
 
 
 def _policy(policy: Policy | str | PurePath | Mapping[str, Any]) -> Policy:

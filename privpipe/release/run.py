@@ -17,6 +17,8 @@ from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.engines.base.stamps import require_stamps, stamps_of
 from privpipe.errors import EngineError, UsageError
 from privpipe.release.aligning import reads_pairs
+from privpipe.release.frozen import frozen_plan, require_fitting
+from privpipe.release.key_history import KeyHistory
 from privpipe.release.ledger import NOT_JUDGED, history_entries
 from privpipe.release.plan import Plan
 from privpipe.release.population import population_beside
@@ -90,9 +92,10 @@ def release_with(
     policy: Policy,
     *,
     target: str | None = None,
+    plan: Plan | str | Path | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> ReleaseResult:
-    """Stage, judge and publish the policy's source on an engine.
+    """Stage, judge and publish the policy's source on an engine, by a frozen plan where one is given or named.
 
     Raises
     ------
@@ -104,6 +107,9 @@ def release_with(
     require_publishable_seed(policy)
     tell = progress or (lambda step: None)
     seed = policy.seed.resolve() if policy.seed else Seed.from_os()
+    frozen = frozen_plan(policy, plan)
+    if frozen is not None:
+        require_fitting(frozen, policy, seed)
     run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
     with target_of(policy, target) as place, Remembering(policy, place) as memory:
         records = PrivateRecords.of(policy, place)
@@ -115,7 +121,20 @@ def release_with(
         generalized = policy.population is not None and policy.population.generalized
         population = None if generalized else population_beside(engine, policy, original)
         tell("stage")
-        staged = run_stages(engine, original, policy, seed, salt=run_id, population=population, progress=tell)
+        staged = run_stages(
+            engine,
+            original,
+            policy,
+            seed,
+            plan=frozen,
+            frozen=frozen is not None,
+            salt=run_id,
+            population=population,
+            progress=tell,
+        )
+        keys = KeyHistory(place.state if isinstance(place, LocalTarget) else None, seed)
+        # Whether a key is the one of before depends on what was learnt from the source.
+        staged = replace(staged, source_notes=keys.notes(policy.transform, staged.draws))
         if generalized:
             staged = replace(staged, population=population_beside(engine, policy, staged.table))
         tell("write")
@@ -157,6 +176,7 @@ def release_with(
             raise
         memory.settle()
         records.settle(place.current())
+        keys.keep(policy.transform, staged.draws)
         tell("done")
     return ReleaseResult(
         path=path,
@@ -245,7 +265,11 @@ def judge_written(
         judged,
         suppressed_records=judged.suppressed_records + staged.suppressed_records,
         notes=notes if history_entries(policy) else (*notes, NOT_JUDGED),
-        source_notes=(*judged.source_notes, *left_out_notes(policy, source=source_of(policy))),
+        source_notes=(
+            *judged.source_notes,
+            *staged.source_notes,
+            *left_out_notes(policy, source=source_of(policy)),
+        ),
     )
 
 

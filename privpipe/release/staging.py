@@ -67,6 +67,8 @@ class Staged:
         Gives the order of attacks and, with the plan, that of released rows.
     notes : tuple of str
         What its verdict must say besides.
+    source_notes : tuple of str
+        What the run itself has to say of the source; for private records alone.
     """
 
     table: Any
@@ -81,6 +83,7 @@ class Staged:
     population: Any = None
     counted: Any = None
     notes: tuple[str, ...] = ()
+    source_notes: tuple[str, ...] = ()
 
     @property
     def order(self) -> Stream:
@@ -102,6 +105,7 @@ class _State:
     marked: bool = False
     aside: list[Any] = field(default_factory=list)
     suppressed: int = 0
+    carrying: bool = False
     plans: list[StagePlan] = field(default_factory=list)
     draws: list[Draws] = field(default_factory=list)
 
@@ -158,6 +162,7 @@ def run_stages(
     *,
     source: str | None = None,
     plan: Plan | None = None,
+    frozen: bool = False,
     salt: str | None = None,
     population: Any = None,
     progress: Progress | None = None,
@@ -168,6 +173,8 @@ def run_stages(
     ----------
     source : str, optional
         The keyed fingerprint of the original, where it is known already.
+    frozen : bool
+        Whether the plan given may be of another source: then its stages are carried over to this one.
     salt : str, optional
         Of the plan's commitment to the seed: the id of the run; outside a run, one is drawn.
 
@@ -181,12 +188,22 @@ def run_stages(
         raise UsageError(f"the plan has {len(plan.stages)} stages, the policy {len(policy.transform)}")
     source = fingerprint(engine, original, seed) if source is None else source
     state = _State(table=original, roles=policy.roles, records=records, source=source, population=population)
+    state.carrying = frozen and plan is not None and (policy.seed is None or plan.source != source)
     _drop_identifiers(engine, policy, state)
     for at, stage in enumerate(policy.transform):
         if progress:
             progress(f"stage {at + 1} of {len(policy.transform)}: {stage.name()}")
         given = plan.stages[at] if plan else None
-        _run_stage(engine, policy, state, at, stage, seed, given)
+        try:
+            _run_stage(engine, policy, state, at, stage, seed, given)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            if given is None:
+                raise
+            # A plan is read from JSON, which may hold anything; the text of the error may quote it.
+            raise UsageError(
+                f"{policy.place_of(at)}: the plan of this stage cannot be applied ({type(error).__name__}); it is "
+                "damaged, a public edition, or of another version: take the private one, or make a new plan"
+            ) from None
     table, counted = _released_columns(engine, policy, state)
     salt = secrets.token_hex(16) if salt is None else salt
     made = Plan(
@@ -245,7 +262,7 @@ def _run_stage(
         _set_aside(engine, policy, state)
     context = _context(policy, state, at, _population(engine, policy, state, stage))
     if given is not None:
-        made = given
+        made = stage.carried(engine, state.table, given, context) if state.carrying else given
     elif stage.searches:
         made = planner_of(stage.name())(engine, state.table, stage, context)
     else:

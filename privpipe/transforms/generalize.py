@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
@@ -14,7 +14,8 @@ from privpipe.blocks.entry import require_choice, require_integer, require_numbe
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.cell_blanks import Blanked, apply_blanks
-from privpipe.transforms.loss import LossSpec, OwnUnitLoss, unit_losses
+from privpipe.transforms.hierarchy_definition import definition_digest
+from privpipe.transforms.loss import LossSpec, OwnUnitLoss, quality_parameters, unit_losses
 from privpipe.transforms.marking import with_marked, with_unknown_marked
 from privpipe.transforms.suppression import KeysDropped, require_within, suppress_failing
 
@@ -41,6 +42,9 @@ Criterion = Literal[
     "minimum_suppression", "minimum_absolute_distance", "minimum_relative_distance", "maximum_distribution"
 ]
 ApproachName = Literal["AG_TS", "AG_AS", "AG_CS", "AG_", "CG_TS", "CG_AS", "CG_CS", "CG_", "_TS", "_AS", "_CS", "_"]
+
+CARRIED = ("levels", "recoded", "level_names", "hierarchies", "builders", "data_dependent")
+"""What a plan says of levels, and not of the table it was made for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,7 +218,7 @@ class Generalize(Transformer):
         levels = {column: int(plan.detail["levels"][column]) for column in columns}
         hierarchies, values = hierarchies_of(engine, table, columns, context)
         for column in columns:
-            if hierarchies[column].digest() != plan.detail["hierarchies"][column]:
+            if self.defined(column, hierarchies[column], context) != plan.detail["hierarchies"][column]:
                 raise DataError(f"{context.place}: the hierarchy of {column!r} is not the one the plan was made with")
         codebooks, before, unknown = {}, table, []
         for column, level in levels.items():
@@ -249,6 +253,20 @@ class Generalize(Transformer):
             return kept
         marked = with_marked(engine, table, kept, context)
         return with_unknown_marked(engine, marked, before, tuple(unknown), context) if unknown else marked
+
+    def carried(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> StagePlan:
+        if "blanks" in plan.detail:
+            return super().carried(engine, table, plan, context)
+        # What the levels cost the first table is not what they cost this one.
+        kept = {name: plan.detail[name] for name in CARRIED}
+        return replace(plan, detail={**kept, "records": engine.count(table)})
+
+    def stated_parameters(self) -> dict[str, Any]:
+        return {**self.parameters(), "loss": quality_parameters(self.loss), "budget": asdict(self.budget)}
+
+    def defined(self, column: str, hierarchy: Hierarchy, context: StageContext) -> str:
+        """By what a plan knows the hierarchy of a column again."""
+        return definition_digest(context.hierarchies[column], hierarchy, _kind(context, column))
 
     @classmethod
     def examples(cls) -> list[Self]:

@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
@@ -118,6 +118,10 @@ class Pseudonymise(Transformer):
         for column in self.columns:
             schema = schema.set(schema.get_field_index(column), pa.field(column, pa.string()))
         return schema
+
+    def carried(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> StagePlan:
+        # The checks are made again; the key stays the plan's, which `run` compares with.
+        return replace(plan, detail={**self.learn(engine, table, context).detail, "key_id": plan.detail["key_id"]})
 
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
         key = read_key("Pseudonymise", self.key)

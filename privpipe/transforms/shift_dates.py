@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -100,6 +100,10 @@ class ShiftDates(Transformer):
             "warnings": ["weekdays and seasons are not kept"],
         }
         return StagePlan(name=self.name(), parameters=self.parameters(), detail=detail)
+
+    def carried(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> StagePlan:
+        # The checks are made again; the key stays the plan's, which `run` compares with.
+        return replace(plan, detail={**self.learn(engine, table, context).detail, "key_id": plan.detail["key_id"]})
 
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
         key = read_key("ShiftDates", self.key)
