@@ -15,7 +15,7 @@ from privpipe.testing.conformance import (
 from privpipe.testing.gaps import GAPS, Gap
 from privpipe.testing.hostile import HostileTable, many_values
 from privpipe.testing.hostile_tables import HOSTILE_TABLES
-from privpipe.testing.oracle import ORACLES, Classes, Expected, oracle
+from privpipe.testing.oracle import Classes, Expected, has_oracle, oracle, oracle_of
 from privpipe.testing.plain_engine import PlainEngine, histogram_of
 from privpipe.testing.release_attacks import Finding, Published
 from privpipe.testing.small import block_of, facts_of, judged
@@ -24,7 +24,6 @@ from privpipe.testing.two_releases import TwoReleases, two_releases
 __all__ = [
     "GAPS",
     "HOSTILE_TABLES",
-    "ORACLES",
     "Case",
     "Classes",
     "Conformance",
@@ -43,9 +42,11 @@ __all__ = [
     "conformance",
     "examples_of",
     "facts_of",
+    "has_oracle",
     "histogram_of",
     "judged",
     "many_values",
     "oracle",
+    "oracle_of",
     "two_releases",
 ]

@@ -1,4 +1,9 @@
-"""The classes of a table as oracles see them, and the common shapes of a verdict."""
+"""The classes of a table as oracles see them, and the common shapes of a verdict.
+
+An oracle says what a model must say, straight from the definition: no kernel, dictionaries and fractions. It stands
+beside its model as ``oracle(model, classes)``: a static method of the entry, or a function of the sibling module
+``<model>_oracle``. Nothing but `privpipe.testing` and the tests loads either.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +13,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from privpipe.blocks import Outcome
+from privpipe.blocks.verdict import Outcome
+from privpipe.errors import DataError
 
-__all__ = ["Classes", "Expected", "at_most", "by_class", "plain_cell", "slack"]
+__all__ = ["Classes", "Expected", "at_most", "base_shares", "by_class", "plain_cell", "shares", "slack"]
 
 
 @dataclass(frozen=True)
@@ -89,3 +95,24 @@ def at_most(model: Any, figure: Fraction | None) -> Expected:
     """The verdict of a figure of the whole table."""
     met = figure is None or model.at_most is None or float(figure) <= model.at_most + slack(model.at_most)
     return Expected("pass" if met else "fail", figure)
+
+
+def shares(counts: Counter[Any]) -> dict[Any, Fraction]:
+    """Share of each value."""
+    total = sum(counts.values())
+    return {value: Fraction(count, total) for value, count in counts.items()}
+
+
+def base_shares(model: Any, classes: Classes) -> dict[Any, Fraction]:
+    """Share of each value in the distribution that classes are compared with.
+
+    Raises
+    ------
+    DataError
+        A class holds a value that the base has not.
+    """
+    base = classes.base[model.column]
+    for counts in classes.counts(model.column):
+        if any(value not in base for value in counts):
+            raise DataError("base does not cover the released values")
+    return shares(base)
