@@ -2,13 +2,17 @@
 
 An oracle says what a model must say, straight from the definition: no kernel, dictionaries and fractions. It stands
 beside its model as ``oracle(model, classes)``: a static method of the entry, or a function of the sibling module
-``<model>_oracle``. Nothing but `privpipe.testing` and the tests loads either.
+``<model>_oracle``. Nothing but `privpipe.testing` and the tests loads either. Beside it may stand, in the same way:
+
+- ``thresholds(rng)``: the parameters of a random gate, drawn from a numpy generator;
+- ``around(model, observed, facts)``: cases at the threshold, for a model that compares with more than its figure.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -16,7 +20,24 @@ from typing import Any
 from privpipe.blocks.verdict import Outcome
 from privpipe.errors import DataError
 
-__all__ = ["Classes", "Expected", "at_most", "base_shares", "by_class", "plain_cell", "shares", "slack"]
+__all__ = [
+    "Case",
+    "Classes",
+    "Expected",
+    "around_figure",
+    "at_most",
+    "base_shares",
+    "by_class",
+    "plain_cell",
+    "shares",
+    "slack",
+]
+
+WITHIN, BEYOND, LEAST = 1e-11, 1e-6, 1e-11
+"""Relative distances from a threshold: what rounding explains, and what it does not; the latter at least so much."""
+
+Case = tuple[str, Mapping[str, Any], bool]
+"""What is asked of a table, the parameters of the gate that asks it, and whether it must pass."""
 
 
 @dataclass(frozen=True)
@@ -116,3 +137,27 @@ def base_shares(model: Any, classes: Classes) -> dict[Any, Fraction]:
         if any(value not in base for value in counts):
             raise DataError("base does not cover the released values")
     return shares(base)
+
+
+def around_figure(figure: Any, direction: str) -> Iterator[tuple[str, Any, bool]]:
+    """Thresholds at a figure and on both sides of it, and whether a table of this figure must meet each.
+
+    Examples
+    --------
+    >>> [(threshold, passes) for _, threshold, passes in around_figure(3, "at_least")]
+    [(3, True), (4, False), (2, True)]
+    """
+    if figure is None or isinstance(figure, bool) or not math.isfinite(figure):
+        return
+    harder = 1 if direction == "at_least" else -1
+    strict = direction == "below"
+    yield "at the threshold", figure, not strict
+    if isinstance(figure, int):
+        yield "one beyond the threshold", figure + harder, False
+        yield "one within the threshold", figure - harder, True
+    elif figure:
+        near, far = harder * WITHIN * abs(figure), harder * (BEYOND * abs(figure) + LEAST)
+        yield "beyond by rounding", figure + near, not strict
+        yield "within by rounding", figure - near, not strict
+        yield "clearly beyond", figure + far, False
+        yield "clearly within", figure - far, True

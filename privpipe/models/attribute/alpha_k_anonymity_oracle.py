@@ -7,7 +7,7 @@ from typing import Any
 
 from privpipe.blocks.oracle_classes import Classes, Expected, by_class, shares, slack
 
-__all__ = ["oracle"]
+__all__ = ["oracle", "thresholds"]
 
 
 def oracle(model: Any, classes: Classes) -> Expected:
@@ -28,3 +28,8 @@ def oracle(model: Any, classes: Classes) -> Expected:
         for size, top in zip(sizes, tops, strict=True)
     ]
     return by_class(classes, sizes, passes, lambda _: {"k": min(sizes), "alpha": float(max(tops))})
+
+
+def thresholds(rng: Any) -> dict[str, Any]:
+    """Parameters of a random gate."""
+    return {"k": int(rng.integers(1, 9)), "alpha": float(rng.uniform(0.1, 1))}

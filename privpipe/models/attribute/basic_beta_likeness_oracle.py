@@ -7,7 +7,7 @@ from typing import Any
 
 from privpipe.blocks.oracle_classes import Classes, Expected, base_shares, by_class, shares, slack
 
-__all__ = ["oracle"]
+__all__ = ["oracle", "thresholds"]
 
 
 def oracle(model: Any, classes: Classes) -> Expected:
@@ -19,3 +19,8 @@ def oracle(model: Any, classes: Classes) -> Expected:
     ]
     passes = (model.beta is None or float(figure) <= model.beta + slack(model.beta) for figure in figures)
     return by_class(classes, figures, passes, max)
+
+
+def thresholds(rng: Any) -> dict[str, Any]:
+    """Parameters of a random gate."""
+    return {"beta": float(rng.uniform(0.01, 8))}

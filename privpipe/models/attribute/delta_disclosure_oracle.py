@@ -7,7 +7,7 @@ from typing import Any
 
 from privpipe.blocks.oracle_classes import Classes, Expected, base_shares, by_class, shares, slack
 
-__all__ = ["oracle"]
+__all__ = ["oracle", "thresholds"]
 
 
 def oracle(model: Any, classes: Classes) -> Expected:
@@ -26,3 +26,8 @@ def oracle(model: Any, classes: Classes) -> Expected:
 def _finite_max(figures: Any) -> float | None:
     worst = max(figures)
     return None if math.isinf(worst) else worst
+
+
+def thresholds(rng: Any) -> dict[str, Any]:
+    """Parameters of a random gate."""
+    return {"delta": float(rng.uniform(0.05, 4))}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
-from privpipe.blocks.oracle_classes import Classes, Expected, by_class, slack
+from privpipe.blocks.oracle_classes import Case, Classes, Expected, around_figure, by_class, slack
 
-__all__ = ["oracle"]
+__all__ = ["around", "oracle", "thresholds"]
 
 
 EULER_GAMMA = 0.5772156649015329
@@ -39,3 +40,15 @@ def _grassberger(counts: list[int]) -> float:
         return -EULER_GAMMA - math.log(2) + odd
 
     return g(sum(counts)) - math.fsum(count * g(count) for count in counts) / sum(counts)
+
+
+def thresholds(rng: Any) -> dict[str, Any]:
+    """Parameters of a random gate."""
+    return {"l": float(rng.uniform(1, 4))}
+
+
+def around(model: Any, observed: Any, facts: Any) -> Iterator[Case]:
+    """At the figure. Grassberger's is of classes with enough values for l, so that moving l moves the figure: none."""
+    if model.estimator == "shannon":
+        for what, figure, passes in around_figure(observed, "at_least"):
+            yield what, {"l": figure}, passes

@@ -6,7 +6,7 @@ from typing import Any
 
 from privpipe.blocks.oracle_classes import Classes, Expected, by_class
 
-__all__ = ["oracle"]
+__all__ = ["oracle", "thresholds"]
 
 
 def oracle(model: Any, classes: Classes) -> Expected:
@@ -18,3 +18,9 @@ def oracle(model: Any, classes: Classes) -> Expected:
         model.k is None or (size >= model.k and number >= model.p) for size, number in zip(sizes, values, strict=True)
     ]
     return by_class(classes, sizes, passes, lambda _: {"k": min(sizes), "p": min(values)})
+
+
+def thresholds(rng: Any) -> dict[str, Any]:
+    """Parameters of a random gate."""
+    p = int(rng.integers(1, 5))
+    return {"k": int(rng.integers(p, 9)), "p": p}

@@ -7,7 +7,7 @@ from typing import Any
 
 from privpipe.blocks.oracle_classes import Classes, Expected, by_class, slack
 
-__all__ = ["oracle"]
+__all__ = ["oracle", "thresholds"]
 
 
 def oracle(model: Any, classes: Classes) -> Expected:
@@ -21,3 +21,8 @@ def oracle(model: Any, classes: Classes) -> Expected:
         limit = None if model.c is None else float(Fraction(model.c) * tail)
         passes.append(limit is None or descending[0] < limit - slack(limit))
     return by_class(classes, infima, passes, lambda figures: None if None in figures else max(figures))
+
+
+def thresholds(rng: Any) -> dict[str, Any]:
+    """Parameters of a random gate."""
+    return {"c": float(rng.uniform(0.3, 6))}

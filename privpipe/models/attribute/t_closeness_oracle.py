@@ -11,7 +11,7 @@ from typing import Any
 from privpipe.blocks.oracle_classes import Classes, Expected, by_class, slack
 from privpipe.errors import DataError, UsageError
 
-__all__ = ["distance_along", "oracle", "paths_of"]
+__all__ = ["distance_along", "oracle", "paths_of", "thresholds"]
 
 
 def oracle(model: Any, classes: Classes) -> Expected:
@@ -126,3 +126,8 @@ def distance_along(paths: Mapping[Any, list[Any]], counts: Counter[Any], base: C
             cost += Fraction(level, height) * min(much, little)
             extra[level, node] = much - little
     return cost
+
+
+def thresholds(rng: Any) -> dict[str, Any]:
+    """Parameters of a random gate."""
+    return {"t": float(rng.uniform(0, 1))}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
-from privpipe.blocks.oracle_classes import Classes, Expected, by_class
+from privpipe.blocks.oracle_classes import Case, Classes, Expected, by_class
 from privpipe.errors import DataError
 
-__all__ = ["oracle"]
+__all__ = ["around", "oracle", "thresholds"]
 
 
 def oracle(model: Any, classes: Classes) -> Expected:
@@ -31,3 +33,15 @@ def _derived(model: Any, records: int) -> int:
         term *= mean / size
         cumulated += term
     return max(1, min(int(model.k), size + (1 if truncated else 2), records))
+
+
+def thresholds(rng: Any) -> dict[str, Any]:
+    """Parameters of a random gate."""
+    return {"k": int(rng.integers(1, 9))}
+
+
+def around(model: Any, observed: Any, facts: Any) -> Iterator[Case]:
+    """Several k: the size asked for is derived from k and the number of records."""
+    for k in (max(1, observed - 1), observed, observed + 1, 3 * observed, 50 * observed):
+        least = _derived(SimpleNamespace(**vars(model) | {"k": k}), facts.records)
+        yield f"k = {k}", {"k": k}, observed >= least

@@ -6,7 +6,7 @@ from typing import Any
 
 from privpipe.blocks.oracle_classes import Classes, Expected, by_class
 
-__all__ = ["oracle"]
+__all__ = ["oracle", "thresholds"]
 
 
 def oracle(model: Any, classes: Classes) -> Expected:
@@ -14,3 +14,8 @@ def oracle(model: Any, classes: Classes) -> Expected:
     return by_class(
         classes, classes.population, (model.k is None or size >= model.k for size in classes.population), min
     )
+
+
+def thresholds(rng: Any) -> dict[str, Any]:
+    """Parameters of a random gate."""
+    return {"k": int(rng.integers(1, 20))}

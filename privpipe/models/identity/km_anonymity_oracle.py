@@ -11,7 +11,7 @@ from typing import Any
 from privpipe.blocks.oracle_classes import Classes, Expected
 from privpipe.errors import DataError
 
-__all__ = ["oracle"]
+__all__ = ["oracle", "thresholds"]
 
 
 def oracle(model: Any, classes: Classes) -> Expected:
@@ -64,3 +64,8 @@ def _items(cell: str, separator: str | None) -> list[str]:
         if isinstance(found, list) and all(isinstance(item, str | None) for item in found):
             return [item for item in found if item]
     return cell.split(separator or ",")
+
+
+def thresholds(rng: Any) -> dict[str, Any]:
+    """Parameters of a random gate."""
+    return {"k": int(rng.integers(1, 9))}

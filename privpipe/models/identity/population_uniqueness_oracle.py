@@ -15,7 +15,7 @@ import numpy as np
 from privpipe.blocks.oracle_classes import Classes, Expected, slack
 from privpipe.errors import DataError
 
-__all__ = ["oracle", "uniques_of"]
+__all__ = ["oracle", "thresholds", "uniques_of"]
 
 
 Sizes = tuple[tuple[int, int], ...]
@@ -165,3 +165,8 @@ def _root(score: Callable[[float], float], low: float, high: float) -> float:
         else:
             high = middle
     return (low + high) / 2
+
+
+def thresholds(rng: Any) -> dict[str, Any]:
+    """Parameters of a random gate."""
+    return {"at_most": float(rng.uniform(0, 1))}

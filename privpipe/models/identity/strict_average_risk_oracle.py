@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
-from privpipe.blocks.oracle_classes import Classes, Expected, slack
+from privpipe.blocks.oracle_classes import Case, Classes, Expected, around_figure, slack
 
-__all__ = ["oracle"]
+__all__ = ["around", "oracle", "thresholds"]
 
 
 def oracle(model: Any, classes: Classes) -> Expected:
@@ -27,3 +28,16 @@ def oracle(model: Any, classes: Classes) -> Expected:
     )
     figures = {"average": average, "highest": Fraction(1, min(sizes)), "records_at_risk": at_risk}
     return Expected("pass" if met else "fail", {name: float(figure) for name, figure in figures.items()})
+
+
+def thresholds(rng: Any) -> dict[str, Any]:
+    """Parameters of a random gate."""
+    return {"at_most": float(rng.uniform(0.01, 1))}
+
+
+def around(model: Any, observed: Any, facts: Any) -> Iterator[Case]:
+    """Both thresholds at the figures; the highest single risk is no figure to compare, but decides who is at risk."""
+    at = {"at_most": observed["average"], "records_at_risk": observed["records_at_risk"]}
+    for name, figure in at.items():
+        for what, value, passes in around_figure(figure, "at_most"):
+            yield f"{name} {what}", {**at, name: value}, passes

@@ -7,7 +7,7 @@ from typing import Any
 
 from privpipe.blocks.oracle_classes import Classes, Expected, slack
 
-__all__ = ["oracle"]
+__all__ = ["oracle", "thresholds"]
 
 
 def oracle(model: Any, classes: Classes) -> Expected:
@@ -25,3 +25,8 @@ def oracle(model: Any, classes: Classes) -> Expected:
     records = sum(size for size, share in zip(sizes, released, strict=True) if fails(share))
     failing = sum(map(fails, shares))
     return Expected("fail" if failing else "pass", observed, failing, records)
+
+
+def thresholds(rng: Any) -> dict[str, Any]:
+    """Parameters of a random gate."""
+    return {"min": float(rng.uniform(0, 0.3)), "max": float(rng.uniform(0.3, 1))}
