@@ -13,7 +13,8 @@ from privpipe.errors import DataError
 from privpipe.roles import Roles
 
 if TYPE_CHECKING:
-    from privpipe.assess.rules import JudgingRules
+    from privpipe.assess.perturbed import stage_columns
+from privpipe.assess.rules import JudgingRules
 
 __all__ = ["history_verdicts"]
 
@@ -39,7 +40,7 @@ def history_verdicts(
 
 def _by_tables(engine: Engine, released: Any, entry: HistoryMeasure, roles: Roles, rules: JudgingRules) -> Verdict:
     keys = tuple(roles.quasi_identifiers) if entry.quasi_identifiers is None else entry.quasi_identifiers
-    masked = {column for stage in rules.stages for column in _columns(stage["parameters"])}
+    masked = {column for stage in rules.stages for column in stage_columns(stage["parameters"])}
     names = tuple(released.schema.names)
     joined = tuple(name for name in names if name not in keys and name not in masked)
     tables = [engine.scan(Source(data=path)) for path in entry.earlier]
@@ -64,10 +65,3 @@ def _unsuppressed(engine: Engine, table: Any, roles: Roles, rules: JudgingRules)
     """The table without its suppressed records, by the quasi-identifiers it has."""
     held = [name for name in roles.quasi_identifiers if name in table.schema.names]
     return without_suppressed(engine, table, held, roles, rules.mark)
-
-
-def _columns(parameters: Mapping[str, Any]) -> list[str]:
-    found = parameters.get("columns") or ()
-    if isinstance(found, str):
-        return [found]
-    return [name for item in found for name in ([item] if isinstance(item, str) else item)]
