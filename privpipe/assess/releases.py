@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from privpipe.assess.perturbed import stage_columns
 from privpipe.blocks import Verdict
 from privpipe.blocks.release_history import EarlierTables, HistoryMeasure
 from privpipe.blocks.suppressed import without_suppressed
@@ -41,7 +42,7 @@ def history_verdicts(
 def _by_tables(sheet: Sheet, entry: HistoryMeasure, roles: Roles, rules: JudgingRules) -> Verdict:
     engine, released = sheet.engine, sheet.table
     keys = tuple(roles.quasi_identifiers) if entry.quasi_identifiers is None else entry.quasi_identifiers
-    masked = {column for stage in rules.stages for column in _columns(stage["parameters"])}
+    masked = {column for stage in rules.stages for column in stage_columns(stage["parameters"])}
     names = tuple(released.schema.names)
     joined = tuple(name for name in names if name not in keys and name not in masked)
     tables = [engine.scan(Source(data=path)) for path in entry.earlier]
@@ -64,10 +65,3 @@ def _by_tables(sheet: Sheet, entry: HistoryMeasure, roles: Roles, rules: Judging
 def _unsuppressed(engine: Engine, table: Any, rules: JudgingRules) -> Any:
     """An earlier release without its suppressed records, by all the columns it has."""
     return without_suppressed(engine, table, tuple(table.schema.names), rules.mark)
-
-
-def _columns(parameters: Mapping[str, Any]) -> list[str]:
-    found = parameters.get("columns") or ()
-    if isinstance(found, str):
-        return [found]
-    return [name for item in found for name in ([item] if isinstance(item, str) else item)]

@@ -26,8 +26,9 @@ from privpipe.engines.base.contract import Engine, Where, Written
 from privpipe.engines.base.source import Format, Source
 from privpipe.engines.spark import class_table, mapping, rank_exchange, rank_relay, ranking, records, writing
 from privpipe.engines.spark.learning import count_records, distinct, learn
+from privpipe.engines.spark.patience import Watch
 from privpipe.engines.spark.reading import is_spark_frame, scan
-from privpipe.engines.spark.session import Options, hush_py4j, open_session
+from privpipe.engines.spark.session import Options, hush_py4j, is_connect, open_session
 from privpipe.engines.spark.stacking import append, stack
 from privpipe.engines.spark.table import SparkTable
 from privpipe.errors import DataError, did_you_mean
@@ -64,6 +65,7 @@ class SparkEngine(Engine):
         self.session = session
         self.cache = cache
         self._persisted: list[Any] = []
+        self._watch: Watch | None = None
 
     @classmethod
     def open(cls, options: Mapping[str, Any]) -> Self:
@@ -71,6 +73,8 @@ class SparkEngine(Engine):
         session, started = open_session(read)
         engine = cls(session, cache=read.cache)
         engine._started = started
+        if started and not is_connect(session) and not session.sparkContext.master.startswith("local"):
+            engine._watch = Watch(session.sparkContext, read.patience)
         return engine
 
     @classmethod
@@ -84,6 +88,8 @@ class SparkEngine(Engine):
                 frame.unpersist()
             except Exception as error:  # noqa: BLE001 - a session that is gone has dropped it already
                 log.debug("not unpersisted: %s", type(error).__name__)
+        if self._watch is not None:
+            self._watch.close()
         if self._started:
             self._started = False
             self.session.stop()

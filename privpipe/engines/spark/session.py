@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from privpipe.engines.spark.failures import reported
+from privpipe.engines.spark.patience import PATIENCE, require_master
 from privpipe.errors import UsageError, did_you_mean
 from privpipe.private_files import new_folder
 
@@ -41,6 +42,9 @@ class Options:
         Whether costly intermediate tables are persisted; serverless Spark forbids it.
     shuffle_partitions : int, optional
         ``spark.sql.shuffle.partitions``.
+    patience : float
+        Seconds until a run is given up whose master does not answer, or whose tasks no executor takes; of a session
+        that is started here.
     """
 
     master: str | None = None
@@ -48,6 +52,7 @@ class Options:
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     cache: bool = True
     shuffle_partitions: int | None = None
+    patience: float = PATIENCE
 
     @classmethod
     def read(cls, options: Mapping[str, Any]) -> Self:
@@ -63,14 +68,23 @@ class Options:
         >>> Options.read({"master": "local[2]", "cache": False}).cache
         False
         """
-        known = {"master": str, "remote": str, "conf": Mapping, "cache": bool, "shuffle_partitions": int}
+        known: dict[str, Any] = {
+            "master": str,
+            "remote": str,
+            "conf": Mapping,
+            "cache": bool,
+            "shuffle_partitions": int,
+            "patience": int | float,
+        }
         for name, value in options.items():
             if name not in known:
                 raise UsageError(f"engines.spark: unknown option {name!r}{did_you_mean(name, known)}")
-            if not isinstance(value, known[name]) or (name == "shuffle_partitions" and isinstance(value, bool)):
+            if not isinstance(value, known[name]) or (known[name] is not bool and isinstance(value, bool)):
                 raise UsageError(f"engines.spark.{name} must be {_said(known[name])}, got {type(value).__name__}")
         if "master" in options and "remote" in options:
             raise UsageError("engines.spark: give `master` or `remote`, not both")
+        if not 0 < options.get("patience", 1) < float("inf"):
+            raise UsageError("engines.spark.patience must be a number of seconds above 0")
         if options.get("shuffle_partitions", 1) < 1:
             raise UsageError("engines.spark.shuffle_partitions must be at least 1")
         conf = {str(name): _as_text(value) for name, value in dict(options.get("conf", {})).items()}
@@ -96,7 +110,9 @@ def open_session(options: Options) -> tuple[SparkSession, bool]:
             session, started = running, False
         else:
             builder = SparkSession.builder
-            for name, value in _settings(options).items():
+            settings = _settings(options)
+            require_master(settings.get("spark.master", ""), options.patience)
+            for name, value in settings.items():
                 builder = builder.config(name, value)
             session, started = builder.getOrCreate(), True
         if not started and (options.conf or options.master):
@@ -189,8 +205,8 @@ def _quarter_of_memory() -> int:
     return min(max(megabytes // 4, 1024), 16384)
 
 
-def _said(kind: type) -> str:
-    return {str: "text", bool: "true or false", int: "an integer"}.get(kind, "a mapping")
+def _said(kind: Any) -> str:
+    return {str: "text", bool: "true or false", int: "an integer", int | float: "a number"}.get(kind, "a mapping")
 
 
 def _as_text(value: Any) -> str:
