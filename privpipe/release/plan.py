@@ -60,6 +60,8 @@ class Plan:
         In policy order, implicit stages left out.
     seed_commitment : str
         Hash that commits to the seed without telling it.
+    hash_key : bytes
+        What keys the hashes of the stages' details, where no seed is declared that would give it again.
     policy : Policy or None
         The policy itself; not part of the JSON.
     """
@@ -68,6 +70,7 @@ class Plan:
     records: int
     stages: tuple[StagePlan, ...]
     seed_commitment: str = ""
+    hash_key: bytes = field(default=b"", repr=False)
     policy: Policy | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -103,20 +106,13 @@ class Plan:
         """SHA-256 of the whole plan as canonical JSON."""
         return document_digest(self.to_dict())
 
-    def public_dict(self, *, counts: bool = True) -> dict[str, Any]:
-        """The public edition: methods, parameters, and of each stage's detail what its transformer says is public.
-
-        Parameters
-        ----------
-        counts : bool
-            Whether the number of input records may be told.
-        """
+    def public_dict(self) -> dict[str, Any]:
+        """The public edition: methods, parameters, and of each stage's detail what its transformer says is public."""
         stages = [stage.public() for stage in self.stages]
         return {
             "plan_version": PLAN_VERSION,
             "edition": "public",
             "policy_digest": self.policy_digest,
-            "records": self.records if counts else None,
             "stages": [_stage_dict(stage) for stage in stages],
         }
 
@@ -128,6 +124,7 @@ class Plan:
             "policy_digest": self.policy_digest,
             "records": self.records,
             "seed_commitment": self.seed_commitment,
+            **({"hash_key": self.hash_key.hex()} if self.hash_key else {}),
             "stages": [_stage_dict(stage) for stage in self.stages],
         }
 
@@ -153,6 +150,7 @@ class Plan:
                 StagePlan(name=stage["name"], parameters=stage["parameters"], detail=stage["detail"])
                 for stage in document["stages"]
             )
+            hash_key = bytes.fromhex(str(document.get("hash_key", "")))
             digest, records = str(document["policy_digest"]), int(document["records"])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(f"this is not a privpipe plan: {type(error).__name__}") from None
@@ -165,6 +163,7 @@ class Plan:
             records=records,
             stages=stages,
             seed_commitment=str(document.get("seed_commitment", "")),
+            hash_key=hash_key,
             policy=policy,
         )
 

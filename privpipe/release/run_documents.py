@@ -81,7 +81,7 @@ def run_documents(
     """The private and the public verdict, manifest and plan of a run that passed."""
     rules = public_rules(policy, output["columns"])
     seen = fingerprint(engine, staged.original, seed)
-    plan, public_plan = staged.plan.to_dict(), staged.plan.public_dict(counts=rules.counts)
+    plan, public_plan = staged.plan.to_dict(), staged.plan.public_dict()
     run_id, records = str(judged.run["run_id"]), staged.plan.records
     manifest = {
         **judged.run,

@@ -14,6 +14,7 @@ from privpipe.blocks import Facts, FactsRequest, Histogram, prepared
 from privpipe.draws import Draws, Seed
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UsageError, did_you_mean
+from privpipe.release.commitments import plan_key
 from privpipe.release.plan import Plan
 from privpipe.release.population import population_beside
 from privpipe.release.reading import scanned
@@ -76,6 +77,7 @@ class _State:
     compared: dict[str, Histogram] = field(default_factory=dict)
     entering: int | None = None
     based: bool = False
+    hash_key: bytes = b""
     plans: list[StagePlan] = field(default_factory=list)
 
 
@@ -144,6 +146,7 @@ def run_stages(
     if plan is not None and len(plan.stages) != len(policy.transform):
         raise UsageError(f"the plan has {len(plan.stages)} stages, the policy {len(policy.transform)}")
     state = _State(table=original, roles=policy.roles, records=records, population=population)
+    state.hash_key = plan.hash_key if plan is not None and plan.hash_key else plan_key(seed)
     _drop_identifiers(engine, policy, state)
     for at, stage in enumerate(policy.transform):
         if progress:
@@ -156,6 +159,7 @@ def run_stages(
         records=records,
         stages=tuple(state.plans),
         seed_commitment=seed.commitment(),
+        hash_key=b"" if policy.seed else state.hash_key,
         policy=policy,
     )
     return Staged(
@@ -198,12 +202,14 @@ def _run_stage(
         _learn_base(engine, policy, state, stage.entering(engine, state.table, draws))
         state.based = True
     context = _context(policy, state, at, _population(engine, policy, state, stage))
+    context = replace(context, seed_key=state.hash_key)
     if given is not None:
         made = given
     elif stage.searches:
         made = planner_of(stage.name())(engine, state.table, stage, context)
     else:
         made = stage.learn(engine, state.table, context)
+    made = replace(made, seed_key=context.seed_key)
     before = state.table
     if state.population is not None and isinstance(stage, Generalize):
         state.population = generalize_population(engine, before, state.population, stage, made, context)
@@ -213,7 +219,7 @@ def _run_stage(
     if stage.suppresses:
         made = _with_suppressed(engine, before, state.table, made)
     state.roles = _roles_after(stage, state.roles)
-    state.plans.append(made)
+    state.plans.append(replace(made, seed_key=b""))
     log.info("stage %s (%s) done", at, stage.name())
 
 

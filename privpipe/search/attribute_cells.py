@@ -140,7 +140,7 @@ def plan(engine: Any, table: Any, stage: Generalize, context: StageContext) -> d
         "levels": levels,
         "recoded": [name for name, hierarchy in hierarchies.items() if is_recoded(hierarchy, levels[name])],
         "level_names": {name: hierarchy.level_names[levels[name]] for name, hierarchy in hierarchies.items()},
-        "hierarchies": {name: hierarchy.digest() for name, hierarchy in hierarchies.items()},
+        "hierarchies": {name: context.keyed(hierarchy.digest()) for name, hierarchy in hierarchies.items()},
         "builders": {name: context.hierarchies[name].recorded() for name in hierarchies},
         "data_dependent": [name for name, hierarchy in hierarchies.items() if hierarchy.data_dependent],
         "records": encoded.records,

@@ -141,7 +141,9 @@ def _plan(
                 column: hierarchy.level_names[level]
                 for (column, hierarchy), level in zip(hierarchies.items(), node.levels, strict=True)
             },
-            "hierarchies": {column: hierarchy.digest() for column, hierarchy in hierarchies.items()},
+            "hierarchies": {
+                column: check.context.keyed(hierarchy.digest()) for column, hierarchy in hierarchies.items()
+            },
             "builders": {column: check.context.hierarchies[column].recorded() for column in hierarchies},
             "data_dependent": [column for column, hierarchy in hierarchies.items() if hierarchy.data_dependent],
             "records": encoded.records,

@@ -214,7 +214,7 @@ class Generalize(Transformer):
         levels = {column: int(plan.detail["levels"][column]) for column in columns}
         hierarchies, values = hierarchies_of(engine, table, columns, context)
         for column in columns:
-            if hierarchies[column].digest() != plan.detail["hierarchies"][column]:
+            if context.keyed(hierarchies[column].digest()) != plan.detail["hierarchies"][column]:
                 raise DataError(f"{context.place}: the hierarchy of {column!r} is not the one the plan was made with")
         codebooks, before = {}, table
         for column, level in levels.items():
@@ -231,7 +231,7 @@ class Generalize(Transformer):
         if codebooks:
             table = engine.recode(table, codebooks)
         if "blanks" in plan.detail:
-            return apply_blanks(engine, table, Blanked.from_dict(plan.detail), draws.of("cells"), context.place)
+            return apply_blanks(engine, table, Blanked.from_dict(plan.detail), draws.of("cells"), context)
         if self.limit is None:
             return table
         units = {column: unit_losses(hierarchies[column], level, self.loss) for column, level in levels.items()}

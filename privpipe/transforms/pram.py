@@ -177,7 +177,7 @@ class Pram(RowTransformer):
     def apply(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:
         from privpipe.kernels.pram import draw_categories
 
-        rows, numbers = Strata.from_dict(plan.detail["strata"]).kept(rows)
+        rows, numbers = Strata.from_dict(plan.detail["strata"], plan.seed_key).kept(rows)
         for group in plan.detail["matrices"]:
             names = tuple(group["columns"])
             # A stream a column: one more column leaves the draws of the others alone.

@@ -22,9 +22,7 @@ def stack(runtime: Runtime, table: DaskTable, other: DaskTable, columns: Sequenc
         for side, each in enumerate((table, other))
         for part in (each.holding(columns) if columns else each.parts)
     ]
-    bounds = table.at_most, other.at_most
-    at_most = None if None in bounds else sum(bound for bound in bounds if bound is not None)
-    return DaskTable(schema, tuple(parts), False, None, at_most)
+    return DaskTable(schema, tuple(parts))
 
 
 def tagged(batch: pa.RecordBatch, schema: pa.Schema, side: int) -> pa.RecordBatch:
