@@ -18,6 +18,7 @@ from privpipe.draws import Draws, RunKey, Seed, Stream
 from privpipe.engines import Engine
 from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.errors import DataError, UsageError, did_you_mean
+from privpipe.release.commitments import plan_key
 from privpipe.release.plan import Plan
 from privpipe.release.population import population_beside
 from privpipe.release.reading import scanned
@@ -106,6 +107,7 @@ class _State:
     aside: list[Any] = field(default_factory=list)
     suppressed: int = 0
     carrying: bool = False
+    hash_key: bytes = b""
     plans: list[StagePlan] = field(default_factory=list)
     draws: list[Draws] = field(default_factory=list)
 
@@ -189,6 +191,7 @@ def run_stages(
     source = fingerprint(engine, original, seed) if source is None else source
     state = _State(table=original, roles=policy.roles, records=records, source=source, population=population)
     state.carrying = frozen and plan is not None and (policy.seed is None or plan.source != source)
+    state.hash_key = plan.hash_key if plan is not None and plan.hash_key else plan_key(seed)
     _drop_identifiers(engine, policy, state)
     for at, stage in enumerate(policy.transform):
         if progress:
@@ -213,6 +216,7 @@ def run_stages(
         seed_commitment=seed.commitment(salt),
         seed_salt=salt,
         source=source,
+        hash_key=b"" if policy.seed else state.hash_key,
         policy=policy,
     )
     return Staged(
@@ -261,12 +265,14 @@ def _run_stage(
     if state.marked or (stage.suppresses or stage.searches):
         _set_aside(engine, policy, state)
     context = _context(policy, state, at, _population(engine, policy, state, stage))
+    context = replace(context, seed_key=state.hash_key)
     if given is not None:
         made = stage.carried(engine, state.table, given, context) if state.carrying else given
     elif stage.searches:
         made = planner_of(stage.name())(engine, state.table, stage, context)
     else:
         made = stage.learn(engine, state.table, context)
+    made = replace(made, seed_key=context.seed_key)
     draws = stage_draws(seed, at, stage, made, state.source)
     before = state.table
     if state.population is not None and isinstance(stage, Generalize):
@@ -278,7 +284,7 @@ def _run_stage(
         made = _with_suppressed(engine, before, state.table, made)
     state.marked = state.marked or bool(getattr(stage, "mark", False))
     state.roles = _roles_after(stage, state.roles)
-    state.plans.append(made)
+    state.plans.append(replace(made, seed_key=b""))
     state.draws.append(draws)
     log.info("stage %s (%s) done", at, stage.name())
 

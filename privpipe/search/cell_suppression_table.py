@@ -207,7 +207,7 @@ def read_cells(engine: Any, table: Any, stage: SuppressCells, context: StageCont
         k=k,
         wildcard=wildcard,
         records=int(counts.sum()),
-        digest=combinations_digest(distinct, keys) if len(counts) else "",
+        digest=combinations_digest(distinct, keys, context.seed_key) if len(counts) else "",
     )
 
 

@@ -189,7 +189,7 @@ def _plan(stage: LocalRecoding, encoded: EncodedTable, tuples: Tuples, rounds: _
             ],
             "recoded": recoded,
             "hierarchies": {
-                column: hierarchy.digest()
+                column: rounds.context.keyed(hierarchy.digest())
                 for column, hierarchy in zip(encoded.columns, encoded.hierarchies, strict=True)
             },
             "data_dependent": [

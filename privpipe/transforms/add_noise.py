@@ -395,7 +395,7 @@ def _strata_of(plan: StagePlan) -> tuple[Strata, list[Mapping[str, Any]]]:
     """The strata of a plan with their figures; one of all records where there are none."""
     if "strata" not in plan.detail:
         return Strata(), [plan.detail]
-    return Strata.from_dict(plan.detail["strata"]), plan.detail["by_stratum"]
+    return Strata.from_dict(plan.detail["strata"], plan.seed_key), plan.detail["by_stratum"]
 
 
 def _bounds(clip: Any) -> tuple[float, float]:

@@ -236,7 +236,7 @@ class Generalize(Transformer):
         if codebooks:
             table = engine.recode(table, codebooks)
         if "blanks" in plan.detail:
-            return apply_blanks(engine, table, Blanked.from_dict(plan.detail), draws.of("cells"), context.place)
+            return apply_blanks(engine, table, Blanked.from_dict(plan.detail), draws.of("cells"), context)
         if self.limit is None:
             return table
         units = {column: unit_losses(hierarchies[column], level, self.loss) for column, level in levels.items()}
@@ -266,7 +266,7 @@ class Generalize(Transformer):
 
     def defined(self, column: str, hierarchy: Hierarchy, context: StageContext) -> str:
         """By what a plan knows the hierarchy of a column again."""
-        return definition_digest(context.hierarchies[column], hierarchy, _kind(context, column))
+        return context.keyed(definition_digest(context.hierarchies[column], hierarchy, _kind(context, column)))
 
     @classmethod
     def examples(cls) -> list[Self]:

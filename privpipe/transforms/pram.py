@@ -199,7 +199,7 @@ class Pram(RowTransformer):
         from privpipe.kernels.pram import draw_categories
         from privpipe.kernels.value_draws import value_uniforms
 
-        rows, numbers = Strata.from_dict(plan.detail["strata"]).kept(rows)
+        rows, numbers = Strata.from_dict(plan.detail["strata"], plan.seed_key).kept(rows)
         for group in plan.detail["matrices"]:
             names = tuple(group["columns"])
             # A stream a column: one more column leaves the draws of the others alone.

@@ -94,7 +94,7 @@ class ShiftDates(Transformer):
             for column, count in facts.nulls.items():
                 refuse_nulls(column, count, context)
         detail: dict[str, Any] = {
-            "key_id": key_id(read_key("ShiftDates", self.key)),
+            "key_id": context.keyed(key_id(read_key("ShiftDates", self.key))),
             "person": _person(context),
             "nulls": dict(facts.nulls),
             "warnings": ["weekdays and seasons are not kept"],
@@ -107,7 +107,7 @@ class ShiftDates(Transformer):
 
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
         key = read_key("ShiftDates", self.key)
-        if plan.detail["key_id"] != key_id(key):
+        if plan.detail["key_id"] != context.keyed(key_id(key)):
             raise UsageError(f"{context.place}: the key is not the one the plan was made with")
         if plan.detail["person"] != _person(context):
             raise UsageError(f"{context.place}: the plan was made for another person_id")

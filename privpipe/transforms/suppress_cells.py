@@ -146,7 +146,7 @@ class SuppressCells(Transformer):
         return {**self.parameters(), "budget": asdict(self.budget)}
 
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
-        return apply_blanks(engine, table, Blanked.from_dict(plan.detail), draws.of("cells"), context.place)
+        return apply_blanks(engine, table, Blanked.from_dict(plan.detail), draws.of("cells"), context)
 
     @classmethod
     def examples(cls) -> list[Self]:

@@ -160,7 +160,7 @@ class TailCode(RowTransformer):
     def apply(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:
         from privpipe.hierarchies import canonical_text
 
-        rows, numbers = Strata.from_dict(plan.detail["strata"]).kept(rows)
+        rows, numbers = Strata.from_dict(plan.detail["strata"], plan.seed_key).kept(rows)
         for column, tails in plan.detail["columns"].items():
             array, target = rows.column(column), self._target(rows.schema.field(column))
             limits = _limits([tail["threshold"] for tail in tails], array.type)

@@ -240,7 +240,7 @@ class DaskEngine(Engine):
         names = list(columns)
         schema = pa.schema([table.schema.field(name) for name in names])
         if table.narrow is not None:
-            return DaskTable(schema, tuple(table.narrow(names)), False, table.narrow, table.at_most)
+            return DaskTable(schema, tuple(table.narrow(names)), False, table.narrow)
         ids = list(ID_COLUMNS) if table.has_record_ids else []
         parts = [self._runtime.task("select", taken, part, columns=[*names, *ids]) for part in table.parts]
         return table.derived(parts, schema)
@@ -260,7 +260,7 @@ class DaskEngine(Engine):
             self._require_unique(table, column, places)
             parts = declared_ids(self._runtime, table.parts, column, seed)
         kept = self._runtime.keep("attach ids", parts)
-        return DaskTable(table.schema, tuple(kept), True, None, table.at_most)
+        return DaskTable(table.schema, tuple(kept), True)
 
     def write(self, table: DaskTable, folder: str, format: Format, stream: Stream) -> Written:
         return written(self._runtime, table, folder, format, stream)

@@ -23,7 +23,7 @@ def stack(runtime: Runtime, table: DaskTable, other: DaskTable, columns: Sequenc
         for side, each in enumerate((table, other))
         for part in (each.holding(columns) if columns else each.parts)
     ]
-    return DaskTable(schema, tuple(parts), False, None, _bound(table, other))
+    return DaskTable(schema, tuple(parts))
 
 
 def append(runtime: Runtime, table: DaskTable, other: DaskTable) -> DaskTable:
@@ -31,18 +31,12 @@ def append(runtime: Runtime, table: DaskTable, other: DaskTable) -> DaskTable:
     require_same(table, other)
     names = [*table.schema.names, *(ID_COLUMNS if table.has_record_ids else ())]
     theirs = [runtime.task("append records", in_order, part, names=names) for part in other.parts]
-    return DaskTable(table.schema, (*table.parts, *theirs), table.has_record_ids, None, _bound(table, other))
+    return DaskTable(table.schema, (*table.parts, *theirs), table.has_record_ids, None)
 
 
 def in_order(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
     """One partition with its columns in the order of another table."""
     return batch.select(list(names))
-
-
-def _bound(table: DaskTable, other: DaskTable) -> int | None:
-    """A number of records that both together do not exceed."""
-    bounds = table.at_most, other.at_most
-    return None if None in bounds else sum(bound for bound in bounds if bound is not None)
 
 
 def tagged(batch: pa.RecordBatch, schema: pa.Schema, side: int) -> pa.RecordBatch:
