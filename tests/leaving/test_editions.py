@@ -67,7 +67,8 @@ def test_figures_beside_the_source_are_private(policy: dict[str, Any]) -> None:
     public, private = document(f"{result.path}/_privpipe", "verdict"), document(result.record, "verdict")
     assert (public["edition"], private["edition"]) == ("public", "private")
     assert private == result.verdict_document
-    size, close = public["guarantees"]
+    names, size, close = public["guarantees"]
+    assert (names["name"], names["outcome"]) == ("no_identifiers", "pass")
     assert size == private["guarantees"][0]
     assert close["outcome"] == "pass"
     assert close["threshold"] == 0.9
