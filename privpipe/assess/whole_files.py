@@ -90,7 +90,7 @@ def _arranged(table: pa.Table, order: Stream | None) -> pa.Table:
     from privpipe.draws import Seed
     from privpipe.kernels.record_ids import content_hash
 
-    words = content_hash(table, Seed.of(bytes(16) if order is None else order.key))
+    words = content_hash(table, Seed(bytes(16) if order is None else order.key))
     return table.take(np.lexsort((words[:, 1], words[:, 0])))
 
 

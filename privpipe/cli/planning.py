@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -116,7 +116,7 @@ def _read(path: Path, policy: Policy) -> Plan:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read the plan {str(path)!r}: {type(error).__name__}") from None
     plan: Plan = Plan.from_json(text, policy)
-    if policy.seed is not None and plan.seed_commitment != policy.seed.resolve().commitment():
+    if policy.seed is not None and not plan.made_with(policy.seed.resolve()):
         raise UsageError("the plan was made with another seed: set the one it was made with, or plan again")
     return plan
 
@@ -139,7 +139,7 @@ def _unjudged_target(target: str, policy: Policy) -> Path:
 
 
 def _written(policy: Policy, plan: Plan, folder: Path, engine: str | None) -> int:
-    from privpipe.draws import Draws, Seed
+    from privpipe.draws import Seed
     from privpipe.engines import open_engine
     from privpipe.release.run import sink_format, source_of
     from privpipe.release.staging import attach, run_stages
@@ -155,5 +155,4 @@ def _written(policy: Policy, plan: Plan, folder: Path, engine: str | None) -> in
         except OSError as error:
             raise SinkError(f"--target {str(folder)!r} cannot be written: {error.strerror}") from None
         tell("write")
-        order: Any = Draws(seed, -1, "publish").of("order")
-        return running.write(staged.table, str(folder), sink_format(policy), order).records
+        return running.write(staged.table, str(folder), sink_format(policy), staged.order).records

@@ -151,7 +151,7 @@ def read_seed(given: Mapping[str, str] | None) -> Seed:
     Raises
     ------
     UsageError
-        The environment variable or the file has none.
+        The environment variable or the file has none, or one of fewer than 128 bits.
     """
     if given is None:
         return Seed.from_os()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,11 +14,13 @@ from privpipe.errors import UsageError
 from privpipe.transforms.base import StagePlan
 
 if TYPE_CHECKING:
+    from privpipe.draws import Seed
     from privpipe.release.policy import Policy
 
 __all__ = ["PLAN_VERSION", "PUBLIC_EDITION", "Plan", "canonical_json", "document_digest"]
 
 PLAN_VERSION = 1
+SALTED = ("seed_commitment", "seed_salt")
 PUBLIC_EDITION = (
     "this is the public edition of a plan, which tells too little to be applied: give the plan of the private record "
     "(`records:` in the policy, else records/ in the sink's work area)"
@@ -46,6 +49,11 @@ def document_digest(document: Any) -> str:
     return hashlib.sha256(canonical_json(document).encode()).hexdigest()
 
 
+def plan_digest(document: Mapping[str, Any]) -> str:
+    """`Plan.digest` of a whole plan as it stands in a file."""
+    return document_digest({name: value for name, value in document.items() if name not in SALTED})
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """The plans of all stages of a policy over one table.
@@ -60,6 +68,10 @@ class Plan:
         In policy order, implicit stages left out.
     seed_commitment : str
         Hash that commits to the seed without telling it.
+    seed_salt : str
+        The salt of that hash: the id of the run, or a drawn one.
+    source : str
+        The keyed fingerprint of the table.
     hash_key : bytes
         What keys the hashes of the stages' details, where no seed is declared that would give it again.
     policy : Policy or None
@@ -69,7 +81,9 @@ class Plan:
     policy_digest: str
     records: int
     stages: tuple[StagePlan, ...]
-    seed_commitment: str = ""
+    seed_commitment: str = field(default="", compare=False)
+    seed_salt: str = field(default="", compare=False)
+    source: str = ""
     hash_key: bytes = field(default=b"", repr=False)
     policy: Policy | None = field(default=None, repr=False, compare=False)
 
@@ -101,10 +115,16 @@ class Plan:
         """Lattice nodes the last search looked at."""
         return self._last("nodes_checked")  # type: ignore[no-any-return]
 
+    def made_with(self, seed: Seed) -> bool:
+        """Whether the plan commits to this seed."""
+        return hmac.compare_digest(self.seed_commitment, seed.commitment(self.seed_salt))
+
     @property
     def digest(self) -> str:
-        """SHA-256 of the whole plan as canonical JSON."""
-        return document_digest(self.to_dict())
+        """SHA-256 of the whole plan as canonical JSON, the salted commitment left out: equal plans of two runs have
+        equal ones.
+        """
+        return plan_digest(self.to_dict())
 
     def public_dict(self) -> dict[str, Any]:
         """The public edition: methods, parameters, and of each stage's detail what its transformer says is public."""
@@ -124,6 +144,8 @@ class Plan:
             "policy_digest": self.policy_digest,
             "records": self.records,
             "seed_commitment": self.seed_commitment,
+            "seed_salt": self.seed_salt,
+            "source": self.source,
             **({"hash_key": self.hash_key.hex()} if self.hash_key else {}),
             "stages": [_stage_dict(stage) for stage in self.stages],
         }
@@ -163,6 +185,8 @@ class Plan:
             records=records,
             stages=stages,
             seed_commitment=str(document.get("seed_commitment", "")),
+            seed_salt=str(document.get("seed_salt", "")),
+            source=str(document.get("source", "")),
             hash_key=hash_key,
             policy=policy,
         )

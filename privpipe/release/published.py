@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privpipe.engines import Source
-from privpipe.release.plan import PLAN_VERSION, canonical_json
+from privpipe.release.plan import PLAN_VERSION, canonical_json, document_digest
 from privpipe.release.target import METADATA
 from privpipe.transforms.safepub import process_of
 
@@ -72,7 +72,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _mismatch(folder: Path, plan: Any, manifest: Any, verdict: Any) -> str:
     if plan["plan_version"] != PLAN_VERSION:
         return "the plan has another version"
-    digest = hashlib.sha256(canonical_json(plan).encode()).hexdigest()
+    digest = document_digest(plan)
     if canonical_json(manifest["plan"]) != canonical_json(plan) or manifest["plan_hash"] != digest:
         return "the plan is not the one of the manifest"
     if verdict["plan_hash"] != digest or verdict["run_id"] != manifest["run_id"]:

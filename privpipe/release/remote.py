@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from privpipe.errors import SinkError, UsageError
+from privpipe.release.target import MEMORY
 
 __all__ = ["RemoteTarget", "is_remote"]
 
@@ -115,6 +116,27 @@ class RemoteTarget:
     @property
     def _on_disk(self) -> bool:
         return getattr(self.files, "protocol", None) in ("file", ("file", "local"))
+
+    def recall(self) -> bytes | None:
+        try:
+            return bytes(self.files.cat_file(self._memory))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise SinkError(f"what the sink {self.url!r} remembers cannot be read: {type(error).__name__}") from None
+
+    def remember(self, data: bytes) -> None:
+        try:
+            self.files.makedirs(self._memory.rsplit("/", 1)[0], exist_ok=True)
+            self.files.pipe_file(self._memory, data)
+        except OSError as error:
+            raise SinkError(f"the sink {self.url!r} cannot be written: {type(error).__name__}") from None
+
+    @property
+    def _memory(self) -> str:
+        """Beside the folder that readers list, where there is a beside."""
+        parent, _, name = self.root.rstrip("/").rpartition("/")
+        return f"{parent}/.{name}.privpipe/{MEMORY}" if parent else f"{self.root}/_{MEMORY}"
 
     def _switch(self, content: bytes) -> None:
         """One PUT where that is atomic; where it is not (local disks), a write aside and a rename."""

@@ -11,20 +11,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privpipe.assess import Assessment, assess
-from privpipe.draws import Draws, Seed
+from privpipe.draws import Seed
 from privpipe.engines import Engine, Source, Written
 from privpipe.engines.base.fingerprint import fingerprint
+from privpipe.engines.base.stamps import require_stamps, stamps_of
 from privpipe.errors import EngineError, UsageError
-from privpipe.release.aligning import attack_order, reads_pairs
+from privpipe.release.aligning import reads_pairs
 from privpipe.release.ledger import NOT_JUDGED, history_entries
 from privpipe.release.plan import Plan
 from privpipe.release.population import population_beside
 from privpipe.release.positions import reads_positions, run_positions
+from privpipe.release.reading import left_out_notes
 from privpipe.release.records import PrivateRecords
 from privpipe.release.remembering import Remembering
 from privpipe.release.remote import RemoteTarget, is_remote
 from privpipe.release.rerun import Rerun
 from privpipe.release.run_documents import output_of, run_documents, run_header, write_public
+from privpipe.release.run_notes import linking_notes, require_publishable_seed, seed_notes
 from privpipe.release.staging import Staged, attach, run_stages
 from privpipe.release.target import LocalTarget
 from privpipe.roles import column_type_of
@@ -38,7 +41,6 @@ __all__ = [
     "judge_written",
     "release_with",
     "sink_format",
-    "sink_order",
     "source_of",
     "stages_of",
     "target_of",
@@ -99,6 +101,7 @@ def release_with(
     NoSolutionError, DataError, UsageError, EngineError
         Nothing was published, and what was published before is untouched.
     """
+    require_publishable_seed(policy)
     tell = progress or (lambda step: None)
     seed = policy.seed.resolve() if policy.seed else Seed.from_os()
     run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
@@ -106,26 +109,30 @@ def release_with(
         records = PrivateRecords.of(policy, place)
         records.open(place.current())
         tell("scan")
-        original = attach(engine, source_of(policy), policy, seed)
+        source = source_of(policy)
+        stamps = stamps_of(source)
+        original = attach(engine, source, policy, seed)
         generalized = policy.population is not None and policy.population.generalized
         population = None if generalized else population_beside(engine, policy, original)
         tell("stage")
-        staged = run_stages(engine, original, policy, seed, population=population, progress=tell)
+        staged = run_stages(engine, original, policy, seed, salt=run_id, population=population, progress=tell)
         if generalized:
             staged = replace(staged, population=population_beside(engine, policy, staged.table))
         tell("write")
         folder = place.stage(run_id)
-        written = engine.write(staged.table, str(folder), sink_format(policy), sink_order(seed))
+        written = engine.write(staged.table, str(folder), sink_format(policy), staged.order)
         tell("judge")
         header = run_header(engine, policy, staged.plan, run_id)
         memory.gather(engine, staged.original, staged.table, staged.roles)
-        rerun = Rerun(engine, policy, staged.original, seed)
-        staged = replace(staged, rules=replace(staged.rules, histories=memory.histories, rerun=rerun))
+        rerun = Rerun(engine, policy, staged.original, seed, staged.source)
+        rules = replace(staged.rules, histories=memory.histories, rerun=rerun)
+        staged = replace(staged, rules=rules, notes=memory.notes)
         judged = judge_written(engine, policy, staged, folder, written, seed).within(**header)
         if not judged.passed:
             place.refuse(run_id)
             records.keep(run_id, {"verdict": judged.to_dict()}, pending=False)
             judged.raise_if_failed()
+        require_stamps(stamps)
         files = [path for path in folder.iterdir() if path.is_file()]
         private, public = run_documents(
             engine, policy, staged, judged, seed=seed, output=output_of(staged, files, written)
@@ -193,11 +200,6 @@ def target_of(policy: Policy, target: str | None) -> LocalTarget | RemoteTarget:
     return LocalTarget(Path(path) if target else policy.base_dir / path)
 
 
-def sink_order(seed: Seed) -> Any:
-    """The keyed order in which released rows are written."""
-    return Draws(seed, -1, "publish").of("order")
-
-
 def judge_written(
     engine: Engine, policy: Policy, staged: Staged, folder: Path, written: Written, seed: Seed
 ) -> Assessment:
@@ -217,16 +219,17 @@ def judge_written(
         raise EngineError("the written files do not hold the records that were staged")
     positions = None
     if reads_positions(policy):
-        positions = run_positions(engine, policy, source_of(policy), staged.table, files, seed, sink_order(seed))
+        positions = run_positions(engine, policy, source_of(policy), staged.table, files, seed, staged.order)
     if staged.counted is not None:
         table = staged.counted
+    rules = replace(staged.rules, stages=stages_of(staged.plan), order=staged.run.attacks(), positions=positions)
     judged = assess(
         engine,
         table,
         guarantees=policy.guarantees,
         measures=policy.measures,
         roles=staged.roles,
-        rules=replace(staged.rules, stages=stages_of(staged.plan), order=attack_order(seed), positions=positions),
+        rules=replace(rules, gate=replace(rules.gate, columns=tuple(staged.table.schema.names))),
         original=staged.original,
         released=staged.table if paired else None,
         population=staged.population,
@@ -235,8 +238,13 @@ def judge_written(
         raise EngineError(
             f"{written.records:,} records were written but {judged.records + judged.suppressed_records:,} were judged"
         )
-    notes = judged.notes if history_entries(policy) else (*judged.notes, NOT_JUDGED)
-    return replace(judged, suppressed_records=judged.suppressed_records + staged.suppressed_records, notes=notes)
+    notes = (*seed_notes(policy), *judged.notes, *linking_notes(policy), *staged.notes)
+    return replace(
+        judged,
+        suppressed_records=judged.suppressed_records + staged.suppressed_records,
+        notes=notes if history_entries(policy) else (*notes, NOT_JUDGED),
+        source_notes=(*judged.source_notes, *left_out_notes(policy, source=source_of(policy))),
+    )
 
 
 def stages_of(plan: Plan) -> tuple[Mapping[str, Any], ...]:

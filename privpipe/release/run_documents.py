@@ -15,8 +15,7 @@ from privpipe.blocks.public_rules import LEAST_REPORTED, PublicRules
 from privpipe.blocks.verdict import plain
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Written
-from privpipe.engines.base.fingerprint import fingerprint
-from privpipe.release.commitments import commitment, input_commitment, plan_commitment
+from privpipe.release.commitments import input_commitment, plan_commitment
 from privpipe.release.plan import Plan, document_digest
 from privpipe.release.records import document_text
 from privpipe.release.staging import Staged
@@ -80,7 +79,6 @@ def run_documents(
 ) -> tuple[Documents, Documents]:
     """The private and the public verdict, manifest and plan of a run that passed."""
     rules = public_rules(policy, output["columns"])
-    seen = fingerprint(engine, staged.original, seed)
     plan, public_plan = staged.plan.to_dict(), staged.plan.public_dict()
     run_id, records = str(judged.run["run_id"]), staged.plan.records
     manifest = {
@@ -89,8 +87,8 @@ def run_documents(
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "policy": plain(policy.public_document()),
         "plan": plan,
-        "seed_commitment": commitment(seed, "privpipe/commitment/2", run_id),
-        "input": {"records": records, "fingerprint": seen},
+        "seed_commitment": staged.plan.seed_commitment,
+        "input": {"records": records, "fingerprint": staged.source},
         "output": dict(output),
     }
     public_hash = document_digest(public_plan)
@@ -102,7 +100,7 @@ def run_documents(
         "private_plan": plan_commitment(seed, run_id, staged.plan.digest),
         "input": {
             "records": records if rules.counts else None,
-            "fingerprint": input_commitment(seed, run_id, seen),
+            "fingerprint": input_commitment(seed, run_id, staged.source),
         },
         "output": {**output, "suppressed_records": output["suppressed_records"] if rules.counts else None},
     }

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from privpipe.assess import JudgingRules
 from privpipe.assess.base_files import bases_from_files
+from privpipe.assess.gate import Gate
 from privpipe.assess.persons import person_histograms
 from privpipe.blocks import Facts, FactsRequest, Histogram, prepared
-from privpipe.draws import Draws, Seed
+from privpipe.draws import Draws, RunKey, Seed, Stream
 from privpipe.engines import Engine
+from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.release.commitments import plan_key
 from privpipe.release.plan import Plan
 from privpipe.release.population import population_beside
 from privpipe.release.reading import scanned
+from privpipe.release.stage_key import stage_draws, stages_digest
 from privpipe.roles import Roles
 from privpipe.search import planner_of
 from privpipe.transforms.base import StageContext, StagePlan, Transformer
@@ -55,6 +59,14 @@ class Staged:
         The population generalized as the table is.
     counted : Table, optional
         The table with the columns that tell persons, households and weights, where these are not released.
+    draws : tuple of Draws
+        Of each stage of the policy.
+    source : str
+        The keyed fingerprint of the original.
+    run : RunKey
+        Gives the order of attacks and, with the plan, that of released rows.
+    notes : tuple of str
+        What its verdict must say besides.
     """
 
     table: Any
@@ -63,8 +75,17 @@ class Staged:
     plan: Plan
     rules: JudgingRules
     suppressed_records: int
+    draws: tuple[Draws, ...]
+    source: str
+    run: RunKey
     population: Any = None
     counted: Any = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def order(self) -> Stream:
+        """The keyed order in which released rows are written."""
+        return self.run.rows(stages_digest(self.plan.stages))
 
 
 @dataclass
@@ -72,6 +93,7 @@ class _State:
     table: Any
     roles: Roles
     records: int
+    source: str
     population: Any = None
     base: dict[str, Histogram] = field(default_factory=dict)
     compared: dict[str, Histogram] = field(default_factory=dict)
@@ -79,6 +101,7 @@ class _State:
     based: bool = False
     hash_key: bytes = b""
     plans: list[StagePlan] = field(default_factory=list)
+    draws: list[Draws] = field(default_factory=list)
 
 
 def attach(engine: Engine, source: Any, policy: Policy, seed: Seed) -> Any:
@@ -131,11 +154,20 @@ def run_stages(
     policy: Policy,
     seed: Seed,
     *,
+    source: str | None = None,
     plan: Plan | None = None,
+    salt: str | None = None,
     population: Any = None,
     progress: Progress | None = None,
 ) -> Staged:
     """Plan (unless a plan is given) and apply every stage; to a raw `population` the levels alone.
+
+    Parameters
+    ----------
+    source : str, optional
+        The keyed fingerprint of the original, where it is known already.
+    salt : str, optional
+        Of the plan's commitment to the seed: the id of the run; outside a run, one is drawn.
 
     Raises
     ------
@@ -145,7 +177,8 @@ def run_stages(
     records = engine.count(original)
     if plan is not None and len(plan.stages) != len(policy.transform):
         raise UsageError(f"the plan has {len(plan.stages)} stages, the policy {len(policy.transform)}")
-    state = _State(table=original, roles=policy.roles, records=records, population=population)
+    source = fingerprint(engine, original, seed) if source is None else source
+    state = _State(table=original, roles=policy.roles, records=records, source=source, population=population)
     state.hash_key = plan.hash_key if plan is not None and plan.hash_key else plan_key(seed)
     _drop_identifiers(engine, policy, state)
     for at, stage in enumerate(policy.transform):
@@ -154,11 +187,14 @@ def run_stages(
         given = plan.stages[at] if plan else None
         _run_stage(engine, policy, state, at, stage, seed, given)
     table, counted = _released_columns(engine, policy, state)
+    salt = secrets.token_hex(16) if salt is None else salt
     made = Plan(
         policy_digest=policy.digest(),
         records=records,
         stages=tuple(state.plans),
-        seed_commitment=seed.commitment(),
+        seed_commitment=seed.commitment(salt),
+        seed_salt=salt,
+        source=source,
         hash_key=b"" if policy.seed else state.hash_key,
         policy=policy,
     )
@@ -171,6 +207,9 @@ def run_stages(
         suppressed_records=made.suppressed_records,
         population=state.population,
         counted=counted,
+        draws=tuple(state.draws),
+        source=source,
+        run=RunKey.of(seed, policy.run_digest(), source),
     )
 
 
@@ -185,6 +224,7 @@ def judging_rules(policy: Policy, base: dict[str, Histogram] | None = None) -> J
         mark=policy.suppression_mark,
         base=base or {},
         hierarchies=policy.hierarchies,
+        gate=Gate(undeclared=policy.undeclared, notes=True, pseudonyms=policy.pseudonyms),
     )
 
 
@@ -197,9 +237,9 @@ def _run_stage(
     seed: Seed,
     given: StagePlan | None,
 ) -> None:
-    draws = Draws(seed, at, stage.name())
     if stage.suppresses and not state.based:
-        _learn_base(engine, policy, state, stage.entering(engine, state.table, draws))
+        early = stage_draws(seed, at, stage, None, state.source)
+        _learn_base(engine, policy, state, stage.entering(engine, state.table, early))
         state.based = True
     context = _context(policy, state, at, _population(engine, policy, state, stage))
     context = replace(context, seed_key=state.hash_key)
@@ -210,6 +250,7 @@ def _run_stage(
     else:
         made = stage.learn(engine, state.table, context)
     made = replace(made, seed_key=context.seed_key)
+    draws = stage_draws(seed, at, stage, made, state.source)
     before = state.table
     if state.population is not None and isinstance(stage, Generalize):
         state.population = generalize_population(engine, before, state.population, stage, made, context)
@@ -220,6 +261,7 @@ def _run_stage(
         made = _with_suppressed(engine, before, state.table, made)
     state.roles = _roles_after(stage, state.roles)
     state.plans.append(replace(made, seed_key=b""))
+    state.draws.append(draws)
     log.info("stage %s (%s) done", at, stage.name())
 
 
@@ -268,14 +310,8 @@ def _context(policy: Policy, state: _State, at: int, population: Any) -> StageCo
         population=population,
         mark=policy.suppression_mark,
         place=policy.place_of(at),
-        released_identifiers=_pseudonyms(policy),
+        released_identifiers=policy.pseudonyms,
         held_columns=_held(policy),
-    )
-
-
-def _pseudonyms(policy: Policy) -> tuple[str, ...]:
-    return tuple(
-        column for stage in policy.transform if stage.name() == "pseudonymise" for column in stage.masked_columns()
     )
 
 
@@ -288,7 +324,7 @@ def _held(policy: Policy) -> tuple[str, ...]:
 
 def _drop_identifiers(engine: Engine, policy: Policy, state: _State) -> None:
     """Identifiers go first, but for those to be pseudonymised and those the run itself needs."""
-    kept = {*_pseudonyms(policy), *_held(policy)}
+    kept = {*policy.pseudonyms, *_held(policy)}
     gone = [name for name in state.roles.identifiers if name not in kept]
     if gone:
         left = [name for name in state.table.schema.names if name not in gone]
@@ -297,6 +333,8 @@ def _drop_identifiers(engine: Engine, policy: Policy, state: _State) -> None:
 
 
 def _roles_after(stage: Transformer, roles: Roles) -> Roles:
+    if stage.made_columns():
+        return replace(roles, insensitive=[*roles.insensitive, *stage.made_columns()])
     if stage.name() != "pseudonymise":
         return roles
     released = set(stage.masked_columns())

@@ -5,6 +5,7 @@ The published path is a symbolic link to a folder of its own for each release::
     published/adult -> .adult.privpipe/releases/20260102T030405Z-1a2b3c4d
     published/.adult.privpipe/
         lock                 held while a run is at work
+        ledger.json          which ledger the release is remembered in, and how far that had come
         staging/<run>/       being written and judged
         releases/<run>/      judged; part files and _privpipe/{verdict,manifest,plan}.json, the public editions
         records/<run>/       private: the whole documents of runs that published or were refused (see `records`)
@@ -22,9 +23,11 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from privpipe.errors import SinkError
+from privpipe.release.private_files import flush_new
 
-__all__ = ["METADATA", "LocalTarget", "Target"]
+__all__ = ["MEMORY", "METADATA", "LocalTarget", "Target"]
 
+MEMORY = "ledger.json"
 METADATA = "_privpipe"
 """Folder inside a release for its public documents; data tools skip names with a leading underscore."""
 
@@ -54,6 +57,12 @@ class Target(Protocol):
 
     def current(self) -> str | None:
         """What names the published release (its run id is part of it); None: nothing is published."""
+
+    def recall(self) -> bytes | None:
+        """What the target was told to remember, beside what readers see; None: nothing."""
+
+    def remember(self, data: bytes) -> None:
+        """Keep this instead, whole or not at all."""
 
 
 class LocalTarget:
@@ -137,6 +146,21 @@ class LocalTarget:
 
     def current(self) -> str | None:
         return os.readlink(self.path) if self.path.is_symlink() else None
+
+    def recall(self) -> bytes | None:
+        try:
+            with os.fdopen(os.open(self.state / MEMORY, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise SinkError(f"what the sink {str(self.path)!r} remembers cannot be read: {error.strerror}") from None
+
+    def remember(self, data: bytes) -> None:
+        try:
+            flush_new(self.state / MEMORY, data)
+        except OSError as error:
+            raise SinkError(f"the sink {str(self.path)!r} cannot be written: {error.strerror}") from None
 
     def _point(self, destination: str, run_id: str) -> None:
         pointer = self.state / f"pointer-{run_id}"

@@ -98,7 +98,7 @@ def release_report(run: RunDocuments, form: ReportFormat = "markdown") -> str:
         title=f"Release {run.verdict.get('name') or run.name}",
         verdict="Every guarantee holds." if passed else "A guarantee does not hold: nothing was published.",
         about=_about(run),
-        tables=[table for table in (_guarantees(run), _measures(run), _stages(run)) if table["rows"]],
+        tables=[table for table in (_guarantees(run), _measures(run), _notes(run), _stages(run)) if table["rows"]],
         foot=FOOT,
     )
 
@@ -144,6 +144,12 @@ def _measures(run: RunDocuments) -> dict[str, Any]:
     rows = [(row["name"], _parameters(row), _observed(row, run)) for row in run.verdict["measures"]]
     text = "Reported, not judged."
     return {"title": "Measures", "text": text, "head": ("measure", "parameters", "observed"), "rows": rows}
+
+
+def _notes(run: RunDocuments) -> dict[str, Any]:
+    rows = [(note,) for note in run.verdict.get("notes", ())]
+    text = "What a reader of the figures must know."
+    return {"title": "Notes", "text": text, "head": ("note",), "rows": rows}
 
 
 def _stages(run: RunDocuments) -> dict[str, Any]:

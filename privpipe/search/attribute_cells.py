@@ -183,7 +183,7 @@ def _recoded_cells(
     recoding = replace(stage, approach=None, search=None, levels=detail["levels"], columns=encoded.columns)
     recoding = replace(recoding, roots_only=False, suppress_at_most=None)
     made = StagePlan(name=stage.name(), detail=detail)
-    recoded = recoding.run(engine, table, made, Draws(Seed.of(0), 0, stage.name()), context)
+    recoded = recoding.run(engine, table, made, Draws(Seed.public("privpipe/search"), 0, stage.name()), context)
     cells = read_cells(engine, recoded, _blanking(encoded), replace(context, schema=recoded.schema))
     return cells, engine.distinct(recoded, list(cells.keys))
 

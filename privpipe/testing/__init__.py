@@ -1,4 +1,4 @@
-"""The conformance kit: hostile tables, an oracle, and what an engine, model or plug-in must pass."""
+"""The conformance kit: hostile tables, an oracle, what an engine, model or plug-in must pass, and attacks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from privpipe.testing.hostile import HostileTable, many_values
 from privpipe.testing.hostile_tables import HOSTILE_TABLES
 from privpipe.testing.oracle import ORACLES, Classes, Expected, oracle
 from privpipe.testing.plain_engine import PlainEngine, histogram_of
+from privpipe.testing.release_attacks import Finding, Published
 from privpipe.testing.small import block_of, facts_of, judged
+from privpipe.testing.two_releases import TwoReleases, two_releases
 
 __all__ = [
     "GAPS",
@@ -27,11 +29,14 @@ __all__ = [
     "Classes",
     "Conformance",
     "Expected",
+    "Finding",
     "Gap",
     "HostileTable",
     "Nonconforming",
     "PlainEngine",
+    "Published",
     "Report",
+    "TwoReleases",
     "block_of",
     "cases",
     "catalogue_problems",
@@ -42,4 +47,5 @@ __all__ = [
     "judged",
     "many_values",
     "oracle",
+    "two_releases",
 ]

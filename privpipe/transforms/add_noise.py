@@ -79,7 +79,9 @@ class AddNoise(RowTransformer):
     -----
     Source: Kim, ASA Survey Research Methods, 1986; Hundepool et al., Statistical Disclosure Control, Wiley 2012;
     Ting, Fienberg, Trottini, Int. J. Information and Computer Security 2, 2008 (orthogonal).
-    The ratio is public: who knows it can take the variance away, not the noise.
+    The ratio is public: who knows it can take the variance away, not the noise. Noise is drawn for a record and its
+    value (orthogonal: for the table): under an unchanged plan an unchanged value keeps its noise in every release, and
+    a changed one draws afresh. A deviation that is learnt anew changes all noise; freeze the plan to keep it.
 
     Examples
     --------
@@ -230,6 +232,23 @@ class AddNoise(RowTransformer):
             found.append("clipping, kept zeros and rounding leave sums and covariances only nearly as they were")
         return found
 
+    def draws_by_value(self) -> bool:
+        return self.kind != "orthogonal"
+
+    def shaping(self, plan: StagePlan) -> Mapping[str, Any]:
+        if self.kind == "orthogonal":
+            return super().shaping(plan)
+        strata, figures = _strata_of(plan)
+        # A factor knows no deviation, only which columns are left alone; means serve to take the bias back.
+        names = (
+            ["constant"]
+            if self.kind == "multiplicative"
+            else ["sd", *(["factor"] if self.kind == "correlated" else [])]
+        )
+        names += ["mean"] if self.bias_correct else []
+        shown = [{name: each[name] for name in names} for each in figures]
+        return {"strata": strata.assignment(), "figures": shown}
+
     def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
         return masked_schema(schema, self.columns, self.round)
 
@@ -253,9 +272,12 @@ class AddNoise(RowTransformer):
     def apply(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:
         strata, figures = _strata_of(plan)
         rows, numbers = strata.kept(rows)
+        from privpipe.kernels.value_draws import value_normals
+
         masked = {column: np.array(rows[column]) for column in self.columns}
-        # A stream a column: one more column leaves the noise of the others alone.
-        normals = {column: draws.of(column).normal(rows.record_ids) for column in self.columns}
+        # Noise that goes into each of the columns is drawn for all their values together.
+        bound = {column: self.columns if self.kind == "correlated" else (column,) for column in self.columns}
+        normals = {column: value_normals(draws.of(column), rows, bound[column]) for column in self.columns}
         for number, each in enumerate(figures):
             here = np.flatnonzero(numbers == number) if strata.by else slice(None)
             x, z = ({name: values[here] for name, values in all_.items()} for all_ in (masked, normals))

@@ -113,7 +113,8 @@ class Transformer(Entry):
     ``required``; ``optional`` (left out: the stage's own default); ``none`` (the stage takes no columns).
     `serves` lists the ways of counting that a stage which suppresses or searches has besides records in classes of
     its own table: ``persons``, ``population``, ``wildcard`` (classes in which a null is a value of its own, for what
-    holds so holds when it matches anything) and ``labels`` (what the labels of a class lose).
+    holds so holds when it matches anything) and ``labels`` (what the labels of a class lose). `links_releases` says
+    that a person has the same result in every release under the stage's own key.
     """
 
     taxon: ClassVar[Kind] = "perturbative"
@@ -122,6 +123,7 @@ class Transformer(Entry):
     suppresses: ClassVar[bool] = False
     serves: ClassVar[tuple[str, ...]] = ()
     needs_draws: ClassVar[bool] = False
+    links_releases: ClassVar[bool] = False
     preserves: ClassVar[str] = ""
     reveals: ClassVar[str] = ""
 
@@ -154,6 +156,19 @@ class Transformer(Entry):
         """The plan with what only running it over the table tells of the process."""
         return plan
 
+    def draws_by_value(self) -> bool:
+        """Whether every draw is bound to the value it masks, and so not to the source as a whole."""
+        return False
+
+    def shaping(self, plan: StagePlan) -> Mapping[str, Any]:
+        """The learnt figures that shape the output, to which the draws are bound: two plans that differ in one share
+        no draw.
+
+        All there is but what only running the stage told. A stage whose draws are bound to values leaves out what
+        does not shape a value; one that draws in `entering`, before there is a plan, gives none.
+        """
+        return {name: figure for name, figure in plan.detail.items() if name != "suppressed_records"}
+
     @classmethod
     def public_detail(cls, detail: Mapping[str, Any]) -> dict[str, Any]:
         """What everybody may read of a plan's detail: functions of the policy and of released cells, else nothing.
@@ -165,6 +180,10 @@ class Transformer(Entry):
     def masked_columns(self) -> tuple[str, ...]:
         """Columns whose values the stage perturbs (for warnings, alignment and the report)."""
         return tuple(getattr(self, "columns", None) or ())
+
+    def made_columns(self) -> tuple[str, ...]:
+        """Columns that the stage adds; nobody gave them a role, and they are insensitive."""
+        return ()
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

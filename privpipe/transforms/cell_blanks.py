@@ -176,7 +176,7 @@ def _words(rows: Any, keys: Sequence[str]) -> NDArray[np.int64]:
     """128 null-safe bits a combination, shape (n, 2)."""
     from privpipe.kernels.record_ids import content_hash
 
-    return content_hash(rows.select(list(keys)), Seed.of("privpipe/class keys"))
+    return content_hash(rows.select(list(keys)), Seed.public("privpipe/class keys"))
 
 
 def _numbers(words: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.int64]:

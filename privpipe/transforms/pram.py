@@ -174,14 +174,25 @@ class Pram(RowTransformer):
         }
         return StagePlan(name=self.name(), parameters=self.parameters(), detail=detail)
 
+    def draws_by_value(self) -> bool:
+        return True
+
+    def shaping(self, plan: StagePlan) -> Mapping[str, Any]:
+        kept = [
+            [{name: each[name] for name in ("labels", "matrix")} for each in group["strata"]]
+            for group in plan.detail["matrices"]
+        ]
+        return {"strata": Strata.from_dict(plan.detail["strata"]).assignment(), "matrices": kept}
+
     def apply(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:
         from privpipe.kernels.pram import draw_categories
+        from privpipe.kernels.value_draws import value_uniforms
 
         rows, numbers = Strata.from_dict(plan.detail["strata"], plan.seed_key).kept(rows)
         for group in plan.detail["matrices"]:
             names = tuple(group["columns"])
             # A stream a column: one more column leaves the draws of the others alone.
-            uniforms = draws.of("/".join(names)).uniform(rows.record_ids)
+            uniforms = value_uniforms(draws.of("/".join(names)), rows, names)
             words = combined([labelled(rows.column(name)) for name in names], self.nulls == "own_value")
             released = words
             for number, each in enumerate(group["strata"]):

@@ -107,10 +107,18 @@ class Round(RowTransformer):
             schema = schema.set(at, schema.field(at).with_type(self._target(schema.field(at).type)))
         return schema
 
+    def draws_by_value(self) -> bool:
+        return True
+
+    def shaping(self, plan: StagePlan) -> Mapping[str, Any]:
+        return {}  # base and mode say it all
+
     def apply(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:
+        from privpipe.kernels.value_draws import value_uniforms
+
         for column in self.columns:
             array = rows.column(column)
-            uniforms = draws.of(column).uniform(rows.record_ids) if self.mode == "random" else np.empty(0)
+            uniforms = value_uniforms(draws.of(column), rows, (column,)) if self.mode == "random" else np.empty(0)
             units = self._units(array.type)
             if units is None:
                 rounded = rounded_floats(rows[column], self.base, self.mode, uniforms)

@@ -163,6 +163,9 @@ class Safepub(Transformer):
         process = {**plan.detail["process"], "drawn": drawn}
         return replace(plan, detail={**plan.detail, "process": process})
 
+    def shaping(self, plan: StagePlan) -> Mapping[str, Any]:
+        return {}  # the sample is drawn before anything is learnt
+
     def _columns(self, context: StageContext) -> tuple[str, ...]:
         held = [name for name in context.roles.quasi_identifiers if name in context.hierarchies]
         for column in self.levels:

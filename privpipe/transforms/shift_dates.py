@@ -57,8 +57,11 @@ class ShiftDates(Transformer):
     """
 
     taxon: ClassVar[Kind] = "perturbative"
+    links_releases: ClassVar[bool] = True
     preserves: ClassVar[str] = "intervals between, and order of, the dates of a person; the time of day"
-    reveals: ClassVar[str] = "each date to within 2 * days; whoever knows one date of a person knows all of them"
+    reveals: ClassVar[str] = (
+        "each date to within 2 * days; whoever knows one date of a person knows all of them, in every release"
+    )
     about: ClassVar[Mapping[str, str]] = {
         "columns": "dates and timestamps, moved together",
         "days": "most days that a person's dates move, either way",
@@ -155,6 +158,6 @@ class Shifted:
             column = rows.column(self.person)
             texts = canonical_text(column, column_type_of(column.type))
             known = texts.is_valid().to_numpy(zero_copy_only=False)
-            ids = np.where(known[:, None], declared_id(texts, Seed.of(self.key)), ids)
+            ids = np.where(known[:, None], declared_id(texts, Seed(self.key)), ids)
         drawn = Stream(self.key[:16]).integers(ids, 2 * self.days)
         return np.where(drawn < self.days, drawn - self.days, drawn - self.days + 1)

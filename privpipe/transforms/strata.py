@@ -79,7 +79,7 @@ def stratum_keys(values: pa.RecordBatch | pa.Table, key: bytes = b"") -> NDArray
     from privpipe.draws import Seed
     from privpipe.kernels.record_ids import content_hash
 
-    return np.asarray(content_hash(values, Seed(key or b"privpipe/strata"))[:, 0])
+    return np.asarray(content_hash(values, Seed(key) if key else Seed.public("privpipe/strata"))[:, 0])
 
 
 @dataclass(frozen=True)
@@ -223,6 +223,10 @@ class Strata:
         facts = engine.facts(table, FactsRequest(nulls=columns))
         known = {column: (facts.records - facts.nulls[column],) for column in columns}
         return cls(records=(facts.records,), known=known)
+
+    def assignment(self) -> dict[str, Any]:
+        """Which combination belongs where, without how many records that are."""
+        return {"by": list(self.by), "keys": list(self.keys), "numbers": list(self.numbers)}
 
     def of(self, rows: RowBlock) -> NDArray[np.int64]:
         """Stratum of each record, shape (n,); -1 where it is suppressed.

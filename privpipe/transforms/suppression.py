@@ -194,5 +194,5 @@ def _hashes(keys: Sequence[str], batch: Any) -> Any:
 
     from privpipe.kernels.record_ids import content_hash
 
-    words = np.ascontiguousarray(content_hash(batch.select(list(keys)), Seed.of("privpipe/class keys")))
+    words = np.ascontiguousarray(content_hash(batch.select(list(keys)), Seed.public("privpipe/class keys")))
     return pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(words), [None, pa.py_buffer(words)])

@@ -14,14 +14,14 @@ import pytest
 import privpipe as pp
 from privpipe.assess import JudgingRules, assess
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
-from privpipe.draws import Seed
+from privpipe.draws import RunKey, Seed
 from privpipe.engines import Engine, Source
 from privpipe.engines.base.positions import positioned
 from privpipe.errors import DataError, UnsupportedError
-from privpipe.release.aligning import aligned, attack_order
+from privpipe.release.aligning import aligned
 from privpipe.roles import Roles
 
-SEED = Seed.of("pairs")
+SEED = Seed.insecure("pairs")
 ROLES = Roles(identifiers=("name",), quasi_identifiers=("age", "zip"))
 ORIGINAL = pa.table(
     {"name": [f"p{i:02d}" for i in range(12)], "age": [float(20 + i) for i in range(12)], "zip": ["08"] * 12}
@@ -58,7 +58,7 @@ def judged(engine: Engine, original: pa.Table, released: pa.Table) -> Any:
     for table in (released, original):
         scanned = engine.with_record_ids(engine.scan(Source(data=table)), "name", SEED)
         sides.append(engine.select(scanned, ["age", "zip"]))
-    rules = JudgingRules(order=attack_order(SEED))
+    rules = JudgingRules(order=RunKey.of(SEED, "", "").attacks())
     found = assess(
         engine, sides[0], guarantees=[LargestShift(at_most=1.0)], roles=ROLES, rules=rules, original=sides[1]
     )
@@ -114,7 +114,7 @@ def test_positions_are_those_of_the_files(embedded: Engine, tmp_path: Path) -> N
     )
     released = ORIGINAL.drop_columns(["name"])
     sides = aligned(embedded, Source(data=released), source, policy, "position", SEED)
-    rules = JudgingRules(order=attack_order(SEED))
+    rules = JudgingRules(order=RunKey.of(SEED, "", "").attacks())
     found = assess(
         embedded, sides[0], guarantees=[LargestShift(at_most=1.0)], roles=ROLES, rules=rules, original=sides[1]
     )

@@ -56,6 +56,7 @@ def test_two_runs_side_by_side_and_a_report_of_one(run: Any, place: Path, policy
     assert document["settings"] == {"transform[0].generalize.suppress_at_most": [0.2, 0.1]}
     rows = {row["entry"]: row for row in document["figures"]}
     assert set(rows) == {
+        "no_identifiers",
         "k_anonymity",
         "distinct_l_diversity column=illness",
         "prosecutor_risk",

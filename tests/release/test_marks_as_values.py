@@ -25,7 +25,8 @@ def policy(folder: Path, rows: dict[str, Any], *guarantees: dict[str, Any], **ch
         "columns": {**columns, "illness": {"role": "sensitive"}},
         "guarantees": [*guarantees, {"distinct_l_diversity": {"column": "illness", "l": 1}}],
         "sink": {"path": str(folder / "out")},
-        "seed": "a seed for tests",
+        "seed": {"insecure": "a seed for tests"},
+        "allow_insecure_seed": True,
         **changes,
     }
 

@@ -26,7 +26,7 @@ from privpipe.tolerance import floor_share
 from privpipe.transforms import Generalize, LocalRecoding
 from privpipe.transforms.base import StageContext, StagePlan
 
-SEED = Seed.of(1)
+SEED = Seed.insecure(1)
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 TREE = [["v0", "g0", "*"], ["v1", "g0", "*"], ["v2", "g1", "*"], ["v3", "g1", "*"]]
 

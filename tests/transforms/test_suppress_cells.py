@@ -33,7 +33,7 @@ def suppressed(
 ) -> tuple[Any, pa.Table]:
     """The plan, and the released rows."""
     keys = roles.pop("quasi_identifiers", [name for name in rows.column_names if name in KEYS])
-    table = engine.with_record_ids(engine.scan(Source(data=rows)), None, Seed.of(seed))
+    table = engine.with_record_ids(engine.scan(Source(data=rows)), None, Seed.insecure(seed))
     context = StageContext(
         roles=pp.Roles(quasi_identifiers=keys, insensitive=[n for n in rows.column_names if n not in keys]),
         schema=table.schema,
@@ -43,7 +43,7 @@ def suppressed(
         **roles,
     )
     plan = planner_of(stage.name())(engine, table, stage, context)
-    made = stage.run(engine, table, plan, Draws(Seed.of(seed), 0, stage.name()), context)
+    made = stage.run(engine, table, plan, Draws(Seed.insecure(seed), 0, stage.name()), context)
     return plan, engine.collect(made)
 
 
@@ -200,10 +200,10 @@ def test_what_the_policy_alone_shows(embedded: Engine) -> None:
 def test_a_plan_of_another_table_is_refused(embedded: Engine) -> None:
     people = make_people(60)
     plan, _ = suppressed(embedded, SuppressCells(k=3), people, "wildcard")
-    table = embedded.with_record_ids(embedded.scan(Source(data=people.slice(1))), None, Seed.of(1))
+    table = embedded.with_record_ids(embedded.scan(Source(data=people.slice(1))), None, Seed.insecure(1))
     context = StageContext(roles=pp.Roles(), schema=table.schema, place="transform[0]")
     with pytest.raises(DataError, match="make a new plan"):
-        SuppressCells(k=3).run(embedded, table, plan, Draws(Seed.of(1), 0, "x"), context)
+        SuppressCells(k=3).run(embedded, table, plan, Draws(Seed.insecure(1), 0, "x"), context)
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,8 @@ def test_a_policy_releases_through_the_stage(tmp_path: Any, nulls: str) -> None:
         "transform": [{"suppress_cells": {"k": 4, "weights": {"a": 2}}}],
         "guarantees": [{"k_anonymity": {"k": 3}}],
         "sink": {"path": str(tmp_path / "out"), "format": "parquet"},
-        "seed": 1,
+        "seed": {"insecure": 1},
+        "allow_insecure_seed": True,
     }
     result = pp.release(policy)
     assert result.assessment.passed

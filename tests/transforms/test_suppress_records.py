@@ -97,7 +97,7 @@ def test_a_base_that_lacks_a_value(run: Any, embedded: Any) -> None:
     models = (TCloseness(column="ill", t=1.0), SampleUniqueness(at_most=1.0, quasi_identifiers=("a",)))
     context = StageContext(roles=ROLES, schema=table.schema, guarantees=models, base=base)
     with pytest.raises(DataError, match="'ill' does not cover"):
-        SuppressRecords().run(embedded, table, StagePlan(name=""), Draws(Seed.of(1), 0, ""), context)
+        SuppressRecords().run(embedded, table, StagePlan(name=""), Draws(Seed.insecure(1), 0, ""), context)
 
 
 def test_wrong_parameters() -> None:

@@ -43,6 +43,7 @@ class SampleUniqueness(SizeModel):
 
     judges_matching: ClassVar[bool] = True
     threshold_field: ClassVar[str | None] = "at_most"
+    protects_nobody_at: ClassVar[float | None] = 1
     trusts_values: ClassVar[bool] = True
     about: ClassVar[Mapping[str, str]] = {
         "at_most": "highest share of records whose quasi-identifier combination no other record has"

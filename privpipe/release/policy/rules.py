@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from privpipe.assess.unlooked import unlooked_quasi_identifiers
 from privpipe.blocks import Guarantee
 from privpipe.errors import did_you_mean
 from privpipe.release.policy.counting import check_counting, check_stages_under_counting
@@ -26,6 +27,7 @@ def check(draft: Draft, report: Report) -> None:
         check_judged_columns,
         check_every_sensitive_column_is_judged,
         check_every_quasi_identifier_is_looked_at,
+        check_thresholds,
         check_population,
         check_repeated_guarantees,
         check_stages,
@@ -93,21 +95,16 @@ def check_every_quasi_identifier_is_looked_at(draft: Draft, report: Report) -> N
     """A quasi-identifier in no guarantee's classes or attack deserves a word."""
     if any(read.entry is None for read in draft.guarantees):
         return
-    looked_at: set[str] = set()
+    guarantees = [read.entry for read in draft.guarantees if isinstance(read.entry, Guarantee)]
+    for name in unlooked_quasi_identifiers(guarantees, draft.with_role("quasi_identifier")) if guarantees else ():
+        report.warn(("columns", name), "no guarantee looks at this quasi-identifier")
+
+
+def check_thresholds(draft: Draft, report: Report) -> None:
+    """A threshold that every table meets deserves a word."""
     for read in draft.guarantees:
-        entry = read.entry
-        if isinstance(entry, Guarantee) and entry.reads != "process":
-            own = (
-                entry.quasi_identifiers
-                if entry.reads in ("classes", "weights", "releases")
-                else getattr(entry, "columns", None)
-            )
-            if entry.reads == "items":
-                own = (str(read.parameters["items"]),)
-            looked_at.update(draft.with_role("quasi_identifier") if own is None else own)
-    for name in draft.with_role("quasi_identifier"):
-        if draft.guarantees and name not in looked_at:
-            report.warn(("columns", name), "no guarantee looks at this quasi-identifier")
+        if isinstance(read.entry, Guarantee) and (idle := read.entry.idle()):
+            report.warn(read.place, f"{idle} protects nobody")
 
 
 def check_population(draft: Draft, report: Report) -> None:

@@ -17,7 +17,7 @@ __all__ = ["json_schema"]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SECRET = {
     "oneOf": [
-        {"type": ["string", "integer"], "description": "the secret itself: not advised"},
+        {"type": ["string", "integer"], "description": "the seed itself, of at least 128 bits: not advised"},
         *(
             {
                 "type": "object",
@@ -27,6 +27,13 @@ SECRET = {
             }
             for key in ("from_env", "from_file")
         ),
+        {
+            "type": "object",
+            "description": "any text or integer: for demonstrations and tests",
+            "properties": {"insecure": {"type": ["string", "integer"]}},
+            "required": ["insecure"],
+            "additionalProperties": False,
+        },
     ]
 }
 SHAPES: Mapping[str, Mapping[str, Any]] = {

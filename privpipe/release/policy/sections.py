@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from privpipe.draws import Seed
 from privpipe.engines import ENGINES
 from privpipe.errors import PolicyError, UsageError, did_you_mean
 from privpipe.hierarchies import HierarchySpec
@@ -18,6 +19,7 @@ from privpipe.roles import case_collisions
 __all__ = ["read_columns", "read_engines", "read_keys", "read_secret", "read_sink", "read_source"]
 
 RESERVED = "__privpipe"
+PLACES = ("from_env", "from_file", "insecure")
 OF_CSV = ("delimiter", "header", "columns", "null_values")
 
 
@@ -61,6 +63,10 @@ def read_source(report: Report, value: Any, place: Place) -> SourceSpec | None:
     except UsageError as error:
         report.wrong((*place, "path"), str(error))
         return spec
+    if spec.max_bytes < 1:
+        report.wrong((*place, "max_bytes"), f"must be at least 1, got {spec.max_bytes}")
+    if resolved not in ("csv", "json") and "max_bytes" in found:
+        report.wrong((*place, "max_bytes"), f"is for packed CSV and JSON files; the format here is {resolved}")
     if resolved != "csv":
         for name in OF_CSV:
             if name in found:
@@ -129,22 +135,36 @@ def read_engines(report: Report, value: Any, place: Place) -> dict[str, dict[str
 
 
 def read_secret(report: Report, value: Any, place: Place, base_dir: Path) -> SecretSpec | None:
-    """A secret: `{from_env: NAME}`, `{from_file: PATH}` or, with a warning, the secret itself."""
+    """A seed: `{from_env: NAME}`, `{from_file: PATH}`, with a warning the seed itself, or `{insecure: ...}`."""
     form = "write {from_env: NAME} or {from_file: PATH}"
-    if isinstance(value, str | int) and not isinstance(value, bool) and value != "":
+    if _is_text(value):
+        try:
+            Seed.of(value)
+        except UsageError as error:
+            report.wrong(place, str(error))
+            return None
         report.warn(place, f"the secret stands in the policy, where everybody who reads it can undo the noise; {form}")
         return SecretSpec(literal=value)
     if not isinstance(value, Mapping):
         report.wrong(place, f"must be text, an integer or a mapping; {form}")
         return None
     for name in value:
-        if name not in ("from_env", "from_file"):
-            report.wrong((*place, name), f"unknown key{did_you_mean(name, ('from_env', 'from_file'))}; {form}")
+        if name not in PLACES:
+            report.wrong((*place, name), f"unknown key{did_you_mean(name, PLACES)}; {form}")
             return None
+    if "insecure" in value:
+        if len(value) != 1 or not _is_text(value["insecure"]):
+            report.wrong(place, "insecure must be a text or an integer, alone")
+            return None
+        return SecretSpec(insecure=value["insecure"])
     if len(value) != 1 or not all(isinstance(item, str) and item for item in value.values()):
         report.wrong(place, f"must be one place as text; {form}")
         return None
     return SecretSpec(**value, base_dir=base_dir)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool) and value != ""
 
 
 def _mismatch(value: Any, key: Key) -> str:
