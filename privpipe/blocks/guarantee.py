@@ -22,7 +22,7 @@ from privpipe.tolerance import at_least, at_most, below
 __all__ = ["ClassModel", "Guarantee", "Tally", "added", "one_class", "prepared", "short"]
 
 Direction = Literal["at_least", "at_most", "below"]
-OF_THE_TABLE = ("classes", "process", "facts", "distinct", "items", "weights")
+OF_THE_TABLE = ("columns", "classes", "process", "facts", "distinct", "items", "weights")
 """What entries read that a released table tells by itself; the record of a process is public."""
 MEETS = {"at_least": at_least, "at_most": at_most, "below": below}
 

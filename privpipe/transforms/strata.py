@@ -79,8 +79,7 @@ def stratum_keys(values: pa.RecordBatch | pa.Table, key: bytes = b"") -> NDArray
     from privpipe.draws import Seed
     from privpipe.kernels.record_ids import content_hash
 
-    secret = Seed(key) if key else Seed.public("privpipe/strata")
-    return np.asarray(content_hash(values, secret)[:, 0])
+    return np.asarray(content_hash(values, Seed(key) if key else Seed.public("privpipe/strata"))[:, 0])
 
 
 @dataclass(frozen=True)

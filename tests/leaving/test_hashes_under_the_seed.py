@@ -29,7 +29,10 @@ STAGES: list[dict[str, Any]] = [
     {"mondrian": {}},
     {"suppress_cells": {"k": 3}},
 ]
-SEEDS = ("5f" * 32, "a7" * 32)
+SEEDS = (
+    "7d1c9a3e5b8f2046d1e7c3a95f80b2640f9e4b7a6c2d8153e9b04d7c1fa36285",
+    "c03f5e81a2497bd6e8150c9f34a76b2d1be07f3c98d245a6703e1f8cb95d4a62",
+)
 
 
 @pytest.fixture
