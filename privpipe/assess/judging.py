@@ -17,11 +17,13 @@ from privpipe.assess.pairing import pair_verdicts
 from privpipe.assess.persons import require_persons
 from privpipe.assess.population import reduce_beside_population, require_population
 from privpipe.assess.recoding import recoding_verdicts
+from privpipe.assess.recovering import recovery_verdicts
 from privpipe.assess.releases import history_verdicts
 from privpipe.assess.row_columns import with_row_columns
 from privpipe.assess.rules import JudgingRules
 from privpipe.assess.served import refused_in_persons, refused_under_wildcard
 from privpipe.assess.suppressed import without_suppressed
+from privpipe.assess.table_notes import table_notes
 from privpipe.assess.unlooked import guarantee_notes
 from privpipe.assess.whole_files import whole_verdicts
 from privpipe.assess.wildcards import reduce_matching
@@ -134,6 +136,9 @@ def assess(
             verdicts[at] = item_verdict(items, entry, roles, rules)
     paired = {at: entry for at, entry in enumerate(entries) if entry.reads in ("pairs", "files")}
     verdicts |= pair_verdicts(engine, table if released is None else released, original, paired, roles, rules)
+    verdicts |= recovery_verdicts(
+        engine, table if released is None else released, original, dict(enumerate(entries)), roles, rules
+    )
     histories = {at: entry for at, entry in enumerate(entries) if isinstance(entry, HistoryMeasure)}
     verdicts |= history_verdicts(engine, table if released is None else released, histories, roles, rules)
     tables = {at: entry for at, entry in enumerate(entries) if isinstance(entry, TableMeasure)}
@@ -142,6 +147,10 @@ def assess(
     verdicts |= recoding_verdicts(engine, table, original, recodings, roles, rules)
     first = seen[0] if seen else None
     records, suppressed = _records(engine, table, roles, first, rules)
+    if rules.gate.notes and records:
+        keys = tuple(roles.quasi_identifiers)
+        left = without_suppressed(engine, table, keys, roles, rules.mark) if suppressed else table
+        noted += table_notes(engine, left, records, entries, roles, rules, assess)
     return Assessment(
         verdicts=(*failed, *(verdicts[at] for at in range(len(guarantees)))),
         measures=tuple(verdicts[at] for at in range(len(guarantees), len(entries))),

@@ -12,12 +12,14 @@ import privpipe
 from privpipe.assess import Assessment
 from privpipe.assess import assess as judge
 from privpipe.assess.persons import person_histograms
+from privpipe.assess.recovering import recovery_notes
 from privpipe.blocks import Histogram
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Source, engine_for, open_engine
 from privpipe.errors import UsageError
 from privpipe.release.aligning import Align, aligned, attack_order, compares_tables, reads_pairs
 from privpipe.release.ledger import named_ledger
+from privpipe.release.noting import notes_beside_original
 from privpipe.release.plan import Plan
 from privpipe.release.policy import Policy
 from privpipe.release.population import finished_population, raw_population
@@ -115,6 +117,7 @@ def assess(
         positions = None
         if paired and reads_positions(policy):
             positions = finished_positions(policy, finished, read_as_source(original, policy), align)
+        roles = policy.roles if data is None else policy.released_roles
         gate = replace(rules.gate, raw=data is None)
         rules = replace(rules, histories=histories, positions=positions, gate=gate)
         judged = judge(
@@ -122,12 +125,17 @@ def assess(
             table,
             guarantees=policy.guarantees,
             measures=policy.measures,
-            roles=policy.roles if data is None else policy.released_roles,
+            roles=roles,
             rules=rules,
             original=first,
             population=finished_population(running, policy, table, finished=data is not None),
         )
-        return replace(judged, notes=(*judged.notes, *notes)).within(
+        told: tuple[str, ...] = ()
+        if paired:
+            told = recovery_notes(running, table, first, roles, rules, attack_order(seed))
+        elif original is not None:
+            told = notes_beside_original(running, finished, original, policy, align, roles, rules)
+        return judged.noting(*notes, source=told).within(
             name=policy.name,
             policy_hash=policy.digest(),
             engine=running.name,

@@ -24,7 +24,7 @@ from privpipe.release.policy.plain_values import from_yaml
 from privpipe.release.population import population_beside
 from privpipe.release.remembering import Remembering
 from privpipe.release.remote import is_remote
-from privpipe.release.run import judge_written, sink_format, sink_order, source_of
+from privpipe.release.run import judge_written, sink_format, sink_order, source_of, without_notes
 from privpipe.release.staging import attach, run_stages
 from privpipe.release.target import LocalTarget
 from privpipe.report.figures import leading_figure
@@ -294,7 +294,7 @@ def judged_without_publishing(engine: Engine, policy: Policy, seed: Seed, place:
         folder = place.stage(run_id)
         try:
             written = engine.write(staged.table, str(folder), sink_format(policy), sink_order(seed))
-            return judge_written(engine, policy, staged, folder, written, seed)
+            return judge_written(engine, policy, without_notes(staged), folder, written, seed)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

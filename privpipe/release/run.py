@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import privpipe
 from privpipe.assess import Assessment, assess
+from privpipe.assess.recovering import recovery_notes
 from privpipe.blocks.verdict import plain
 from privpipe.draws import Draws, Seed
 from privpipe.engines import Engine, Source, Written
@@ -39,12 +40,14 @@ __all__ = [
     "STEPS",
     "ReleaseResult",
     "judge_written",
+    "notes_of_source",
     "release_with",
     "sink_format",
     "sink_order",
     "source_of",
     "stages_of",
     "target_of",
+    "without_notes",
 ]
 
 log = logging.getLogger("privpipe.release")
@@ -117,6 +120,7 @@ def release_with(
         rerun = Rerun(engine, policy, staged.original, seed)
         staged = replace(staged, rules=replace(staged.rules, histories=memory.histories, rerun=rerun))
         judged = judge_written(engine, policy, staged, folder, written, seed).within(**header)
+        judged = judged.noting(source=notes_of_source(engine, staged, seed))
         if not judged.passed:
             place.refuse(run_id, judged.to_dict())
             judged.raise_if_failed()
@@ -131,7 +135,10 @@ def release_with(
             raise
         tell("judge again")
         try:
-            again = judge_written(engine, policy, staged, place.published(run_id), written, seed).within(**header)
+            again = judge_written(engine, policy, without_notes(staged), place.published(run_id), written, seed)
+            if set(again.notes) <= set(judged.notes):  # what was noted of the same rows before still holds
+                again = replace(again, notes=judged.notes, source_notes=judged.source_notes)
+            again = again.within(**header)
             if again.to_dict() != judged.to_dict():
                 raise EngineError("the published files do not read back as they were judged; the release was withdrawn")
         except BaseException:  # whatever stopped it, nobody judged what readers now see
@@ -217,6 +224,19 @@ def judge_written(
         )
     notes = judged.notes if history_entries(policy) else (*judged.notes, NOT_JUDGED)
     return replace(judged, suppressed_records=judged.suppressed_records + staged.suppressed_records, notes=notes)
+
+
+def notes_of_source(engine: Engine, staged: Staged, seed: Seed) -> tuple[str, ...]:
+    """What the release tells of its source beyond what it shows, in sentences."""
+    if not staged.rules.gate.notes:
+        return ()
+    rules = replace(staged.rules, stages=stages_of(staged.plan))
+    return recovery_notes(engine, staged.table, staged.original, staged.roles, rules, attack_order(seed))
+
+
+def without_notes(staged: Staged) -> Staged:
+    """The same table, judged by its guarantees alone."""
+    return replace(staged, rules=replace(staged.rules, gate=replace(staged.rules.gate, notes=False)))
 
 
 def stages_of(plan: Plan) -> tuple[Mapping[str, Any], ...]:
