@@ -17,11 +17,13 @@ from privpipe.assess.pairing import pair_verdicts
 from privpipe.assess.persons import require_persons
 from privpipe.assess.population import reduce_beside_population, require_population
 from privpipe.assess.recoding import recoding_verdicts
+from privpipe.assess.recovering import recovery_verdicts
 from privpipe.assess.releases import history_verdicts
 from privpipe.assess.row_columns import with_row_columns
 from privpipe.assess.rules import JudgingRules
 from privpipe.assess.served import refused_in_persons, refused_under_wildcard
 from privpipe.assess.suppressed import Sheet
+from privpipe.assess.table_notes import table_notes
 from privpipe.assess.unlooked import guarantee_notes
 from privpipe.assess.whole_files import whole_verdicts
 from privpipe.assess.wildcards import reduce_matching
@@ -139,6 +141,7 @@ def assess(
     with_ids = sheet if released is None else Sheet(engine, released, tuple(released.schema.names), rules.mark)
     paired = {at: entry for at, entry in enumerate(entries) if entry.reads in ("pairs", "files")}
     verdicts |= pair_verdicts(with_ids, original, paired, roles, rules)
+    verdicts |= recovery_verdicts(with_ids, original, dict(enumerate(entries)), roles, rules)
     histories = {at: entry for at, entry in enumerate(entries) if isinstance(entry, HistoryMeasure)}
     verdicts |= history_verdicts(with_ids, histories, roles, rules)
     tables = {at: entry for at, entry in enumerate(entries) if isinstance(entry, TableMeasure)}
@@ -147,6 +150,9 @@ def assess(
     verdicts |= recoding_verdicts(sheet, original, recodings, roles, rules)
     first = seen[0] if seen else None
     records, suppressed = _records(sheet, first, rules)
+    if rules.gate.notes and records:
+        left = sheet.left if suppressed else table
+        noted += table_notes(engine, left, records, entries, roles, rules, assess)
     remembered = rules.histories.values()
     return Assessment(
         verdicts=(*failed, *(verdicts[at] for at in range(len(guarantees)))),

@@ -53,6 +53,7 @@ class Guarantee(Entry):
     `distinct` measures a single `DistinctBlock` of its keys; one that reads `items` is judged by the combinations of
     items in a set-valued column; one that reads `tables` by the distinct combinations of release and original; one that
     reads `weights` like one that reads classes, with the sum of a weight in each, and no search works for it.
+    One that reads `beside` is judged by classes over released columns with those of the original beside them.
     One that reads `columns` is judged by the names of the columns alone.
     One that `trusts_values` means nothing where a stage perturbed the quasi-identifiers; who reads it is told.
     """
@@ -61,7 +62,19 @@ class Guarantee(Entry):
         "quasi_identifiers": "columns that form the classes; left out: all of the policy, empty: one class"
     }
     reads: ClassVar[
-        Literal["classes", "pairs", "files", "process", "facts", "distinct", "items", "tables", "weights", "columns"]
+        Literal[
+            "classes",
+            "pairs",
+            "files",
+            "process",
+            "facts",
+            "distinct",
+            "items",
+            "tables",
+            "weights",
+            "columns",
+            "beside",
+        ]
     ] = "classes"
     threshold_field: ClassVar[str | None] = None
     direction: ClassVar[Direction] = "at_most"

@@ -24,7 +24,7 @@ from privpipe.release.policy.plain_values import decoded, from_yaml
 from privpipe.release.population import population_beside
 from privpipe.release.remembering import Remembering
 from privpipe.release.remote import is_remote
-from privpipe.release.run import judge_written, sink_format, source_of
+from privpipe.release.run import judge_written, sink_format, source_of, without_notes
 from privpipe.release.staging import attach, run_stages
 from privpipe.release.target import LocalTarget
 from privpipe.report.figures import leading_figure
@@ -315,7 +315,7 @@ def judged_without_publishing(
         folder = place.stage(run_id)
         try:
             written = engine.write(staged.table, str(folder), sink_format(policy), staged.order)
-            return judge_written(engine, policy, staged, folder, written, seed)
+            return judge_written(engine, policy, without_notes(staged), folder, written, seed)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

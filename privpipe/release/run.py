@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privpipe.assess import Assessment, assess
+from privpipe.assess.recovering import recovery_notes
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Source, Written
 from privpipe.engines.base.fingerprint import fingerprint
@@ -41,11 +42,13 @@ __all__ = [
     "STEPS",
     "ReleaseResult",
     "judge_written",
+    "notes_of_source",
     "release_with",
     "sink_format",
     "source_of",
     "stages_of",
     "target_of",
+    "without_notes",
 ]
 
 log = logging.getLogger("privpipe.release")
@@ -147,6 +150,7 @@ def release_with(
         rules = replace(staged.rules, histories=memory.histories, rerun=rerun)
         staged = replace(staged, rules=rules, notes=memory.notes)
         judged = judge_written(engine, policy, staged, folder, written, seed).within(**header)
+        judged = judged.noting(source=notes_of_source(engine, staged))
         if not judged.passed:
             place.refuse(run_id)
             records.keep(run_id, {"verdict": judged.to_dict()}, pending=False)
@@ -164,7 +168,10 @@ def release_with(
         try:
             path = place.publish(run_id)
             tell("judge again")
-            again = judge_written(engine, policy, staged, place.published(run_id), written, seed).within(**header)
+            again = judge_written(engine, policy, without_notes(staged), place.published(run_id), written, seed)
+            if set(again.notes) <= set(judged.notes):  # what was noted of the same rows before still holds
+                again = replace(again, notes=judged.notes, source_notes=judged.source_notes)
+            again = again.within(**header)
             if again.to_dict() != judged.to_dict():
                 raise EngineError("the published files do not read back as they were judged; the release was withdrawn")
         except BaseException:  # whatever stopped it, nobody judged what readers now see, if they see it
@@ -271,6 +278,19 @@ def judge_written(
             *left_out_notes(policy, source=source_of(policy)),
         ),
     )
+
+
+def notes_of_source(engine: Engine, staged: Staged) -> tuple[str, ...]:
+    """What the release tells of its source beyond what it shows, in sentences."""
+    if not staged.rules.gate.notes:
+        return ()
+    rules = replace(staged.rules, stages=stages_of(staged.plan))
+    return recovery_notes(engine, staged.table, staged.original, staged.roles, rules, staged.run.attacks())
+
+
+def without_notes(staged: Staged) -> Staged:
+    """The same table, judged by its guarantees alone."""
+    return replace(staged, rules=replace(staged.rules, gate=replace(staged.rules.gate, notes=False)))
 
 
 def stages_of(plan: Plan) -> tuple[Mapping[str, Any], ...]:

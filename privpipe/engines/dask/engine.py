@@ -22,6 +22,7 @@ from privpipe.blocks import (
     RowBlock,
 )
 from privpipe.draws import Seed, Stream
+from privpipe.engines.base.besides import beside_schema
 from privpipe.engines.base.contract import Engine, Where, Written
 from privpipe.engines.base.names import check_record_ids
 from privpipe.engines.base.source import Format, Source
@@ -34,6 +35,7 @@ from privpipe.engines.dask.learn import CountDistinct, Learn, facts_of, merge_di
 from privpipe.engines.dask.parquet_parts import parquet_table
 from privpipe.engines.dask.ranges import ranked
 from privpipe.engines.dask.rows import (
+    Beside,
     CutById,
     CutByKey,
     MapGroups,
@@ -166,6 +168,19 @@ class DaskEngine(Engine):
         measure = MeasurePairs(len(original.parts), reduction)
         tasks = meet(self._runtime, "measure pairs", sent, places, measure, self._runtime.place(facts))
         return _merged(self._runtime.compute("measure pairs", tasks), reduction)
+
+    def beside(self, released: DaskTable, original: DaskTable, columns: Mapping[str, str]) -> DaskTable:
+        schema = beside_schema(released, original, columns)
+        places = self._places(original, released)
+        cuts = CutById(tuple(columns), places), CutById(tuple(released.schema.names), places)
+        sent = [
+            self._runtime.task("cut by id", cut, part)
+            for cut, table in zip(cuts, (original, released), strict=True)
+            for part in table.parts
+        ]
+        together = meet(self._runtime, "join by id", sent, places, Beside(len(original.parts), schema))
+        kept = tuple(self._runtime.keep("join by id", together))
+        return DaskTable(schema, kept)
 
     def distinct(self, table: DaskTable, columns: Sequence[str]) -> pa.Table:
         _require(table, columns)

@@ -25,7 +25,7 @@ from privpipe.draws import Seed, Stream
 from privpipe.engines.base.contract import Engine, Where, Written
 from privpipe.engines.base.source import Format, Source
 from privpipe.engines.spark import class_table, mapping, rank_exchange, rank_relay, ranking, records, writing
-from privpipe.engines.spark.learning import count_records, distinct, learn
+from privpipe.engines.spark.learning import count_records, distinct, estimated_distinct, learn
 from privpipe.engines.spark.patience import Watch
 from privpipe.engines.spark.reading import is_spark_frame, scan
 from privpipe.engines.spark.session import Options, hush_py4j, is_connect, open_session
@@ -145,9 +145,16 @@ class SparkEngine(Engine):
             _require_ids(table)
         return mapping.reduce_pairs(original, released, columns, reduction, facts)
 
+    def beside(self, released: SparkTable, original: SparkTable, columns: Mapping[str, str]) -> SparkTable:
+        return self._kept(mapping.beside(released, original, columns))
+
     def distinct(self, table: SparkTable, columns: Sequence[str]) -> pa.Table:
         _require(table, columns)
         return distinct(table, columns)
+
+    def estimated_distinct(self, table: SparkTable, columns: Sequence[str]) -> dict[str, int]:
+        _require(table, columns)
+        return estimated_distinct(table, columns)
 
     def keep_classes(
         self, table: SparkTable, query: ClassQuery, passing: Callable[[ClassBlock], NDArray[np.bool_]]
