@@ -42,7 +42,7 @@ def _by_tables(engine: Engine, released: Any, entry: HistoryMeasure, roles: Role
     masked = {column for stage in rules.stages for column in _columns(stage["parameters"])}
     names = tuple(released.schema.names)
     joined = tuple(name for name in names if name not in keys and name not in masked)
-    tables = [engine.scan(Source(data=path)) for path in entry.earlier]
+    tables = [engine.scan(Source(data=path)) for path in entry.earlier_tables()]
     for path, table in enumerate(tables):
         if not set(keys) & set(table.schema.names):
             raise DataError(

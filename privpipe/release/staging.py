@@ -17,18 +17,22 @@ from privpipe.draws import Draws, RunKey, Seed, Stream
 from privpipe.engines import Engine
 from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.errors import DataError, UsageError, did_you_mean
+from privpipe.release.ledger.declared import named_ledger
+from privpipe.release.noise_stages import noise_stage
 from privpipe.release.plan import Plan
 from privpipe.release.population import population_beside
 from privpipe.release.reading import scanned
 from privpipe.release.stage_key import stage_draws, stages_digest
 from privpipe.roles import Roles
 from privpipe.search import planner_of
+from privpipe.transforms.add_noise import AddNoise
 from privpipe.transforms.base import StageContext, StagePlan, Transformer
 from privpipe.transforms.generalize import Generalize
 from privpipe.transforms.population_recoding import generalize_population
 from privpipe.transforms.safepub import process_of
 
 if TYPE_CHECKING:
+    from privpipe.assess.noise_memory import NoiseStage
     from privpipe.release.policy import Policy
 
 __all__ = ["Staged", "attach", "run_stages"]
@@ -66,6 +70,8 @@ class Staged:
         Gives the order of attacks and, with the plan, that of released rows.
     notes : tuple of str
         What its verdict must say besides.
+    noise : tuple of NoiseStage
+        Stages that added noise, where the policy keeps a ledger that follows persons.
     """
 
     table: Any
@@ -80,6 +86,7 @@ class Staged:
     population: Any = None
     counted: Any = None
     notes: tuple[str, ...] = ()
+    noise: tuple[NoiseStage, ...] = ()
 
     @property
     def order(self) -> Stream:
@@ -100,6 +107,8 @@ class _State:
     based: bool = False
     plans: list[StagePlan] = field(default_factory=list)
     draws: list[Draws] = field(default_factory=list)
+    follows: bool = False
+    noise: list[NoiseStage] = field(default_factory=list)
 
 
 def attach(engine: Engine, source: Any, policy: Policy, seed: Seed) -> Any:
@@ -177,6 +186,8 @@ def run_stages(
         raise UsageError(f"the plan has {len(plan.stages)} stages, the policy {len(policy.transform)}")
     source = fingerprint(engine, original, seed) if source is None else source
     state = _State(table=original, roles=policy.roles, records=records, source=source, population=population)
+    named = named_ledger(policy)
+    state.follows = named is not None and named.key is not None
     _drop_identifiers(engine, policy, state)
     for at, stage in enumerate(policy.transform):
         if progress:
@@ -205,6 +216,7 @@ def run_stages(
         counted=counted,
         draws=tuple(state.draws),
         source=source,
+        noise=tuple(state.noise),
         run=RunKey.of(seed, policy.run_digest(), source),
     )
 
@@ -256,6 +268,8 @@ def _run_stage(
     state.roles = _roles_after(stage, state.roles)
     state.plans.append(made)
     state.draws.append(draws)
+    if state.follows and isinstance(stage, AddNoise):
+        state.noise.append(noise_stage(stage, made, draws, before))
     log.info("stage %s (%s) done", at, stage.name())
 
 

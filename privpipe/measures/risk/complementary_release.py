@@ -13,7 +13,6 @@ from privpipe.blocks import Verdict
 from privpipe.blocks.entry import require_choice, require_integer
 from privpipe.blocks.guarantee import Direction, short
 from privpipe.blocks.release_history import EarlierTables, HistoryMeasure, ReleaseHistory
-from privpipe.draws.secret import require_key_place
 from privpipe.errors import UsageError
 from privpipe.tolerance import at_least
 
@@ -92,6 +91,7 @@ class ComplementaryRelease(HistoryMeasure):
     formula: ClassVar[str] = "min over persons of those with the same classes in all releases >= k"
     choose: ClassVar[str] = "The k of the release itself; where recodings refine one another nothing is lost."
 
+    earlier: tuple[str, ...] = ()
     k: int | None = None
     presence: Literal["known", "unknown"] = "known"
     sensitive: str | None = None
@@ -100,20 +100,22 @@ class ComplementaryRelease(HistoryMeasure):
     def __post_init__(self) -> None:
         super().__post_init__()
         owner = "ComplementaryRelease"
-        if not all(isinstance(path, str) and path for path in self.earlier):
+        if isinstance(self.earlier, str) or not all(isinstance(path, str) and path for path in self.earlier):
             raise UsageError(f"{owner}: earlier must be a list of paths")
+        object.__setattr__(self, "earlier", tuple(self.earlier))
         if (self.ledger is None) == (not self.earlier):
             raise UsageError(f"{owner}: give a ledger, or else the earlier releases; one of the two")
-        if self.key is not None:
-            require_key_place(owner, self.key)
-            if self.ledger is None:
-                raise UsageError(f"{owner}: key is for a ledger")
+        if self.key is not None and self.ledger is None:
+            raise UsageError(f"{owner}: key is for a ledger")
         if self.k is not None:
             require_integer(owner, "k", self.k, least=1)
         require_choice(owner, "presence", self.presence, ("known", "unknown"))
         require_integer(owner, "l", self.l, least=1)
         if self.sensitive is not None and self.ledger is None:
             raise UsageError(f"{owner}: sensitive is judged by a ledger alone")
+
+    def earlier_tables(self) -> tuple[str, ...]:
+        return self.earlier
 
     def sensitive_columns(self) -> tuple[str, ...]:
         return () if self.sensitive is None else (self.sensitive,)
