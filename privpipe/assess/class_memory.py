@@ -62,6 +62,9 @@ class _Hashed:
 
         hashes = []
         for columns, seed in zip(self.sets, self.seeds, strict=True):
+            if not columns:  # all records are one class then
+                hashes.append(np.zeros((len(block), 2), dtype=np.int64))
+                continue
             texts = row_texts(block, columns, filled=self.filled)
             hashes.append(content_hash(pa.table({name: normalised(texts[name], self.steps) for name in texts}), seed))
         return [tuple(np.ascontiguousarray(words) for words in (block.record_ids, *hashes))]
@@ -127,7 +130,7 @@ def class_memory(
     distinct = joined[firsts][order]
     counts = np.bincount(numbers, minlength=len(firsts))[order].astype(np.int64)
     values = distinct[:, 4:6] if sensitive is not None else None
-    return ReleaseRows(distinct[:, :2], distinct[:, 2:4], counts, values, sensitive=sensitive)
+    return ReleaseRows(distinct[:, :2], distinct[:, 2:4], counts, values, sensitive=sensitive, unit=tuple(sorted(unit)))
 
 
 def _require_keys(units: Ints, unit: Sequence[str], seed: Seed) -> None:

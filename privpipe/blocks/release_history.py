@@ -77,6 +77,8 @@ class ReleaseRows:
         Column of these values.
     noise : NoiseRows, optional
         None: nothing is known of noise.
+    unit : tuple of str
+        Columns of the original that tell the units apart.
     """
 
     units: NDArray[Any] = field(repr=False)
@@ -85,6 +87,7 @@ class ReleaseRows:
     values: NDArray[Any] | None = field(default=None, repr=False)
     sensitive: str | None = None
     noise: NoiseRows | None = field(default=None, repr=False)
+    unit: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.records)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from privpipe.blocks import Verdict
 from privpipe.blocks.entry import require_choice, require_integer
 from privpipe.blocks.guarantee import Direction, short
-from privpipe.blocks.release_history import EarlierTables, HistoryMeasure, ReleaseHistory
+from privpipe.blocks.release_history import EarlierTables, HistoryMeasure, ReleaseHistory, ReleaseRows
 from privpipe.errors import UsageError
 from privpipe.tolerance import at_least
 
@@ -143,7 +143,7 @@ class ComplementaryRelease(HistoryMeasure):
         return self._verdict(observed, history)
 
     def _values(self, history: ReleaseHistory, codes: Ints, numbers: Ints) -> dict[str, int]:
-        from privpipe.kernels.combined_classes import values_left, values_within
+        from privpipe.kernels.combined_classes import values_within
         from privpipe.kernels.word_groups import group_rows
 
         releases = (*history.earlier, history.current)
@@ -162,12 +162,30 @@ class ComplementaryRelease(HistoryMeasure):
         here = codes[:, -1] >= 0
         current = history.current.values
         within = values_within(codes, numbers[cuts[-2] :], np.zeros((0, 2), np.int64) if current is None else current)
-        left = values_left(codes, held)[here]
+        left = self._left(codes, releases, held)[here]
         changed = left == 0
         figures = {"l": int(within[here].min()), "values_changed": int(changed.sum())}
         if not changed.all():
             figures["values_left"] = int(left[~changed].min())
         return figures
+
+    @staticmethod
+    def _left(codes: Ints, releases: Sequence[ReleaseRows], held: Sequence[tuple[Ints, Ints] | None]) -> Ints:
+        """Values left of each unit; 0: they changed.
+
+        Another column of the same ledger has nothing in common with this one, and must not pass for a change: the values
+        of each column are laid beside the new ones by themselves as well.
+        """
+        from privpipe.kernels.combined_classes import values_left
+
+        now, names = releases[-1].sensitive, dict.fromkeys(rows.sensitive for rows in releases)
+        found = [values_left(codes, held)]
+        for name in names if len(names) > 1 else ():
+            own = [each if rows.sensitive in (name, now) else None for rows, each in zip(releases, held, strict=True)]
+            found.append(values_left(codes, own))
+        most = np.iinfo(np.int64).max
+        least = np.min([np.where(left == 0, most, left) for left in found], axis=0)
+        return np.where(least == most, 0, least).astype(np.int64)
 
     def _verdict(self, observed: dict[str, int], history: ReleaseHistory) -> Verdict:
         enough = self.k is None or bool(at_least(observed["k"], self.k))
