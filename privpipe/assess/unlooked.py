@@ -18,7 +18,8 @@ def looked_at(entry: Guarantee, quasi_identifiers: Sequence[str]) -> tuple[str, 
         return ()
     if entry.reads == "items":
         return (str(getattr(entry, "items", "")),)
-    own = entry.quasi_identifiers if entry.reads in OVER_KEYS else getattr(entry, "columns", None)
+    over_keys = entry.reads in OVER_KEYS and getattr(entry, "forms_classes", True)
+    own = entry.quasi_identifiers if over_keys else getattr(entry, "columns", None)
     return tuple(quasi_identifiers if own is None else own)
 
 

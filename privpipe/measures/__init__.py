@@ -32,6 +32,7 @@ CATALOGUE = Catalogue(
         "TransparencyAttack": "risk.transparency_attack",
         "InformationLoss": "utility.information_loss",
         "ComplementaryRelease": "risk.complementary_release",
+        "RepeatedNoise": "risk.repeated_noise",
         "UnsortedMatching": "risk.unsorted_matching",
         "MembershipAttack": "risk.membership_attack",
         "ClosestRecord": "risk.closest_record",

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from privpipe.assess.class_memory import class_memory
+from privpipe.assess.noise_memory import NoiseStage, noise_memory
 from privpipe.blocks.release_history import ReleaseHistory, ReleaseRows
 from privpipe.blocks.suppressed import without_suppressed
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UsageError
 from privpipe.release.ledger import Ledger, named_ledger
 from privpipe.release.ledger.sink import forget_what_never_was, place_of
+from privpipe.release.noise_stages import bare_columns
 from privpipe.release.remote import RemoteTarget
 from privpipe.release.target import LocalTarget
 from privpipe.roles import Roles
@@ -65,8 +67,15 @@ class Remembering:
         if self._ledger is not None:
             self._ledger.__exit__(*details)
 
-    def gather(self, engine: Engine, original: Any, released: Any, roles: Roles) -> None:
+    def gather(
+        self, engine: Engine, original: Any, released: Any, roles: Roles, noise: Sequence[NoiseStage] | None = None
+    ) -> None:
         """Hash who is in which class of the new release, and lay it beside what the ledger remembers.
+
+        Parameters
+        ----------
+        noise : sequence of NoiseStage, optional
+            Stages of the run that added noise; None: nothing is known of them.
 
         Raises
         ------
@@ -83,10 +92,11 @@ class Remembering:
         for column in unit:
             if column not in original.schema.names:
                 raise DataError(f"column {column!r} is not in the original: the ledger follows persons by it")
+        left = without_suppressed(engine, released, tuple(released.schema.names), self.policy.suppression_mark)
         self._current = class_memory(
             engine,
             original,
-            without_suppressed(engine, released, tuple(released.schema.names), self.policy.suppression_mark),
+            left,
             unit=unit,
             keys=keys,
             sensitive=named.sensitive,
@@ -94,6 +104,18 @@ class Remembering:
             persons=self._ledger.persons,
             normalise=named.normalise,
         )
+        if noise is not None and self._ledger.persons:
+            kept = noise_memory(
+                engine,
+                original,
+                left,
+                noise,
+                unit=unit,
+                seed=self._ledger.seed,
+                normalise=named.normalise,
+                bare=bare_columns(released.schema, self.policy.transform),
+            )
+            self._current = replace(self._current, noise=kept)
         self.histories = {named.path: self._ledger.history(self._current)}
 
     def prepare(self, run_id: str) -> None:

@@ -145,7 +145,7 @@ def release_with(
         written = engine.write(staged.table, str(folder), sink_format(policy), staged.order)
         tell("judge")
         header = run_header(engine, policy, staged.plan, run_id)
-        memory.gather(engine, staged.original, staged.table, staged.roles)
+        memory.gather(engine, staged.original, staged.table, staged.roles, staged.noise)
         rerun = Rerun(engine, policy, staged.original, seed, staged.source)
         rules = replace(staged.rules, histories=memory.histories, rerun=rerun)
         staged = replace(staged, rules=rules, notes=memory.notes)

@@ -19,18 +19,22 @@ from privpipe.engines import Engine
 from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.release.commitments import plan_key
+from privpipe.release.ledger.declared import named_ledger
+from privpipe.release.noise_stages import noise_stage
 from privpipe.release.plan import Plan
 from privpipe.release.population import population_beside
 from privpipe.release.reading import scanned
 from privpipe.release.stage_key import stage_draws, stages_digest
 from privpipe.roles import Roles
 from privpipe.search import planner_of
+from privpipe.transforms.add_noise import AddNoise
 from privpipe.transforms.base import StageContext, StagePlan, Transformer
 from privpipe.transforms.generalize import Generalize
 from privpipe.transforms.population_recoding import generalize_population
 from privpipe.transforms.safepub import process_of
 
 if TYPE_CHECKING:
+    from privpipe.assess.noise_memory import NoiseStage
     from privpipe.release.policy import Policy
 
 __all__ = ["Staged", "attach", "run_stages"]
@@ -70,6 +74,8 @@ class Staged:
         What its verdict must say besides.
     source_notes : tuple of str
         What the run itself has to say of the source; for private records alone.
+    noise : tuple of NoiseStage
+        Stages that added noise, where the policy keeps a ledger that follows persons.
     """
 
     table: Any
@@ -85,6 +91,7 @@ class Staged:
     counted: Any = None
     notes: tuple[str, ...] = ()
     source_notes: tuple[str, ...] = ()
+    noise: tuple[NoiseStage, ...] = ()
 
     @property
     def order(self) -> Stream:
@@ -110,6 +117,8 @@ class _State:
     hash_key: bytes = b""
     plans: list[StagePlan] = field(default_factory=list)
     draws: list[Draws] = field(default_factory=list)
+    follows: bool = False
+    noise: list[NoiseStage] = field(default_factory=list)
 
 
 def attach(engine: Engine, source: Any, policy: Policy, seed: Seed) -> Any:
@@ -192,6 +201,8 @@ def run_stages(
     state = _State(table=original, roles=policy.roles, records=records, source=source, population=population)
     state.carrying = frozen and plan is not None and (policy.seed is None or plan.source != source)
     state.hash_key = plan.hash_key if plan is not None and plan.hash_key else plan_key(seed)
+    named = named_ledger(policy)
+    state.follows = named is not None and named.key is not None
     _drop_identifiers(engine, policy, state)
     for at, stage in enumerate(policy.transform):
         if progress:
@@ -230,6 +241,7 @@ def run_stages(
         counted=counted,
         draws=tuple(state.draws),
         source=source,
+        noise=tuple(state.noise),
         run=RunKey.of(seed, policy.run_digest(), source),
     )
 
@@ -286,6 +298,8 @@ def _run_stage(
     state.roles = _roles_after(stage, state.roles)
     state.plans.append(replace(made, seed_key=b""))
     state.draws.append(draws)
+    if state.follows and isinstance(stage, AddNoise):
+        state.noise.append(noise_stage(stage, made, draws, before))
     log.info("stage %s (%s) done", at, stage.name())
 
 

@@ -18,15 +18,12 @@ KEY = "k" * 40
 def released(place: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A policy that released twice beside a ledger."""
     monkeypatch.setenv("PRIVPIPE_LEDGER_KEY", KEY)
-    monkeypatch.setenv("PRIVPIPE_TEST_SEED", "5f" * 32)
     policy = place / "release.yaml"
     text = policy.read_text()
     rows = (place / "data.csv").read_text().splitlines()
     named = ["who;" + rows[0], *(f"Quokka {at};{row}" for at, row in enumerate(rows[1:]))]
     (place / "data.csv").write_text("\n".join(named) + "\n")
-    text = text.replace(
-        "columns:\n", "record_id: who\nseed: {from_env: PRIVPIPE_TEST_SEED}\ncolumns:\n  who: {role: identifier}\n"
-    )
+    text = text.replace("columns:\n", "record_id: who\ncolumns:\n  who: {role: identifier}\n")
     entry = "  - complementary_release: {ledger: book, key: {from_env: PRIVPIPE_LEDGER_KEY}, k: 2}\n"
     policy.write_text(text.replace("measures:\n", entry + "measures:\n"))
     for _ in range(2):

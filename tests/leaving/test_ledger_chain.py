@@ -543,3 +543,18 @@ def test_two_runs_at_once_do_not_meet(document: Document, tmp_path: Path) -> Non
         Ledger(tmp_path / "ledger", None).__enter__()
     with Ledger(tmp_path / "ledger", None), pytest.raises(SinkError, match="another run"):
         examined(tmp_path / "ledger", None)
+
+
+def test_combinations_of_other_columns_are_refused(document: Document, tmp_path: Path) -> None:
+    """They are nobody whom the ledger remembers, so that whatever they split would pass."""
+    pp.release(document(RACE, key=False))
+    narrow = document(ZIP, key=False, quasi_identifiers=["zip"])
+    with pytest.raises(UsageError, match="follows combinations of 'race', 'zip'"):
+        pp.release(narrow)
+    pp.release(document(KEPT, key=False))
+
+
+def test_a_ledger_over_no_quasi_identifier_remembers_one_class(document: Document) -> None:
+    policy = document(KEPT, quasi_identifiers=[])
+    for _ in range(2):
+        assert pp.release(policy).assessment.verdicts[1].observed["k"] == 12

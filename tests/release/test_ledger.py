@@ -91,6 +91,7 @@ def test_every_engine_remembers_the_same(engine: Engine, embedded: Engine, docum
                 sensitive="illness",
                 seed=seed,
                 persons=True,
+                normalise=("trim", "casefold", "nfc"),
             )
         )
     for name in ("units", "classes", "records", "values"):

@@ -1,7 +1,8 @@
 """An entry of a ledger: what is remembered of one release, sealed to the entry before it.
 
-A file is a magic line, the length of its header in eight bytes (big-endian), the header (JSON), the rows (Parquet) and
-the 32 bytes of its link: the keyed hash of all that stands before them. The header names the link of the entry before.
+A file is a magic line, the length of its header in eight bytes (big-endian), the header (JSON), the rows (Parquet: of
+classes, then of noise) and the 32 bytes of its link: the keyed hash of all that stands before them. The header names
+the link of the entry before.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ import io
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from privpipe.blocks.release_history import ReleaseRows
+from privpipe.blocks.release_history import NoiseRows, ReleaseRows
 from privpipe.errors import DataError, SinkError
 from privpipe.release.ledger.folder import canonical, write
 from privpipe.release.ledger.seal import Seal
@@ -29,6 +30,7 @@ SUFFIX = ".entry"
 LINK = 32
 LONGEST_HEADER = 1 << 22
 AT_A_TIME = 1 << 20
+NOISE = ("unit_1", "unit_2", "draw_1", "draw_2", "value_1", "value_2")
 COLUMNS = ("unit_1", "unit_2", "class_1", "class_2", "value_1", "value_2")
 
 
@@ -141,25 +143,30 @@ class Entry:
         try:
             with self.path.open("rb") as file:
                 file.seek(self.start)
-                table = pq.read_table(io.BytesIO(file.read(self.length)))
-            return rows_of_table(table, self.header.get("sensitive"))
-        except (OSError, KeyError, ValueError, pa.ArrowException):
+                data = file.read(self.length)
+            told = self.header.get("noise")
+            cut = self.length if told is None else int(told["starts"])
+            rows = rows_of_table(pq.read_table(io.BytesIO(data[:cut])), self.header.get("sensitive"))
+            return rows if told is None else replace(rows, noise=_noise(told, pq.read_table(io.BytesIO(data[cut:]))))
+        except (OSError, KeyError, ValueError, TypeError, pa.ArrowException):
             raise _changed(self.path) from None
 
     @staticmethod
     def sealed(rows: ReleaseRows, header: Mapping[str, Any], seal: Seal) -> bytes:
         """The file of an entry."""
-        import pyarrow.parquet as pq
-
-        figures = {
+        payload = _parquet(table_of_rows(rows))
+        figures: dict[str, Any] = {
             "records": int(rows.records.sum()),
             "units": len(np.unique(rows.units, axis=0)),
             "sensitive": rows.sensitive,
+            "noise": None,
         }
+        if rows.noise is not None:
+            stages = [{"column": column, "key": key} for column, key in rows.noise.stages]
+            figures["noise"] = {"starts": len(payload), "stages": stages, "bare": list(rows.noise.bare)}
+            payload += _parquet(_noise_table(rows.noise))
         head = canonical({**header, **figures})
-        out = io.BytesIO()
-        pq.write_table(table_of_rows(rows), out, compression="none", use_dictionary=False, write_statistics=False)
-        body = MAGIC + len(head).to_bytes(8, "big") + head + out.getvalue()
+        body = MAGIC + len(head).to_bytes(8, "big") + head + payload
         return body + bytes.fromhex(seal.link(body))
 
     @staticmethod
@@ -183,6 +190,30 @@ def rows_of_table(table: Any, sensitive: str | None = None) -> ReleaseRows:
     told = "value_1" in table.schema.names
     values = np.column_stack([table[name].to_numpy() for name in COLUMNS[4:]]) if told else None
     return ReleaseRows(pairs[0], pairs[1], table["records"].to_numpy(), values, sensitive=sensitive)
+
+
+def _noise_table(noise: NoiseRows) -> Any:
+    import pyarrow as pa
+
+    words = np.hstack([noise.units, noise.draws, noise.values]).T
+    return pa.table({**dict(zip(NOISE, words, strict=True)), "stage": noise.stage, "ratio": noise.ratios})
+
+
+def _noise(told: Mapping[str, Any], table: Any) -> NoiseRows:
+    units, draws, values = (
+        np.column_stack([table[name].to_numpy() for name in NOISE[at : at + 2]]) for at in (0, 2, 4)
+    )
+    stages = tuple((str(each["column"]), str(each["key"])) for each in told["stages"])
+    ratios, stage = table["ratio"].to_numpy(), table["stage"].to_numpy()
+    return NoiseRows(stages, units, stage, draws, values, ratios, bare=tuple(map(str, told["bare"])))
+
+
+def _parquet(table: Any) -> bytes:
+    import pyarrow.parquet as pq
+
+    out = io.BytesIO()
+    pq.write_table(table, out, compression="none", use_dictionary=False, write_statistics=False)
+    return out.getvalue()
 
 
 def _header(data: bytes, path: Path) -> dict[str, Any]:

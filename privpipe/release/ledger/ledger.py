@@ -153,6 +153,7 @@ class Ledger:
 
     def history(self, current: ReleaseRows) -> ReleaseHistory:
         """What it remembers beside a new release."""
+        self._require_unit(current)
         earlier = self.releases()
         strangers = (
             NOBODY_KNOWN if earlier and len(current) and not any(_known(current, rows) for rows in earlier) else ""
@@ -165,6 +166,15 @@ class Ledger:
             source_notes=(strangers,) if strangers else (),
         )
 
+    def _require_unit(self, current: ReleaseRows) -> None:
+        """Combinations of other columns are nobody that is remembered, so that every release would pass."""
+        last = self._chain.entries[-1].header.get("unit") if self._chain.entries else None
+        if not self.persons and last is not None and list(last) != list(current.unit):
+            raise UsageError(
+                f"the ledger follows combinations of {', '.join(map(repr, last))}, and this policy's are of "
+                f"{', '.join(map(repr, current.unit))}; name the same, or follow persons by a key"
+            )
+
     def prepare(self, current: ReleaseRows, run_id: str, target: str, before: str | None) -> None:
         """Note a run that is about to publish, here and at its sink; it counts once `target` points at it."""
         chain = self._chain
@@ -175,6 +185,7 @@ class Ledger:
             "target": target,
             "before": before,
             "time": now(),
+            "unit": list(current.unit),
             "identity": chain.head.identity(),
         }
         path = chain.home / f"{NEXT}{run_id}{SUFFIX}"

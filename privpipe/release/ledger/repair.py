@@ -29,6 +29,7 @@ WAY_ON = (
     "still proves itself, and is noted in every later verdict"
 )
 KEPT = "version-1"
+KEPT_FIELDS = ("run_id", "target", "before", "time", "unit")
 ID = re.compile("[0-9a-f]{32}")
 
 
@@ -289,7 +290,7 @@ def _begin_again(work: _Mending, chain: Chain | None, kept: list[Entry]) -> None
     head = replace(head, losses=(*(() if old is None else old.losses), *losses))
     homes = _homes(work.path)
     entries: list[tuple[ReleaseRows, dict[str, Any]]] = [
-        (entry.rows(), {name: entry.header[name] for name in ("run_id", "target", "before", "time")}) for entry in kept
+        (entry.rows(), {name: entry.header.get(name) for name in KEPT_FIELDS}) for entry in kept
     ]
     _write_anew(work, head, entries)
     for home in homes:
