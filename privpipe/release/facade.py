@@ -222,7 +222,8 @@ def release(
     target : str, optional
         Publish here instead of the policy's sink.
     progress : callable, optional
-        Told each of `privpipe.release.run.STEPS` before it begins.
+        Told each of `privpipe.release.run.STEPS` before it begins, and each stage. What it raises is raised by this
+        function too, whichever step it was told of, and then nothing is published.
 
     Raises
     ------

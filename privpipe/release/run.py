@@ -97,7 +97,7 @@ def release_with(
     NoSolutionError, DataError, UsageError, EngineError
         Nothing was published, and what was published before is untouched.
     """
-    tell = progress or (lambda step: None)
+    tell = progress or (lambda step: None)  # what it raises ends the run like any error: nothing is published then
     seed = policy.seed.resolve() if policy.seed else Seed.from_os()
     run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
     with target_of(policy, target) as place, Remembering(policy, place) as memory:
@@ -133,17 +133,17 @@ def release_with(
         except BaseException:  # also when interrupted: the sink says whether the rename came first
             memory.settle()
             raise
-        tell("judge again")
         try:
+            tell("judge again")
             again = judge_written(engine, policy, staged, place.published(run_id), written, seed).within(**header)
             if again.to_dict() != judged.to_dict():
                 raise EngineError("the published files do not read back as they were judged; the release was withdrawn")
+            tell("done")
         except BaseException:  # whatever stopped it, nobody judged what readers now see
             place.withdraw(run_id)
             memory.settle()
             raise
         memory.settle()
-        tell("done")
     return ReleaseResult(path=path, run_id=run_id, assessment=again, plan=staged.plan, manifest=manifest)
 
 
