@@ -9,7 +9,7 @@ import typer
 
 from privpipe.cli.arguments import JsonOption
 from privpipe.cli.checkup import Finding, examine
-from privpipe.cli.console import print_json, say
+from privpipe.cli.console import print_json, put, say
 from privpipe.errors import EngineError
 
 __all__ = ["doctor"]
@@ -50,7 +50,7 @@ def doctor(
         print_json({"passed": passed, "checks": [finding.to_dict() for finding in findings]})
     else:
         for finding in findings:
-            print(_line(finding))
+            put(_line(finding))
     if not passed:
         say("FAILED: see above for what to do.")
         raise typer.Exit(EngineError.exit_code)

@@ -70,11 +70,28 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
         except PrivpipeError as error:
             _tell(error)
             raise typer.Exit(error.exit_code) from None
+        except MemoryError:
+            say("error: memory ran out in this process; set `memory_limit` under `engines.embedded`, or give it more")
+            raise typer.Exit(EngineError.exit_code) from None
+        except OSError as error:
+            if error.errno is None:
+                _crashed(error)
+                raise typer.Exit(CRASH) from None
+            _faulty(error)
+            raise typer.Exit(EngineError.exit_code) from None
         except Exception as error:  # noqa: BLE001 the last stop: texts of foreign errors may quote data values
             _crashed(error)
             raise typer.Exit(CRASH) from None
 
     return run
+
+
+def _faulty(error: OSError) -> None:
+    """What the machine refused (a full disk, a lost permission); of the path only its last part, which names no one."""
+    name = f" ({os.path.basename(os.fsdecode(error.filename))})" if isinstance(error.filename, str | bytes) else ""
+    say(f"error: {os.strerror(error.errno or 0)}{name}; nothing was published by this run")
+    if SETTINGS.debug:
+        _way(error)
 
 
 def _tell(error: PrivpipeError) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from privpipe.cli.arguments import EngineOption, JsonOption, PolicyArgument, loaded
-from privpipe.cli.console import print_json, progress, say, write_text
+from privpipe.cli.console import print_json, progress, put, say, write_text
 from privpipe.cli.verdicts import figure
 from privpipe.errors import SinkError, UsageError
 
@@ -79,9 +79,9 @@ def transform(
 
 
 def _summarise(plan: Plan) -> None:
-    print(f"{plan.records:,} records, {len(plan.stages)} stages: {', '.join(s.name for s in plan.stages) or 'none'}")
+    put(f"{plan.records:,} records, {len(plan.stages)} stages: {', '.join(s.name for s in plan.stages) or 'none'}")
     for column, level in plan.levels.items():
-        print(f"  {column}: level {level}")
+        put(f"  {column}: level {level}")
     found = {
         "suppressed records": plan.suppressed_records,
         "loss": plan.loss,
@@ -90,7 +90,7 @@ def _summarise(plan: Plan) -> None:
     }
     for name, value in found.items():
         if value is not None:
-            print(f"{name}: {figure(value)}")
+            put(f"{name}: {figure(value)}")
 
 
 def _explored(plan: Plan) -> None:
@@ -99,13 +99,13 @@ def _explored(plan: Plan) -> None:
         front = stage.detail.get("front")
         if not front:
             continue
-        print(f"\n{stage.name}: loss against risk, of {figure(stage.detail['solutions_seen'])} valid vectors seen")
-        print(f"{'loss':>12}  {'average risk':>12}  {'highest risk':>12}  {'suppressed':>10}  levels")
+        put(f"\n{stage.name}: loss against risk, of {figure(stage.detail['solutions_seen'])} valid vectors seen")
+        put(f"{'loss':>12}  {'average risk':>12}  {'highest risk':>12}  {'suppressed':>10}  levels")
         for each in front:
             levels = ", ".join(f"{column} {level}" for column, level in each["levels"].items())
             loss = figure(each["loss"][0] if isinstance(each["loss"], list) else each["loss"])
             risks = f"{figure(each['average_risk']):>12}  {figure(each['highest_risk']):>12}"
-            print(f"{loss:>12}  {risks}  {each['suppressed_records']:>10,}  {levels}")
+            put(f"{loss:>12}  {risks}  {each['suppressed_records']:>10,}  {levels}")
 
 
 def _read(path: Path, policy: Policy) -> Plan:

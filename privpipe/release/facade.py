@@ -248,7 +248,8 @@ def release(
         Of an earlier run of the same stages with the same parameters: they are applied as it says and not learnt anew,
         so that what did not change keeps its noise. Default: the policy's `plan:`.
     progress : callable, optional
-        Told each of `privpipe.release.run.STEPS` before it begins.
+        Told each of `privpipe.release.run.STEPS` before it begins, and each stage. What it raises is raised by this
+        function too, whichever step it was told of, and then nothing is published.
 
     Raises
     ------

@@ -108,7 +108,7 @@ def release_with(
         Nothing was published, and what was published before is untouched.
     """
     require_publishable_seed(policy)
-    tell = progress or (lambda step: None)
+    tell = progress or (lambda step: None)  # what it raises ends the run like any error: nothing is published then
     seed = policy.seed.resolve() if policy.seed else Seed.from_os()
     frozen = frozen_plan(policy, plan)
     if frozen is not None:
@@ -174,6 +174,7 @@ def release_with(
             again = again.within(**header)
             if again.to_dict() != judged.to_dict():
                 raise EngineError("the published files do not read back as they were judged; the release was withdrawn")
+            tell("done")
         except BaseException:  # whatever stopped it, nobody judged what readers now see, if they see it
             try:
                 place.withdraw(run_id)
@@ -184,7 +185,6 @@ def release_with(
         memory.settle()
         records.settle(place.current())
         keys.keep(policy.transform, staged.draws)
-        tell("done")
     return ReleaseResult(
         path=path,
         run_id=run_id,
