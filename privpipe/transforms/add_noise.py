@@ -14,7 +14,9 @@ from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
 from privpipe.blocks.entry import require_choice, require_integer, require_number
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import Kind, RowTransformer, StageContext, StagePlan, checked_columns
+from privpipe.transforms.covariance import covariance_factor
 from privpipe.transforms.numeric import (
+    clip_bounds,
     masked_schema,
     masked_type,
     refuse_nulls,
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["AddNoise"]
 
 Noise = Literal["uncorrelated", "correlated", "multiplicative", "orthogonal"]
-RANK_CUT = 1e-12
 LEAST_VARIANCE = 1e-290  # the squares of smaller deviations lose their digits
 MOST_TOGETHER = 32
 
@@ -135,7 +136,7 @@ class AddNoise(RowTransformer):
         require_choice("AddNoise", "kind", self.kind, get_args(Noise))
         require_choice("AddNoise", "nulls", self.nulls, ("keep", "refuse"))
         if self.clip is not None and self.clip != "domain":
-            object.__setattr__(self, "clip", _bounds(self.clip))
+            object.__setattr__(self, "clip", clip_bounds("AddNoise", self.clip))
         if self.bias_correct and self.kind != "correlated":
             raise UsageError("AddNoise: bias_correct goes with kind: correlated")
         require_integer("AddNoise", "block", self.block, least=8, most=512)
@@ -396,34 +397,3 @@ def _strata_of(plan: StagePlan) -> tuple[Strata, list[Mapping[str, Any]]]:
     if "strata" not in plan.detail:
         return Strata(), [plan.detail]
     return Strata.from_dict(plan.detail["strata"], plan.seed_key), plan.detail["by_stratum"]
-
-
-def _bounds(clip: Any) -> tuple[float, float]:
-    if not isinstance(clip, list | tuple) or len(clip) != 2:
-        raise UsageError("AddNoise: clip must be [lo, hi] or domain")
-    for bound in clip:
-        require_number("AddNoise", "clip", bound)
-    if not clip[0] < clip[1]:
-        raise UsageError("AddNoise: clip must be [lo, hi] with lo below hi")
-    return clip[0], clip[1]
-
-
-def covariance_factor(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A with A A' = the covariance, by eigenvalues of the correlation matrix; served when it is singular.
-
-    Eigenvalues below 1e-12 of the largest are taken as 0, so exactly collinear columns keep their identities.
-    A column without variance gets a row of zeros. Signs are fixed, so equal input gives equal bits.
-
-    Examples
-    --------
-    >>> factor = covariance_factor(np.array([[4.0, 2.0], [2.0, 1.0]]))
-    >>> (factor @ factor.T).round(9).tolist()
-    [[4.0, 2.0], [2.0, 1.0]]
-    """
-    sd = np.sqrt(np.diag(covariance))
-    scale = np.where(sd > 0, sd, 1.0)
-    correlation = covariance / np.outer(scale, scale)
-    values, vectors = np.linalg.eigh(correlation)
-    values = np.where(values < RANK_CUT * values.max(initial=0.0), 0.0, values)
-    signs = np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(len(values))])
-    return np.asarray(sd[:, None] * (vectors * signs) * np.sqrt(values))

@@ -62,6 +62,12 @@ def released(document: dict[str, Any], engine: Engine | None = None, **more: Any
     return pd.concat([pd.read_parquet(path) for path in sorted(folder.glob("*.parquet"))], ignore_index=True)
 
 
+def stored(rows: pd.DataFrame, folder: Path) -> dict[str, str]:
+    """Next month's source, in a file of its own: a Spark session may remember what it read of another."""
+    rows.to_parquet(folder / "later.parquet", index=False)
+    return {"path": str(folder / "later.parquet")}
+
+
 def by_tag(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.sort_values("tag", ignore_index=True)
 
@@ -114,8 +120,7 @@ def test_next_month_tells_that_a_value_changed_and_no_more(
     (tmp_path / "plan.json").write_text(plan.to_json())
     raised = np.random.default_rng(1).random(N) < 0.4
     later = people.assign(income=people["income"] + np.where(raised, 1000.0, 0.0)).iloc[5:]
-    later.to_parquet(tmp_path / "people.parquet", index=False)
-    frozen = {"plan": {"file": str(tmp_path / "plan.json")}}
+    frozen = {"plan": {"file": str(tmp_path / "plan.json")}, "source": stored(later, tmp_path)}
     after = by_tag(released(policy(tmp_path, "second", shown, stage, **frozen), engine))
     both = before.merge(after, on="tag", suffixes=("", "_later"))
     changed = both["tag"].isin(people["tag"][raised]).to_numpy()
@@ -139,8 +144,8 @@ def test_randomised_categories_stay_with_their_value(engine: Engine, people: pd.
     before = by_tag(pd.read_parquet(tmp_path / "first"))
     fell_ill = np.random.default_rng(1).random(N) < 0.4
     later = people.assign(illness=people["illness"].where(~fell_ill, "flu"))
-    later.to_parquet(tmp_path / "people.parquet", index=False)
-    after = by_tag(released(policy(tmp_path, "second", ["tag", "illness"], stage), engine, plan=plan))
+    document = policy(tmp_path, "second", ["tag", "illness"], stage, source=stored(later, tmp_path))
+    after = by_tag(released(document, engine, plan=plan))
     changed = (by_tag(people)["illness"] != by_tag(later)["illness"]).to_numpy()
     same = (before["illness"] == after["illness"]).to_numpy()
     assert same[~changed].all()

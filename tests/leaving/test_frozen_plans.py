@@ -53,8 +53,7 @@ def people(first: int = 0, last: int = N) -> pd.DataFrame:
 @pytest.fixture
 def document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setenv("FROZEN_KEY", "8e1d" * 16)
-    people().to_parquet(tmp_path / "people.parquet", index=False)
-    return {
+    document = {
         "columns": COLUMNS,
         "source": {"path": str(tmp_path / "people.parquet")},
         "record_id": "name",
@@ -62,13 +61,23 @@ def document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "sink": {"path": str(tmp_path / "out")},
         "seed": STRONG,
     }
+    stored(document, people())
+    return document
+
+
+def stored(document: dict[str, Any], rows: pd.DataFrame) -> None:
+    """The rows as the policy's source, in a file of their own: a Spark session may remember what it read of another."""
+    folder = Path(document["source"]["path"]).parent
+    path = folder / f"people {len(list(folder.glob('people *')))}.parquet"
+    rows.to_parquet(path, index=False)
+    document["source"] = {"path": str(path)}
 
 
 def later(document: dict[str, Any], change: Callable[[pd.DataFrame], pd.DataFrame] | None = None) -> None:
     """Another month: a person more and one less, and what a test changes; else every third has a raise."""
     rows = people(1, N + 1)
     rows["income"] *= np.where(rows["tag"] % 3, 1.0, 1.1)
-    (change(rows) if change else rows).to_parquet(document["source"]["path"], index=False)
+    stored(document, change(rows) if change else rows)
 
 
 def by_tag(folder: str) -> pd.DataFrame:
@@ -176,7 +185,7 @@ def test_what_a_stage_asks_of_its_columns_is_asked_again(
     embedded: Engine, document: dict[str, Any], tmp_path: Path
 ) -> None:
     def carried(stage: dict[str, Any], change: Callable[[pd.DataFrame], pd.DataFrame], match: str) -> None:
-        people().to_parquet(document["source"]["path"], index=False)
+        stored(document, people())
         plan = pp.release({**document, "transform": [stage]}, engine=embedded).plan
         later(document, change)
         with pytest.raises(DataError, match=match):
@@ -195,7 +204,7 @@ def test_what_a_stage_asks_of_its_columns_is_asked_again(
 
 
 def test_a_column_without_variance_is_not_carried_unmasked(embedded: Engine, document: dict[str, Any]) -> None:
-    people().assign(income=7.0).to_parquet(document["source"]["path"], index=False)
+    stored(document, people().assign(income=7.0))
     document["transform"] = [{"add_noise": {"columns": ["income"], "relative_sd": 0.3}}]
     plan = pp.release(document, engine=embedded).plan
     later(document)
@@ -207,7 +216,7 @@ def test_a_column_without_variance_is_not_carried_unmasked(embedded: Engine, doc
 def test_a_tail_that_was_empty_is_coded_all_the_same(
     tail: dict[str, Any], engine: Engine, document: dict[str, Any]
 ) -> None:
-    people().assign(income=9_000.0).to_parquet(document["source"]["path"], index=False)
+    stored(document, people().assign(income=9_000.0))
     document["transform"] = [{"top_code": {"columns": ["income"], **tail}}]
     plan = pp.release(document, engine=engine).plan
     later(document, lambda rows: rows.assign(income=np.where(rows["tag"] > 9, 200_000.0, 8_000.0)))
@@ -227,7 +236,7 @@ def test_values_that_a_hierarchy_of_definitions_has_not_seen_are_carried(
         **COLUMNS,
         "zip": {"role": "quasi_identifier", "hierarchy": {"priority": {"levels": 2, "order": "frequency"}}},
     }
-    people().to_parquet(document["source"]["path"], index=False)
+    stored(document, people())
     plan = pp.release({**document, "columns": ranked}, engine=embedded).plan
     later(document, lambda rows: rows.assign(zip="777"))
     with pytest.raises(DataError, match="the hierarchy of 'zip' is not the one"):
@@ -243,6 +252,7 @@ def test_the_command_line_takes_a_plan(document: dict[str, Any], tmp_path: Path)
     assert runner.invoke(app, arguments).exit_code == 0
     before = by_tag(document["sink"]["path"])
     later(document)
+    (tmp_path / "release.yaml").write_text(json.dumps(document))
     assert runner.invoke(app, [*arguments, "--plan", str(tmp_path / "plan.json")]).exit_code == 0
     both = before.merge(by_tag(document["sink"]["path"]), on="tag")
     assert ((both["income_x"] == both["income_y"]) == (both["tag"] % 3 > 0)).all()

@@ -18,8 +18,8 @@ from privpipe.draws import Draws, Seed
 from privpipe.errors import DataError, NoSolutionError, UsageError
 from privpipe.kernels.value_draws import value_normals
 from privpipe.transforms import AddNoise
-from privpipe.transforms.add_noise import covariance_factor
 from privpipe.transforms.base import StageContext, StagePlan
+from privpipe.transforms.covariance import covariance_factor
 
 N = 60_000
 
