@@ -8,6 +8,7 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -247,3 +248,32 @@ def test_a_sink_that_fills_up_while_it_is_withdrawn_goes_back(
     with pytest.raises(SinkError, match="after the switch"):
         pp.release(document, engine=embedded, progress=step)
     assert os.readlink(sink) == before
+
+
+LIMITED = """
+import resource, sys
+from privpipe.cli.app import main
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+sys.argv = ["privpipe", "release", sys.argv[1], "--engine", sys.argv[2]]
+main()
+"""
+
+
+@pytest.mark.parametrize("engine_name", ["embedded", "dask"])
+@pytest.mark.parametrize("format", ["parquet", "csv", "json"])
+def test_part_files_that_find_no_room_publish_nothing(engine_name: str, format: str, place: Path) -> None:
+    """The system itself refuses more bytes, in the middle of a file and beneath any library."""
+    document = policy(place)
+    texts = [f"{n * 2654435761 % 2**32:08x}" for n in range(20_000)]
+    pq.write_table(pa.table({"zip": ["a"] * len(texts), "text": texts}), place / "in.parquet")
+    document["columns"]["text"] = {"role": "insensitive"}
+    document["sink"]["format"] = format
+    (place / "release.yaml").write_text(json.dumps(document))
+    command = [sys.executable, "-c", LIMITED, str(place / "release.yaml"), engine_name]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 4, done.stderr
+    assert "cannot be written" in done.stderr
+    assert "File too large" in done.stderr
+    assert not Path(document["sink"]["path"]).exists()
+    assert list((state_of(document) / "staging").iterdir()) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import posixpath
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -198,17 +199,19 @@ def test_a_run_elsewhere_holds_the_target_too(document: dict[str, Any]) -> None:
 def test_a_remote_sink_is_switched_by_its_pointer(document: dict[str, Any], tmp_path: Path, scheme: str) -> None:
     import fsspec
 
-    url = f"memory://lake{tmp_path}" if scheme == "memory://" else f"file://{tmp_path}/lake"
+    url = f"memory://{tmp_path}/lake" if scheme == "memory://" else f"file://{tmp_path}/lake"
     document["sink"]["path"] = url
     document["records"] = str(tmp_path / "kept")
     result = pp.release(document)
     files, root = fsspec.core.url_to_fs(url)
     current = json.loads(files.cat_file(f"{root}/_CURRENT"))["release"]
-    verdict = json.loads(files.cat_file(f"{root}/{current}/{METADATA}/verdict.json"))
+    verdict = json.loads(files.cat_file(posixpath.normpath(f"{root}/{current}/{METADATA}/verdict.json")))
     assert verdict["run_id"] == result.run_id
+    assert [posixpath.basename(name) for name in files.ls(root, detail=False)] == ["_CURRENT"]
     again = pp.release(document)
     assert json.loads(files.cat_file(f"{root}/_CURRENT"))["release"].endswith(again.run_id)
-    assert not files.exists(f"{root}/_LOCK")
+    assert [posixpath.basename(name) for name in files.ls(root, detail=False)] == ["_CURRENT"]
+    assert not files.exists(posixpath.join(posixpath.dirname(root), ".lake.privpipe", "_LOCK"))
 
 
 @pytest.mark.parametrize("format", ["csv", "json", "parquet"])

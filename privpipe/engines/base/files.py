@@ -116,6 +116,8 @@ def _found(path: str, kind: Format) -> FolderFiles:
 
 
 def _hint(path: str) -> str:
+    if os.path.isfile(os.path.join(path, "_CURRENT")):
+        return "; it is the sink of an object store, whose `_CURRENT` names the folder of the release: give that"
     if any(sign in path for sign in "*?[{"):
         return "; a path names one file or one folder, and its signs are no pattern: give the folder of the files"
     return " (relative ones start at the policy file)"
