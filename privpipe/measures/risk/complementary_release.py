@@ -173,8 +173,8 @@ class ComplementaryRelease(HistoryMeasure):
     def _left(codes: Ints, releases: Sequence[ReleaseRows], held: Sequence[tuple[Ints, Ints] | None]) -> Ints:
         """Values left of each unit; 0: they changed.
 
-        Another column of the same ledger has nothing in common with this one, and must not pass for a change: the values
-        of each column are laid beside the new ones by themselves as well.
+        Another column of the same ledger has nothing in common with this one, and must not pass for a change: the
+        values of each column are laid beside the new ones by themselves as well.
         """
         from privpipe.kernels.combined_classes import values_left
 
