@@ -40,7 +40,31 @@ __all__ = [
     "UnsupportedError",
     "UsageError",
     "did_you_mean",
+    "escaped",
 ]
+
+
+def escaped(text: str, *, keep: str = "") -> str:
+    r"""A text as a terminal, a log or a page may show it: what is not printable as its escape.
+
+    A name can hold what moves the cursor, turns the direction of reading or ends a line, and so make a line say
+    what nobody said.
+
+    Parameters
+    ----------
+    keep : str
+        Characters to leave as they are, as line ends between lines of our own.
+
+    Examples
+    --------
+    >>> escaped("a\x1b[31m\u202eb\nc"), escaped("größe 年"), escaped("a\nb", keep="\n") == "a\nb"
+    ('a\\x1b[31m\\u202eb\\nc', 'größe 年', True)
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        sign if sign.isprintable() or sign in keep else sign.encode("unicode_escape").decode() for sign in text
+    )
 
 
 class PrivpipeError(Exception):
@@ -78,7 +102,7 @@ class Problem:
 
     def __str__(self) -> str:
         place = f"{self.file or 'policy'}:{self.line}" if self.line is not None else self.file or "policy"
-        return f"{place}: {self.path or '(top level)'}: {self.message}"
+        return escaped(f"{place}: {self.path or '(top level)'}: {self.message}")
 
 
 class PolicyError(UsageError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -79,6 +79,14 @@ class Assessment:
             return self
         lines = [str(verdict) for verdict in self.failed] or ["no guarantee was judged"]
         raise Refused("refused: " + "\n         ".join(lines) + "\nNothing was published.", self)
+
+    def noting(self, *notes: str, source: Sequence[str] = ()) -> Assessment:
+        """The same assessment with more notes, none of them twice; those of `source` tell something of it."""
+        return replace(
+            self,
+            notes=tuple(dict.fromkeys((*self.notes, *notes))),
+            source_notes=tuple(dict.fromkeys((*self.source_notes, *source))),
+        )
 
     def within(self, **run: Any) -> Assessment:
         """The same assessment as part of a run."""

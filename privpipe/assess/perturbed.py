@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from privpipe.assess.grouping import keys_of
 from privpipe.assess.rules import JudgingRules
 from privpipe.blocks import Guarantee
 from privpipe.roles import Roles
 
-__all__ = ["perturbation_notes"]
+__all__ = ["perturbation_notes", "stage_columns"]
+
+
+def stage_columns(parameters: Mapping[str, Any]) -> list[str]:
+    """The columns a stage names, also in several lists; none where it leaves them out or says `all`.
+
+    Examples
+    --------
+    >>> stage_columns({"columns": [["age"], ["income", "hours"]]}), stage_columns({"columns": "all"})
+    (['age', 'income', 'hours'], [])
+    """
+    found = parameters.get("columns") or ()
+    if isinstance(found, str):
+        return [] if found == "all" else [found]
+    return [name for item in found for name in ([item] if isinstance(item, str) else item)]
 
 
 def perturbation_notes(entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules) -> list[str]:
@@ -23,8 +38,7 @@ def perturbation_notes(entries: Sequence[Guarantee], roles: Roles, rules: Judgin
     for stage in rules.stages:
         name = str(stage["name"])
         if name in CATALOGUE and getattr(CATALOGUE[name], "taxon", None) in ("perturbative", "synthetic"):
-            columns = stage.get("parameters", {}).get("columns") or roles.columns
-            changed |= dict.fromkeys([columns] if isinstance(columns, str) else columns, name)
+            changed |= dict.fromkeys(stage_columns(stage.get("parameters", {})) or roles.columns, name)
     notes = []
     for entry in asking:
         touched = [column for column in keys_of(entry, roles) if column in changed]

@@ -35,7 +35,10 @@ class JudgingRules:
     person : str, optional
         Column that tells persons apart: they are counted instead of records.
     mark : str
-        A record with this text in every quasi-identifier counts as suppressed.
+        A record of which nothing is left but this text counts as suppressed: every released column bears it, or is
+        missing where it cannot hold text.
+    released : tuple of str, optional
+        The released columns; default: all of the judged table.
     base : mapping of column to Histogram
         Base distributions handed over by a run: S over the records that entered the suppressing stage.
     records : int, optional
@@ -68,6 +71,7 @@ class JudgingRules:
     wildcard: str | None = None
     person: str | None = None
     mark: str = "*"
+    released: tuple[str, ...] | None = None
     base: Mapping[str, Histogram] = field(default_factory=dict)
     records: int | None = None
     hierarchies: Mapping[str, HierarchySpec] = field(default_factory=dict)

@@ -22,7 +22,7 @@ from privpipe.tolerance import at_least, at_most, below
 __all__ = ["ClassModel", "Guarantee", "Tally", "added", "one_class", "prepared", "short"]
 
 Direction = Literal["at_least", "at_most", "below"]
-OF_THE_TABLE = ("classes", "process", "facts", "distinct", "items", "weights")
+OF_THE_TABLE = ("columns", "classes", "process", "facts", "distinct", "items", "weights")
 """What entries read that a released table tells by itself; the record of a process is public."""
 MEETS = {"at_least": at_least, "at_most": at_most, "below": below}
 
@@ -53,6 +53,7 @@ class Guarantee(Entry):
     `distinct` measures a single `DistinctBlock` of its keys; one that reads `items` is judged by the combinations of
     items in a set-valued column; one that reads `tables` by the distinct combinations of release and original; one that
     reads `weights` like one that reads classes, with the sum of a weight in each, and no search works for it.
+    One that reads `beside` is judged by classes over released columns with those of the original beside them.
     One that reads `columns` is judged by the names of the columns alone.
     One that `trusts_values` means nothing where a stage perturbed the quasi-identifiers; who reads it is told.
     """
@@ -61,7 +62,19 @@ class Guarantee(Entry):
         "quasi_identifiers": "columns that form the classes; left out: all of the policy, empty: one class"
     }
     reads: ClassVar[
-        Literal["classes", "pairs", "files", "process", "facts", "distinct", "items", "tables", "weights", "columns"]
+        Literal[
+            "classes",
+            "pairs",
+            "files",
+            "process",
+            "facts",
+            "distinct",
+            "items",
+            "tables",
+            "weights",
+            "columns",
+            "beside",
+        ]
     ] = "classes"
     threshold_field: ClassVar[str | None] = None
     direction: ClassVar[Direction] = "at_most"

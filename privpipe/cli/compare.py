@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privpipe.cli.arguments import EngineOption, JsonOption, loaded
-from privpipe.cli.console import print_json, print_table, progress, say
+from privpipe.cli.console import plain_cell, print_json, print_table, progress, put, say
 from privpipe.cli.verdicts import figure
 from privpipe.errors import UsageError
 
@@ -82,19 +82,19 @@ def _show_map(found: RiskUtilityMap) -> None:
     places = list(found.points[0].setting)
     columns = ["", *_last_steps(places), *names, "risk", "loss", "score", "outcome"]
     for name in columns:
-        table.add_column(_plain(name), overflow="fold")
+        table.add_column(plain_cell(name), overflow="fold")
     front = set(found.front)
     for at, point in enumerate(found.points):
-        table.add_row(*(_plain(text) for text in _row(point, names, pareto=at in front)))
+        table.add_row(*(plain_cell(text) for text in _row(point, names, pareto=at in front)))
     print_table(table)
-    print("* no other point has less risk and less loss")
-    print(f"risk = {_weighted(found.risk_weights)}; loss = {_weighted(found.loss_weights)}; score = (loss + risk) / 2")
+    put("* no other point has less risk and less loss")
+    put(f"risk = {_weighted(found.risk_weights)}; loss = {_weighted(found.loss_weights)}; score = (loss + risk) / 2")
     for gate, place in found.smallest_loss.items():
         met = "met by no point" if place is None else f"{_setting(found.points[place])}, {_loss(found.points[place])}"
-        print(f"smallest loss under {gate}: {met}")
+        put(f"smallest loss under {gate}: {met}")
     for point in found.points:
         if point.reason:
-            print(f"{_setting(point)}: {point.reason}")
+            put(f"{_setting(point)}: {point.reason}")
 
 
 def _last_steps(places: list[str]) -> list[str]:
@@ -108,13 +108,6 @@ def _row(point: Point, names: list[str], *, pareto: bool) -> list[str]:
     figures = [figure(point.figures.get(name)) for name in names]
     summary = [figure(point.risk), figure(point.loss), figure(point.score), point.outcome.upper().replace("_", " ")]
     return ["*" if pareto else "", *settings, *figures, *summary]
-
-
-def _plain(text: str) -> Any:
-    """No markup: places of a policy hold brackets."""
-    from rich.text import Text
-
-    return Text(text)
 
 
 def _weighted(weights: Any) -> str:
@@ -152,17 +145,17 @@ def _show_runs(found: RunComparison) -> None:
 
     table = Table(show_edge=False, pad_edge=False)
     for name in ("", *found.names, "difference"):
-        table.add_column(_plain(name))
+        table.add_column(plain_cell(name))
     for name, pair in found.about.items():
-        table.add_row(*(_plain(text) for text in (name.replace("_", " "), *map(_shown, pair), "")))
+        table.add_row(*(plain_cell(text) for text in (name.replace("_", " "), *map(_shown, pair), "")))
     for place, pair in found.settings.items():
-        table.add_row(*(_plain(text) for text in (place, *map(_shown, pair), "")))
+        table.add_row(*(plain_cell(text) for text in (place, *map(_shown, pair), "")))
     for row in found.figures:
         sides = [
             f"{figure(value)} {outcome}".strip() if outcome else ""
             for value, outcome in ((row.left, row.left_outcome), (row.right, row.right_outcome))
         ]
-        table.add_row(*(_plain(text) for text in (row.entry, *sides, figure(row.difference))))
+        table.add_row(*(plain_cell(text) for text in (row.entry, *sides, figure(row.difference))))
     print_table(table)
 
 

@@ -11,14 +11,27 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from privpipe.errors import SinkError
+from privpipe.errors import SinkError, escaped
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from rich.table import Table
+    from rich.text import Text
 
-__all__ = ["SETTINGS", "Settings", "print_json", "print_table", "progress", "say", "settle", "warn_all", "write_text"]
+__all__ = [
+    "SETTINGS",
+    "Settings",
+    "plain_cell",
+    "print_json",
+    "print_table",
+    "progress",
+    "put",
+    "say",
+    "settle",
+    "warn_all",
+    "write_text",
+]
 
 WIDEST = 1000
 """Characters of a table that no terminal limits."""
@@ -46,14 +59,33 @@ def settle(*, verbose: bool, debug: bool) -> None:
         log.removeHandler(handler)
     log.propagate = False
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(_Escaping("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     log.addHandler(handler)
     log.setLevel(logging.DEBUG if debug else logging.INFO if verbose else logging.WARNING)
 
 
+class _Escaping(logging.Formatter):
+    """Lines of a log in which no name can begin another line or move the cursor."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return escaped(super().format(record), keep="\n" if record.exc_info else "")
+
+
 def say(text: str) -> None:
     """A line for a person, on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    print(escaped(text, keep="\n"), file=sys.stderr, flush=True)
+
+
+def put(text: object, end: str = "\n") -> None:
+    """Lines for a person, on stdout."""
+    print(escaped(str(text), keep="\n"), end=end)
+
+
+def plain_cell(text: str) -> Text:
+    """A cell of a table: no markup, since names may hold brackets, and nothing that moves the cursor."""
+    from rich.text import Text
+
+    return Text(escaped(text))
 
 
 def warn_all(messages: Iterable[str]) -> None:
@@ -68,8 +100,10 @@ def print_json(document: Any) -> None:
 
 
 def as_json(document: Any) -> str:
-    """Indented JSON with sorted keys and a line end."""
-    return json.dumps(document, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    """Indented JSON with sorted keys and a line end; what is not printable is escaped, which says the same."""
+    text = json.dumps(document, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    odd = {sign for sign in text if not sign.isprintable() and sign != "\n"}
+    return text.translate({ord(sign): json.dumps(sign)[1:-1] for sign in odd})
 
 
 def write_text(path: Path, text: str) -> None:
@@ -114,6 +148,6 @@ def progress(steps: int | None = None) -> Iterator[Callable[[str], None]]:
         task = bar.add_task("starting", total=steps)
 
         def tell(step: str) -> None:
-            bar.update(task, description=step, advance=0 if steps is None else 1)
+            bar.update(task, description=escaped(step), advance=0 if steps is None else 1)
 
         yield tell

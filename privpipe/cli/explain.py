@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privpipe.cli.arguments import JsonOption
-from privpipe.cli.console import print_json
+from privpipe.cli.console import print_json, put
 from privpipe.cli.suggesting import rule_of_thumb
 from privpipe.errors import UsageError, did_you_mean
 
@@ -48,7 +48,7 @@ def explain(
     if json:
         print_json(document)
     else:
-        print("\n".join(_lines(document)))
+        put("\n".join(_lines(document)))
 
 
 def described(name: str) -> dict[str, Any]:
@@ -187,7 +187,7 @@ def _list(json: bool) -> None:
         return
     for room in rooms:
         if len(room):
-            print(f"{room.kind}s:")
+            put(f"{room.kind}s:")
             for name in room:
                 summary = textwrap.shorten(room[name].summary(), WIDTH, placeholder=" ...")
-                print(f"  {name:24} {summary}")
+                put(f"  {name:24} {summary}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privpipe.cli.arguments import EngineOption, JsonOption
-from privpipe.cli.console import print_json, say
+from privpipe.cli.console import print_json, put, say
 from privpipe.cli.endings import guarded
 from privpipe.cli.hierarchy_source import FileOptions, asked_of
 from privpipe.errors import HierarchyError, SinkError, UsageError
@@ -77,9 +77,9 @@ def check(
     else:
         for document in documents:
             if "error" not in document:
-                print(_line(document))
+                put(_line(document))
             elif document["outside"]:
-                print(f"{document['column']}: values outside{_some(tuple(document['outside']))}")
+                put(f"{document['column']}: values outside{_some(tuple(document['outside']))}")
     if errors:
         raise HierarchyError("\n".join(errors))
 
@@ -105,9 +105,9 @@ def show(
     if json:
         print_json({**made.describe(), "labels": {str(level): list(shown[level]) for level in shown}})
         return
-    print(_line(made.describe()))
+    put(_line(made.describe()))
     for level, name in enumerate(made.level_names):
-        print(f"  level {level} ({name}): {len(made.labels(level)):,} labels{_some(shown.get(level))}")
+        put(f"  level {level} ({name}): {len(made.labels(level)):,} labels{_some(shown.get(level))}")
 
 
 def build(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from privpipe.cli.arguments import EngineOption, JsonOption, PolicyArgument, loaded
-from privpipe.cli.console import print_json, progress, say, write_text
+from privpipe.cli.console import print_json, progress, put, say, write_text
 from privpipe.cli.verdicts import figure
 from privpipe.errors import SinkError, UsageError
 
@@ -79,9 +79,9 @@ def transform(
 
 
 def _summarise(plan: Plan) -> None:
-    print(f"{plan.records:,} records, {len(plan.stages)} stages: {', '.join(s.name for s in plan.stages) or 'none'}")
+    put(f"{plan.records:,} records, {len(plan.stages)} stages: {', '.join(s.name for s in plan.stages) or 'none'}")
     for column, level in plan.levels.items():
-        print(f"  {column}: level {level}")
+        put(f"  {column}: level {level}")
     found = {
         "suppressed records": plan.suppressed_records,
         "loss": plan.loss,
@@ -90,7 +90,7 @@ def _summarise(plan: Plan) -> None:
     }
     for name, value in found.items():
         if value is not None:
-            print(f"{name}: {figure(value)}")
+            put(f"{name}: {figure(value)}")
 
 
 def _explored(plan: Plan) -> None:
@@ -99,23 +99,19 @@ def _explored(plan: Plan) -> None:
         front = stage.detail.get("front")
         if not front:
             continue
-        print(f"\n{stage.name}: loss against risk, of {figure(stage.detail['solutions_seen'])} valid vectors seen")
-        print(f"{'loss':>12}  {'average risk':>12}  {'highest risk':>12}  {'suppressed':>10}  levels")
+        put(f"\n{stage.name}: loss against risk, of {figure(stage.detail['solutions_seen'])} valid vectors seen")
+        put(f"{'loss':>12}  {'average risk':>12}  {'highest risk':>12}  {'suppressed':>10}  levels")
         for each in front:
             levels = ", ".join(f"{column} {level}" for column, level in each["levels"].items())
             loss = figure(each["loss"][0] if isinstance(each["loss"], list) else each["loss"])
             risks = f"{figure(each['average_risk']):>12}  {figure(each['highest_risk']):>12}"
-            print(f"{loss:>12}  {risks}  {each['suppressed_records']:>10,}  {levels}")
+            put(f"{loss:>12}  {risks}  {each['suppressed_records']:>10,}  {levels}")
 
 
 def _read(path: Path, policy: Policy) -> Plan:
-    from privpipe.release import Plan
+    from privpipe.release.frozen import read_plan
 
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the plan {str(path)!r}: {type(error).__name__}") from None
-    plan: Plan = Plan.from_json(text, policy)
+    plan: Plan = read_plan(path, policy)
     if policy.seed is not None and not plan.made_with(policy.seed.resolve()):
         raise UsageError("the plan was made with another seed: set the one it was made with, or plan again")
     return plan
@@ -141,8 +137,10 @@ def _unjudged_target(target: str, policy: Policy) -> Path:
 def _written(policy: Policy, plan: Plan, folder: Path, engine: str | None) -> int:
     from privpipe.draws import Seed
     from privpipe.engines import open_engine
+    from privpipe.private_files import make_public, public_modes
     from privpipe.release.run import sink_format, source_of
     from privpipe.release.staging import attach, run_stages
+    from privpipe.release.target import sink_faults
 
     seed = policy.seed.resolve() if policy.seed else Seed.from_os()
     name = engine or policy.engine
@@ -155,4 +153,7 @@ def _written(policy: Policy, plan: Plan, folder: Path, engine: str | None) -> in
         except OSError as error:
             raise SinkError(f"--target {str(folder)!r} cannot be written: {error.strerror}") from None
         tell("write")
-        return running.write(staged.table, str(folder), sink_format(policy), staged.order).records
+        records = running.write(staged.table, str(folder), sink_format(policy), staged.order).records
+        with sink_faults(folder, "the files may be incomplete"):
+            make_public(folder, public_modes(folder))
+        return records

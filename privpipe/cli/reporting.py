@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from privpipe.cli.console import say, write_text
+from privpipe.cli.console import put, say, write_text
 from privpipe.errors import UsageError
 
 __all__ = ["report"]
@@ -36,7 +36,7 @@ def report(
 
     text = release_report(RunDocuments.read(run), _form(format, out))
     if out is None:
-        print(text, end="")
+        put(text, end="")
         return
     write_text(out, text)
     say(f"REPORTED: {out}")

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from privpipe.cli.console import print_json, print_table
+from privpipe.cli.console import plain_cell, print_json, print_table, put
 
 if TYPE_CHECKING:
     from privpipe.assess import Assessment
@@ -23,16 +23,16 @@ def show_assessment(assessment: Assessment, *, json: bool) -> None:
     if json:
         print_json(assessment.to_dict())
         return
-    print(_heading(assessment))
+    put(_heading(assessment))
     if sys.stdout.isatty():
         _print_on_terminal(assessment)
     else:
         for verdict in (*assessment.built_in, *assessment.verdicts):
-            print(verdict)
+            put(verdict)
         for verdict in assessment.measures:
-            print(f"{'':5} {verdict.entry!r}: {verdict.reason}")
+            put(f"{'':5} {verdict.entry!r}: {verdict.reason}")
     for note in (*assessment.notes, *assessment.source_notes):
-        print(f"note: {note}")
+        put(f"note: {note}")
     sys.stdout.flush()  # before what is said next on stderr
 
 
@@ -59,20 +59,18 @@ def _print_on_terminal(assessment: Assessment) -> None:
         table.add_row(_title(verdict), figure(verdict.observed), "", "measured", "")
     print_table(table)
     for verdict in assessment.failed:
-        print(f"{verdict.name}: {verdict.reason}")
+        put(f"{verdict.name}: {verdict.reason}")
 
 
 def _title(verdict: Verdict) -> Any:
     """Name and parameters but the threshold; no markup, as column names may hold brackets."""
-    from rich.text import Text
-
     threshold = getattr(verdict.entry, "threshold_field", None)
     shown = [
         f"{name}={', '.join(value) if isinstance(value, tuple) and all(isinstance(v, str) for v in value) else value}"
         for name, value in verdict.parameters.items()
         if name != threshold and value != getattr(type(verdict.entry), name, None)
     ]
-    return Text(f"{verdict.name}{' ' + ', '.join(shown) if shown else ''}")
+    return plain_cell(f"{verdict.name}{' ' + ', '.join(shown) if shown else ''}")
 
 
 def _asked(verdict: Verdict) -> str:

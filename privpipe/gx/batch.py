@@ -29,7 +29,7 @@ from privpipe.roles import NullRule, Roles, column_type_of
 __all__ = ["METRIC", "Asked", "OpenBatch", "PrivpipeBatch"]
 
 METRIC = "privpipe.batch"
-ON_FILES = ("pairs", "files")
+ON_FILES = ("pairs", "files", "beside")
 BESIDE_ORIGINAL = ("tables", "whole")
 
 

@@ -11,6 +11,7 @@ from great_expectations.core.expectation_suite import ExpectationSuite
 
 from privpipe.blocks.verdict import plain
 from privpipe.errors import UnsupportedError, UsageError, did_you_mean
+from privpipe.gx.action import DECLARED, is_privacy_type
 from privpipe.gx.expectations import EXPECTATIONS, REFUSED, PrivacyExpectation
 from privpipe.models.identity.no_identifiers import NoIdentifiers
 from privpipe.roles import Roles
@@ -77,7 +78,7 @@ def suite_of(
             given["undeclared"] = undeclared
         expectations.append(kind(nulls=nulls, suppression_mark=suppression_mark, **named, **beside, **given))
     # Handed over at birth: adding one later asks for a data context.
-    return ExpectationSuite(name=name, expectations=expectations)
+    return ExpectationSuite(name=name, expectations=expectations, meta={"privpipe": {DECLARED: len(expectations)}})
 
 
 def _looks_at_columns(guarantee: Any) -> bool:
@@ -99,6 +100,8 @@ def save_suite(suite: ExpectationSuite, path: str | PathLike[str]) -> None:
     document.pop("id", None)
     for expectation in document["expectations"]:
         expectation.pop("id", None)
+    held = sum(is_privacy_type(expectation["type"]) for expectation in document["expectations"])
+    document["meta"] = {**(document.get("meta") or {}), "privpipe": {DECLARED: held}}
     Path(path).write_text(json.dumps(document, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
@@ -108,7 +111,7 @@ def load_suite(path: str | PathLike[str]) -> ExpectationSuite:
     Raises
     ------
     UsageError
-        Not a suite.
+        Not a suite, or one with an expectation that cannot be made, which Great Expectations would pass over.
     UnsupportedError
         It asks for an entry that is no expectation.
     """
@@ -118,6 +121,12 @@ def load_suite(path: str | PathLike[str]) -> ExpectationSuite:
             entry = str(expectation["type"]).removeprefix("expect_")
             if entry in REFUSED:
                 raise UnsupportedError(f"{entry} is no expectation: {REFUSED[entry]}")
-        return ExpectationSuite(name=document["name"], expectations=document["expectations"], meta=document.get("meta"))
+        suite = ExpectationSuite(
+            name=document["name"], expectations=document["expectations"], meta=document.get("meta")
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{str(path)!r} is not a saved suite: {type(error).__name__}") from None
+    lost = len(document["expectations"]) - len(suite.expectations)
+    if lost:
+        raise UsageError(f"{str(path)!r}: {lost} of its expectations cannot be made; make the suite anew")
+    return suite

@@ -37,6 +37,7 @@ CATALOGUE = Catalogue(
         "MembershipAttack": "risk.membership_attack",
         "ClosestRecord": "risk.closest_record",
         "RobustIntervalRisk": "risk.robust_interval_risk",
+        "Recovery": "risk.recovery",
         "Downcoding": "risk.downcoding",
         "MinimalityAttack": "risk.minimality_attack",
         "Quality": "utility.quality",

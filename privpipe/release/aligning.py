@@ -22,7 +22,7 @@ Align = Literal["record_id", "position"]
 
 def reads_pairs(policy: Policy) -> bool:
     """Whether an entry of the policy compares the release with its original."""
-    paired = ("pairs", "files", "releases", "positions")
+    paired = ("pairs", "files", "releases", "positions", "beside")
     return any(entry.reads in paired for entry in (*policy.guarantees, *policy.measures))
 
 

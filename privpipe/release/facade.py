@@ -12,6 +12,7 @@ import privpipe
 from privpipe.assess import Assessment
 from privpipe.assess import assess as judge
 from privpipe.assess.persons import person_histograms
+from privpipe.assess.recovering import recovery_notes
 from privpipe.blocks import Histogram
 from privpipe.draws import RunKey, Seed
 from privpipe.engines import Engine, Source, engine_for, open_engine
@@ -20,6 +21,7 @@ from privpipe.engines.base.stamps import require_stamps, stamps_of
 from privpipe.errors import UsageError
 from privpipe.release.aligning import Align, aligned, compares_tables, reads_pairs
 from privpipe.release.ledger import named_ledger
+from privpipe.release.noting import notes_beside_original
 from privpipe.release.plan import Plan
 from privpipe.release.policy import Policy
 from privpipe.release.population import finished_population, raw_population
@@ -120,6 +122,7 @@ def assess(
         positions = None
         if paired and reads_positions(policy):
             positions = finished_positions(policy, finished, read_as_source(original, policy), align)
+        roles = policy.roles if data is None else policy.released_roles
         gate = replace(rules.gate, raw=data is None)
         rules = replace(rules, histories=histories, positions=positions, gate=gate)
         judged = judge(
@@ -127,14 +130,19 @@ def assess(
             table,
             guarantees=policy.guarantees,
             measures=policy.measures,
-            roles=policy.roles if data is None else policy.released_roles,
+            roles=roles,
             rules=rules,
             original=first,
             population=finished_population(running, policy, table, finished=data is not None),
         )
         before = None if original is None else read_as_source(original, policy)
         notes += left_out_notes(policy, table=finished, original=before)
-        return replace(judged, notes=(*judged.notes, *notes)).within(
+        told: tuple[str, ...] = ()
+        if paired:
+            told = recovery_notes(running, table, first, roles, rules, order)
+        elif original is not None:
+            told = notes_beside_original(running, finished, original, policy, align, roles, rules)
+        return judged.noting(*notes, source=told).within(
             name=policy.name,
             policy_hash=policy.digest(),
             engine=running.name,
@@ -224,6 +232,7 @@ def release(
     *,
     engine: str | Engine | None = None,
     target: str | None = None,
+    plan: Plan | str | PurePath | None = None,
     progress: Progress | None = None,
 ) -> ReleaseResult:
     """Stage, judge and publish the policy's source.
@@ -235,8 +244,12 @@ def release(
         Default: the policy's.
     target : str, optional
         Publish here instead of the policy's sink.
+    plan : Plan or path, optional
+        Of an earlier run of the same stages with the same parameters: they are applied as it says and not learnt anew,
+        so that what did not change keeps its noise. Default: the policy's `plan:`.
     progress : callable, optional
-        Told each of `privpipe.release.run.STEPS` before it begins.
+        Told each of `privpipe.release.run.STEPS` before it begins, and each stage. What it raises is raised by this
+        function too, whichever step it was told of, and then nothing is published.
 
     Raises
     ------
@@ -245,7 +258,8 @@ def release(
     """
     policy = _policy(policy)
     with _Opened(engine, policy, policy) as running:
-        return release_with(running, policy, target=target, progress=progress)
+        frozen = plan if plan is None or isinstance(plan, Plan) else str(plan)
+        return release_with(running, policy, target=target, plan=frozen, progress=progress)
 
 
 def _policy(policy: Policy | str | PurePath | Mapping[str, Any]) -> Policy:

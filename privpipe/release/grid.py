@@ -8,9 +8,8 @@ import math
 import re
 import secrets
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,12 +18,13 @@ from privpipe.assess import Assessment
 from privpipe.draws import RunKey, Seed
 from privpipe.engines import Engine, open_engine
 from privpipe.errors import NoSolutionError, UnsupportedError, UsageError, did_you_mean
+from privpipe.private_files import scratch_folder
 from privpipe.release.policy import Policy
 from privpipe.release.policy.plain_values import decoded, from_yaml
 from privpipe.release.population import population_beside
 from privpipe.release.remembering import Remembering
 from privpipe.release.remote import is_remote
-from privpipe.release.run import judge_written, sink_format, source_of
+from privpipe.release.run import judge_written, sink_format, source_of, without_notes
 from privpipe.release.staging import attach, run_stages
 from privpipe.release.target import LocalTarget
 from privpipe.report.figures import leading_figure
@@ -315,7 +315,7 @@ def judged_without_publishing(
         folder = place.stage(run_id)
         try:
             written = engine.write(staged.table, str(folder), sink_format(policy), staged.order)
-            return judge_written(engine, policy, staged, folder, written, seed)
+            return judge_written(engine, policy, without_notes(staged), folder, written, seed)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -327,9 +327,11 @@ def workplace(policy: Policy) -> Iterator[LocalTarget]:
     What a killed run leaves there is thrown away by the next.
     """
     named = policy.sink.target(policy.base_dir) if policy.sink else ""
-    sink = Path(tempfile.gettempdir(), "privpipe") if not named or is_remote(named) else Path(named)
-    home = next(folder for folder in sink.absolute().parents if folder.is_dir())
-    with LocalTarget(home / f"{sink.name}.compared") as place:
+    with ExitStack() as stack:
+        beside = bool(named) and not is_remote(named)
+        sink = Path(named) if beside else stack.enter_context(scratch_folder("compared")) / "points"
+        home = next(folder for folder in sink.absolute().parents if folder.is_dir())
+        place = stack.enter_context(LocalTarget(home / f"{sink.name}.compared"))
         try:
             yield place
         finally:

@@ -72,6 +72,8 @@ class Plan:
         The salt of that hash: the id of the run, or a drawn one.
     source : str
         The keyed fingerprint of the table.
+    hash_key : bytes
+        What keys the hashes of the stages' details, where no seed is declared that would give it again.
     policy : Policy or None
         The policy itself; not part of the JSON.
     """
@@ -82,6 +84,7 @@ class Plan:
     seed_commitment: str = field(default="", compare=False)
     seed_salt: str = field(default="", compare=False)
     source: str = ""
+    hash_key: bytes = field(default=b"", repr=False)
     policy: Policy | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -123,20 +126,13 @@ class Plan:
         """
         return plan_digest(self.to_dict())
 
-    def public_dict(self, *, counts: bool = True) -> dict[str, Any]:
-        """The public edition: methods, parameters, and of each stage's detail what its transformer says is public.
-
-        Parameters
-        ----------
-        counts : bool
-            Whether the number of input records may be told.
-        """
+    def public_dict(self) -> dict[str, Any]:
+        """The public edition: methods, parameters, and of each stage's detail what its transformer says is public."""
         stages = [stage.public() for stage in self.stages]
         return {
             "plan_version": PLAN_VERSION,
             "edition": "public",
             "policy_digest": self.policy_digest,
-            "records": self.records if counts else None,
             "stages": [_stage_dict(stage) for stage in stages],
         }
 
@@ -150,6 +146,7 @@ class Plan:
             "seed_commitment": self.seed_commitment,
             "seed_salt": self.seed_salt,
             "source": self.source,
+            **({"hash_key": self.hash_key.hex()} if self.hash_key else {}),
             "stages": [_stage_dict(stage) for stage in self.stages],
         }
 
@@ -175,6 +172,7 @@ class Plan:
                 StagePlan(name=stage["name"], parameters=stage["parameters"], detail=stage["detail"])
                 for stage in document["stages"]
             )
+            hash_key = bytes.fromhex(str(document.get("hash_key", "")))
             digest, records = str(document["policy_digest"]), int(document["records"])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(f"this is not a privpipe plan: {type(error).__name__}") from None
@@ -189,6 +187,7 @@ class Plan:
             seed_commitment=str(document.get("seed_commitment", "")),
             seed_salt=str(document.get("seed_salt", "")),
             source=str(document.get("source", "")),
+            hash_key=hash_key,
             policy=policy,
         )
 

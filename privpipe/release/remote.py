@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import tempfile
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from privpipe.errors import SinkError, UsageError
+from privpipe.private_files import new_folder, remove_folder
 from privpipe.release.target import MEMORY
 
 __all__ = ["RemoteTarget", "is_remote"]
@@ -49,7 +49,7 @@ class RemoteTarget:
             self.files, self.root = fsspec.core.url_to_fs(self.url)
         except (ImportError, ValueError) as error:
             raise SinkError(f"the sink {self.url!r} names no known file system: {type(error).__name__}") from None
-        self._local = Path(tempfile.mkdtemp(prefix="privpipe-"))
+        self._local = new_folder("sink")
         self._locked = False
         self._before: bytes | None = None
 
@@ -65,7 +65,7 @@ class RemoteTarget:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        shutil.rmtree(self._local, ignore_errors=True)
+        remove_folder(self._local)
         if self._locked:
             self.files.rm_file(f"{self.root}/_LOCK")
 

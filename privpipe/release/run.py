@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privpipe.assess import Assessment, assess
+from privpipe.assess.recovering import recovery_notes
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Source, Written
 from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.engines.base.stamps import require_stamps, stamps_of
 from privpipe.errors import EngineError, UsageError
 from privpipe.release.aligning import reads_pairs
+from privpipe.release.frozen import frozen_plan, require_fitting
+from privpipe.release.key_history import KeyHistory
 from privpipe.release.ledger import NOT_JUDGED, history_entries
 from privpipe.release.plan import Plan
 from privpipe.release.population import population_beside
@@ -29,7 +32,7 @@ from privpipe.release.rerun import Rerun
 from privpipe.release.run_documents import output_of, run_documents, run_header, write_public
 from privpipe.release.run_notes import linking_notes, require_publishable_seed, seed_notes
 from privpipe.release.staging import Staged, attach, run_stages
-from privpipe.release.target import LocalTarget
+from privpipe.release.target import LocalTarget, sink_faults
 from privpipe.roles import column_type_of
 
 if TYPE_CHECKING:
@@ -39,11 +42,13 @@ __all__ = [
     "STEPS",
     "ReleaseResult",
     "judge_written",
+    "notes_of_source",
     "release_with",
     "sink_format",
     "source_of",
     "stages_of",
     "target_of",
+    "without_notes",
 ]
 
 log = logging.getLogger("privpipe.release")
@@ -90,9 +95,10 @@ def release_with(
     policy: Policy,
     *,
     target: str | None = None,
+    plan: Plan | str | Path | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> ReleaseResult:
-    """Stage, judge and publish the policy's source on an engine.
+    """Stage, judge and publish the policy's source on an engine, by a frozen plan where one is given or named.
 
     Raises
     ------
@@ -102,8 +108,11 @@ def release_with(
         Nothing was published, and what was published before is untouched.
     """
     require_publishable_seed(policy)
-    tell = progress or (lambda step: None)
+    tell = progress or (lambda step: None)  # what it raises ends the run like any error: nothing is published then
     seed = policy.seed.resolve() if policy.seed else Seed.from_os()
+    frozen = frozen_plan(policy, plan)
+    if frozen is not None:
+        require_fitting(frozen, policy, seed)
     run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
     with target_of(policy, target) as place, Remembering(policy, place) as memory:
         records = PrivateRecords.of(policy, place)
@@ -115,7 +124,20 @@ def release_with(
         generalized = policy.population is not None and policy.population.generalized
         population = None if generalized else population_beside(engine, policy, original)
         tell("stage")
-        staged = run_stages(engine, original, policy, seed, salt=run_id, population=population, progress=tell)
+        staged = run_stages(
+            engine,
+            original,
+            policy,
+            seed,
+            plan=frozen,
+            frozen=frozen is not None,
+            salt=run_id,
+            population=population,
+            progress=tell,
+        )
+        keys = KeyHistory(place.state if isinstance(place, LocalTarget) else None, seed)
+        # Whether a key is the one of before depends on what was learnt from the source.
+        staged = replace(staged, source_notes=keys.notes(policy.transform, staged.draws))
         if generalized:
             staged = replace(staged, population=population_beside(engine, policy, staged.table))
         tell("write")
@@ -128,38 +150,41 @@ def release_with(
         rules = replace(staged.rules, histories=memory.histories, rerun=rerun)
         staged = replace(staged, rules=rules, notes=memory.notes)
         judged = judge_written(engine, policy, staged, folder, written, seed).within(**header)
+        judged = judged.noting(source=notes_of_source(engine, staged))
         if not judged.passed:
             place.refuse(run_id)
             records.keep(run_id, {"verdict": judged.to_dict()}, pending=False)
             judged.raise_if_failed()
         require_stamps(stamps)
-        files = [path for path in folder.iterdir() if path.is_file()]
-        private, public = run_documents(
-            engine, policy, staged, judged, seed=seed, output=output_of(staged, files, written)
-        )
-        write_public(folder, public)
+        with sink_faults(folder):
+            files = [path for path in folder.iterdir() if path.is_file()]
+            private, public = run_documents(
+                engine, policy, staged, judged, seed=seed, output=output_of(staged, files, written)
+            )
+            write_public(folder, public)
         record = records.keep(run_id, private, pending=True)
         tell("publish")
         memory.prepare(run_id)
         try:
             path = place.publish(run_id)
-        except BaseException:  # also when interrupted: the sink says whether the rename came first
-            memory.settle()
-            records.settle(place.current())
-            raise
-        tell("judge again")
-        try:
-            again = judge_written(engine, policy, staged, place.published(run_id), written, seed).within(**header)
+            tell("judge again")
+            again = judge_written(engine, policy, without_notes(staged), place.published(run_id), written, seed)
+            if set(again.notes) <= set(judged.notes):  # what was noted of the same rows before still holds
+                again = replace(again, notes=judged.notes, source_notes=judged.source_notes)
+            again = again.within(**header)
             if again.to_dict() != judged.to_dict():
                 raise EngineError("the published files do not read back as they were judged; the release was withdrawn")
-        except BaseException:  # whatever stopped it, nobody judged what readers now see
-            place.withdraw(run_id)
-            memory.settle()
-            records.settle(place.current())
+            tell("done")
+        except BaseException:  # whatever stopped it, nobody judged what readers now see, if they see it
+            try:
+                place.withdraw(run_id)
+            finally:  # by what the sink points at
+                memory.settle()
+                records.settle(place.current())
             raise
         memory.settle()
         records.settle(place.current())
-        tell("done")
+        keys.keep(policy.transform, staged.draws)
     return ReleaseResult(
         path=path,
         run_id=run_id,
@@ -229,7 +254,11 @@ def judge_written(
         guarantees=policy.guarantees,
         measures=policy.measures,
         roles=staged.roles,
-        rules=replace(rules, gate=replace(rules.gate, columns=tuple(staged.table.schema.names))),
+        rules=replace(
+            rules,
+            gate=replace(rules.gate, columns=tuple(staged.table.schema.names)),
+            released=tuple(staged.table.schema.names),
+        ),
         original=staged.original,
         released=staged.table if paired else None,
         population=staged.population,
@@ -243,8 +272,25 @@ def judge_written(
         judged,
         suppressed_records=judged.suppressed_records + staged.suppressed_records,
         notes=notes if history_entries(policy) else (*notes, NOT_JUDGED),
-        source_notes=(*judged.source_notes, *left_out_notes(policy, source=source_of(policy))),
+        source_notes=(
+            *judged.source_notes,
+            *staged.source_notes,
+            *left_out_notes(policy, source=source_of(policy)),
+        ),
     )
+
+
+def notes_of_source(engine: Engine, staged: Staged) -> tuple[str, ...]:
+    """What the release tells of its source beyond what it shows, in sentences."""
+    if not staged.rules.gate.notes:
+        return ()
+    rules = replace(staged.rules, stages=stages_of(staged.plan))
+    return recovery_notes(engine, staged.table, staged.original, staged.roles, rules, staged.run.attacks())
+
+
+def without_notes(staged: Staged) -> Staged:
+    """The same table, judged by its guarantees alone."""
+    return replace(staged, rules=replace(staged.rules, gate=replace(staged.rules.gate, notes=False)))
 
 
 def stages_of(plan: Plan) -> tuple[Mapping[str, Any], ...]:

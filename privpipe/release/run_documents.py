@@ -79,7 +79,7 @@ def run_documents(
 ) -> tuple[Documents, Documents]:
     """The private and the public verdict, manifest and plan of a run that passed."""
     rules = public_rules(policy, output["columns"])
-    plan, public_plan = staged.plan.to_dict(), staged.plan.public_dict(counts=rules.counts)
+    plan, public_plan = staged.plan.to_dict(), staged.plan.public_dict()
     run_id, records = str(judged.run["run_id"]), staged.plan.records
     manifest = {
         **judged.run,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from privpipe.errors import escaped
 from privpipe.report.entry_rows import entry_class, own_parameters, parameter_text
 from privpipe.report.figures import FEW, FEWEST_SHOWN, public_figure
 from privpipe.report.run_documents import RunDocuments
@@ -91,8 +92,10 @@ def release_report(run: RunDocuments, form: ReportFormat = "markdown") -> str:
     """
     from jinja2 import Environment
 
-    environment = Environment(autoescape=form == "html", trim_blocks=False, keep_trailing_newline=True)
-    environment.filters["cell"] = lambda value: str(value).replace("|", "\\|").replace("\n", " ")
+    environment = Environment(
+        autoescape=form == "html", trim_blocks=False, keep_trailing_newline=True, finalize=_printable
+    )
+    environment.filters["cell"] = lambda value: str(value).replace("\n", " ").replace("|", "\\|")
     passed = bool(run.verdict.get("passed"))
     return environment.from_string(HTML if form == "html" else MARKDOWN).render(
         title=f"Release {run.verdict.get('name') or run.name}",
@@ -101,6 +104,11 @@ def release_report(run: RunDocuments, form: ReportFormat = "markdown") -> str:
         tables=[table for table in (_guarantees(run), _measures(run), _notes(run), _stages(run)) if table["rows"]],
         foot=FOOT,
     )
+
+
+def _printable(value: Any) -> Any:
+    """What a page shows of a value: names may hold what turns the direction of reading."""
+    return escaped(value) if isinstance(value, str) else value
 
 
 def _about(run: RunDocuments) -> list[tuple[str, str]]:

@@ -140,7 +140,7 @@ def plan(engine: Any, table: Any, stage: Generalize, context: StageContext) -> d
         "levels": levels,
         "recoded": [name for name, hierarchy in hierarchies.items() if is_recoded(hierarchy, levels[name])],
         "level_names": {name: hierarchy.level_names[levels[name]] for name, hierarchy in hierarchies.items()},
-        "hierarchies": {name: hierarchy.digest() for name, hierarchy in hierarchies.items()},
+        "hierarchies": {name: stage.defined(name, each, context) for name, each in hierarchies.items()},
         "builders": {name: context.hierarchies[name].recorded() for name in hierarchies},
         "data_dependent": [name for name, hierarchy in hierarchies.items() if hierarchy.data_dependent],
         "records": encoded.records,
@@ -153,9 +153,7 @@ def plan(engine: Any, table: Any, stage: Generalize, context: StageContext) -> d
     }
     cells, distinct = _recoded_cells(engine, table, encoded, stage, detail, context)
     parcels = greedy_cells(cells, context)
-    shares = np.stack(
-        [_shares_of(distinct[name], hierarchies[name], levels[name])[cells.places] for name in encoded.columns], axis=1
-    )
+    shares = np.stack([_shares_of(distinct[name], hierarchies[name], levels[name]) for name in encoded.columns], axis=1)
     loss_of = _CellLoss(encoded, stage.loss)
     loss, columns = loss_of(found.levels, loss_of.added(cells, shares, parcels))
     figures = cell_figures(cells, CellsFound(tuple(parcels)))
@@ -226,7 +224,6 @@ def _cells_at(
         columns=len(columns),
         codes=distinct.astype(np.int64),
         counts=counts,
-        places=np.arange(len(distinct)),
         weights=np.ones(len(columns)),
         k=k,
         wildcard=context.nulls == "wildcard",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from privpipe.testing.catalogue import catalogue_problems
+from privpipe.testing.class_claims import Claim, merging_claims, suppression_claim, threshold_claim
 from privpipe.testing.conformance import (
     Case,
     Conformance,
@@ -15,17 +16,20 @@ from privpipe.testing.conformance import (
 from privpipe.testing.gaps import GAPS, Gap
 from privpipe.testing.hostile import HostileTable, many_values
 from privpipe.testing.hostile_tables import HOSTILE_TABLES
-from privpipe.testing.oracle import ORACLES, Classes, Expected, oracle
+from privpipe.testing.oracle import Classes, Expected, has_oracle, oracle, oracle_of
+from privpipe.testing.people import People, people
 from privpipe.testing.plain_engine import PlainEngine, histogram_of
 from privpipe.testing.release_attacks import Finding, Published
 from privpipe.testing.small import block_of, facts_of, judged
+from privpipe.testing.splitting import splitting_problems
+from privpipe.testing.stages import first_outcome, stage_problems
 from privpipe.testing.two_releases import TwoReleases, two_releases
 
 __all__ = [
     "GAPS",
     "HOSTILE_TABLES",
-    "ORACLES",
     "Case",
+    "Claim",
     "Classes",
     "Conformance",
     "Expected",
@@ -33,6 +37,7 @@ __all__ = [
     "Gap",
     "HostileTable",
     "Nonconforming",
+    "People",
     "PlainEngine",
     "Published",
     "Report",
@@ -43,9 +48,18 @@ __all__ = [
     "conformance",
     "examples_of",
     "facts_of",
+    "first_outcome",
+    "has_oracle",
     "histogram_of",
     "judged",
     "many_values",
+    "merging_claims",
     "oracle",
+    "oracle_of",
+    "people",
+    "splitting_problems",
+    "stage_problems",
+    "suppression_claim",
+    "threshold_claim",
     "two_releases",
 ]

@@ -232,6 +232,21 @@ class AddNoise(RowTransformer):
             found.append("clipping, kept zeros and rounding leave sums and covariances only nearly as they were")
         return found
 
+    def carried(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> StagePlan:
+        if self.kind == "orthogonal":
+            return super().carried(engine, table, plan, context)
+        require_numeric(self.columns, context)
+        constant = sorted({column for each in _strata_of(plan)[1] for column in each["constant"]})
+        if constant:
+            raise DataError(
+                f"{context.place}: {', '.join(map(repr, constant))} had no variance when the plan was made and "
+                "would be released as it is; make a new plan"
+            )
+        nulls = engine.facts(table, FactsRequest(nulls=self.columns)).nulls
+        for column in self.columns if self.nulls == "refuse" else ():
+            refuse_nulls(column, nulls[column], context)
+        return replace(plan, detail={**plan.detail, "nulls": {column: nulls[column] for column in self.columns}})
+
     def draws_by_value(self) -> bool:
         return self.kind != "orthogonal"
 
@@ -380,7 +395,7 @@ def _strata_of(plan: StagePlan) -> tuple[Strata, list[Mapping[str, Any]]]:
     """The strata of a plan with their figures; one of all records where there are none."""
     if "strata" not in plan.detail:
         return Strata(), [plan.detail]
-    return Strata.from_dict(plan.detail["strata"]), plan.detail["by_stratum"]
+    return Strata.from_dict(plan.detail["strata"], plan.seed_key), plan.detail["by_stratum"]
 
 
 def _bounds(clip: Any) -> tuple[float, float]:

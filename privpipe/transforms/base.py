@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from privpipe.blocks import Entry, Facts, FactsRequest, Guarantee, Primitives, RowBlock
-from privpipe.errors import UsageError
+from privpipe.errors import DataError, UsageError
 from privpipe.roles import NullRule, Roles
 
 if TYPE_CHECKING:
@@ -52,6 +52,9 @@ class StageContext:
         Identifier columns the run itself still needs (record_id, person_id, ...).
     seed_key : bytes
         What keys the hashes that a plan holds; empty where there is no run.
+    suppressed : int
+        Suppressed records that were set aside before the stage: they count as its input in a budget, and are in no
+        class.
     """
 
     roles: Roles
@@ -68,10 +71,20 @@ class StageContext:
     released_identifiers: tuple[str, ...] = ()
     held_columns: tuple[str, ...] = ()
     seed_key: bytes = field(default=b"", repr=False)
+    suppressed: int = 0
 
     def keyed(self, digest: str) -> str:
         """A digest of source content as a plan may hold it: nobody without the seed can try values against it."""
         return keyed_digest(self.seed_key, digest)
+
+    @property
+    def unreleased(self) -> tuple[str, ...]:
+        """Identifiers that no stage releases as pseudonyms."""
+        return tuple(name for name in self.roles.identifiers if name not in self.released_identifiers)
+
+    def released(self, schema: pa.Schema) -> tuple[str, ...]:
+        """Columns of a table of the stage that are to be released."""
+        return tuple(name for name in schema.names if name not in self.unreleased)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,9 +169,31 @@ class Transformer(Entry):
         """The plan with what only running it over the table tells of the process."""
         return plan
 
+    def carried(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> StagePlan:
+        """A frozen plan as it is applied to another table than the one it was learnt from.
+
+        Raises
+        ------
+        DataError
+            It speaks of the very records it was learnt from, as most plans do; or what the stage asks of its columns
+            does not hold here.
+        """
+        raise DataError(
+            f"{context.place}: a plan of {self.name()} speaks of the records it was learnt from, and the source is "
+            "another (or the seed is); make a new plan, or freeze only stages whose plan is a function of values"
+        )
+
+    def stated_parameters(self) -> dict[str, Any]:
+        """The parameters as a plan states them: plain JSON, all defaults written out."""
+        return self.parameters()
+
     def draws_by_value(self) -> bool:
         """Whether every draw is bound to the value it masks, and so not to the source as a whole."""
         return False
+
+    def drawn_columns(self) -> tuple[str, ...]:
+        """Columns the stage draws for; the empty name: for its records."""
+        return (self.masked_columns() or ("",)) if self.needs_draws else ()
 
     def shaping(self, plan: StagePlan) -> Mapping[str, Any]:
         """The learnt figures that shape the output, to which the draws are bound: two plans that differ in one share

@@ -42,6 +42,9 @@ class DropIdentifiers(Transformer):
     def public_detail(cls, detail: Mapping[str, Any]) -> dict[str, Any]:
         return {"dropped": list(detail.get("dropped", ()))}  # by the policy's roles
 
+    def carried(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> StagePlan:
+        return self.learn(engine, table, context)  # nothing learnt shapes a value, and the checks are made again
+
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
         dropped = set(plan.detail["dropped"])
         return engine.select(table, [name for name in table.schema.names if name not in dropped])

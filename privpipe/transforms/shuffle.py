@@ -119,7 +119,7 @@ class Shuffle(Transformer):
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
         import pyarrow as pa
 
-        strata = Strata.from_dict(plan.detail["strata"])
+        strata = Strata.from_dict(plan.detail["strata"], plan.seed_key)
         names = (*self.columns, *self.given)
         ranks = {name: ranks_of_column(engine, table, name, strata, context.place) for name in names}
         for column in self.columns:

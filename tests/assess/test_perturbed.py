@@ -28,7 +28,10 @@ def test_perturbed_quasi_identifiers_are_named(embedded: Engine) -> None:
     told = notes(embedded, {"name": "rank_swap", "parameters": {"columns": ["age", "pay"]}})
     assert [note.partition(" ")[0] for note in told] == ["sample_uniqueness", "individual_risk"]
     assert all("'age', which rank_swap changed" in note and "record_linkage" in note for note in told)
+    grouped = notes(embedded, {"name": "microaggregate", "parameters": {"columns": [["age"], ["pay", "w"]]}})
+    assert [note.partition(" ")[0] for note in grouped] == ["sample_uniqueness", "individual_risk"]
     assert len(notes(embedded, {"name": "synthesize", "parameters": {}})) == 3
+    assert len(notes(embedded, {"name": "synthesize", "parameters": {"columns": "all"}})) == 3
 
 
 def test_both_k_of_wildcards_are_told(embedded: Engine) -> None:

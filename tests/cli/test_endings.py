@@ -96,3 +96,31 @@ def test_a_policy_error_shows_every_problem_on_stderr(run: Any, place: Path) -> 
     assert done.stdout == ""
     assert "release.yaml:1: version: is 2" in done.stderr
     assert "release.yaml:2: colums: unknown key; did you mean 'columns'?" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(28, "No space left on device", f"/private/{CANARY}/part-00000.csv"), "No space left on device"),
+        (PermissionError(13, "Permission denied"), "Permission denied"),
+        (MemoryError(), "memory ran out"),
+    ],
+)
+def test_faults_of_the_machine_are_no_crash(
+    run: Any, place: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, words: str
+) -> None:
+    failing(monkeypatch, error)
+    done = run("assess", place / "release.yaml")
+    assert done.exit_code == 4
+    assert words in done.stderr
+    assert CANARY not in done.output
+
+
+def test_a_full_disk_behind_stdout_is_no_crash() -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full here")
+    command = f"{sys.executable} -m privpipe schema > /dev/full"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 4
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -192,7 +192,8 @@ def test_a_record_counts_only_beside_its_own_data(document: dict[str, Any], tmp_
         shutil.copytree(home, copy)
         change(copy)
         found = pp.assess(str(copy), document)
-        return found.verdicts[0].outcome, "; ".join(found.notes)
+        told = [note for note in found.notes if not note.startswith("no guarantee looks at")]
+        return found.verdicts[0].outcome, "; ".join(told)
 
     def plan(copy: Path, **process: Any) -> None:
         path = copy / "_privpipe" / "plan.json"

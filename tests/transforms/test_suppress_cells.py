@@ -171,8 +171,12 @@ def test_the_stage_takes_its_k_from_the_guarantees_and_may_only_be_stricter(embe
 
 def test_records_of_nothing_but_marks_are_left_alone(embedded: Engine) -> None:
     rows = pa.table({"a": ["*", "x", "x", "y"], "b": ["*", "u", "u", "u"]})
-    plan, found = suppressed(embedded, SuppressCells(k=2), rows, "wildcard")
-    assert plan.detail["blanked_cells"] == 1
+    columns = {name: {"role": "quasi_identifier"} for name in ("a", "b")}
+    cells, asked = {"suppress_cells": {"k": 2}}, [{"k_anonymity": {"k": 2}}]
+    document = {"version": 1, "columns": columns, "nulls": "wildcard", "transform": [cells], "guarantees": asked}
+    plan = pp.plan(rows, document, engine=embedded)
+    assert plan.stages[0].detail["blanked_cells"] == 1
+    found = pp.transform(rows, plan, engine=embedded)
     assert ("*", "*") in set(zip(found["a"].to_pylist(), found["b"].to_pylist(), strict=True))
 
 

@@ -15,9 +15,18 @@ from privpipe.errors import EngineError, PrivpipeError
 __all__ = ["Held", "Node", "Step", "engine_error", "foreign_nodes", "graph_of", "task_node", "value_node"]
 
 
+SMALLER = "lower `partition_size` under `engines.dask`, or give the workers more memory"
+
+
 def engine_error(step: str, error: BaseException) -> EngineError:
     """What may be told of a failure of the machinery: its step and its kind, for its text may quote cells."""
     what = type(error).__name__
+    if isinstance(error, MemoryError):
+        what = f"memory ran out; {SMALLER}"
+    if what == "KilledWorker":
+        what = f"workers died over it again and again, which mostly means that memory ran out; {SMALLER}"
+    if what in ("FutureCancelledError", "CancelledError"):
+        what = "what workers held is lost, since they died or were restarted; run again"
     if isinstance(error, OSError) and error.strerror:
         what = f"{what} ({error.strerror})"
     return EngineError(f"dask engine: could not {step}: {what}")

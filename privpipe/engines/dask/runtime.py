@@ -11,6 +11,7 @@ import dask
 import dask.threaded
 
 from privpipe.engines.dask.graph import Held, Node, engine_error, graph_of, task_node, value_node
+from privpipe.engines.dask.patience import PATIENCE, Patience
 from privpipe.errors import PrivpipeError
 
 __all__ = ["Runtime", "processors"]
@@ -31,12 +32,15 @@ class Runtime:
         Tasks that run at once.
     cache : bool
         Whether results of exchanges are kept, or computed again whenever they are needed.
+    patience : float
+        Seconds to wait for workers that give no sign of life.
     """
 
-    def __init__(self, client: Any, workers: int, cache: bool) -> None:
+    def __init__(self, client: Any, workers: int, cache: bool, patience: float = PATIENCE) -> None:
         self.client = client
         self.workers = workers
         self.cache = cache
+        self._patience = Patience(client, patience)
 
     @property
     def distributed(self) -> bool:
@@ -59,7 +63,7 @@ class Runtime:
         """A value that many tasks read; a large one is sent to every worker once."""
         held = Held(value)
         if self.client is not None and _pickled_size(value) > LARGE:
-            return value_node(self.client.scatter([held], broadcast=True, hash=False)[0])
+            return value_node(self._sent([held], broadcast=True)[0])
         return value_node(held)
 
     def place_each(self, batches: Iterable[Any]) -> list[Node]:
@@ -67,38 +71,41 @@ class Runtime:
         found = list(batches)
         if self.client is None:
             return [value_node(Held(each)) for each in found]
-        return [value_node(future) for future in self.client.scatter(found, hash=False)]
+        return [value_node(future) for future in self._sent(found)]
+
+    def _sent(self, values: list[Any], **how: Any) -> Sequence[Any]:
+        step = "send rows to the workers"
+        found: Sequence[Any] = self._guarded(step, lambda _: self.client.scatter(values, hash=False, **how), ())
+        return found
 
     def compute(self, step: str, tasks: Sequence[Node]) -> list[Any]:
         """Run the tasks in one action and bring their results here."""
         log.debug("%s: %d tasks", step, len(tasks))
-        return list(self._guarded(step, self._get, tasks))
+        return list(self._guarded(step, lambda tasks: self._get(step, tasks), tasks))
 
     def keep(self, step: str, tasks: Sequence[Node]) -> list[Node]:
         """The tasks with their results kept where they lie, unless caching is off."""
         if not self.cache:
             return list(tasks)
         if self.client is not None:
-            return [value_node(future) for future in self._guarded(step, self._settled, tasks)]
+            settled = self._guarded(step, lambda tasks: self._settled(step, tasks), tasks)
+            return [value_node(future) for future in settled]
         return [value_node(Held(result)) for result in self.compute(step, tasks)]
 
-    def _get(self, tasks: Sequence[Node]) -> Sequence[Any]:
+    def _get(self, step: str, tasks: Sequence[Node]) -> Sequence[Any]:
         graph, keys = graph_of(tasks), [task.key for task in tasks]
         if self.client is not None:
-            found: Sequence[Any] = self.client.get(graph, keys)
+            found: Sequence[Any] = self._patience.results(step, self.client.get(graph, keys, sync=False))
         elif self.workers == 1:
             found = dask.get(graph, keys)
         else:
             found = dask.threaded.get(graph, keys, num_workers=self.workers)
         return found
 
-    def _settled(self, tasks: Sequence[Node]) -> Sequence[Any]:
+    def _settled(self, step: str, tasks: Sequence[Node]) -> Sequence[Any]:
         """Futures of the tasks' results, once all are there; raises what went wrong instead of keeping it too."""
-        from distributed import wait
-
         futures: list[Any] = self.client.get(graph_of(tasks), [task.key for task in tasks], sync=False)
-        with self.client.as_current():
-            wait(futures)
+        self._patience.settle(step, futures)
         for future in futures:
             if future.status != "finished":
                 future.result()

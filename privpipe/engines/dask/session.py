@@ -6,17 +6,20 @@ import logging
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from math import inf
+from pathlib import Path
 from typing import Any, Self
 
 from privpipe.engines.dask.graph import engine_error
+from privpipe.engines.dask.patience import PATIENCE
 from privpipe.engines.dask.runtime import Runtime, processors
 from privpipe.errors import UsageError, did_you_mean
+from privpipe.private_files import new_folder, remove_folder
 
 __all__ = ["Options", "Session"]
 
 SCHEDULERS = ("threads", "synchronous", "distributed")
 DEFAULT_PARTITION = 64 * 2**20
-PATIENCE = "30s"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +43,8 @@ class Options:
         Partitions of a frame in memory or of files, instead of a size; also of every exchange.
     cache : bool
         Keep what was read from text or exchanged between partitions, instead of doing it again for each use.
+    patience : float
+        Seconds without a sign of life of any worker (or of the scheduler, when it is reached) until a run is given up.
     """
 
     scheduler: str | None = None
@@ -49,6 +54,7 @@ class Options:
     partition_size: int | str = DEFAULT_PARTITION
     npartitions: int | None = None
     cache: bool = True
+    patience: float = PATIENCE
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
@@ -87,6 +93,8 @@ class Options:
             raise UsageError("dask engine: address and threads_per_worker need scheduler: distributed")
         if not isinstance(self.cache, bool):
             raise UsageError("dask engine: cache must be true or false")
+        if isinstance(self.patience, bool) or not isinstance(self.patience, int | float) or not 0 < self.patience < inf:
+            raise UsageError("dask engine: patience must be a number of seconds above 0")
         if self.partition_bytes < 1:
             raise UsageError("dask engine: partition_size must be positive, as in 64MB")
 
@@ -106,11 +114,13 @@ class Session:
 
     def __init__(self, options: Options) -> None:
         self._own: list[Any] = []
+        self._spilled: Path | None = None
         client = self._client(options)
         workers = options.workers or processors()
         if client is not None:
             workers = max(1, sum(client.nthreads().values()))
-        self.runtime = Runtime(client, 1 if options.scheduler == "synchronous" else workers, options.cache)
+        workers = 1 if options.scheduler == "synchronous" else workers
+        self.runtime = Runtime(client, workers, options.cache, options.patience)
 
     def _client(self, options: Options) -> Any:
         if options.scheduler in ("threads", "synchronous"):
@@ -134,6 +144,7 @@ class Session:
         from distributed import Client, LocalCluster
 
         if options.address is None:
+            self._spilled = new_folder("dask")
             # All ports on the loopback, the status page's too: without an address it would listen to the network.
             cluster = LocalCluster(
                 n_workers=options.workers or max(1, processors() // (options.threads_per_worker or 1)),
@@ -142,9 +153,10 @@ class Session:
                 host="127.0.0.1",
                 dashboard_address="127.0.0.1:0",
                 silence_logs=logging.CRITICAL,
+                local_directory=str(self._spilled),
             )
             self._own.append(cluster)
-        client = Client(options.address or cluster, set_as_default=False, timeout=PATIENCE)
+        client = Client(options.address or cluster, set_as_default=False, timeout=f"{options.patience}s")
         self._own.append(client)
         return client
 
@@ -152,6 +164,9 @@ class Session:
         """End what was started here."""
         while self._own:
             self._own.pop().close()
+        if self._spilled is not None:
+            remove_folder(self._spilled)
+            self._spilled = None
 
 
 def current_client() -> Any:

@@ -18,6 +18,7 @@ from privpipe.engines.base.parallel import in_order
 from privpipe.engines.base.typing import normalised
 from privpipe.engines.embedded.session import Session, guarded
 from privpipe.engines.embedded.table import EmbeddedTable, column_list
+from privpipe.private_files import create_private
 
 __all__ = ["MEMORY_BYTES", "fitted", "in_memory", "store"]
 
@@ -32,7 +33,7 @@ class _Files:
 
     def __init__(self, session: Session) -> None:
         self.folder = session.folder / session.name("rows")
-        self.folder.mkdir()
+        self.folder.mkdir(mode=0o700)
         self.names: list[str] = []
         self._lock = threading.Lock()
         self._remove = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
@@ -45,6 +46,7 @@ class _Files:
         # Dictionaries pay for text; tried on ids and numbers they cost more than all the rest.
         texts = [field.name for field in table.schema if pa.types.is_string(field.type)]
         with guarded("spilling of rows"):
+            create_private(path)
             pq.write_table(
                 table, path, compression="lz4", write_statistics=False, store_schema=False, use_dictionary=texts
             )

@@ -25,10 +25,11 @@ from privpipe.draws import Seed, Stream
 from privpipe.engines.base.contract import Engine, Where, Written
 from privpipe.engines.base.source import Format, Source
 from privpipe.engines.spark import class_table, mapping, rank_exchange, rank_relay, ranking, records, writing
-from privpipe.engines.spark.learning import count_records, distinct, learn
+from privpipe.engines.spark.learning import count_records, distinct, estimated_distinct, learn
+from privpipe.engines.spark.patience import Watch
 from privpipe.engines.spark.reading import is_spark_frame, scan
-from privpipe.engines.spark.session import Options, hush_py4j, open_session
-from privpipe.engines.spark.stacking import stack
+from privpipe.engines.spark.session import Options, hush_py4j, is_connect, open_session
+from privpipe.engines.spark.stacking import append, stack
 from privpipe.engines.spark.table import SparkTable
 from privpipe.errors import DataError, did_you_mean
 
@@ -64,6 +65,7 @@ class SparkEngine(Engine):
         self.session = session
         self.cache = cache
         self._persisted: list[Any] = []
+        self._watch: Watch | None = None
 
     @classmethod
     def open(cls, options: Mapping[str, Any]) -> Self:
@@ -71,6 +73,8 @@ class SparkEngine(Engine):
         session, started = open_session(read)
         engine = cls(session, cache=read.cache)
         engine._started = started
+        if started and not is_connect(session) and not session.sparkContext.master.startswith("local"):
+            engine._watch = Watch(session.sparkContext, read.patience)
         return engine
 
     @classmethod
@@ -84,6 +88,8 @@ class SparkEngine(Engine):
                 frame.unpersist()
             except Exception as error:  # noqa: BLE001 - a session that is gone has dropped it already
                 log.debug("not unpersisted: %s", type(error).__name__)
+        if self._watch is not None:
+            self._watch.close()
         if self._started:
             self._started = False
             self.session.stop()
@@ -139,9 +145,16 @@ class SparkEngine(Engine):
             _require_ids(table)
         return mapping.reduce_pairs(original, released, columns, reduction, facts)
 
+    def beside(self, released: SparkTable, original: SparkTable, columns: Mapping[str, str]) -> SparkTable:
+        return self._kept(mapping.beside(released, original, columns))
+
     def distinct(self, table: SparkTable, columns: Sequence[str]) -> pa.Table:
         _require(table, columns)
         return distinct(table, columns)
+
+    def estimated_distinct(self, table: SparkTable, columns: Sequence[str]) -> dict[str, int]:
+        _require(table, columns)
+        return estimated_distinct(table, columns)
 
     def keep_classes(
         self, table: SparkTable, query: ClassQuery, passing: Callable[[ClassBlock], NDArray[np.bool_]]
@@ -192,6 +205,9 @@ class SparkEngine(Engine):
 
     def stack(self, table: SparkTable, other: SparkTable, columns: Sequence[str], tag: str) -> SparkTable:
         return stack(table, other, columns, tag)
+
+    def append(self, table: SparkTable, other: SparkTable) -> SparkTable:
+        return append(table, other)
 
     def with_record_ids(self, table: SparkTable, column: str | None, seed: Seed) -> SparkTable:
         if column is None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import privpipe.errors
+from privpipe.engines.spark.patience import gave_up
 from privpipe.errors import DataError, EngineError, HierarchyError, PrivpipeError
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ __all__ = ["WorkerFailure", "guarded", "in_step", "reported", "sealed", "told", 
 
 SEAL = re.compile(r"privpipe-sealed:([A-Za-z0-9+/=]+):")
 JAVA_NAME = re.compile(r"\b(?:[a-z]\w*\.)+([A-Z]\w*(?:Error|Exception))\b")
+OUT_OF_MEMORY = (
+    "memory ran out (or an executor was lost, which mostly means the same); raise `spark.driver.memory` or "
+    "`spark.executor.memory` under `engines.spark.conf`, or `shuffle_partitions`"
+)
 UNREADABLE = ("FAILED_READ_FILE", "CANNOT_READ_FILE", "MALFORMED_CHARACTER_CODING")
 
 
@@ -44,6 +49,11 @@ def told(error: BaseException) -> PrivpipeError:
     """
     if isinstance(error, PrivpipeError):
         return error
+    if isinstance(error, MemoryError):
+        return EngineError(
+            "memory ran out on a worker; raise `spark.executor.memoryOverhead` (of a local master "
+            "`spark.driver.memory`) under `engines.spark.conf`, or `shuffle_partitions`"
+        )
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if "privpipe" in frame.filename and frame.filename != __file__]
     place = f" at {Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else ""
@@ -127,9 +137,14 @@ def _translated(error: Exception, step: str) -> PrivpipeError:
     ours = unsealed(text)
     if ours is not None:
         return in_step(ours, step)
+    given_up = gave_up()
+    if given_up:
+        return EngineError(f"spark engine: could not {step}: {given_up}")
     condition = _condition(error)
     if any(mark in condition or f"[{mark}" in text for mark in UNREADABLE):
         return DataError(f"spark engine: could not {step}: a file is not readable (truncated or of another format)")
+    if any(mark in text for mark in ("OutOfMemoryError", "ExecutorLostFailure", "exceeding memory limits")):
+        return EngineError(f"spark engine: could not {step}: {OUT_OF_MEMORY}")
     kinds = list(dict.fromkeys([condition or type(error).__name__, *JAVA_NAME.findall(text)]))
     return EngineError(f"spark engine: could not {step}: {', '.join(kinds[:3])}")
 

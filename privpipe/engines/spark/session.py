@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import re
@@ -11,7 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from privpipe.engines.spark.failures import reported
+from privpipe.engines.spark.patience import PATIENCE, require_master
 from privpipe.errors import UsageError, did_you_mean
+from privpipe.private_files import new_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,6 +42,9 @@ class Options:
         Whether costly intermediate tables are persisted; serverless Spark forbids it.
     shuffle_partitions : int, optional
         ``spark.sql.shuffle.partitions``.
+    patience : float
+        Seconds until a run is given up whose master does not answer, or whose tasks no executor takes; of a session
+        that is started here.
     """
 
     master: str | None = None
@@ -46,6 +52,7 @@ class Options:
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     cache: bool = True
     shuffle_partitions: int | None = None
+    patience: float = PATIENCE
 
     @classmethod
     def read(cls, options: Mapping[str, Any]) -> Self:
@@ -61,14 +68,23 @@ class Options:
         >>> Options.read({"master": "local[2]", "cache": False}).cache
         False
         """
-        known = {"master": str, "remote": str, "conf": Mapping, "cache": bool, "shuffle_partitions": int}
+        known: dict[str, Any] = {
+            "master": str,
+            "remote": str,
+            "conf": Mapping,
+            "cache": bool,
+            "shuffle_partitions": int,
+            "patience": int | float,
+        }
         for name, value in options.items():
             if name not in known:
                 raise UsageError(f"engines.spark: unknown option {name!r}{did_you_mean(name, known)}")
-            if not isinstance(value, known[name]) or (name == "shuffle_partitions" and isinstance(value, bool)):
+            if not isinstance(value, known[name]) or (known[name] is not bool and isinstance(value, bool)):
                 raise UsageError(f"engines.spark.{name} must be {_said(known[name])}, got {type(value).__name__}")
         if "master" in options and "remote" in options:
             raise UsageError("engines.spark: give `master` or `remote`, not both")
+        if not 0 < options.get("patience", 1) < float("inf"):
+            raise UsageError("engines.spark.patience must be a number of seconds above 0")
         if options.get("shuffle_partitions", 1) < 1:
             raise UsageError("engines.spark.shuffle_partitions must be at least 1")
         conf = {str(name): _as_text(value) for name, value in dict(options.get("conf", {})).items()}
@@ -94,7 +110,9 @@ def open_session(options: Options) -> tuple[SparkSession, bool]:
             session, started = running, False
         else:
             builder = SparkSession.builder
-            for name, value in _settings(options).items():
+            settings = _settings(options)
+            require_master(settings.get("spark.master", ""), options.patience)
+            for name, value in settings.items():
                 builder = builder.config(name, value)
             session, started = builder.getOrCreate(), True
         if not started and (options.conf or options.master):
@@ -139,7 +157,8 @@ def _remote(options: Options) -> Any:
 
     builder = SparkSession.builder.remote(options.remote or "")
     starts_server = LOOPBACK.match(options.remote or "")
-    for name, value in {**(QUIET if starts_server else {}), **options.conf}.items():
+    here = QUIET | _spilling() if starts_server else {}
+    for name, value in {**here, **options.conf}.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.conf.set("spark.sql.session.timeZone", "UTC")
@@ -167,8 +186,14 @@ def _settings(options: Options) -> dict[str, str]:
                 # Two tasks a core: the default of 200 starts some 200 Python workers for a table of any size.
                 "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 2)),
                 "spark.driver.maxResultSize": "0",  # what is collected has to fit the driver, not a gigabyte
-            }
+            } | _spilling()
     return settings | dict(options.conf)
+
+
+@functools.cache
+def _spilling() -> dict[str, str]:
+    """Where a Spark of this process spills: one folder as long as it lives, since the JVM never asks again."""
+    return {"spark.local.dir": str(new_folder("spark"))}
 
 
 def _quarter_of_memory() -> int:
@@ -180,8 +205,8 @@ def _quarter_of_memory() -> int:
     return min(max(megabytes // 4, 1024), 16384)
 
 
-def _said(kind: type) -> str:
-    return {str: "text", bool: "true or false", int: "an integer"}.get(kind, "a mapping")
+def _said(kind: Any) -> str:
+    return {str: "text", bool: "true or false", int: "an integer", int | float: "a number"}.get(kind, "a mapping")
 
 
 def _as_text(value: Any) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from privpipe.errors import DataError, SinkError
-from privpipe.release.private_files import flush_new
+from privpipe.private_files import flush_new
 
 __all__ = ["HEAD", "canonical", "found_in", "private_folder", "read_document", "require_ours", "write"]
 

@@ -25,6 +25,7 @@ from privpipe.assess.class_memory import places_of
 from privpipe.blocks.release_history import ReleaseHistory, ReleaseRows
 from privpipe.draws import Seed
 from privpipe.errors import DataError, SinkError, UsageError
+from privpipe.private_files import sync_folder
 from privpipe.release.ledger.chain import ADVICE, NEXT, Chain, name_of, read_chain
 from privpipe.release.ledger.entry import SUFFIX, Entry
 from privpipe.release.ledger.folder import HEAD, found_in, private_folder, require_ours, write
@@ -40,7 +41,6 @@ from privpipe.release.ledger.sink import (
     recalled,
     remember,
 )
-from privpipe.release.private_files import flush_folder
 from privpipe.release.remote import is_remote
 
 __all__ = ["Ledger", "locked"]
@@ -231,7 +231,7 @@ class Ledger:
         kept = replace(entry, path=entry.path.with_name(name_of(entry)))
         try:
             os.replace(entry.path, kept.path)
-            flush_folder(kept.path.parent)
+            sync_folder(kept.path.parent)
         except OSError as error:
             raise SinkError(f"the ledger cannot be written: {error.strerror}") from None
         return kept

@@ -16,7 +16,7 @@ from privpipe.blocks import Guarantee
 from privpipe.hierarchies import HierarchySpec
 from privpipe.release.policy.reader import read_file, read_mapping
 from privpipe.release.policy.secret import SecretSpec
-from privpipe.release.policy.specs import ColumnSpec, SinkSpec, SourceSpec
+from privpipe.release.policy.specs import ColumnSpec, PlanSpec, SinkSpec, SourceSpec
 from privpipe.roles import ColumnType, NullRule, Roles
 from privpipe.transforms.base import Transformer
 
@@ -62,6 +62,7 @@ class Policy:
     wildcard: str | None = None
     undeclared: UndeclaredRule = "refuse"
     suppression_mark: str = "*"
+    plan: PlanSpec | None = None
     seed: SecretSpec | None = None
     allow_insecure_seed: bool = False
     warnings: tuple[str, ...] = field(default=(), repr=False)
@@ -142,15 +143,17 @@ class Policy:
         return public
 
     def digest(self) -> str:
-        """SHA-256, in hex, of the public document as canonical JSON: layout, comments, order of keys do not count."""
-        return _sha256(self.public_document())
+        """SHA-256, in hex, of the public document as canonical JSON: layout, comments, order of keys do not count.
+
+        Neither does `plan:`, so that a plan fits the policy that it is frozen into.
+        """
+        return _sha256(self.public_document(), "plan")
 
     def run_digest(self) -> str:
         """SHA-256 of the policy without where it runs and where it publishes: what rows are, and in which order,
         depends on neither.
         """
-        document = {name: value for name, value in self.public_document().items() if name not in WHERE}
-        return _sha256(document)
+        return _sha256(self.public_document(), "plan", *WHERE)
 
     def place_of(self, stage: int) -> str:
         """Where a stage stands in the document, as in ``transform[1].generalize``."""
@@ -162,6 +165,7 @@ class Policy:
         return place if self.file is None or line is None else f"{self.file}:{line}: {place}"
 
 
-def _sha256(document: Mapping[str, Any]) -> str:
-    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+def _sha256(document: Mapping[str, Any], *without: str) -> str:
+    counted = {name: value for name, value in document.items() if name not in without}
+    canonical = json.dumps(counted, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(canonical.encode()).hexdigest()

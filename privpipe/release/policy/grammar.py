@@ -14,12 +14,23 @@ from privpipe.engines.base import Format
 from privpipe.engines.base.unpacking import MOST_BYTES
 from privpipe.roles import ColumnType, NullRule, Role
 
-__all__ = ["COLUMN", "SINK", "SOURCE", "TOP", "VERSION", "Key", "source_keys"]
+__all__ = ["COLUMN", "PLAN", "SINK", "SOURCE", "TOP", "VERSION", "Key", "source_keys"]
 
 VERSION = 1
 UNDECLARED = ("refuse", "note")
 Kind = Literal[
-    "text", "integer", "flag", "texts", "mapping", "entries", "secret", "source", "sink", "columns", "hierarchy"
+    "text",
+    "integer",
+    "flag",
+    "texts",
+    "mapping",
+    "entries",
+    "secret",
+    "source",
+    "sink",
+    "plan",
+    "columns",
+    "hierarchy",
 ]
 
 
@@ -67,6 +78,10 @@ SINK: Mapping[str, Key] = {
     "format": Key("text", "format of the published files", ("parquet", "csv", "json"), default="parquet"),
 }
 
+PLAN: Mapping[str, Key] = {
+    "file": Key("text", "JSON of a plan of this policy, as a private record holds it", required=True),
+}
+
 COLUMN: Mapping[str, Key] = {
     "role": Key("text", "what the column is for", get_args(Role), required=True),
     "type": Key("text", "type of its values; left out, the source's (text in CSV)", get_args(ColumnType)),
@@ -96,6 +111,7 @@ TOP: Mapping[str, Key] = {
     "measures": Key("entries", "what is reported and never judged"),
     "sink": Key("sink", "where the release is published"),
     "records": Key("text", "folder of the private records of runs; left out, one in the sink's work area"),
+    "plan": Key("plan", "a plan of an earlier run: its stages are taken from there and not learnt anew"),
     "seed": Key("secret", "secret of 128 bits from which all draws follow; left out, one is drawn for the run"),
     "allow_insecure_seed": Key(
         "flag", "publish although the seed is declared insecure; for demonstrations", default=False

@@ -18,6 +18,7 @@ from privpipe.release.policy.sections import (
     read_columns,
     read_engines,
     read_keys,
+    read_plan,
     read_secret,
     read_sink,
     read_source,
@@ -70,6 +71,8 @@ def _read(document: Any, report: Report, base_dir: Path, catalogues: Catalogues 
             found[name] = read_source(report, found[name], (name,))
     if "sink" in found:
         found["sink"] = read_sink(report, found["sink"], ("sink",))
+    if "plan" in found:
+        found["plan"] = read_plan(report, found["plan"], ("plan",))
     if "seed" in found:
         found["seed"] = read_secret(report, found["seed"], ("seed",), base_dir)
     if "engines" in found:

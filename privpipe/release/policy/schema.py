@@ -9,7 +9,7 @@ from typing import Any
 from privpipe.blocks import Entry, Guarantee
 from privpipe.hierarchies import BUILDERS, OPTION_KEYS
 from privpipe.release.policy.entries import Catalogues
-from privpipe.release.policy.grammar import COLUMN, SINK, TOP, VERSION, Key, source_keys
+from privpipe.release.policy.grammar import COLUMN, PLAN, SINK, TOP, VERSION, Key, source_keys
 from privpipe.transforms.base import Transformer
 
 __all__ = ["json_schema"]
@@ -45,6 +45,7 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {
     "hierarchy": {"$ref": "#/$defs/hierarchy"},
     "secret": SECRET,
     "sink": {"$ref": "#/$defs/sink"},
+    "plan": {"$ref": "#/$defs/plan"},
     "columns": {"type": "object", "minProperties": 1, "additionalProperties": {"$ref": "#/$defs/column"}},
 }
 
@@ -62,6 +63,7 @@ def json_schema(catalogues: Catalogues | None = None) -> dict[str, Any]:
     definitions: dict[str, Any] = {
         "column": _section(COLUMN),
         "sink": _section(SINK),
+        "plan": _section(PLAN),
         "hierarchy": _hierarchy(),
         **{name: _section(source_keys(name)) for name in ("source", "population")},
     }

@@ -10,13 +10,13 @@ from privpipe.draws import Seed
 from privpipe.engines import ENGINES
 from privpipe.errors import PolicyError, UsageError, did_you_mean
 from privpipe.hierarchies import HierarchySpec
-from privpipe.release.policy.grammar import COLUMN, SINK, Key, source_keys
+from privpipe.release.policy.grammar import COLUMN, PLAN, SINK, Key, source_keys
 from privpipe.release.policy.places import Place, Report
 from privpipe.release.policy.secret import SecretSpec
-from privpipe.release.policy.specs import ColumnSpec, SinkSpec, SourceSpec
+from privpipe.release.policy.specs import ColumnSpec, PlanSpec, SinkSpec, SourceSpec
 from privpipe.roles import case_collisions
 
-__all__ = ["read_columns", "read_engines", "read_keys", "read_secret", "read_sink", "read_source"]
+__all__ = ["read_columns", "read_engines", "read_keys", "read_plan", "read_secret", "read_sink", "read_source"]
 
 RESERVED = "__privpipe"
 PLACES = ("from_env", "from_file", "insecure")
@@ -85,6 +85,12 @@ def read_sink(report: Report, value: Any, place: Place) -> SinkSpec | None:
     """`sink`."""
     found = read_keys(report, value, place, SINK)
     return SinkSpec(**found) if "path" in found else None
+
+
+def read_plan(report: Report, value: Any, place: Place) -> PlanSpec | None:
+    """`plan`."""
+    found = read_keys(report, value, place, PLAN)
+    return PlanSpec(**found) if "file" in found else None
 
 
 def read_columns(report: Report, value: Any, place: Place, base_dir: Path) -> dict[str, ColumnSpec]:

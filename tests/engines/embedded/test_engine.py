@@ -82,7 +82,7 @@ def test_a_function_that_fails_is_heard_as_it_is(embedded: Engine) -> None:
         embedded.map_rows(embedded.scan(Source(data=ROWS)), broken, ROWS.schema)
 
 
-def test_a_broken_file_is_an_engine_error_without_its_cells(
+def test_a_broken_file_is_told_without_its_cells(
     embedded: Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -91,7 +91,7 @@ def test_a_broken_file_is_an_engine_error_without_its_cells(
     table = embedded.scan(Source(data=path))
     content = path.read_bytes()
     path.write_bytes(content[:100] + b"\xff" * 2000 + content[2100:])
-    with pytest.raises(EngineError, match="embedded engine") as raised:
+    with pytest.raises(DataError, match="truncated or damaged") as raised:
         embedded.collect(table)
     assert SECRET not in str(raised.value) + caplog.text
     assert raised.value.__suppress_context__

@@ -1,0 +1,91 @@
+"""Whatever ends a run on its way, an old release stays as it was and nothing new is seen."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import privpipe as pp
+from privpipe.errors import EngineError, PrivpipeError
+from privpipe.release.run import STEPS
+
+
+class Caller(Exception):
+    """What a caller's own callback raises."""
+
+
+def raising_at(step: str, error: BaseException) -> Callable[[str], None]:
+    def tell(told: str) -> None:
+        if told == step:
+            raise error
+
+    return tell
+
+
+def seen(folder: Path) -> dict[str, bytes]:
+    """What a reader of a release sees."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("error", [Caller("told"), KeyboardInterrupt(), SystemExit(3)], ids=repr)
+def test_what_a_callback_raises_is_raised_and_nothing_is_published(
+    document: Mapping[str, Any], tmp_path: Path, step: str, error: BaseException
+) -> None:
+    first = pp.release(document)
+    before = seen(Path(first.path))
+    with pytest.raises(type(error)) as caught:
+        pp.release(document, progress=raising_at(step, error))
+    assert caught.value is error
+    assert seen(Path(first.path)) == before
+    state = Path(first.path).parent / f".{Path(first.path).name}.privpipe"
+    assert [path.name for path in (state / "releases").iterdir()] == [first.run_id]
+    assert list((state / "staging").iterdir()) == []
+    assert pp.release(document).assessment.passed  # nothing holds the lock
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_without_an_earlier_release_nothing_is_seen(document: Mapping[str, Any], step: str) -> None:
+    with pytest.raises(Caller):
+        pp.release(document, progress=raising_at(step, Caller()))
+    assert not os.path.lexists(document["sink"]["path"])
+
+
+def test_a_source_that_changed_meanwhile_publishes_nothing(document: Mapping[str, Any], people: Path) -> None:
+    def tell(step: str) -> None:
+        if step == "write":
+            people.write_text(people.read_text() + "late;44;Barrow;flu;7.5\n")
+
+    with pytest.raises(EngineError, match=r"people\.csv changed while it was read"):
+        pp.release(document, progress=tell)
+    assert not os.path.lexists(document["sink"]["path"])
+
+
+@pytest.mark.parametrize("engine", ["embedded", "dask"])
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_source_that_vanishes_is_a_typed_error(
+    document: dict[str, Any], people: Path, tmp_path: Path, engine: str, ending: str
+) -> None:
+    source = people
+    if ending == "parquet":
+        source = tmp_path / "people.parquet"
+        pd.read_csv(people, sep=";").to_parquet(source)
+        document["source"] = {"path": str(source)}
+    for step in ("stage", "write", "judge"):
+        content = source.read_bytes()
+        gone = Path(source)
+
+        def tell(told: str, step: str = step, gone: Path = gone) -> None:
+            if told == step:
+                gone.unlink()
+
+        with pytest.raises(PrivpipeError) as caught:
+            pp.release(document, engine=engine, progress=tell)
+        assert caught.value.exit_code in (3, 4)
+        assert not os.path.lexists(document["sink"]["path"])
+        source.write_bytes(content)
