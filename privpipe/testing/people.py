@@ -14,7 +14,7 @@ __all__ = ["TABLES", "People", "few_classes", "people", "rare_class"]
 
 COLUMNS: Mapping[str, Mapping[str, Any]] = {
     "name": {"role": "identifier"},
-    "household": {"role": "identifier"},
+    "household": {"role": "insensitive"},
     "age": {"role": "quasi_identifier", "hierarchy": {"intervals": {"start": 0, "widths": [10, 20, 40]}}},
     "zip": {"role": "quasi_identifier", "hierarchy": {"redact": {"keep": "left", "length": 3}}},
     "town": {

@@ -100,7 +100,8 @@ class Staging:
         secret = policy.seed.resolve()  # type: ignore[union-attr]
         source = Source(data=self.table.rows, types=policy.types)
         if parts:
-            source = Source(data=str(self._dealt_out(parts)), format="parquet", types=policy.types)
+            folder = dealt_out(self.table.rows, self.folder / f"rows-{parts}", parts)
+            source = Source(data=str(folder), format="parquet", types=policy.types)
         with keys_of(self.stage):
             original = attach(engine, source, policy, secret)
             staged = run_stages(engine, original, policy, secret, plan=given)
@@ -133,20 +134,6 @@ class Staging:
         kept = self.stage.masked_columns() if self.stage.name() == "pseudonymise" else ()
         gone = {name for name in policy.roles.identifiers if name not in kept}
         return pa.schema([entry for entry in schema if entry.name not in gone])
-
-    def _dealt_out(self, parts: int) -> Path:
-        import numpy as np
-        import pyarrow.parquet as pq
-
-        folder = self.folder / f"rows-{parts}"
-        if not folder.exists():
-            folder.mkdir()
-            rows = self.table.rows.take(np.random.default_rng(parts).permutation(len(self.table.rows)))
-            filled = parts - 1 if parts > 6 else parts
-            for part in range(parts):
-                some = rows.take(np.arange(part, len(rows), filled)) if part < filled else rows.slice(0, 0)
-                pq.write_table(some, folder / f"part-{part}.parquet")
-        return folder
 
 
 def stage_problems(
@@ -316,6 +303,21 @@ def _public(made: StagePlan) -> str:
     """What everybody may read of a plan, where the stage parts it; it must be JSON and the same everywhere too."""
     parted = getattr(made, "public", None)
     return "" if parted is None else json.dumps(plain(parted().detail), sort_keys=True)
+
+
+def dealt_out(rows: pa.Table, folder: Path, parts: int) -> Path:
+    """A folder with the rows dealt out to so many files in an order of their own, the last of seven without a row."""
+    import numpy as np
+    import pyarrow.parquet as pq
+
+    if not folder.exists():
+        folder.mkdir()
+        mixed = rows.take(np.random.default_rng(parts).permutation(len(rows)))
+        filled = parts - 1 if parts > 6 else parts
+        for part in range(parts):
+            some = mixed.take(np.arange(part, len(mixed), filled)) if part < filled else mixed.slice(0, 0)
+            pq.write_table(some, folder / f"part-{part}.parquet")
+    return folder
 
 
 def sorted_rows(rows: pa.Table) -> tuple[tuple[str, ...], ...]:

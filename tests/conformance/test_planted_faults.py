@@ -11,6 +11,8 @@ import pytest
 
 from privpipe import models
 from privpipe.blocks import ClassBlock, ClassModel, ClassQuery, DistinctBlock, Facts, Guarantee, Tally, Verdict
+from privpipe.blocks.file_pair import FilePair, FilePairMeasure
+from privpipe.engines import Engine
 from privpipe.models import (
     AverageRisk,
     DeltaDisclosure,
@@ -27,6 +29,7 @@ from privpipe.testing import (
     splitting_problems,
     suppression_claim,
     threshold_claim,
+    verdict_problems,
 )
 from privpipe.tolerance import slack
 
@@ -95,6 +98,32 @@ class FirstCombination(Guarantee):
 )
 def test_a_figure_that_depends_on_blocks_is_seen(mutant: Guarantee) -> None:
     assert splitting_problems(mutant)
+
+
+class GoesByTheClock(FilePairMeasure):
+    """An attack that draws from no key."""
+
+    def judge_files(self, files: FilePair) -> Verdict:
+        return Verdict(self, float(np.random.default_rng().random()), "pass")
+
+
+class CountsBlocks(KAnonymity):
+    """A measure whose figure is the number of measured blocks."""
+
+    def measure(self, block: ClassBlock, facts: Facts) -> Tally:
+        return Tally(observed=1, classes=len(block), records=block.records)
+
+    def merge(self, left: Tally, right: Tally) -> Tally:
+        return replace(super().merge(left, right), observed=left.observed + right.observed)
+
+
+def test_a_figure_that_counts_blocks_is_seen() -> None:
+    assert splitting_problems(CountsBlocks(k=2))
+
+
+@pytest.mark.parametrize("mutant", [GoesByTheClock()], ids=lambda mutant: type(mutant).__name__)
+def test_an_attack_that_says_something_else_each_time_is_seen(embedded: Engine, mutant: Guarantee) -> None:
+    assert any("observed differs" in problem for problem in verdict_problems(mutant, embedded, partitions=[1, 3]))
 
 
 UNCLAIMED = [
