@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from privpipe.blocks.public_rules import PublicRules
 from privpipe.blocks.verdict import Verdict, plain
 from privpipe.errors import Refused
 
@@ -83,10 +84,33 @@ class Assessment:
         """The same assessment as part of a run."""
         return replace(self, run={**self.run, **run})
 
-    def to_dict(self) -> dict[str, Any]:
-        """The verdict document (`verdict.json`), as plain JSON values."""
+    def public_dict(self, rules: PublicRules) -> dict[str, Any]:
+        """The public edition of the verdict document: outcomes, and figures of the released table alone.
+
+        Parameters
+        ----------
+        rules : PublicRules
+            What whoever reads the release knows anyway.
+        """
+        rows = (*self.built_in, *self.verdicts)
         return {
             "schema_version": SCHEMA_VERSION,
+            "edition": "public",
+            **plain(self.run),
+            "passed": self.passed,
+            "records": self.records,
+            "suppressed_records": self.suppressed_records if rules.counts else None,
+            "classes": self.classes,
+            "guarantees": [verdict.to_public(rules, self.records) for verdict in rows],
+            "measures": [verdict.to_public_measure(rules, self.records) for verdict in self.measures],
+            "notes": list(self.notes),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole verdict document, as plain JSON values; for who runs it, not for who reads the release."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "edition": "private",
             **plain(self.run),
             "passed": self.passed,
             "records": self.records,

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from privpipe.blocks import Facts, RowBlock, Verdict
 from privpipe.blocks.release_history import ReleaseRows
 from privpipe.engines import Engine
+from privpipe.errors import DataError
 
 if TYPE_CHECKING:
     from privpipe.draws import Seed
@@ -26,23 +27,25 @@ Words = tuple[Ints, ...]
 class _Hashed:
     """A reduction: ids of records, and the keyed hash of some sets of their columns, none of which leaves the engine.
 
-    `filled`: a missing value is an empty text, as in a CSV file.
+    `filled`: a missing value is an empty text, as in a CSV file. `steps` normalise every text.
     """
 
     sets: tuple[tuple[str, ...], ...]
     seeds: tuple[Seed, ...]
     filled: bool = False
+    steps: tuple[str, ...] = ()
 
     def measure(self, block: RowBlock, facts: Facts) -> list[Words]:
         """Ids, then the hash of each set."""
         import pyarrow as pa
 
+        from privpipe.kernels.person_keys import normalised
         from privpipe.kernels.record_ids import content_hash
 
-        hashes = [
-            content_hash(pa.table(row_texts(block, columns, filled=self.filled)), seed)
-            for columns, seed in zip(self.sets, self.seeds, strict=True)
-        ]
+        hashes = []
+        for columns, seed in zip(self.sets, self.seeds, strict=True):
+            texts = row_texts(block, columns, filled=self.filled)
+            hashes.append(content_hash(pa.table({name: normalised(texts[name], self.steps) for name in texts}), seed))
         return [tuple(np.ascontiguousarray(words) for words in (block.record_ids, *hashes))]
 
     def merge(self, left: list[Words], right: list[Words]) -> list[Words]:
@@ -64,6 +67,7 @@ def class_memory(
     sensitive: str | None,
     seed: Seed,
     persons: bool,
+    normalise: Sequence[str] = (),
 ) -> ReleaseRows:
     """The rows a ledger keeps of a release.
 
@@ -79,13 +83,20 @@ def class_memory(
         A released column.
     seed : Seed
         Keys the hashes; the same for all releases of a ledger.
+    normalise : sequence of str
+        What is done to the keys of persons before.
+
+    Raises
+    ------
+    DataError
+        A released record whose person's key is missing or empty: nobody could follow it.
     """
     from privpipe.draws import Seed
     from privpipe.kernels.word_groups import group_rows
 
     label = "person" if persons else "combination"
     seeds = {name: Seed(seed.key(f"ledger {name}")) for name in (label, "class", "value")}
-    before = _gathered(engine, original, _Hashed((tuple(unit),), (seeds[label],)))
+    before = _gathered(engine, original, _Hashed((tuple(unit),), (seeds[label],), steps=tuple(normalise)))
     sets, with_seeds = [tuple(keys)], [seeds["class"]]
     if sensitive is not None:
         sets.append((sensitive,))
@@ -93,13 +104,32 @@ def class_memory(
     after = _gathered(engine, released, _Hashed(tuple(sets), tuple(with_seeds)))
     places = places_of(before[0], after[0])
     known = places >= 0  # a record that was made up is nobody's
+    if persons:
+        _require_keys(before[1][places[known]], unit, seeds[label])
     joined = np.ascontiguousarray(np.hstack([before[1][places[known]], *(words[known] for words in after[1:])]))
     numbers, firsts = group_rows(joined)
     order = np.lexsort(joined[firsts].T[::-1])  # no trace of the files' order
     distinct = joined[firsts][order]
     counts = np.bincount(numbers, minlength=len(firsts))[order].astype(np.int64)
     values = distinct[:, 4:6] if sensitive is not None else None
-    return ReleaseRows(distinct[:, :2], distinct[:, 2:4], counts, values)
+    return ReleaseRows(distinct[:, :2], distinct[:, 2:4], counts, values, sensitive=sensitive)
+
+
+def _require_keys(units: Ints, unit: Sequence[str], seed: Seed) -> None:
+    """Refuse records that nobody can be followed by: their keys are one hash, that of nothing."""
+    import pyarrow as pa
+
+    from privpipe.kernels.record_ids import content_hash
+
+    nothing = [
+        content_hash(pa.table({name: pa.array([text], pa.string()) for name in unit}), seed) for text in (None, "")
+    ]
+    missing = sum(int((units == words).all(axis=1).sum()) for words in nothing)
+    if missing:
+        raise DataError(
+            f"{missing:,} released records have no {', '.join(map(repr, unit))}: the ledger follows persons by it, and "
+            "cannot tell who they are; give them one, or leave these records out"
+        )
 
 
 @dataclass(frozen=True)

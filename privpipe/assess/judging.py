@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from privpipe.assess.assessment import Assessment
 from privpipe.assess.composite import Composite, Judged
+from privpipe.assess.gate import column_verdicts
 from privpipe.assess.grouping import Group, groups_of, keys_of, query_of, whole_of
 from privpipe.assess.item_sets import CountedItems, item_verdict
 from privpipe.assess.learning import facts_by_base
@@ -21,6 +22,7 @@ from privpipe.assess.row_columns import with_row_columns
 from privpipe.assess.rules import JudgingRules
 from privpipe.assess.served import refused_in_persons, refused_under_wildcard
 from privpipe.assess.suppressed import without_suppressed
+from privpipe.assess.unlooked import guarantee_notes
 from privpipe.assess.whole_files import whole_verdicts
 from privpipe.assess.wildcards import reduce_matching
 from privpipe.blocks import (
@@ -38,10 +40,8 @@ from privpipe.blocks.table_files import TableMeasure
 from privpipe.engines import Engine
 from privpipe.engines.base.assembly import may_be_marked
 from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
+from privpipe.models.identity.no_identifiers import NoIdentifiers
 from privpipe.roles import Roles
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["assess"]
 
@@ -82,6 +82,7 @@ def assess(
     Returns
     -------
     Assessment
+        Beside the entries the columns themselves are judged: an identifier among them is a fail that stands first.
 
     Raises
     ------
@@ -89,13 +90,16 @@ def assess(
         No entry; quasi-identifiers left out everywhere; an entry that the way of counting does not serve, or that
         needs a population where none is given.
     DataError
-        A column is missing, the table has no records, a null under `refuse`, a base that does not cover.
+        A column is missing or has no role, the table has no records, a null under `refuse`, a base that does not cover.
     """
     rules = replace(rules or JudgingRules(), models=tuple(guarantees))
     entries = [entry.over(roles).beside(population is not None) for entry in (*guarantees, *measures)]
     if not entries:
         raise UsageError("nothing to judge by: give at least one guarantee or measure")
     _require_served(entries, rules)
+    failed, held, noted = column_verdicts(rules.gate, table.schema.names, roles, guarantees)
+    if rules.gate.notes:
+        noted += guarantee_notes(entries[: len(guarantees)], roles, whole=rules.gate.whole)
     _require_columns(table, entries, roles)
     if rules.person is not None:
         require_persons(table, rules.person)
@@ -120,6 +124,8 @@ def assess(
     for at, entry in enumerate(entries):
         if entry.reads == "facts":
             verdicts[at] = entry.judge(Tally(), facts["released"])
+        elif isinstance(entry, NoIdentifiers):
+            verdicts[at] = entry.judge_columns(rules.gate.seen(table.schema.names), roles)
         elif entry.reads == "distinct":
             verdicts[at] = _distinct_verdict(engine, table, entry, roles, rules, counted)
         elif isinstance(entry, PositionMeasure):
@@ -136,13 +142,16 @@ def assess(
     verdicts |= recoding_verdicts(engine, table, original, recodings, roles, rules)
     first = seen[0] if seen else None
     records, suppressed = _records(engine, table, roles, first, rules)
+    remembered = rules.histories.values()
     return Assessment(
-        verdicts=tuple(verdicts[at] for at in range(len(guarantees))),
+        verdicts=(*failed, *(verdicts[at] for at in range(len(guarantees)))),
         measures=tuple(verdicts[at] for at in range(len(guarantees), len(entries))),
         records=records,
         suppressed_records=suppressed,
         classes=classes,
-        notes=tuple(notes),
+        notes=tuple(dict.fromkeys((*noted, *notes, *(note for own in remembered for note in own.notes)))),
+        source_notes=tuple(dict.fromkeys(note for own in remembered for note in own.source_notes)),
+        built_in=held,
     )
 
 
@@ -162,6 +171,8 @@ def _records(engine: Engine, table: Any, roles: Roles, first: Judged | None, rul
     if first is not None and rules.person is None:
         return first.released, first.marked
     total = left = engine.count(table)
+    if not total:
+        raise DataError("the table has no records: there is nothing to judge")
     keys = tuple(roles.quasi_identifiers)
     if first.marked if first is not None else may_be_marked(table.schema, ClassQuery(keys=keys, mark=rules.mark)):
         left = engine.count(without_suppressed(engine, table, keys, roles, rules.mark))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from privpipe.assess.gate import Gate
 from privpipe.blocks import Histogram
 from privpipe.roles import NullRule
 
@@ -56,6 +57,8 @@ class JudgingRules:
         What the release must meet, for attacks on the search that worked for it.
     rerun : callable, optional
         The run's stages once more with other values in a column, for the same.
+    gate : Gate
+        How the table's columns are looked at, whatever the guarantees.
     allow_empty : bool
         Let a table of suppressed records alone pass vacuously; never set by a release.
     """
@@ -75,4 +78,5 @@ class JudgingRules:
     positions: RowPositions | str | None = field(default=None, repr=False)
     models: tuple[Guarantee, ...] = ()
     rerun: Callable[[FilePair, str, Sequence[Any]], str] | None = field(default=None, repr=False)
+    gate: Gate = field(default_factory=Gate)
     allow_empty: bool = False

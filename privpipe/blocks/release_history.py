@@ -8,15 +8,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from numpy.typing import NDArray
 
+from privpipe.blocks.entry import require_choice
 from privpipe.blocks.guarantee import Guarantee
 from privpipe.blocks.verdict import Verdict
+from privpipe.errors import UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from privpipe.hierarchies import HierarchySpec
 
-__all__ = ["EarlierTables", "HistoryMeasure", "ReleaseHistory", "ReleaseRows"]
+__all__ = ["NORMALISATIONS", "EarlierTables", "HistoryMeasure", "ReleaseHistory", "ReleaseRows"]
+
+NORMALISATIONS = ("trim", "casefold", "nfc")
+"""What may be done to the keys of persons before they are compared."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +38,15 @@ class ReleaseRows:
         Records of the unit in the class, at least 1.
     values : ndarray of int64, shape (n, 2), optional
         Keyed hash of the released sensitive value; a unit has a row for each value then.
+    sensitive : str, optional
+        Column of these values.
     """
 
     units: NDArray[Any] = field(repr=False)
     classes: NDArray[Any] = field(repr=False)
     records: NDArray[Any] = field(repr=False)
     values: NDArray[Any] | None = field(default=None, repr=False)
+    sensitive: str | None = None
 
     def __len__(self) -> int:
         return len(self.records)
@@ -55,11 +63,17 @@ class ReleaseHistory:
         In the order of their publication.
     persons : bool
         Units are persons; else combinations of original quasi-identifiers, each of several records.
+    notes : tuple of str
+        What a verdict must say of the ledger.
+    source_notes : tuple of str
+        What it must say of persons of the source, in private records only.
     """
 
     current: ReleaseRows
     earlier: tuple[ReleaseRows, ...] = ()
     persons: bool = True
+    notes: tuple[str, ...] = ()
+    source_notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,14 +103,33 @@ class EarlierTables:
 class HistoryMeasure(Guarantee):
     """A measure of a release beside the releases before it.
 
-    Subclasses give `judge_history` (by a ledger) and `judge_tables` (by released tables alone).
+    Subclasses give `judge_history` (by a ledger) and `judge_tables` (by released tables alone). One that
+    `forms_classes` says over which columns, and of which values, the ledger remembers them.
     """
 
     reads: ClassVar[Any] = "releases"
+    forms_classes: ClassVar[bool] = True
+    about: ClassVar[Mapping[str, str]] = {
+        "normalise": "what is done to a person's key before it is hashed: trim, casefold, nfc; nothing unless given",
+    }
 
     ledger: str | None = None
     key: dict[str, str] | None = None
     earlier: tuple[str, ...] = ()
+    normalise: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("normalise", "earlier"):
+            if isinstance(getattr(self, name), str):
+                raise UsageError(f"{type(self).__name__}: {name} must be a list")
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        for step in self.normalise:
+            require_choice(type(self).__name__, "normalise", step, NORMALISATIONS)
+        if len(set(self.normalise)) < len(self.normalise):
+            raise UsageError(f"{type(self).__name__}: normalise names a step twice")
+        if self.normalise and self.key is None:
+            raise UsageError(f"{type(self).__name__}: normalise is for persons, who are followed by a key")
 
     def joining_columns(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Of the released columns that no quasi-identifier is, those by which rows of two releases are joined."""

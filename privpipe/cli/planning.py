@@ -32,7 +32,8 @@ def plan(
 ) -> None:
     """Decide every stage, and write the plan down.
 
-    A plan holds levels, windows and counts, no record and no secret. Exit code 6 when nothing within the limits
+    A plan holds levels, windows and counts, no record and no secret; yet it tells of the source what no release does:
+    keep it private. Exit code 6 when nothing within the limits
     meets the guarantees.
     """
     from privpipe.release.facade import plan as decide

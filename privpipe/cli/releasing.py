@@ -37,6 +37,7 @@ def release(
 
     Publishes the policy's source when every guarantee holds over the written files. Exit code 5 when one does not:
     nothing is published then, and what was published before is untouched.
+    What is printed is the private edition of the verdict; beside the data lies the public one.
     """
     code = released(loaded(policy), engine=engine, target=target, plan=plan, json=json)
     raise typer.Exit(code)
@@ -58,4 +59,6 @@ def released(policy: Policy, *, engine: str | None, target: str | None, plan: Pa
         return refusal.exit_code
     show_assessment(result.assessment, json=json)
     say(f"PUBLISHED: {result.path} (run {result.run_id})")
+    if result.record:
+        say(f"private record: {result.record}")
     return 0

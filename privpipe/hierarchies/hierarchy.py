@@ -23,6 +23,8 @@ from privpipe.hierarchies.table import LabelTable
 __all__ = ["Hierarchy"]
 
 UNUSED = -1
+MOST_LEVELS = 32_767
+"""Searches hold vectors of levels in 16 bits."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -148,6 +150,11 @@ class Hierarchy(LabelTable):
     def from_draft(cls, draft: Draft, options: Options) -> Self:
         """From what a builder proposes, once it meets the formal conditions."""
         draft = checked(draft, options)
+        if draft.levels.height > MOST_LEVELS:
+            raise HierarchyError(
+                f"{whose(options.column, draft.source)}: {draft.levels.height:,} levels, {MOST_LEVELS:,} are served",
+                kind="levels",
+            )
         least, most = check_levels_in_range(options, draft.levels.height, draft.source)
         levels, order = draft.levels.in_leaf_order()
         collisions = len(levels.collisions())

@@ -18,6 +18,8 @@ from privpipe.hierarchies.parameters import choice, known_keys, whole_number
 __all__ = ["Redact"]
 
 MASK = "*"
+MOST_CHARACTERS = 1 << 31
+"""Of all labels of all values together; each of them is held as text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +65,12 @@ class Redact:
         longest = max(map(len, values), default=0)
         width = self.length or max(longest, 1)
         inside = sorted(value for value in values if len(value) <= width)
+        if len(inside) * width * width > MOST_CHARACTERS:
+            raise HierarchyError(
+                f"{whose(column, 'redact')}: a level for each of {width:,} characters of {len(inside):,} values is "
+                f"more than {MOST_CHARACTERS:,} characters of labels; shorten the values, or give a smaller `length`",
+                kind="length",
+            )
         columns = [[self._label(value, width, level) for value in inside] for level in range(1, width)]
         return Draft(
             levels=Levels.from_columns([inside, *columns, [ROOT] * len(inside)]),

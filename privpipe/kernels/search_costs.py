@@ -101,15 +101,15 @@ class LeafCosts:
         return found
 
 
-def products(nodes: NDArray[np.int8], figures: Floats) -> Floats:
+def products(nodes: NDArray[np.int16], figures: Floats) -> Floats:
     """Product of 1 + figure over the columns of each vector of levels, column by column, shape (n,).
 
     Examples
     --------
-    >>> products(np.array([[0, 1]], dtype=np.int8), np.array([[0.5, 0.0], [0.0, 1.0]])).tolist()
+    >>> products(np.array([[0, 1]], dtype=np.int16), np.array([[0.5, 0.0], [0.0, 1.0]])).tolist()
     [3.0]
     """
-    return np.asarray(_products(read_only(nodes, np.int8), read_only(figures, np.float64)))
+    return np.asarray(_products(read_only(nodes, np.int16), read_only(figures, np.float64)))
 
 
 @njit(nogil=True, cache=True)
@@ -187,7 +187,7 @@ def _raised(
 
 
 @njit(nogil=True, cache=True)
-def _products(nodes: NDArray[np.int8], figures: Floats) -> Floats:
+def _products(nodes: NDArray[np.int16], figures: Floats) -> Floats:
     out = np.ones(len(nodes), np.float64)
     for i in range(len(nodes)):
         product = 1.0

@@ -52,34 +52,34 @@ def still_alive(bounds: Floats, alive: Longs, most: float, least: float, winner:
     return found
 
 
-def below(nodes: NDArray[np.int8], chosen: Longs, top: NDArray[np.int8]) -> NDArray[np.bool_]:
+def below(nodes: NDArray[np.int16], chosen: Longs, top: NDArray[np.int16]) -> NDArray[np.bool_]:
     """Which of the chosen vectors are at most `top` in every column.
 
     Parameters
     ----------
-    nodes : ndarray of int8, shape (M, m)
+    nodes : ndarray of int16, shape (M, m)
     chosen : ndarray of int64, shape (n,)
         Rows of `nodes`.
 
     Examples
     --------
-    >>> nodes = np.array([[0, 0], [0, 1], [1, 0]], dtype=np.int8)
-    >>> below(nodes, np.array([0, 1, 2]), np.array([0, 1], dtype=np.int8)).tolist()
+    >>> nodes = np.array([[0, 0], [0, 1], [1, 0]], dtype=np.int16)
+    >>> below(nodes, np.array([0, 1, 2]), np.array([0, 1], dtype=np.int16)).tolist()
     [True, True, False]
     """
-    return np.asarray(_below(read_only(nodes, np.int8), read_only(chosen, np.int64), read_only(top, np.int8)))
+    return np.asarray(_below(read_only(nodes, np.int16), read_only(chosen, np.int64), read_only(top, np.int16)))
 
 
-def smallest_below(nodes: NDArray[np.int8], sizes: Longs, held: int, top: NDArray[np.int8]) -> int:
+def smallest_below(nodes: NDArray[np.int16], sizes: Longs, held: int, top: NDArray[np.int16]) -> int:
     """Of the first `held` vectors that are at most `top` in every column, the first of least size; -1: there is none.
 
     Examples
     --------
-    >>> nodes = np.array([[0, 0], [0, 1], [1, 0]], dtype=np.int8)
-    >>> smallest_below(nodes, np.array([9, 4, 3]), 3, np.array([0, 1], dtype=np.int8))
+    >>> nodes = np.array([[0, 0], [0, 1], [1, 0]], dtype=np.int16)
+    >>> smallest_below(nodes, np.array([9, 4, 3]), 3, np.array([0, 1], dtype=np.int16))
     1
     """
-    return int(_smallest_below(read_only(nodes, np.int8), read_only(sizes, np.int64), held, read_only(top, np.int8)))
+    return int(_smallest_below(read_only(nodes, np.int16), read_only(sizes, np.int64), held, read_only(top, np.int16)))
 
 
 def class_everywhere(
@@ -163,7 +163,7 @@ def _still_alive(bounds: Floats, alive: Longs, most: float, least: float, winner
 
 
 @njit(nogil=True, cache=True)
-def _below(nodes: NDArray[np.int8], chosen: Longs, top: NDArray[np.int8]) -> NDArray[np.bool_]:
+def _below(nodes: NDArray[np.int16], chosen: Longs, top: NDArray[np.int16]) -> NDArray[np.bool_]:
     out = np.ones(len(chosen), np.bool_)
     for i in range(len(chosen)):
         for j in range(len(top)):
@@ -174,7 +174,7 @@ def _below(nodes: NDArray[np.int8], chosen: Longs, top: NDArray[np.int8]) -> NDA
 
 
 @njit(nogil=True, cache=True)
-def _smallest_below(nodes: NDArray[np.int8], sizes: Longs, held: int, top: NDArray[np.int8]) -> int:
+def _smallest_below(nodes: NDArray[np.int16], sizes: Longs, held: int, top: NDArray[np.int16]) -> int:
     best = -1
     for i in range(held):
         if best < 0 or sizes[i] < sizes[best]:

@@ -16,6 +16,7 @@ from privpipe.blocks import Histogram
 from privpipe.draws import RunKey, Seed
 from privpipe.engines import Engine, Source, engine_for, open_engine
 from privpipe.engines.base.fingerprint import fingerprint
+from privpipe.engines.base.stamps import require_stamps, stamps_of
 from privpipe.errors import UsageError
 from privpipe.release.aligning import Align, aligned, compares_tables, reads_pairs
 from privpipe.release.ledger import named_ledger
@@ -24,7 +25,7 @@ from privpipe.release.policy import Policy
 from privpipe.release.population import finished_population, raw_population
 from privpipe.release.positions import finished_positions, reads_positions
 from privpipe.release.published import process_for
-from privpipe.release.reading import finished_source, read_as_source, scanned
+from privpipe.release.reading import finished_source, left_out_notes, read_as_source, scanned
 from privpipe.release.remembering import Remembering
 from privpipe.release.run import ReleaseResult, release_with, source_of
 from privpipe.release.staging import attach, judging_rules, run_stages
@@ -67,7 +68,14 @@ def assess(
 
     Raises
     ------
-    UsageError, DataError, EngineError
+    UsageError, EngineError
+    DataError
+        Also where a column has no role, unless the policy says `undeclared: note`.
+
+    Notes
+    -----
+    A table that is handed over is judged as finished: a column whose role is `identifier` is a fail, first among the
+    verdicts. The policy's own source is raw by nature; its identifiers are noted.
 
     Examples
     --------
@@ -112,17 +120,20 @@ def assess(
         positions = None
         if paired and reads_positions(policy):
             positions = finished_positions(policy, finished, read_as_source(original, policy), align)
-        rules = replace(rules, histories=histories, positions=positions)
+        gate = replace(rules.gate, raw=data is None)
+        rules = replace(rules, histories=histories, positions=positions, gate=gate)
         judged = judge(
             running,
             table,
             guarantees=policy.guarantees,
             measures=policy.measures,
-            roles=policy.roles,
+            roles=policy.roles if data is None else policy.released_roles,
             rules=rules,
             original=first,
             population=finished_population(running, policy, table, finished=data is not None),
         )
+        before = None if original is None else read_as_source(original, policy)
+        notes += left_out_notes(policy, table=finished, original=before)
         return replace(judged, notes=(*judged.notes, *notes)).within(
             name=policy.name,
             policy_hash=policy.digest(),
@@ -159,11 +170,13 @@ def plan(
     policy = _policy(policy)
     seed = policy.seed.resolve() if policy.seed else Seed.from_os()
     with _Opened(engine, data if data is not None else policy, policy) as running:
-        original = attach(
-            running, read_as_source(data, policy) if data is not None else source_of(policy), policy, seed
-        )
+        source = _raw(data, policy)
+        stamps = stamps_of(source)
+        original = attach(running, source, policy, seed)
         population = raw_population(running, policy, original)
-        return run_stages(running, original, policy, seed, population=population, progress=progress).plan
+        staged = run_stages(running, original, policy, seed, population=population, progress=progress)
+        require_stamps(stamps)
+        return staged.plan
 
 
 def transform(
@@ -196,12 +209,14 @@ def transform(
     if policy.seed and plan.seed_commitment and not plan.made_with(seed):
         raise UsageError("the plan was made with another seed than the policy's; make a new plan, or restore the seed")
     with _Opened(engine, data if data is not None else policy, policy) as running:
-        original = attach(
-            running, read_as_source(data, policy) if data is not None else source_of(policy), policy, seed
-        )
+        source = _raw(data, policy)
+        stamps = stamps_of(source)
+        original = attach(running, source, policy, seed)
         population = raw_population(running, policy, original)
         staged = run_stages(running, original, policy, seed, plan=plan, population=population, progress=progress)
-        return running.collect(staged.table, like=None if _is_path(data) else data)
+        released = running.collect(staged.table, like=None if _is_path(data) else data)
+        require_stamps(stamps)
+        return released
 
 
 def release(

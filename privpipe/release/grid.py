@@ -20,7 +20,7 @@ from privpipe.draws import RunKey, Seed
 from privpipe.engines import Engine, open_engine
 from privpipe.errors import NoSolutionError, UnsupportedError, UsageError, did_you_mean
 from privpipe.release.policy import Policy
-from privpipe.release.policy.plain_values import from_yaml
+from privpipe.release.policy.plain_values import decoded, from_yaml
 from privpipe.release.population import population_beside
 from privpipe.release.remembering import Remembering
 from privpipe.release.remote import is_remote
@@ -64,8 +64,8 @@ def read_grid(path: Path) -> dict[str, list[Any]]:
         Not such a file, or more than `MOST_POINTS` points.
     """
     try:
-        document, report = from_yaml(path.read_text(encoding="utf-8-sig"), str(path))
-    except (OSError, UnicodeDecodeError) as error:
+        document, report = from_yaml(decoded(path.read_bytes(), str(path), "grid"), str(path))
+    except (OSError, ValueError) as error:
         raise UsageError(f"the grid file {str(path)!r} cannot be read ({type(error).__name__})") from None
     report.raise_if_wrong()
     if not isinstance(document, dict) or not document:

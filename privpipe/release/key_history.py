@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privpipe.errors import DataError
+from privpipe.release.private_files import flush_new
 
 if TYPE_CHECKING:
     from privpipe.draws import Draws, Seed
@@ -64,15 +64,8 @@ class KeyHistory:
         for what, ids in keys.items():
             known.setdefault(self._tag(what), set()).update(ids)
         document = {"version": VERSION, "keys": {tag: sorted(ids) for tag, ids in known.items()}}
-        new = self.folder / f"{FILE}.new"
         try:
-            new.unlink(missing_ok=True)
-            handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(document, file, sort_keys=True)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(new, self.folder / FILE)
+            flush_new(self.folder / FILE, json.dumps(document, sort_keys=True).encode())
         except OSError as error:  # the release is published and judged; only a later note is lost
             log.warning("the keys of this release could not be remembered beside the sink: %s", error.strerror)
 

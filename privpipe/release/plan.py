@@ -17,9 +17,14 @@ if TYPE_CHECKING:
     from privpipe.draws import Seed
     from privpipe.release.policy import Policy
 
-__all__ = ["PLAN_VERSION", "Plan", "canonical_json", "plan_digest"]
+__all__ = ["PLAN_VERSION", "PUBLIC_EDITION", "Plan", "canonical_json", "document_digest"]
 
 PLAN_VERSION = 1
+SALTED = ("seed_commitment", "seed_salt")
+PUBLIC_EDITION = (
+    "this is the public edition of a plan, which tells too little to be applied: give the plan of the private record "
+    "(`records:` in the policy, else records/ in the sink's work area)"
+)
 
 
 def canonical_json(document: Any) -> str:
@@ -33,10 +38,20 @@ def canonical_json(document: Any) -> str:
     return json.dumps(plain(document), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
+def document_digest(document: Any) -> str:
+    """SHA-256 of a document as canonical JSON.
+
+    Examples
+    --------
+    >>> document_digest({"b": 1, "a": 2}) == document_digest({"a": 2, "b": 1})
+    True
+    """
+    return hashlib.sha256(canonical_json(document).encode()).hexdigest()
+
+
 def plan_digest(document: Mapping[str, Any]) -> str:
-    """`Plan.digest` of a plan as it stands in a file."""
-    counted = {name: value for name, value in document.items() if name not in ("seed_commitment", "seed_salt")}
-    return hashlib.sha256(canonical_json(counted).encode()).hexdigest()
+    """`Plan.digest` of a whole plan as it stands in a file."""
+    return document_digest({name: value for name, value in document.items() if name not in SALTED})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,22 +118,39 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the canonical JSON, the salted commitment left out: equal plans of two runs have equal ones."""
+        """SHA-256 of the whole plan as canonical JSON, the salted commitment left out: equal plans of two runs have
+        equal ones.
+        """
         return plan_digest(self.to_dict())
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values; no data value among them."""
+    def public_dict(self, *, counts: bool = True) -> dict[str, Any]:
+        """The public edition: methods, parameters, and of each stage's detail what its transformer says is public.
+
+        Parameters
+        ----------
+        counts : bool
+            Whether the number of input records may be told.
+        """
+        stages = [stage.public() for stage in self.stages]
         return {
             "plan_version": PLAN_VERSION,
+            "edition": "public",
+            "policy_digest": self.policy_digest,
+            "records": self.records if counts else None,
+            "stages": [_stage_dict(stage) for stage in stages],
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole plan as plain JSON values: no data value among them, yet much that only the source tells."""
+        return {
+            "plan_version": PLAN_VERSION,
+            "edition": "private",
             "policy_digest": self.policy_digest,
             "records": self.records,
             "seed_commitment": self.seed_commitment,
             "seed_salt": self.seed_salt,
             "source": self.source,
-            "stages": [
-                {"name": stage.name, "parameters": plain(stage.parameters), "detail": plain(stage.detail)}
-                for stage in self.stages
-            ],
+            "stages": [_stage_dict(stage) for stage in self.stages],
         }
 
     def to_json(self) -> str:
@@ -136,13 +168,15 @@ class Plan:
         """
         try:
             document: Mapping[str, Any] = json.loads(text)
+            if document.get("edition") == "public":
+                raise UsageError(PUBLIC_EDITION)
             version = document["plan_version"]
             stages = tuple(
-                StagePlan(name=stage["name"], parameters=stage["parameters"], detail=stage["detail"])
+                StagePlan(name=str(stage["name"]), parameters={**stage["parameters"]}, detail={**stage["detail"]})
                 for stage in document["stages"]
             )
             digest, records = str(document["policy_digest"]), int(document["records"])
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(f"this is not a privpipe plan: {type(error).__name__}") from None
         if version != PLAN_VERSION:
             raise UsageError(f"the plan has version {version}, this privpipe reads version {PLAN_VERSION}")
@@ -163,3 +197,7 @@ class Plan:
             if name in stage.detail:
                 return stage.detail[name]
         return None
+
+
+def _stage_dict(stage: StagePlan) -> dict[str, Any]:
+    return {"name": stage.name, "parameters": plain(stage.parameters), "detail": plain(stage.detail)}

@@ -10,12 +10,12 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from privpipe.errors import SinkError, UsageError
+from privpipe.release.target import MEMORY
 
 __all__ = ["RemoteTarget", "is_remote"]
 
@@ -101,20 +101,47 @@ class RemoteTarget:
             self._switch(self._before)
         self.files.rm(f"{self.root}/releases/{run_id}", recursive=True)
 
-    def refuse(self, run_id: str, document: Mapping[str, Any]) -> None:
+    def refuse(self, run_id: str) -> None:
         shutil.rmtree(self._local / run_id, ignore_errors=True)
-        self.files.makedirs(f"{self.root}/_refused", exist_ok=True)
-        text = json.dumps(document, sort_keys=True, indent=2, ensure_ascii=False)
-        self.files.pipe_file(f"{self.root}/_refused/{run_id}.json", text.encode())
+
+    @property
+    def local_root(self) -> Path | None:
+        """The sink's folder where the file system is that of this machine."""
+        return Path(self.root) if self._on_disk else None
 
     def current(self) -> str | None:
         pointer = f"{self.root}/_CURRENT"
         return str(json.loads(self.files.cat_file(pointer))["release"]) if self.files.exists(pointer) else None
 
+    @property
+    def _on_disk(self) -> bool:
+        return getattr(self.files, "protocol", None) in ("file", ("file", "local"))
+
+    def recall(self) -> bytes | None:
+        try:
+            return bytes(self.files.cat_file(self._memory))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise SinkError(f"what the sink {self.url!r} remembers cannot be read: {type(error).__name__}") from None
+
+    def remember(self, data: bytes) -> None:
+        try:
+            self.files.makedirs(self._memory.rsplit("/", 1)[0], exist_ok=True)
+            self.files.pipe_file(self._memory, data)
+        except OSError as error:
+            raise SinkError(f"the sink {self.url!r} cannot be written: {type(error).__name__}") from None
+
+    @property
+    def _memory(self) -> str:
+        """Beside the folder that readers list, where there is a beside."""
+        parent, _, name = self.root.rstrip("/").rpartition("/")
+        return f"{parent}/.{name}.privpipe/{MEMORY}" if parent else f"{self.root}/_{MEMORY}"
+
     def _switch(self, content: bytes) -> None:
         """One PUT where that is atomic; where it is not (local disks), a write aside and a rename."""
         pointer = f"{self.root}/_CURRENT"
-        if getattr(self.files, "protocol", None) in ("file", ("file", "local")):
+        if self._on_disk:
             self.files.pipe_file(f"{pointer}.new", content)
             self.files.mv(f"{pointer}.new", pointer)
         else:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from privpipe.assess import JudgingRules
 from privpipe.assess.base_files import bases_from_files
+from privpipe.assess.gate import Gate
 from privpipe.assess.persons import person_histograms
 from privpipe.blocks import Facts, FactsRequest, Histogram, prepared
 from privpipe.draws import Draws, RunKey, Seed, Stream
@@ -65,6 +66,8 @@ class Staged:
         Gives the order of attacks and, with the plan, that of released rows.
     source_notes : tuple of str
         What the run itself has to say of the source; for private records alone.
+    notes : tuple of str
+        What its verdict must say besides.
     """
 
     table: Any
@@ -79,6 +82,7 @@ class Staged:
     population: Any = None
     counted: Any = None
     source_notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def order(self) -> Stream:
@@ -233,6 +237,7 @@ def judging_rules(policy: Policy, base: dict[str, Histogram] | None = None) -> J
         mark=policy.suppression_mark,
         base=base or {},
         hierarchies=policy.hierarchies,
+        gate=Gate(undeclared=policy.undeclared, notes=True, pseudonyms=policy.pseudonyms),
     )
 
 
@@ -316,14 +321,8 @@ def _context(policy: Policy, state: _State, at: int, population: Any) -> StageCo
         population=population,
         mark=policy.suppression_mark,
         place=policy.place_of(at),
-        released_identifiers=_pseudonyms(policy),
+        released_identifiers=policy.pseudonyms,
         held_columns=_held(policy),
-    )
-
-
-def _pseudonyms(policy: Policy) -> tuple[str, ...]:
-    return tuple(
-        column for stage in policy.transform if stage.name() == "pseudonymise" for column in stage.masked_columns()
     )
 
 
@@ -336,7 +335,7 @@ def _held(policy: Policy) -> tuple[str, ...]:
 
 def _drop_identifiers(engine: Engine, policy: Policy, state: _State) -> None:
     """Identifiers go first, but for those to be pseudonymised and those the run itself needs."""
-    kept = {*_pseudonyms(policy), *_held(policy)}
+    kept = {*policy.pseudonyms, *_held(policy)}
     gone = [name for name in state.roles.identifiers if name not in kept]
     if gone:
         left = [name for name in state.table.schema.names if name not in gone]
@@ -345,6 +344,8 @@ def _drop_identifiers(engine: Engine, policy: Policy, state: _State) -> None:
 
 
 def _roles_after(stage: Transformer, roles: Roles) -> Roles:
+    if stage.made_columns():
+        return replace(roles, insensitive=[*roles.insensitive, *stage.made_columns()])
     if stage.name() != "pseudonymise":
         return roles
     released = set(stage.masked_columns())

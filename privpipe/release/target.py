@@ -5,9 +5,10 @@ The published path is a symbolic link to a folder of its own for each release::
     published/adult -> .adult.privpipe/releases/20260102T030405Z-1a2b3c4d
     published/.adult.privpipe/
         lock                 held while a run is at work
+        ledger.json          which ledger the release is remembered in, and how far that had come
         staging/<run>/       being written and judged
-        releases/<run>/      judged; part files and _privpipe/{verdict,manifest}.json
-        refused/<run>.json   verdicts of runs that were refused
+        releases/<run>/      judged; part files and _privpipe/{verdict,manifest,plan}.json, the public editions
+        records/<run>/       private: the whole documents of runs that published or were refused (see `records`)
 
 Replacing a link is one atomic rename, so a reader sees the old release or the new one and never a part.
 """
@@ -15,20 +16,20 @@ Replacing a link is one atomic rename, so a reader sees the old release or the n
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 from privpipe.errors import SinkError
+from privpipe.release.private_files import flush_new
 
-__all__ = ["METADATA", "LocalTarget", "Target"]
+__all__ = ["MEMORY", "METADATA", "LocalTarget", "Target"]
 
+MEMORY = "ledger.json"
 METADATA = "_privpipe"
-"""Folder inside a release for verdict.json and manifest.json; data tools skip names with a leading underscore."""
+"""Folder inside a release for its public documents; data tools skip names with a leading underscore."""
 
 
 class Target(Protocol):
@@ -51,11 +52,17 @@ class Target(Protocol):
     def withdraw(self, run_id: str) -> None:
         """Put back what was published before this run."""
 
-    def refuse(self, run_id: str, document: Mapping[str, Any]) -> None:
-        """Keep the verdict of a refused run beside the target and throw its files away."""
+    def refuse(self, run_id: str) -> None:
+        """Throw the files of a refused run away."""
 
     def current(self) -> str | None:
         """What names the published release (its run id is part of it); None: nothing is published."""
+
+    def recall(self) -> bytes | None:
+        """What the target was told to remember, beside what readers see; None: nothing."""
+
+    def remember(self, data: bytes) -> None:
+        """Keep this instead, whole or not at all."""
 
 
 class LocalTarget:
@@ -80,7 +87,7 @@ class LocalTarget:
 
     def __enter__(self) -> Self:
         try:
-            for folder in ("staging", "releases", "refused"):
+            for folder in ("staging", "releases"):
                 (self.state / folder).mkdir(parents=True, exist_ok=True)
             self._lock = os.open(self.state / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
@@ -134,13 +141,26 @@ class LocalTarget:
             self._point(self._before, run_id)
         shutil.rmtree(self.state / "releases" / run_id, ignore_errors=True)
 
-    def refuse(self, run_id: str, document: Mapping[str, Any]) -> None:
+    def refuse(self, run_id: str) -> None:
         shutil.rmtree(self.state / "staging" / run_id, ignore_errors=True)
-        text = json.dumps(document, sort_keys=True, indent=2, ensure_ascii=False)
-        (self.state / "refused" / f"{run_id}.json").write_text(text + "\n", encoding="utf-8")
 
     def current(self) -> str | None:
         return os.readlink(self.path) if self.path.is_symlink() else None
+
+    def recall(self) -> bytes | None:
+        try:
+            with os.fdopen(os.open(self.state / MEMORY, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise SinkError(f"what the sink {str(self.path)!r} remembers cannot be read: {error.strerror}") from None
+
+    def remember(self, data: bytes) -> None:
+        try:
+            flush_new(self.state / MEMORY, data)
+        except OSError as error:
+            raise SinkError(f"the sink {str(self.path)!r} cannot be written: {error.strerror}") from None
 
     def _point(self, destination: str, run_id: str) -> None:
         pointer = self.state / f"pointer-{run_id}"

@@ -44,7 +44,7 @@ class BoxSearch:
             )
         self._explorer = explorer
         self._all_or_nothing = explorer.budget == 0 and finer_fails_too(explorer.check)
-        self._hopeless: NDArray[np.int8] = np.zeros((0, len(explorer.lattice.allowed)), dtype=np.int8)
+        self._hopeless: NDArray[np.int16] = np.zeros((0, len(explorer.lattice.allowed)), dtype=np.int16)
         self._open: list[tuple[tuple[float, ...], Levels, Levels]] = []
         self.killed = self.beaten = 0
 
@@ -96,7 +96,7 @@ class BoxSearch:
                 heapq.heappop(self._open)
                 self.beaten += 1
                 continue
-            if (self._hopeless >= np.array(high, dtype=np.int8)).all(axis=1).any() or self._fails(high):
+            if (self._hopeless >= np.array(high, dtype=np.int16)).all(axis=1).any() or self._fails(high):
                 heapq.heappop(self._open)
                 self.killed += 1
                 continue
@@ -110,7 +110,7 @@ class BoxSearch:
         dead = visit.must_go > explorer.budget or (self._all_or_nothing and visit.suppressed != 0)
         if dead:
             kept = self._hopeless[~(self._hopeless <= np.array(high)).all(axis=1)]
-            self._hopeless = np.concatenate([kept, np.array([high], dtype=np.int8)])
+            self._hopeless = np.concatenate([kept, np.array([high], dtype=np.int16)])
         return dead
 
     def _is_beaten(self, bound: tuple[float, ...], low: Levels) -> bool:

@@ -170,7 +170,7 @@ class EncodedTable:
         ranks: NDArray[np.int64] = text_ranks(texts)[self.codes[rows, place]]
         return ranks
 
-    def nodes(self) -> NDArray[np.int8]:
+    def nodes(self) -> NDArray[np.int16]:
         """Every vector of levels within the columns' limits, in lexicographic order, shape (M, m).
 
         Raises
@@ -185,7 +185,7 @@ class EncodedTable:
                 f"the lattice has {size:,} vectors of levels, an exhaustive proof serves {LARGEST_LATTICE:,}; "
                 "narrow it with min_level and max_level of the columns, or generalize fewer columns"
             )
-        grids = np.meshgrid(*[np.array(levels, dtype=np.int8) for levels in ranges], indexing="ij")
+        grids = np.meshgrid(*[np.array(levels, dtype=np.int16) for levels in ranges], indexing="ij")
         return np.stack([grid.ravel() for grid in grids], axis=1)
 
 

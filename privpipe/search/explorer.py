@@ -109,13 +109,13 @@ class Explorer:
 
     def bounds(self, nodes: Sequence[Levels]) -> NDArray[np.float64]:
         """Lower bounds of some nodes."""
-        return self.check.loss.bounds(np.array(nodes, dtype=np.int8))
+        return self.check.loss.bounds(np.array(nodes, dtype=np.int16))
 
     def sharper_bounds(self, nodes: Sequence[Levels], top: Levels) -> NDArray[np.float64]:
         """Lower bounds of all vectors between each node and a top, by what must go at the top where that is known."""
         if top not in self._forced:
             return self.bounds(nodes)
-        return self.check.loss.forced_bounds(np.array(nodes, dtype=np.int8), self._forced[top])
+        return self.check.loss.forced_bounds(np.array(nodes, dtype=np.int16), self._forced[top])
 
     def least(self) -> float:
         """A lower bound (its first figure) of every node of the lattice, or minus infinity where none is known."""

@@ -113,17 +113,17 @@ class KnownClasses:
     def __init__(self, columns: int, width: int, codes: int) -> None:
         self._width = width
         self._room = max(ROOM, codes // 2)
-        self._levels = np.empty((MOST, columns), dtype=np.int8)
+        self._levels = np.empty((MOST, columns), dtype=np.int16)
         self._counts = np.empty(MOST, dtype=np.int64)
         self._formed: list[FormedClasses] = []
         self._bytes = 0
 
-    def below(self, levels: NDArray[np.int8]) -> FormedClasses | None:
+    def below(self, levels: NDArray[np.int16]) -> FormedClasses | None:
         """The fewest classes known at levels of which none is above these."""
         at = smallest_below(self._levels, self._counts, len(self._formed), levels)
         return None if at < 0 else self._formed[at]
 
-    def remember(self, levels: NDArray[np.int8], formed: FormedClasses) -> None:
+    def remember(self, levels: NDArray[np.int16], formed: FormedClasses) -> None:
         """Keep classes for coarser ones."""
         added = formed.own.nbytes + len(formed) * self._width
         if self._bytes + added > self._room or len(self._formed) == MOST:

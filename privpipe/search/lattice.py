@@ -63,9 +63,9 @@ class Lattice:
         """The coarsest."""
         return tuple(levels[-1] for levels in self.allowed)
 
-    def nodes(self) -> NDArray[np.int8]:
+    def nodes(self) -> NDArray[np.int16]:
         """Every vector, in lexicographic order, shape (size, m)."""
-        grids: Any = np.meshgrid(*[np.array(levels, dtype=np.int8) for levels in self.allowed], indexing="ij")
+        grids: Any = np.meshgrid(*[np.array(levels, dtype=np.int16) for levels in self.allowed], indexing="ij")
         return np.stack([grid.ravel() for grid in grids], axis=1)
 
     def above(self, node: Levels) -> list[Levels]:

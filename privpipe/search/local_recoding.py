@@ -27,7 +27,7 @@ from privpipe.transforms.suppression import require_within
 
 __all__ = ["plan"]
 
-Levels = NDArray[np.int8]
+Levels = NDArray[np.int16]
 STEP = 0.05
 """How much dearer suppression becomes when a round keeps too little."""
 NODES = 100_000

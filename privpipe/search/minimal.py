@@ -95,7 +95,7 @@ class _MinimalSearch(LatticeSearch):
             self.alive = self.alive[~hopeless]
 
 
-def _above(nodes: NDArray[np.int8], chosen: NDArray[np.int64], bottom: NDArray[np.int8]) -> NDArray[np.bool_]:
+def _above(nodes: NDArray[np.int16], chosen: NDArray[np.int64], bottom: NDArray[np.int16]) -> NDArray[np.bool_]:
     return below(-nodes, chosen, -bottom)
 
 

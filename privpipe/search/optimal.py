@@ -81,11 +81,11 @@ class LatticeSearch:
 
     Parameters
     ----------
-    nodes : ndarray of int8, shape (M, m)
+    nodes : ndarray of int16, shape (M, m)
     """
 
     def __init__(
-        self, check: NodeCheck, budget: int, nodes: NDArray[np.int8], node_limit: int, seconds: float | None = None
+        self, check: NodeCheck, budget: int, nodes: NDArray[np.int16], node_limit: int, seconds: float | None = None
     ) -> None:
         self.check = check
         self.budget = budget
@@ -126,7 +126,7 @@ class LatticeSearch:
 
     def start_from(self, levels: tuple[int, ...]) -> None:
         """Check a node out of turn."""
-        at = int(np.flatnonzero((self.nodes == np.array(levels, dtype=np.int8)).all(axis=1))[0])
+        at = int(np.flatnonzero((self.nodes == np.array(levels, dtype=np.int16)).all(axis=1))[0])
         self._look(int(np.flatnonzero(self.alive == at)[0]))
 
     def found(self) -> Found | None:

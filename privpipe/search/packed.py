@@ -56,7 +56,7 @@ class PackedTable:
             self._known[keys] = KnownClasses(len(levels), self._width, table.codes.nbytes)
         known = self._known[keys]
         chosen = [place for _, places in asked for place in places if place < len(levels)]
-        at = np.zeros(len(levels), dtype=np.int8)
+        at = np.zeros(len(levels), dtype=np.int16)
         at[chosen] = [levels[place] for place in chosen]
         finer = known.below(at)
         source = self.codes if finer is None else finer.codes

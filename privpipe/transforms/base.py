@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from privpipe.draws import Draws
     from privpipe.hierarchies import HierarchySpec
 
-__all__ = ["Kind", "RowTransformer", "StageContext", "StagePlan", "Transformer", "checked_columns"]
+__all__ = ["Kind", "RowTransformer", "StageContext", "StagePlan", "Transformer", "checked_columns", "keyed_digest"]
 
 Kind = Literal["perturbative", "non-perturbative", "synthetic", "identifiers"]
 
@@ -48,6 +50,8 @@ class StageContext:
         Identifier columns that a `pseudonymise` stage of the policy releases.
     held_columns : tuple of str
         Identifier columns the run itself still needs (record_id, person_id, ...).
+    seed_key : bytes
+        What keys the hashes that a plan holds; empty where there is no run.
     """
 
     roles: Roles
@@ -63,6 +67,11 @@ class StageContext:
     place: str = ""
     released_identifiers: tuple[str, ...] = ()
     held_columns: tuple[str, ...] = ()
+    seed_key: bytes = field(default=b"", repr=False)
+
+    def keyed(self, digest: str) -> str:
+        """A digest of source content as a plan may hold it: nobody without the seed can try values against it."""
+        return keyed_digest(self.seed_key, digest)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,12 +85,24 @@ class StagePlan:
     parameters : mapping
         As given in the policy, defaults included.
     detail : mapping
-        The stage's own plan: levels, cut trees, windows, deviations.
+        The stage's own plan: levels, cut trees, windows, deviations. Private: `public` tells what others may see.
+    seed_key : bytes
+        What keys the hashes in `detail`, while a run applies the plan; never part of its JSON.
     """
 
     name: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
     detail: Mapping[str, Any] = field(default_factory=dict)
+    seed_key: bytes = field(default=b"", repr=False, compare=False)
+
+    def public(self) -> StagePlan:
+        """The plan without what the source alone could tell: its transformer says what stays of the detail."""
+        from privpipe.transforms import CATALOGUE
+
+        if self.name not in CATALOGUE:  # a plan of somebody else's stage
+            return StagePlan(name=self.name, parameters=self.parameters)
+        stage: Any = CATALOGUE[self.name]
+        return StagePlan(name=self.name, parameters=self.parameters, detail=stage.public_detail(self.detail))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -170,9 +191,21 @@ class Transformer(Entry):
         """
         return {name: figure for name, figure in plan.detail.items() if name != "suppressed_records"}
 
+    @classmethod
+    def public_detail(cls, detail: Mapping[str, Any]) -> dict[str, Any]:
+        """What everybody may read of a plan's detail: functions of the policy and of released cells, else nothing.
+
+        The safe answer, and that of a stage which says nothing, is nothing.
+        """
+        return {}
+
     def masked_columns(self) -> tuple[str, ...]:
         """Columns whose values the stage perturbs (for warnings, alignment and the report)."""
         return tuple(getattr(self, "columns", None) or ())
+
+    def made_columns(self) -> tuple[str, ...]:
+        """Columns that the stage adds; nobody gave them a role, and they are insensitive."""
+        return ()
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -198,6 +231,17 @@ class _Applied:
 
     def __call__(self, rows: RowBlock) -> RowBlock:
         return self.stage.apply(rows, self.plan, self.draws)
+
+
+def keyed_digest(key: bytes, digest: str) -> str:
+    """A digest under a key of the run; without a key the digest itself.
+
+    Examples
+    --------
+    >>> keyed_digest(b"", "9f86d0"), keyed_digest(b"k" * 16, "9f86d0")[:8]
+    ('9f86d0', '20f992bd')
+    """
+    return hmac.new(key, digest.encode(), hashlib.sha256).hexdigest() if key and digest else digest
 
 
 def checked_columns(owner: str, columns: object) -> tuple[str, ...]:

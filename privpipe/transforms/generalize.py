@@ -199,6 +199,10 @@ class Generalize(Transformer):
         """Share that may be suppressed; None when nothing is."""
         return 0.0 if self.is_search and self.suppress_at_most is None else self.suppress_at_most
 
+    @classmethod
+    def public_detail(cls, detail: Mapping[str, Any]) -> dict[str, Any]:
+        return {"levels": dict(detail.get("levels", {}))}  # the labels are in the data
+
     def masked_columns(self) -> tuple[str, ...]:
         return ()
 

@@ -135,7 +135,7 @@ class Recoded:
     named: Mapping[str, Any] = field(repr=False)
 
     @classmethod
-    def of(cls, counted: _Counted, levels: NDArray[np.int8], recoded: list[str]) -> Self:
+    def of(cls, counted: _Counted, levels: NDArray[np.int16], recoded: list[str]) -> Self:
         """From the levels of the combinations that hierarchies know; the others are suppressed."""
         import pyarrow as pa
 

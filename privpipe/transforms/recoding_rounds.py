@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["GONE", "Tuples"]
 
 Ints = NDArray[np.int64]
-Levels = NDArray[np.int8]
+Levels = NDArray[np.int16]
 GONE = -1
 """The level of what no round recodes: it is suppressed."""
 
@@ -58,12 +58,12 @@ class Tuples:
 
         A round generalizes what the rounds before it left to one vector of levels and keeps the classes that pass.
         """
-        found = np.full((len(self), len(self.columns)), GONE, dtype=np.int8)
+        found = np.full((len(self), len(self.columns)), GONE, dtype=np.int16)
         rest = np.arange(len(self))
         for levels in rounds:
             if not len(rest):
                 break
-            gone = self._failing(rest, np.tile(np.array(levels, dtype=np.int8), (len(rest), 1)))
+            gone = self._failing(rest, np.tile(np.array(levels, dtype=np.int16), (len(rest), 1)))
             found[rest[~gone]] = levels
             rest = rest[gone]
         return found

@@ -77,6 +77,7 @@ class Safepub(Transformer):
     columns_rule: ClassVar[Any] = "none"
     suppresses: ClassVar[bool] = True
     needs_draws: ClassVar[bool] = True
+    forbids_counts: ClassVar[bool] = True
     preserves: ClassVar[str] = "truth: every label covers the value it stands for; shares, up to sampling"
     reveals: ClassVar[str] = "little more of any one person than a release without the person would"
     about: ClassVar[Mapping[str, str]] = {
@@ -124,6 +125,12 @@ class Safepub(Transformer):
                 },
             },
         )
+
+    @classmethod
+    def public_detail(cls, detail: Mapping[str, Any]) -> dict[str, Any]:
+        """Levels and the record of the process, which was fixed before the data; never how many were drawn."""
+        process = {name: value for name, value in detail.get("process", {}).items() if name != "drawn"}
+        return {"levels": dict(detail.get("levels", {})), "process": process}
 
     def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
         import pyarrow as pa

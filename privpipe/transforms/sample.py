@@ -119,6 +119,9 @@ class Sample(Transformer):
         sampled = _Sampled(chosen, self.weight, weights)
         return engine.map_rows(table, sampled, self.released_schema(table.schema, plan))
 
+    def made_columns(self) -> tuple[str, ...]:
+        return () if self.weight is None else (self.weight,)
+
     @classmethod
     def examples(cls) -> list[Self]:
         return [cls(fraction=0.5), cls(records=1), cls(records=1, by=("zip",), weight="weight")]

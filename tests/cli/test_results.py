@@ -40,7 +40,7 @@ def facade(monkeypatch: pytest.MonkeyPatch, name: str, function: Any) -> None:
 
 def published(judged: Assessment) -> Any:
     """A result as the runner returns it."""
-    return lambda *_, **__: SimpleNamespace(assessment=judged, path="there", run_id="r1")
+    return lambda *_, **__: SimpleNamespace(assessment=judged, path="there", run_id="r1", record="kept")
 
 
 def refused(judged: Assessment) -> Any:

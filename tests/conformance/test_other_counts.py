@@ -52,7 +52,7 @@ def judged(engine: Engine, table: HostileTable, rules: JudgingRules, models: lis
     rows = arrow_table(table)
     who = pa.array([f"p{row * 5 % (1 + len(table) // 3)}" for row in range(len(table))])
     handle = engine.scan(Source(data=rows.append_column(WHO, who)))
-    roles = Roles(quasi_identifiers=table.roles.quasi_identifiers, sensitive=table.roles.sensitive, identifiers=[WHO])
+    roles = Roles(quasi_identifiers=table.roles.quasi_identifiers, sensitive=table.roles.sensitive, insensitive=[WHO])
     return assess(engine, handle, guarantees=models, roles=roles, rules=rules)
 
 

@@ -21,7 +21,7 @@ SEEDS = st.integers(0, 2**32)
 def test_aggregates_by_level_are_those_of_the_figures_to_the_last_bit(aggregate: Aggregate) -> None:
     rng = np.random.default_rng(1)
     for m in (1, 3, 9):
-        nodes, figures = rng.integers(0, 4, (500, m)).astype(np.int8), rng.random((m, 4))
+        nodes, figures = rng.integers(0, 4, (500, m)).astype(np.int16), rng.random((m, 4))
         wanted = aggregated(figures[np.arange(m), nodes], aggregate)
         assert aggregated_levels(nodes, figures, aggregate).tolist() == wanted.tolist()
 
@@ -40,7 +40,7 @@ def test_bounds_and_the_vectors_left_are_those_of_plain_arrays(seed: int, size: 
     most, least, winner = 0.6, 0.4, int(rng.integers(size))
     poor = (bounds[alive, 0] > most) | ((bounds[alive, 0] >= least) & (alive > winner))
     assert still_alive(bounds, alive, most, least, winner).tolist() == alive[~poor].tolist()
-    nodes, top = rng.integers(0, 3, (size, 2)).astype(np.int8), rng.integers(0, 3, 2).astype(np.int8)
+    nodes, top = rng.integers(0, 3, (size, 2)).astype(np.int16), rng.integers(0, 3, 2).astype(np.int16)
     sizes, held = rng.integers(1, 5, size), int(rng.integers(0, size + 1))
     under = [at for at in range(held) if (nodes[at] <= top).all()]
     assert smallest_below(nodes, sizes, held, top) == min(under, key=lambda at: (sizes[at], at), default=-1)

@@ -329,7 +329,7 @@ def release_and_judge(seed: int, folder: Path, engine: Engine) -> str:
     assert not isinstance(error, EngineError)
     left = [path for kind in ("staging", "releases") for path in folder.glob(f".out.privpipe/{kind}/*")]
     assert not [*left, *filter(Path.exists, [out])]
-    said = [str(error), *(path.read_text() for path in folder.glob(".out.privpipe/refused/*.json"))]
+    said = [str(error), *(path.read_text() for path in folder.glob(".out.privpipe/records/*/*.json"))]
     assert not any(SECRET in text for text in said)
     return type(error).__name__
 

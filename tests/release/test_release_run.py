@@ -37,14 +37,18 @@ def test_a_release_that_passes_is_published_with_its_verdict(document: dict[str,
     target = Path(document["sink"]["path"])
     verdict = json.loads((target / METADATA / "verdict.json").read_text())
     manifest = json.loads((target / METADATA / "manifest.json").read_text())
-    assert verdict == result.verdict_document
+    assert {"verdict": verdict, "manifest": manifest} == {name: result.public[name] for name in ("verdict", "manifest")}
+    kept = {name: json.loads(Path(result.record, f"{name}.json").read_text()) for name in result.public}
+    assert kept["verdict"] == result.verdict_document
+    assert kept["manifest"] == result.manifest
     assert verdict["passed"]
-    assert [row["outcome"] for row in verdict["guarantees"]] == ["pass"] * 3
+    assert [row["outcome"] for row in verdict["guarantees"]] == ["pass"] * 4  # the first is built in
     rows = released_rows(target)
     assert len(rows) == verdict["records"] == 400 - verdict["suppressed_records"]
     assert [name for name, _ in rows[0]] == ["age", "town", "illness", "income"]
     assert manifest["input"]["records"] == 400
-    assert manifest["plan"]["stages"][1]["detail"]["optimal"] is True
+    assert kept["plan"]["stages"][1]["detail"]["optimal"] is True
+    assert manifest["plan"]["stages"][1]["detail"] == {"levels": result.plan.levels}
 
 
 def test_what_was_published_is_judged_again_by_anyone(document: dict[str, Any]) -> None:
@@ -70,8 +74,9 @@ def test_a_release_that_fails_is_refused_and_nothing_is_published(raw_document: 
     assert failing[0].name == "k_anonymity"
     assert failing[0].observed == 1
     assert failing[0].failing_records > 0
-    kept = list((target.parent / f".{target.name}.privpipe" / "refused").glob("*.json"))
-    assert len(kept) == 1
+    [kept] = (target.parent / f".{target.name}.privpipe" / "records").iterdir()
+    assert json.loads((kept / "verdict.json").read_text()) == caught.value.assessment.to_dict()
+    assert not (kept / "plan.json").exists()
 
 
 def test_a_refusal_leaves_the_earlier_release_in_place(document: dict[str, Any], raw_document: dict[str, Any]) -> None:
@@ -195,6 +200,7 @@ def test_a_remote_sink_is_switched_by_its_pointer(document: dict[str, Any], tmp_
 
     url = f"memory://lake{tmp_path}" if scheme == "memory://" else f"file://{tmp_path}/lake"
     document["sink"]["path"] = url
+    document["records"] = str(tmp_path / "kept")
     result = pp.release(document)
     files, root = fsspec.core.url_to_fs(url)
     current = json.loads(files.cat_file(f"{root}/_CURRENT"))["release"]

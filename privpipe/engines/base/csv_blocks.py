@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from pyarrow import csv
 
 from privpipe.engines.base.source import Source
+from privpipe.engines.base.stamps import Stamp, require_stamp, stamp_of
+from privpipe.engines.base.unpacking import MOST_BYTES, is_packed, reading, unpacked
 from privpipe.errors import DataError
 
 __all__ = ["CsvBlock", "CsvDialect", "csv_blocks", "csv_rows", "ragged_error", "read_csv_block"]
-
-PACKED = (".gz", ".bz2", ".zst")
 
 
 @dataclass(frozen=True)
@@ -30,21 +30,26 @@ class CsvDialect:
     header: bool
     null_values: tuple[str, ...]
     quoted_nulls: bool = True
+    max_bytes: int = MOST_BYTES
 
     @classmethod
     def of(cls, names: Sequence[str], source: Source) -> Self:
         """That of a source whose columns have these names."""
         nulls = tuple(source.null_values)
-        return cls(tuple(names), source.delimiter, source.header, nulls, source.quoted_nulls)
+        return cls(tuple(names), source.delimiter, source.header, nulls, source.quoted_nulls, source.max_bytes)
 
 
 @dataclass(frozen=True)
 class CsvBlock:
-    """Bytes `start` to `end` of a (packed: unpacked) file: whole records, the header left out."""
+    """Bytes `start` to `end` of a (packed: unpacked) file: whole records, the header left out.
+
+    They are records only in the file that was cut: `stamp` tells it from what may lie there later.
+    """
 
     path: str
     start: int
     end: int
+    stamp: Stamp | None = None
 
 
 def csv_blocks(path: str, dialect: CsvDialect, size: int) -> list[CsvBlock]:
@@ -53,11 +58,13 @@ def csv_blocks(path: str, dialect: CsvDialect, size: int) -> list[CsvBlock]:
     Raises
     ------
     DataError
-        The file ends inside quotes, or has signs behind a closing quote.
+        The file ends inside quotes, or has signs behind a closing quote; it unpacks to more than `max_bytes`, or not.
+    EngineError
+        It cannot be reached.
     """
     from privpipe.kernels.csv_structure import csv_structure
 
-    text = np.frombuffer(_bytes_of(path), dtype=np.uint8) if _is_packed(path) else _mapped(path)
+    text = np.frombuffer(unpacked(path, dialect.max_bytes), dtype=np.uint8) if is_packed(path) else _mapped(path)
     places = ([1] if dialect.header else []) + list(range(size, len(text), size))
     found = csv_structure(text, dialect.delimiter, places)
     if found.unclosed:
@@ -68,18 +75,20 @@ def csv_blocks(path: str, dialect: CsvDialect, size: int) -> list[CsvBlock]:
             "the closing quote; a quote inside a quoted field is written twice"
         )
     starts = list(found.cuts) if dialect.header else sorted({0, *found.cuts})
-    if _is_packed(path):
+    if is_packed(path):
         starts = starts[:1]
     ends = [*starts[1:], len(text)][: len(starts)]
-    return [CsvBlock(path, start, end) for start, end in zip(starts, ends, strict=True) if end > start]
+    stamp = stamp_of(path)
+    return [CsvBlock(path, start, end, stamp) for start, end in zip(starts, ends, strict=True) if end > start]
 
 
 def read_csv_block(block: CsvBlock, dialect: CsvDialect) -> tuple[pa.RecordBatch, int]:
     """The records of a block as text, and how many lines have too few or too many fields."""
-    if _is_packed(block.path):
-        data = _bytes_of(block.path)[block.start : block.end]
+    require_stamp(block.path, block.stamp)
+    if is_packed(block.path):
+        data = unpacked(block.path, dialect.max_bytes)[block.start : block.end]
     else:
-        with open(block.path, "rb") as file:
+        with reading(block.path, "CSV"), open(block.path, "rb") as file:
             file.seek(block.start)
             data = file.read(block.end - block.start)
     return csv_rows(data, dialect, Path(block.path).name)
@@ -157,17 +166,8 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
-def _is_packed(path: str) -> bool:
-    return path.casefold().endswith(PACKED)
-
-
 def _mapped(path: str) -> NDArray[np.uint8]:
-    if os.path.getsize(path) == 0:
-        return np.empty(0, dtype=np.uint8)
-    return np.memmap(path, dtype=np.uint8, mode="r")
-
-
-def _bytes_of(path: str) -> bytes:
-    with pa.input_stream(path, compression="detect") as stream:
-        data: bytes = stream.read()
-    return data
+    with reading(path, "CSV"):
+        if os.path.getsize(path) == 0:
+            return np.empty(0, dtype=np.uint8)
+        return np.memmap(path, dtype=np.uint8, mode="r")

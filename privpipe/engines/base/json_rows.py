@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,29 +11,38 @@ from typing import Any
 import pyarrow as pa
 
 from privpipe.engines.base.files import open_text
-from privpipe.errors import DataError
+from privpipe.engines.base.unpacking import MOST_BYTES, reading
+from privpipe.errors import DataError, EngineError
 from privpipe.hierarchies import canonical_literal
 
 __all__ = ["json_batches", "json_columns"]
 
 BATCH = 65536
+HALVES = re.compile("[\ud800-\udfff]")
 
 
-def json_columns(files: list[str]) -> list[str]:
+def json_columns(files: list[str], most: int = MOST_BYTES) -> list[str]:
     """Names of all columns, in order of first appearance over all files.
+
+    Parameters
+    ----------
+    most : int
+        Bytes that a packed file may unpack to.
 
     Raises
     ------
     DataError
         A file is not JSON, or its records are not flat objects.
+    EngineError
+        A file cannot be reached.
     """
     names: dict[str, None] = {}
-    for record in _all_records(files):
+    for record in _all_records(files, most):
         names.update(dict.fromkeys(record))
     return list(names)
 
 
-def json_batches(files: list[str], names: list[str]) -> Iterator[pa.RecordBatch]:
+def json_batches(files: list[str], names: list[str], most: int = MOST_BYTES) -> Iterator[pa.RecordBatch]:
     """Batches of text columns; a field that a record lacks is null, numbers are canonical texts.
 
     Raises
@@ -42,7 +52,10 @@ def json_batches(files: list[str], names: list[str]) -> Iterator[pa.RecordBatch]
     """
     schema = pa.schema([(name, pa.string()) for name in names])
     waiting: list[dict[str, str | None]] = []
-    for record in _all_records(files):
+    known = set(names)
+    for record in _all_records(files, most):
+        if not known.issuperset(record):
+            raise EngineError("a JSON file changed while it was read; run again once its writer is done")
         waiting.append(record)
         if len(waiting) == BATCH:
             yield pa.RecordBatch.from_pylist(waiting, schema)
@@ -51,16 +64,14 @@ def json_batches(files: list[str], names: list[str]) -> Iterator[pa.RecordBatch]
         yield pa.RecordBatch.from_pylist(waiting, schema)
 
 
-def _all_records(files: list[str]) -> Iterator[dict[str, str | None]]:
+def _all_records(files: list[str], most: int) -> Iterator[dict[str, str | None]]:
     for name in files:
         place = Path(name).name
         try:
-            with open_text(name) as lines:
+            with reading(name, "JSON"), open_text(name, most) as lines:
                 yield from (_texts(record, place) for record in _records(lines))
-        except (ValueError, EOFError, RecursionError):
+        except (ValueError, RecursionError):
             raise DataError(f"{place}: not readable as JSON (one object a line, or one array of objects)") from None
-        except OSError as error:
-            raise DataError(f"{place}: cannot be read ({error.strerror or type(error).__name__})") from None
 
 
 def _records(lines: Any) -> Iterator[Any]:
@@ -101,6 +112,8 @@ def _texts(record: Any, place: str) -> dict[str, str | None]:
 
 
 def _text(value: Any, column: str, place: str) -> str | None:
+    if isinstance(value, str) and HALVES.search(value):
+        raise DataError(f"{place}: column {column!r} holds half of a surrogate pair, which is no character")
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):

@@ -10,7 +10,7 @@ import pyarrow.types as pt
 from privpipe.engines.base.text_lists import is_text_list
 from privpipe.errors import DataError
 
-__all__ = ["DECIMAL_DIGITS", "arrow_type", "kind_of", "logical_schema", "logical_type"]
+__all__ = ["DECIMAL_DIGITS", "arrow_type", "inexact_error", "kind_of", "logical_schema", "logical_type"]
 
 DECIMAL_DIGITS: Final = 38
 """Precision of every decimal column; the scale is the source's."""
@@ -100,6 +100,20 @@ def logical_type(found: pa.DataType, column: str) -> pa.DataType:
         return pa.binary()
     raise DataError(
         f"column {column!r} has the type {found}, which no release can carry; flatten it or cast it to text"
+    )
+
+
+def inexact_error(column: str, found: pa.DataType) -> DataError:
+    """What every engine says of values beyond what the logical type of their own can hold.
+
+    Examples
+    --------
+    >>> inexact_error("n", pa.uint64())
+    DataError("column 'n': values of uint64 that int64 cannot hold exactly; bring them into its range, or to text")
+    """
+    target = logical_type(found, column)
+    return DataError(
+        f"column {column!r}: values of {found} that {target} cannot hold exactly; bring them into its range, or to text"
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from privpipe.errors import DataError, did_you_mean
 
-__all__ = ["RESERVED", "check_declared", "check_names"]
+__all__ = ["RESERVED", "check_declared", "check_names", "check_record_ids"]
 
 RESERVED = "__privpipe"
 """Prefix of the hidden columns."""
@@ -18,7 +18,7 @@ def check_names(names: Sequence[str]) -> None:
     Raises
     ------
     DataError
-        A name occurs twice, differs from another by case alone (DuckDB and Spark fold case), is empty, or
+        A name is no text, occurs twice, differs from another by case alone (DuckDB and Spark fold case), is empty, or
         starts with the reserved prefix; no column at all.
 
     Examples
@@ -34,6 +34,10 @@ def check_names(names: Sequence[str]) -> None:
     for name in names:
         if not isinstance(name, str):
             raise DataError(f"column names must be text; one is {type(name).__name__} (rename the columns)")
+        if "\0" in name or any("\ud800" <= letter <= "\udfff" for letter in name):
+            raise DataError(
+                f"column {name!r}: a name holds NUL or half of a surrogate pair, which no file format carries"
+            )
         if not name:
             raise DataError("a column has an empty name; give it one")
         if name.casefold().startswith(RESERVED):
@@ -64,3 +68,29 @@ def check_declared(names: Sequence[str], types: Mapping[str, str] | Iterable[str
         near = did_you_mean(missing[0], names) if len(missing) == 1 else ""
         listed = ", ".join(repr(name) for name in missing)
         raise DataError(f"declared column{'s' if len(missing) > 1 else ''} {listed} not in the data{near}{hint}")
+
+
+def check_record_ids(column: str, records: int, missing: int, repeated: int) -> None:
+    """Refuse a column that does not tell every record from every other.
+
+    Parameters
+    ----------
+    missing, repeated : int
+        Records without a value; records whose value another one before them has.
+
+    Raises
+    ------
+    DataError
+
+    Examples
+    --------
+    >>> check_record_ids("name", 10, 0, 0)
+    >>> check_record_ids("name", 10, 1, 2)
+    Traceback (most recent call last):
+    privpipe.errors.DataError: record id column 'name' must be unique and complete: 1 of 10 records have no value, ...
+    """
+    if missing or repeated:
+        raise DataError(
+            f"record id column {column!r} must be unique and complete: {missing:,} of {records:,} records have no "
+            f"value, {repeated:,} repeat one; name another column, or leave `record_id` out"
+        )

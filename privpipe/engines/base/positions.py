@@ -11,6 +11,7 @@ from privpipe.engines.base.csv_blocks import CsvDialect, csv_blocks, ragged_erro
 from privpipe.engines.base.files import csv_columns, list_files
 from privpipe.engines.base.frames import arrow_of
 from privpipe.engines.base.source import Source
+from privpipe.engines.base.unpacking import reading
 from privpipe.errors import DataError, UnsupportedError
 
 __all__ = ["POSITION", "positioned"]
@@ -52,10 +53,16 @@ def _whole(found: Any) -> pa.Table:
     return table
 
 
+def _parquet(name: str) -> pa.Table:
+    # No reader of folders, which would make columns of the names above the file.
+    with reading(name, "Parquet"), pq.ParquetFile(name) as file:
+        return file.read()
+
+
 def _files(source: Source) -> pa.Table:
     kind = source.resolved_format
     if kind == "parquet":
-        return pa.concat_tables([pq.read_table(name) for name in list_files(source)])
+        return pa.concat_tables(map(_parquet, list_files(source)))
     if kind != "csv":
         raise UnsupportedError(f"{kind} files are not aligned by position; use a record_id, or CSV or Parquet files")
     names = tuple(csv_columns(source, list_files(source)))

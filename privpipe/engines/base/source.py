@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Literal, get_args
 
+from privpipe.engines.base.unpacking import MOST_BYTES
 from privpipe.errors import UsageError, did_you_mean
 
 __all__ = ["Format", "Source", "format_of"]
@@ -32,7 +33,8 @@ class Source:
     Parameters
     ----------
     data : str, path or frame
-        A file, a folder of files, a glob, or a pandas, polars, pyarrow, DuckDB, Dask or Spark frame.
+        A file or a folder of files (no sign of a path is a pattern), or a pandas, polars, pyarrow, DuckDB, Dask or
+        Spark frame.
     format : {"parquet", "csv", "json", "delta"}, optional
         Default: by the file name's ending.
     delimiter : str
@@ -43,6 +45,8 @@ class Source:
         Names of the columns of a CSV file without a header.
     null_values : tuple of str
         CSV fields that mean "no value", after unquoting.
+    max_bytes : int
+        What each packed CSV or JSON file may unpack to; it is counted while unpacking.
     quoted_nulls : bool
         Whether a quoted field may mean "no value" too. Our own sink quotes the empty text and nothing that is missing.
     types : mapping of column to ColumnType
@@ -55,8 +59,13 @@ class Source:
     header: bool = True
     columns: tuple[str, ...] = ()
     null_values: tuple[str, ...] = ("",)
+    max_bytes: int = MOST_BYTES
     quoted_nulls: bool = True
     types: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.is_path and "\0" in str(self.data):
+            raise UsageError("the path of a source holds the character NUL, which no file can be called by")
 
     @property
     def is_path(self) -> bool:
@@ -80,10 +89,10 @@ def format_of(path: str) -> Format:
 
     Examples
     --------
-    >>> format_of("raw/2024/*.csv.gz"), format_of("lake/adult")
+    >>> format_of("raw/2024/adult.csv.gz"), format_of("lake/adult")
     ('csv', 'parquet')
     """
-    name = path.rstrip("/").rsplit("/", 1)[-1].casefold()
+    name = path.rstrip("/").rsplit("/", 1)[-1].casefold().lstrip(".")
     for suffix in (".gz", ".zst", ".bz2"):
         name = name.removesuffix(suffix)
     if "." not in name:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from privpipe.engines.base.logical import arrow_type, kind_of, logical_type
+from privpipe.engines.base.logical import arrow_type, inexact_error, kind_of, logical_type
 from privpipe.engines.base.names import check_declared, check_names
 from privpipe.engines.base.text import from_text
 from privpipe.engines.base.text_lists import is_text_list, json_of_lists
@@ -53,7 +53,7 @@ def normalised(array: pa.Array | pa.ChunkedArray, column: str) -> pa.Array:
     try:
         array = array if array.type == target else array.cast(target)
     except pa.ArrowInvalid:
-        raise DataError(f"column {column!r}: values of {array.type} that {target} cannot hold exactly") from None
+        raise inexact_error(column, array.type) from None
     if pt.is_floating(target):
         nan = pc.is_nan(array)
         array = pc.if_else(nan, pa.scalar(None, target), array) if pc.any(nan).as_py() else array

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 
 from privpipe.engines.base.csv_blocks import CsvDialect, csv_blocks, csv_rows, read_csv_block
 from privpipe.engines.base.files import csv_columns, list_files, wrong_delimiter_hint
 from privpipe.engines.base.names import check_declared, check_names
 from privpipe.engines.base.source import Source
+from privpipe.engines.base.stamps import stamp_of
 from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.dask.table import DaskTable
 from privpipe.engines.dask.typed import text_table
@@ -32,7 +32,7 @@ def csv_table(runtime: Runtime, source: Source, partition_bytes: int) -> DaskTab
     check_names(names)
     check_declared(names, source.types, hint=wrong_delimiter_hint(names, source.delimiter))
     dialect = CsvDialect.of(names, source)
-    size = sum(os.path.getsize(name) for name in files)
+    size = sum(stamp_of(name)[1] for name in files)
     wanted = max(SMALLEST_BLOCK, min(partition_bytes, size // runtime.workers))
     layouts = runtime.compute(
         "lay out CSV files",

@@ -23,6 +23,7 @@ from privpipe.blocks import (
 )
 from privpipe.draws import Seed, Stream
 from privpipe.engines.base.contract import Engine, Where, Written
+from privpipe.engines.base.names import check_record_ids
 from privpipe.engines.base.source import Format, Source
 from privpipe.engines.dask.classes import collected_blocks, kept_parts, measured_classes
 from privpipe.engines.dask.csv_parts import csv_table
@@ -266,11 +267,7 @@ class DaskEngine(Engine):
 
     def _require_unique(self, table: DaskTable, column: str, places: int) -> None:
         found = uniqueness(self._runtime, table.holding([column]), places, column)
-        if found.missing or found.repeated:
-            raise DataError(
-                f"record id column {column!r} must be unique and complete: {found.missing:,} of {found.records:,} "
-                f"records have no value, {found.repeated:,} repeat one; name another column, or leave `record_id` out"
-            )
+        check_record_ids(column, found.records, found.missing, found.repeated)
 
     def _kept(self, step: str, table: DaskTable, schema: pa.Schema, parts: list[Any]) -> DaskTable:
         return table.derived(self._runtime.keep(step, parts), schema)

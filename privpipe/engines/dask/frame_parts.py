@@ -143,16 +143,17 @@ def json_table(runtime: Runtime, source: Source) -> DaskTable:
     """
     files = list_files(source)
     found = runtime.compute(
-        "read JSON names", [runtime.task("read JSON names", json_columns, files=[name]) for name in files]
+        "read JSON names",
+        [runtime.task("read JSON names", json_columns, files=[name], most=source.max_bytes) for name in files],
     )
     names = list(dict.fromkeys(name for one in found for name in one))
     check_names(names)
     check_declared(names, source.types)
-    raw = [runtime.task("read JSON", json_rows, path=name, names=names) for name in files]
+    raw = [runtime.task("read JSON", json_rows, path=name, names=names, most=source.max_bytes) for name in files]
     return text_table(runtime, raw, names, source.types)
 
 
-def json_rows(path: str, names: list[str]) -> tuple[pa.RecordBatch, int]:
+def json_rows(path: str, names: list[str], most: int) -> tuple[pa.RecordBatch, int]:
     """The records of a file as text."""
     schema = pa.schema([(name, pa.string()) for name in names])
-    return whole_batch(pa.Table.from_batches(json_batches([path], names), schema)), 0
+    return whole_batch(pa.Table.from_batches(json_batches([path], names, most), schema)), 0

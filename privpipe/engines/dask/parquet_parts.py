@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from privpipe.engines.base.files import list_files, parquet_schema
+from privpipe.engines.base.files import list_files, parquet_head, parquet_schema
 from privpipe.engines.base.source import Source
 from privpipe.engines.base.typing import Typing, typing_of
+from privpipe.engines.base.unpacking import reading
 from privpipe.engines.dask.graph import Node
 from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.dask.table import DaskTable
@@ -41,7 +42,7 @@ def parquet_table(runtime: Runtime, source: Source, partition_bytes: int) -> Das
     """
     files = list_files(source)
     schema = parquet_schema(files)
-    heads = {name: pq.read_metadata(name) for name in files}
+    heads = {name: parquet_head(name) for name in files}
     runs = list(_runs(heads, schema, partition_bytes, runtime.workers)) or [RowGroups(files[0], ())]
     decimals = text_decimals(schema, source.types)
     texts = [runtime.task("read Parquet", raw_columns, run=run, columns=decimals) for run in runs]
@@ -96,7 +97,7 @@ def bad_cells_of(run: RowGroups, typing: Typing) -> dict[str, int]:
 def raw_columns(run: RowGroups, columns: Sequence[str], texts: Sequence[str] = ()) -> pa.RecordBatch:
     """Some columns of row groups, in the file's types; `texts` as dictionaries."""
     # Parallel over partitions already: threads inside a read would only contend.
-    with pq.ParquetFile(run.path, read_dictionary=list(texts)) as file:
+    with reading(run.path, "Parquet"), pq.ParquetFile(run.path, read_dictionary=list(texts)) as file:
         found = file.read_row_groups(list(run.groups), columns=list(columns), use_threads=False)
     return whole_batch(found.unify_dictionaries() if texts else found)
 

@@ -7,11 +7,11 @@ import pyarrow as pa
 
 from privpipe.blocks import ID_COLUMNS, RowBlock
 from privpipe.draws import Seed
+from privpipe.engines.base.names import check_record_ids
 from privpipe.engines.embedded.mapping import logical, rows_of
 from privpipe.engines.embedded.session import Session
 from privpipe.engines.embedded.storing import store
 from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted
-from privpipe.errors import DataError
 
 __all__ = ["with_record_ids"]
 
@@ -54,11 +54,7 @@ def _declared(session: Session, table: EmbeddedTable, column: str, seed: Seed) -
     records, present, distinct = session.row(
         f"SELECT count(*), count({name}), count(DISTINCT {name}) FROM {table.source}", table.frames
     )
-    if present < records or distinct < present:
-        raise DataError(
-            f"record id column {column!r} must be unique and complete: {records - present:,} of {records:,} records "
-            f"have no value, {present - distinct:,} repeat one; name another column, or leave `record_id` out"
-        )
+    check_record_ids(column, records, records - present, present - distinct)
     return _with_ids(session, table, lambda batch: declared_id(batch.column(column), seed))
 
 

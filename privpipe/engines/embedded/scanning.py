@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.types as pt
 
-from privpipe.engines.base.files import list_files, parquet_schema
+from privpipe.engines.base.files import list_files, parquet_instants_fit, parquet_schema
 from privpipe.engines.base.frames import arrow_of
-from privpipe.engines.base.logical import kind_of, logical_type
+from privpipe.engines.base.logical import inexact_error, kind_of, logical_type
+from privpipe.engines.base.names import check_names
 from privpipe.engines.base.source import Source
 from privpipe.engines.base.text_lists import is_text_list
-from privpipe.engines.base.typing import Typing, typing_of
+from privpipe.engines.base.typing import Typing, normalised, typing_of
 from privpipe.engines.embedded.session import Session
 from privpipe.engines.embedded.storing import parquet_scan
 from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted
@@ -33,18 +36,56 @@ def scan(session: Session, source: Source) -> EmbeddedTable:
     files = list_files(source)
     if kind == "parquet":
         found = parquet_schema(files)
-        raw = EmbeddedTable(f"SELECT * FROM {parquet_scan(files)}", found)
+        if not parquet_instants_fit(files, found):
+            dataset = _readable(ds.dataset(files, schema=found, format="parquet", partitioning=None))
+            return _typed(session, converted_rows(session, dataset, typing_of(found, {})), source)
+        raw = (
+            _escaped(session, files, found)
+            if any("\\" in name for name in files)
+            else EmbeddedTable(f"SELECT * FROM {parquet_scan(files)}", found)
+        )
         return _typed(session, raw, source)
     return scan_text(session, source, files)
 
 
+def _escaped(session: Session, files: list[str], schema: pa.Schema) -> EmbeddedTable:
+    """Files with a backslash in a name, which DuckDB takes for an escape whatever stands around it."""
+    view = session.name("frame")
+    return EmbeddedTable(
+        f"SELECT * FROM {view}", schema, False, {view: ds.dataset(files, schema, format="parquet", partitioning=None)}
+    )
+
+
 def _scan_frame(session: Session, source: Source) -> EmbeddedTable:
-    frame = arrow_of(source.data)
+    frame = _readable(arrow_of(source.data))
     if isinstance(frame, pa.RecordBatchReader):
         # A stream can be read once: it is stored as it is, and typed from there.
         return _typed(session, converted_rows(session, frame, typing_of(frame.schema, {})), source)
     view = session.name("frame")
     return _typed(session, EmbeddedTable(f"SELECT * FROM {view}", frame.schema, False, {view: frame}), source)
+
+
+def _readable(frame: Any) -> Any:
+    """A frame in types that DuckDB takes; a dataset that has others becomes a stream of batches, which is typed."""
+    strange = [field.name for field in frame.schema if _is_strange(field.type)]
+    if not strange or isinstance(frame, pa.RecordBatchReader):
+        return frame
+    if not isinstance(frame, pa.Table):
+        return pa.RecordBatchReader.from_batches(frame.schema, frame.to_batches())
+    check_names(frame.column_names)
+    for name in strange:
+        at = frame.column_names.index(name)
+        frame = frame.set_column(at, name, normalised(frame.column(at), name))
+    return frame
+
+
+def _is_strange(kind: pa.DataType) -> bool:
+    """Types that DuckDB refuses or whose values beyond its range it meets in the middle of a query."""
+    if pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
+        kind = kind.value_type
+    if pt.is_timestamp(kind):
+        return kind.unit in ("s", "ms")
+    return bool(pt.is_float16(kind) or pt.is_decimal256(kind) or pt.is_date64(kind))
 
 
 def _scan_delta(session: Session, source: Source) -> EmbeddedTable:
@@ -85,11 +126,13 @@ def _casts_exactly(session: Session, raw: EmbeddedTable, field: pa.Field) -> boo
     if pt.is_uint64(kind):
         limit = session.value(f"SELECT max({name}) FROM {raw.source}", raw.frames)
         if limit is not None and limit >= 2**63:
-            raise DataError(f"column {field.name!r} holds integers above 2^63 - 1, which no logical type can carry")
+            raise inexact_error(field.name, kind)
     if pt.is_timestamp(kind) and kind.unit == "ns":
-        finer = session.value(f"SELECT count(*) FROM {raw.source} WHERE epoch_ns({name}) % 1000 <> 0", raw.frames)
+        # The largest one stands for infinity, of which there is no epoch.
+        wrong = f"{name} IS NOT NULL AND coalesce(epoch_ns({name}) % 1000, 1) <> 0"
+        finer = session.value(f"SELECT count(*) FROM {raw.source} WHERE {wrong}", raw.frames)
         if finer:
-            raise DataError(f"column {field.name!r} holds {finer:,} timestamps finer than a microsecond; round them")
+            raise inexact_error(field.name, kind)
     return True
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
+import re
 import shutil
 import tempfile
 import threading
@@ -18,7 +19,7 @@ from typing import Any, TypeVar
 import duckdb
 import pyarrow as pa
 
-from privpipe.errors import EngineError, PrivpipeError, UsageError, did_you_mean
+from privpipe.errors import DataError, EngineError, PrivpipeError, UsageError, did_you_mean
 
 __all__ = ["BATCH_ROWS", "HeldRows", "OutOfMemory", "Session"]
 
@@ -27,6 +28,10 @@ R = TypeVar("R")
 BATCH_ROWS = 131072
 OPTIONS = ("memory_limit", "threads", "temp_directory")
 UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50}
+DAMAGED = re.compile(
+    "Failed to read file|in Parquet file|[Dd]ecompress|Out of buffer|TProtocol|[Cc]orrupted|what type: "
+)
+"""What DuckDB says of Parquet files; its texts quote values and are never passed on."""
 ONE_IN = 8
 """Rows kept in memory take up to one in so many bytes of DuckDB's memory limit, beside what DuckDB itself takes."""
 
@@ -228,21 +233,37 @@ def _abandon(session: weakref.ref[Session], name: str) -> None:
 
 @contextlib.contextmanager
 def guarded(step: str) -> Iterator[None]:
-    """Turn what DuckDB raises into `EngineError`; its texts may quote cells, so only the class is told."""
+    """Turn what DuckDB raises into ours; its texts may quote cells, so only the class is told.
+
+    Raises
+    ------
+    DataError
+        A file of the source is damaged.
+    OutOfMemory
+        The memory limit was reached.
+    EngineError
+        Anything else.
+    """
     try:
         yield
     except PrivpipeError:
         raise
     except (duckdb.OutOfMemoryException, MemoryError):
-        raise OutOfMemory(
-            f"embedded engine: a {step} needs more memory than the limit; raise `memory_limit`, or give a "
-            "`temp_directory` with room"
-        ) from None
+        raise _out_of_memory(step) from None
     except duckdb.InterruptException:
         raise KeyboardInterrupt from None
     except (duckdb.Error, pa.ArrowException, OSError) as error:
         kind = type(error).__name__
         if "Out of Memory" in str(error):  # Arrow readers hand DuckDB's errors on as their own
-            raise OutOfMemory(f"embedded engine: a {step} needs more memory than the limit; raise it") from None
+            raise _out_of_memory(step) from None
+        if not isinstance(error, duckdb.IOException) and DAMAGED.search(str(error)):
+            raise DataError("a Parquet file of the source is not readable (truncated or damaged)") from None
         log.debug("%s failed: %s", step, kind)
         raise EngineError(f"embedded engine: {step} failed ({kind})") from None
+
+
+def _out_of_memory(step: str) -> OutOfMemory:
+    return OutOfMemory(
+        f"embedded engine: a {step} needs more memory than the limit; raise `memory_limit` under `engines.embedded`, "
+        "or give a `temp_directory` with room there"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 import weakref
@@ -22,6 +23,8 @@ __all__ = ["MEMORY_BYTES", "fitted", "in_memory", "store"]
 
 MEMORY_BYTES, SMALL_BYTES = 4 << 30, 32 << 20
 """Results up to this size stay in memory while the session has room; small ones even where it has none."""
+
+PATTERN = re.compile(r"([*?[])")
 
 
 class _Files:
@@ -116,8 +119,9 @@ def _in_files(files: _Files, schema: pa.Schema, ids: bool) -> EmbeddedTable:
 
 
 def parquet_scan(files: list[str]) -> str:
-    """A FROM item that reads these Parquet files."""
-    listed = ", ".join("'" + name.replace("'", "''") + "'" for name in files)
+    """A FROM item that reads these Parquet files: of their names each sign of a pattern stands for itself alone."""
+    plain = (PATTERN.sub(r"[\1]", name).replace("'", "''") for name in files)
+    listed = ", ".join(f"'{name}'" for name in plain)
     return f"read_parquet([{listed}], hive_partitioning = false)"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -16,6 +15,7 @@ from privpipe.engines.base.logical import kind_of
 from privpipe.engines.base.names import check_declared, check_names
 from privpipe.engines.base.parallel import in_order
 from privpipe.engines.base.source import Source
+from privpipe.engines.base.stamps import stamp_of
 from privpipe.engines.base.text import decimal_scale
 from privpipe.engines.base.typing import Typing, conversion_error, typing_of
 from privpipe.engines.embedded.session import Session
@@ -112,7 +112,7 @@ def _csv(session: Session, source: Source, files: list[str]) -> tuple[list[str],
     check_declared(names, source.types, hint=wrong_delimiter_hint(names, source.delimiter))
     dialect = CsvDialect.of(names, source)
     # Enough blocks for all threads, none so large that a few of them fill the memory.
-    size = max(1 << 20, min(BLOCK_BYTES, sum(map(os.path.getsize, files)) // (2 * session.threads)))
+    size = max(1 << 20, min(BLOCK_BYTES, sum(stamp_of(name)[1] for name in files) // (2 * session.threads)))
     blocks: list[CsvBlock] = []
     for found in in_order(lambda name: csv_blocks(name, dialect, size), files, session.threads):
         blocks += found
@@ -120,11 +120,11 @@ def _csv(session: Session, source: Source, files: list[str]) -> tuple[list[str],
 
 
 def _json(session: Session, source: Source, files: list[str]) -> tuple[list[str], Pieces, Reader]:
-    names = json_columns(files)
+    names = json_columns(files, source.max_bytes)
     check_names(names)
     check_declared(names, source.types)
 
     def batches() -> Iterator[pa.RecordBatch]:
-        return json_batches(files, names)
+        return json_batches(files, names, source.max_bytes)
 
     return names, batches, lambda batch: (batch, 0)

@@ -12,12 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from privpipe.engines.base.csv_blocks import CsvBlock, CsvDialect, csv_blocks, ragged_error, read_csv_block
-from privpipe.engines.base.files import csv_columns, wrong_delimiter_hint
+from privpipe.engines.base.files import csv_columns, parquet_head, wrong_delimiter_hint
 from privpipe.engines.base.json_rows import json_batches, json_columns
 from privpipe.engines.base.names import check_declared, check_names
 from privpipe.engines.base.parallel import in_order
 from privpipe.engines.base.source import Source
+from privpipe.engines.base.stamps import stamp_of
 from privpipe.engines.base.typing import Typing, typing_of
+from privpipe.engines.base.unpacking import reading
 from privpipe.engines.spark.layout import Layout
 from privpipe.engines.spark.table import SparkTable
 from privpipe.engines.spark.typed import Check, larger, scales_in
@@ -41,7 +43,7 @@ def csv_frame(session: SparkSession, source: Source, files: list[str]) -> SparkT
     check_names(names)
     check_declared(names, source.types, hint=wrong_delimiter_hint(names, source.delimiter))
     dialect = CsvDialect.of(names, source)
-    size = min(max(sum(map(os.path.getsize, files)) // 16, BLOCK_BYTES[0]), BLOCK_BYTES[1])
+    size = min(max(sum(stamp_of(name)[1] for name in files) // 16, BLOCK_BYTES[0]), BLOCK_BYTES[1])
     cut = partial(csv_blocks, dialect=dialect, size=size)
     blocks = [block for found in in_order(cut, files, os.cpu_count() or 1) for block in found]
 
@@ -53,10 +55,11 @@ def csv_frame(session: SparkSession, source: Source, files: list[str]) -> SparkT
 
 def json_frame(session: SparkSession, source: Source, files: list[str]) -> SparkTable:
     """The table of JSON files, a task a file."""
+    most = source.max_bytes
 
     def learn(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[int, list[str]]]:
         for at in _numbers(batches):
-            yield {at: json_columns([files[at]])}
+            yield {at: json_columns([files[at]], most)}
 
     merge: Callable[[dict[int, list[str]], dict[int, list[str]]], dict[int, list[str]]] = dict.__or__
     found = fold(_numbered(session, len(files)), learn, merge, "read the JSON files") or {}
@@ -65,7 +68,7 @@ def json_frame(session: SparkSession, source: Source, files: list[str]) -> Spark
     check_declared(names, source.types)
 
     def read(name: str) -> Iterator[tuple[pa.RecordBatch, int]]:
-        for batch in json_batches([name], names):
+        for batch in json_batches([name], names, most):
             yield batch, 0
 
     return _text_table(session, files, read, names, source)
@@ -73,12 +76,13 @@ def json_frame(session: SparkSession, source: Source, files: list[str]) -> Spark
 
 def parquet_frame(session: SparkSession, source: Source, files: list[str], schema: pa.Schema) -> SparkTable:
     """The table of Parquet files, a task a row group."""
-    pieces = [(name, group) for name in files for group in range(pq.read_metadata(name).num_row_groups)]
+    pieces = [(name, group) for name in files for group in range(parquet_head(name).num_row_groups)]
 
     def read(piece: tuple[str, int]) -> Iterator[tuple[pa.RecordBatch, int]]:
-        with pq.ParquetFile(piece[0]) as file:
-            for batch in file.read_row_group(piece[1]).to_batches():
-                yield batch, 0
+        with reading(piece[0], "Parquet"), pq.ParquetFile(piece[0]) as file:
+            batches = file.read_row_group(piece[1]).to_batches()
+        for batch in batches:
+            yield batch, 0
 
     typing = typing_of(schema, source.types)
     return _table(session, pieces, read, typing)

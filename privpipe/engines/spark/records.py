@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from privpipe.blocks import RowBlock
 from privpipe.draws import Seed
+from privpipe.engines.base.names import check_record_ids
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.layout import Layout, physical
 from privpipe.engines.spark.runs import RunNumbers
 from privpipe.engines.spark.table import SparkTable
 from privpipe.engines.spark.workers import map_batches
-from privpipe.errors import DataError
 
 __all__ = ["declared_ids", "numbered_ids"]
 
@@ -68,17 +68,13 @@ def _require_unique(table: SparkTable, column: str) -> None:
 
     value = sf.col(physical(0))
     counted = table.frame.select(table.counted(column).alias(physical(0))).groupBy(physical(0)).count()
-    figures = counted.agg(
+    totals = counted.agg(
         sf.sum(sf.when(sf.isnull(value), sf.col("count"))).alias("nulls"),
         sf.sum(sf.when(~sf.isnull(value), sf.col("count") - sf.lit(1))).alias("repeated"),
         sf.sum("count").alias("records"),
     )
     with reported("count the record ids"):
-        found = figures.toArrow().to_pylist()[0]
-    if found["nulls"]:
-        raise DataError(f"record_id column {column!r} has {found['nulls']:,} missing values; every record needs an id")
-    if found["repeated"]:
-        raise DataError(
-            f"record_id column {column!r} has {found['repeated']:,} duplicates; an id belongs to one record"
-        )
+        found = totals.toArrow().to_pylist()[0]
+    figures = (found[name] or 0 for name in ("records", "nulls", "repeated"))
+    check_record_ids(column, *figures)
     table.remembered["records"] = found["records"] or 0

@@ -24,7 +24,7 @@ class AecsModel(WholeModel):
         kept = int((self.class_sizes(levels, gone)[1] > 0).sum())
         return self._of(float(kept), self.records_of(gone) > 0)
 
-    def least(self, nodes: NDArray[np.int8]) -> Floats:
+    def least(self, nodes: NDArray[np.int16]) -> Floats:
         classes = np.minimum(self.most_classes(nodes), float(self.table.records // self.least_class))
         return np.array([self._of(most, self.budget > 0) for most in classes.tolist()]) * SLACK
 

@@ -70,18 +70,18 @@ def aggregated(scaled: NDArray[np.float64], aggregate: Aggregate) -> NDArray[np.
 
 
 def aggregated_levels(
-    nodes: NDArray[np.int8], figures: NDArray[np.float64], aggregate: Aggregate
+    nodes: NDArray[np.int16], figures: NDArray[np.float64], aggregate: Aggregate
 ) -> NDArray[np.float64]:
     """`aggregated` of vectors of levels whose weighted losses are given by column and level, to the last bit.
 
     Parameters
     ----------
-    nodes : ndarray of int8, shape (n, m)
+    nodes : ndarray of int16, shape (n, m)
     figures : ndarray of float64, shape (m, levels)
 
     Examples
     --------
-    >>> nodes, figures = np.array([[0, 1], [1, 1]], dtype=np.int8), np.array([[0.0, 0.5], [0.25, 1.0]])
+    >>> nodes, figures = np.array([[0, 1], [1, 1]], dtype=np.int16), np.array([[0.0, 0.5], [0.25, 1.0]])
     >>> aggregated_levels(nodes, figures, "sum").ravel().tolist()
     [1.0, 1.5]
     """

@@ -29,10 +29,10 @@ class AmbiguityModel(WholeModel):
         area[gone] = self._whole
         return total(self.table.rows.counts * area) + self.table.unknown * self._whole
 
-    def least(self, nodes: NDArray[np.int8]) -> Floats:
+    def least(self, nodes: NDArray[np.int16]) -> Floats:
         return self._evenly(nodes, np.zeros(len(self.table.codes), dtype=np.bool_))
 
-    def least_below(self, nodes: NDArray[np.int8], forced: Forced) -> Floats:
+    def least_below(self, nodes: NDArray[np.int16], forced: Forced) -> Floats:
         return self._evenly(nodes, forced.gone)
 
     def upward_bound(self, levels: Sequence[int]) -> float | None:
@@ -43,7 +43,7 @@ class AmbiguityModel(WholeModel):
     def _whole(self) -> float:
         return float(np.prod(self.domains))
 
-    def _evenly(self, nodes: NDArray[np.int8], gone: NDArray[np.bool_]) -> Floats:
+    def _evenly(self, nodes: NDArray[np.int16], gone: NDArray[np.bool_]) -> Floats:
         """As if all that are left were alike: a mean is no less than the geometric mean, and that needs no classes."""
         lost = self.records_of(gone)
         left = self.table.records - lost

@@ -46,11 +46,11 @@ class Model:
             [hierarchy.shares(level) for level in range(hierarchy.height + 1)] for hierarchy in table.hierarchies
         ]
 
-    def forced_bounds(self, nodes: NDArray[np.int8], forced: Forced) -> Floats:
+    def forced_bounds(self, nodes: NDArray[np.int16], forced: Forced) -> Floats:
         """As `bounds`."""
         return self.bounds(nodes)
 
-    def bounds(self, nodes: NDArray[np.int8]) -> Floats:
+    def bounds(self, nodes: NDArray[np.int16]) -> Floats:
         """A lower bound of each node's loss."""
         raise TypeError(f"{type(self).__name__} gives no bounds")
 
@@ -170,11 +170,11 @@ class ColumnModel(Model):
         columns = [self.figure(at, level, lost[at], suppressed) for at, level in enumerate(levels)]
         return tuple(aggregated(np.array([columns]) * self.weights, self.aggregate)[0].tolist()), columns
 
-    def bounds(self, nodes: NDArray[np.int8]) -> Floats:
+    def bounds(self, nodes: NDArray[np.int16]) -> Floats:
         """A lower bound of each node's loss, shape (M, 1), under `rank` (M, m), from the columns' own bounds."""
         return self._of(nodes, self._least)
 
-    def forced_bounds(self, nodes: NDArray[np.int8], forced: Forced) -> Floats:
+    def forced_bounds(self, nodes: NDArray[np.int16], forced: Forced) -> Floats:
         """`bounds`, sharpened by what surely goes below a checked node."""
         parts = [(rows, records) for rows, records in forced.partial if records > 0 and len(rows)]
         rows = np.concatenate([rows for rows, _ in parts]) if parts else np.zeros(0, dtype=np.int64)
@@ -199,12 +199,12 @@ class ColumnModel(Model):
             least.append(sharper)
         return least
 
-    def _of(self, nodes: NDArray[np.int8], least: Sequence[Floats]) -> Floats:
+    def _of(self, nodes: NDArray[np.int16], least: Sequence[Floats]) -> Floats:
         figures = np.zeros((len(least), max((len(each) for each in least), default=0)))
         for at, each in enumerate(least):
             figures[at, : len(each)] = each * self.weights[at]
         return self._aggregated(nodes, figures)
 
-    def _aggregated(self, nodes: NDArray[np.int8], figures: Floats) -> Floats:
+    def _aggregated(self, nodes: NDArray[np.int16], figures: Floats) -> Floats:
         """Aggregate of each node's weighted figures, given by column and level."""
         return aggregated_levels(nodes, figures, self.aggregate)

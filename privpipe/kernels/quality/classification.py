@@ -45,7 +45,7 @@ class ClassificationModel(WholeModel):
         majorities = int(np.maximum.reduceat(cells, starts).sum()) if len(starts) else 0
         return (self.table.records - majorities) / self.table.records
 
-    def least(self, nodes: NDArray[np.int8]) -> Floats:
+    def least(self, nodes: NDArray[np.int16]) -> Floats:
         """That of the finest node with nothing suppressed: where classes merge, majorities never gain."""
         return np.full(len(nodes), self._finest)
 

@@ -22,17 +22,17 @@ class DiscernibilityModel(WholeModel):
         kept = self.class_sizes(levels, gone)[1].astype(np.float64)
         return total(kept * kept) + float(self.table.records) * float(self.records_of(gone))
 
-    def least(self, nodes: NDArray[np.int8]) -> Floats:
+    def least(self, nodes: NDArray[np.int16]) -> Floats:
         return self._at_least(nodes, float(self.table.unknown))
 
-    def least_below(self, nodes: NDArray[np.int8], forced: Forced) -> Floats:
+    def least_below(self, nodes: NDArray[np.int16], forced: Forced) -> Floats:
         return self._at_least(nodes, self.surely_gone(forced))
 
     def upward_bound(self, levels: Sequence[int]) -> float | None:
         """DM* of the node: classes only merge, and a suppressed record counts as many as all."""
         return self._squares(levels)
 
-    def _at_least(self, nodes: NDArray[np.int8], gone: float) -> Floats:
+    def _at_least(self, nodes: NDArray[np.int16], gone: float) -> Floats:
         """A suppressed record counts N; the others at least as if spread evenly over as many classes as there can be.
 
         Whatever else is suppressed counts N a record too, so no less than its class's square.
@@ -55,10 +55,10 @@ class MonotonicDiscernibilityModel(DiscernibilityModel):
     def figure(self, levels: Sequence[int], gone: NDArray[np.bool_]) -> float:
         return self._squares(levels)
 
-    def least(self, nodes: NDArray[np.int8]) -> Floats:
+    def least(self, nodes: NDArray[np.int16]) -> Floats:
         """By Cauchy and Schwarz."""
         left = float(self.table.records - self.table.unknown)
         return (left * left / self.most_classes(nodes) + float(self.table.unknown) ** 2) * SLACK
 
-    def least_below(self, nodes: NDArray[np.int8], forced: Forced) -> Floats:
+    def least_below(self, nodes: NDArray[np.int16], forced: Forced) -> Floats:
         return self.least(nodes)

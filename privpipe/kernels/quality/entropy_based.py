@@ -41,10 +41,10 @@ class EntropyBasedModel(WholeModel):
     def figure(self, levels: Sequence[int], gone: NDArray[np.bool_]) -> float:
         return self._weighed(self.spec.g, self.lost_by_kept(levels, gone), self.records_of(gone))
 
-    def least(self, nodes: NDArray[np.int8]) -> Floats:
+    def least(self, nodes: NDArray[np.int16]) -> Floats:
         return self._bound(nodes, self._sums, self.table.unknown)
 
-    def least_below(self, nodes: NDArray[np.int8], forced: Forced) -> Floats:
+    def least_below(self, nodes: NDArray[np.int16], forced: Forced) -> Floats:
         """What surely goes costs s a record, which is no less than its part of the sum over columns."""
         gone = np.flatnonzero(forced.gone)
         left = []
@@ -69,7 +69,7 @@ class EntropyBasedModel(WholeModel):
             each += self._parts[at][level][self.table.codes[:, at]]
         return np.clip(each, 0.0, 1.0)
 
-    def _bound(self, nodes: NDArray[np.int8], sums: Sequence[Floats], suppressed: int) -> Floats:
+    def _bound(self, nodes: NDArray[np.int16], sums: Sequence[Floats], suppressed: int) -> Floats:
         kept = np.zeros(len(nodes))
         if not self._clips:
             for at, figures in enumerate(sums):

@@ -43,10 +43,10 @@ class KlDivergenceModel(WholeModel):
             found += self._times(p) * float(np.log(p) - np.log(lost / n) + self._whole) / float(np.log(2.0))
         return found
 
-    def least(self, nodes: NDArray[np.int8]) -> Floats:
+    def least(self, nodes: NDArray[np.int16]) -> Floats:
         return self._areas(nodes, np.zeros(len(self.table.codes), dtype=np.bool_))
 
-    def least_below(self, nodes: NDArray[np.int8], forced: Forced) -> Floats:
+    def least_below(self, nodes: NDArray[np.int16], forced: Forced) -> Floats:
         return self._areas(nodes, forced.gone)
 
     def upward_bound(self, levels: Sequence[int]) -> float | None:
@@ -82,7 +82,7 @@ class KlDivergenceModel(WholeModel):
     def _times(self, p: float) -> float:
         return p * p * self.table.records if self.spec.compat else p
 
-    def _areas(self, nodes: NDArray[np.int8], gone: NDArray[np.bool_]) -> Floats:
+    def _areas(self, nodes: NDArray[np.int16], gone: NDArray[np.bool_]) -> Floats:
         """What is sure of the areas alone: no class holds more than all records, none covers more than the domain."""
         unknown = self._times(self.table.unknown / self.table.records)
         rows = np.flatnonzero(~gone)

@@ -33,7 +33,7 @@ class LossModel(ColumnModel):
     def exact(self, levels: Sequence[int], gone: NDArray[np.bool_]) -> tuple[tuple[float, ...], list[float]]:
         """As of every model a column, all columns at once: this is asked at every node that is valid."""
         units = self._costs.units(self.lost_leaves(gone)[0], np.array(levels, dtype=np.int64))
-        nowhere = np.zeros((1, len(units)), dtype=np.int8)
+        nowhere = np.zeros((1, len(units)), dtype=np.int16)
         found = self._aggregated(nowhere, (units * self.weights)[:, None])
         return tuple(found[0].tolist()), units.tolist()
 
@@ -43,7 +43,7 @@ class LossModel(ColumnModel):
         levels[at] = level
         return float(self._costs.units(np.zeros(len(self._costs.records)), levels)[at])
 
-    def forced_bounds(self, nodes: NDArray[np.int8], forced: Forced) -> Floats:
+    def forced_bounds(self, nodes: NDArray[np.int16], forced: Forced) -> Floats:
         """What surely goes costs what it costs; of a class that goes in part, shares only shrink below the node."""
         parts = [(rows, records) for rows, records in forced.partial if records > 0 and len(rows)]
         rows = np.concatenate([rows for rows, _ in parts]) if parts else np.zeros(0, dtype=np.int64)

@@ -51,11 +51,11 @@ class QualityModel(Protocol):
         """Loss of a node with these combinations suppressed, and each column's figure."""
         ...
 
-    def bounds(self, nodes: NDArray[np.int8]) -> NDArray[np.float64]:
+    def bounds(self, nodes: NDArray[np.int16]) -> NDArray[np.float64]:
         """A lower bound of the loss of each node, whatever is suppressed there, shape (M, width)."""
         ...
 
-    def forced_bounds(self, nodes: NDArray[np.int8], forced: Forced) -> NDArray[np.float64]:
+    def forced_bounds(self, nodes: NDArray[np.int16], forced: Forced) -> NDArray[np.float64]:
         """A lower bound for specializations of a checked node, at least that of `bounds`, shape (M', width)."""
         ...
 

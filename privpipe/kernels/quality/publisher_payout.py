@@ -49,11 +49,11 @@ class PublisherPayoutModel(EntropyBasedModel):
         kept = self.table.records - self.records_of(gone)
         return self._benefit * (kept - self.lost_by_kept(levels, gone)) - self._attacks(levels, gone)
 
-    def least(self, nodes: NDArray[np.int8]) -> Floats:
+    def least(self, nodes: NDArray[np.int16]) -> Floats:
         """With no attack."""
         return super().least(nodes) * self._benefit
 
-    def least_below(self, nodes: NDArray[np.int8], forced: Forced) -> Floats:
+    def least_below(self, nodes: NDArray[np.int16], forced: Forced) -> Floats:
         return super().least_below(nodes, forced) * self._benefit
 
     def _attacks(self, levels: Sequence[int], gone: NDArray[np.bool_]) -> float:

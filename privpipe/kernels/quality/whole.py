@@ -30,11 +30,11 @@ class WholeModel(Model):
         """Loss of a node with these combinations suppressed."""
         raise TypeError(f"{type(self).__name__} gives no figure")
 
-    def least(self, nodes: NDArray[np.int8]) -> Floats:
+    def least(self, nodes: NDArray[np.int16]) -> Floats:
         """A lower bound of each node's loss, shape (M,)."""
         raise TypeError(f"{type(self).__name__} gives no bound")
 
-    def least_below(self, nodes: NDArray[np.int8], forced: Forced) -> Floats:
+    def least_below(self, nodes: NDArray[np.int16], forced: Forced) -> Floats:
         """A lower bound of specializations of a checked node, shape (M',)."""
         return self.least(nodes)
 
@@ -42,11 +42,11 @@ class WholeModel(Model):
         """Loss of a node with these combinations suppressed; no column has a figure of its own."""
         return (self.figure(levels, gone),), []
 
-    def bounds(self, nodes: NDArray[np.int8]) -> Floats:
+    def bounds(self, nodes: NDArray[np.int16]) -> Floats:
         """A lower bound of each node's loss, shape (M, 1)."""
         return self.least(nodes)[:, None]
 
-    def forced_bounds(self, nodes: NDArray[np.int8], forced: Forced) -> Floats:
+    def forced_bounds(self, nodes: NDArray[np.int16], forced: Forced) -> Floats:
         """`bounds`, sharpened by what surely goes below a checked node."""
         return np.maximum(self.least(nodes), self.least_below(nodes, forced))[:, None]
 
@@ -85,7 +85,7 @@ class WholeModel(Model):
     def _tuples(self) -> int:
         return len(self.class_sizes([0] * len(self.table.columns))[1])
 
-    def most_classes(self, nodes: NDArray[np.int8]) -> Floats:
+    def most_classes(self, nodes: NDArray[np.int16]) -> Floats:
         """How many classes a node can have at the most, shape (M,): labels that occur, and combinations."""
         m = len(self.table.columns)
         labels = np.full(len(nodes), np.prod([seen[0] for seen in self._labels_seen[m:]]))

@@ -34,6 +34,9 @@ class ComplementaryRelease(HistoryMeasure):
     key : {"from_env": NAME} or {"from_file": PATH}, optional
         Key of these hashes, the same for all releases: persons are followed by `person_id`, else `record_id`. Without
         it combinations of original quasi-identifiers are followed, a lower bound.
+    normalise : tuple of {"trim", "casefold", "nfc"}
+        What is done to a person's key before it is hashed: surrounding spaces go, case goes, Unicode is composed.
+        Nothing unless given: " Ann" and "ann" are two persons then. A ledger keeps the one it was begun with.
     earlier : list of str
         Instead of a ledger: earlier releases as published, where nothing else is left of them.
     k : int, optional
@@ -72,6 +75,7 @@ class ComplementaryRelease(HistoryMeasure):
 
     threshold_field: ClassVar[str | None] = "k"
     direction: ClassVar[Direction] = "at_least"
+    protects_nobody_at: ClassVar[float | None] = 1
     about: ClassVar[Mapping[str, str]] = {
         "ledger": "folder that remembers who was in which class of each release; secret",
         "key": "{from_env: NAME} or {from_file: PATH}, the same for all releases; left out: no persons are followed",
@@ -96,9 +100,8 @@ class ComplementaryRelease(HistoryMeasure):
     def __post_init__(self) -> None:
         super().__post_init__()
         owner = "ComplementaryRelease"
-        if isinstance(self.earlier, str) or not all(isinstance(path, str) and path for path in self.earlier):
+        if not all(isinstance(path, str) and path for path in self.earlier):
             raise UsageError(f"{owner}: earlier must be a list of paths")
-        object.__setattr__(self, "earlier", tuple(self.earlier))
         if (self.ledger is None) == (not self.earlier):
             raise UsageError(f"{owner}: give a ledger, or else the earlier releases; one of the two")
         if self.key is not None:

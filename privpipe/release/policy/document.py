@@ -7,10 +7,11 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
+from privpipe.assess.gate import UndeclaredRule
 from privpipe.blocks import Guarantee
 from privpipe.hierarchies import HierarchySpec
 from privpipe.release.policy.reader import read_file, read_mapping
@@ -21,6 +22,7 @@ from privpipe.transforms.base import Transformer
 
 __all__ = ["Policy"]
 
+UNTOLD = ("engines", "records")
 WHERE = ("engine", "sink")
 
 
@@ -51,12 +53,14 @@ class Policy:
     population: SourceSpec | None = None
     original: SourceSpec | None = None
     sink: SinkSpec | None = None
+    records: str | None = None
     engine: str = "embedded"
     engines: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     record_id: str | None = None
     person_id: str | None = None
     nulls: NullRule = "own_value"
     wildcard: str | None = None
+    undeclared: UndeclaredRule = "refuse"
     suppression_mark: str = "*"
     plan: PlanSpec | None = None
     seed: SecretSpec | None = None
@@ -99,6 +103,25 @@ class Policy:
         )
 
     @property
+    def pseudonyms(self) -> tuple[str, ...]:
+        """Columns that a `pseudonymise` stage releases: identifiers in the source, none afterwards."""
+        return tuple(
+            column for stage in self.transform if stage.taxon == "identifiers" for column in stage.masked_columns()
+        )
+
+    @property
+    def released_roles(self) -> Roles:
+        """The role of every column of a finished table: pseudonyms, and what a stage adds, are insensitive."""
+        roles = self.roles
+        made = [n for stage in self.transform for n in stage.made_columns() if n not in roles.columns]
+        made += [name for name in roles.identifiers if name in self.pseudonyms]
+        return replace(
+            roles,
+            identifiers=[name for name in roles.identifiers if name not in self.pseudonyms],
+            insensitive=[*roles.insensitive, *made],
+        )
+
+    @property
     def types(self) -> dict[str, ColumnType]:
         """Declared types, by column."""
         return {name: column.type for name, column in self.columns.items() if column.type is not None}
@@ -111,10 +134,10 @@ class Policy:
     def public_document(self) -> dict[str, Any]:
         """The document as a manifest may carry it.
 
-        Of a seed that stands in the document only that it does. Options of engines are left out: they may name
-        machines or hold credentials, and no result depends on them.
+        Of a seed that stands in the document only that it does. Options of engines and the place of private records
+        are left out: they may name machines or hold credentials, and no result depends on them.
         """
-        public = copy.deepcopy({key: value for key, value in self.document.items() if key != "engines"})
+        public = copy.deepcopy({key: value for key, value in self.document.items() if key not in UNTOLD})
         if self.seed is not None and self.seed.within is not None:
             public["seed"] = {self.seed.within: True}
         return public

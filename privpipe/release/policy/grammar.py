@@ -11,11 +11,13 @@ from typing import Any, Literal, get_args
 
 from privpipe.engines import ENGINES
 from privpipe.engines.base import Format
+from privpipe.engines.base.unpacking import MOST_BYTES
 from privpipe.roles import ColumnType, NullRule, Role
 
 __all__ = ["COLUMN", "PLAN", "SINK", "SOURCE", "TOP", "VERSION", "Key", "source_keys"]
 
 VERSION = 1
+UNDECLARED = ("refuse", "note")
 Kind = Literal[
     "text",
     "integer",
@@ -58,12 +60,15 @@ class Key:
 
 
 SOURCE: Mapping[str, Key] = {
-    "path": Key("text", "a file, a folder of files or a glob; relative to the policy file", required=True),
+    "path": Key(
+        "text", "a file or a folder of files; relative to the policy file, no sign of it a pattern", required=True
+    ),
     "format": Key("text", "format of the files; left out, told by the name's ending", get_args(Format)),
     "delimiter": Key("text", "character between the fields of a CSV file", default=","),
     "header": Key("flag", "whether the first line of a CSV file names its columns", default=True),
     "columns": Key("texts", "names of the columns of a CSV file without a header, in order"),
     "null_values": Key("texts", "CSV fields that mean a missing value", default=("",)),
+    "max_bytes": Key("integer", "what each packed CSV or JSON file may unpack to, in bytes", default=MOST_BYTES),
 }
 
 GENERALIZED = Key("flag", "whether the table is generalized already; else the plan is applied to it", default=False)
@@ -96,6 +101,9 @@ TOP: Mapping[str, Key] = {
     "record_id": Key("text", "column that is unique to a record"),
     "person_id": Key("text", "column that names the person, where one has several records"),
     "nulls": Key("text", "how a missing quasi-identifier matches", get_args(NullRule), default="own_value"),
+    "undeclared": Key(
+        "text", "whether a column without a role in a judged table is an error or a note", UNDECLARED, default="refuse"
+    ),
     "wildcard": Key("text", "text that matches anything; only with `nulls: wildcard`"),
     "suppression_mark": Key("text", "text that stands for a suppressed value", default="*"),
     "transform": Key("entries", "stages, in order"),
@@ -103,6 +111,7 @@ TOP: Mapping[str, Key] = {
     "measures": Key("entries", "what is reported and never judged"),
     "sink": Key("sink", "where the release is published"),
     "plan": Key("plan", "a plan of an earlier run: its stages are taken from there and not learnt anew"),
+    "records": Key("text", "folder of the private records of runs; left out, one in the sink's work area"),
     "seed": Key("secret", "secret of 128 bits from which all draws follow; left out, one is drawn for the run"),
     "allow_insecure_seed": Key(
         "flag", "publish although the seed is declared insecure; for demonstrations", default=False

@@ -12,7 +12,7 @@ from privpipe.release.policy.draft import Draft
 from privpipe.release.policy.entries import Catalogues, over_roles, read_entries
 from privpipe.release.policy.grammar import COLUMN, TOP, VERSION
 from privpipe.release.policy.places import Report, shown
-from privpipe.release.policy.plain_values import from_python, from_yaml
+from privpipe.release.policy.plain_values import decoded, from_python, from_yaml
 from privpipe.release.policy.rules import check
 from privpipe.release.policy.sections import (
     read_columns,
@@ -41,12 +41,10 @@ def read_file(path: str | os.PathLike[str], catalogues: Catalogues | None = None
     """
     file = os.fspath(path)
     try:
-        text = Path(file).read_bytes().decode("utf-8-sig")
-    except OSError as error:
+        text = decoded(Path(file).read_bytes(), file, "policy")
+    except (OSError, ValueError) as error:  # a path with a NUL is a ValueError
         reason = "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be read: {type(error).__name__}"
         raise PolicyError([Problem("", f"the policy file {reason}", file)]) from None
-    except UnicodeDecodeError:
-        raise PolicyError([Problem("", "the policy file is not UTF-8 text", file)]) from None
     document, report = from_yaml(text, file)
     if document is None:
         raise PolicyError([Problem("", "the policy file is empty", file)])
@@ -95,6 +93,8 @@ def _read(document: Any, report: Report, base_dir: Path, catalogues: Catalogues 
     fields = {name: value for name, value in found.items() if name not in ENTRIES and value is not None}
     for name in ENTRIES:
         fields[name] = tuple(item.entry for item in read[name])
+    # Whoever lists it finds it where it stands in every verdict: first.
+    fields["guarantees"] = tuple(sorted(fields["guarantees"], key=lambda entry: entry.reads != "columns"))
     stem = Path(report.file).stem if report.file else "policy"
     return {
         "name": stem,

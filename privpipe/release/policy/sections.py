@@ -63,6 +63,10 @@ def read_source(report: Report, value: Any, place: Place) -> SourceSpec | None:
     except UsageError as error:
         report.wrong((*place, "path"), str(error))
         return spec
+    if spec.max_bytes < 1:
+        report.wrong((*place, "max_bytes"), f"must be at least 1, got {spec.max_bytes}")
+    if resolved not in ("csv", "json") and "max_bytes" in found:
+        report.wrong((*place, "max_bytes"), f"is for packed CSV and JSON files; the format here is {resolved}")
     if resolved != "csv":
         for name in OF_CSV:
             if name in found:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from privpipe.engines.base import Format, Source, format_of
+from privpipe.engines.base.unpacking import MOST_BYTES
 from privpipe.hierarchies import HierarchySpec
 from privpipe.roles import ColumnType, Role
 
@@ -41,6 +42,7 @@ class SourceSpec:
     header: bool = True
     columns: tuple[str, ...] = ()
     null_values: tuple[str, ...] = ("",)
+    max_bytes: int = MOST_BYTES
     generalized: bool = False
 
     @property
@@ -63,6 +65,7 @@ class SourceSpec:
             header=self.header,
             columns=self.columns,
             null_values=self.null_values,
+            max_bytes=self.max_bytes,
             types=dict(types),
         )
 

@@ -229,7 +229,7 @@ def test_a_file_that_vanishes_is_an_engine_error(threads, tmp_path):
     pq.write_table(hostile(), tmp_path / "a.parquet")
     table = threads.scan(Source(data=str(tmp_path / "a.parquet")))
     Path(tmp_path / "a.parquet").unlink()
-    with pytest.raises(EngineError, match="read Parquet: FileNotFoundError"):
+    with pytest.raises(EngineError, match=r"cannot read a\.parquet: No such file"):
         threads.count(table)
 
 

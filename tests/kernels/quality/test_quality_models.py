@@ -329,7 +329,7 @@ def test_models_follow_their_definitions_and_bounds_hold(seed: int) -> None:
         if key not in whole and sure:
             partial.append((np.flatnonzero(members), float(sure)))
     forced = Forced(tuple(top), rows, partial)
-    node = np.array([levels], dtype=np.int8)
+    node = np.array([levels], dtype=np.int16)
     o = int(it.table.rows.counts[lost].sum()) + it.unknown
     nothing = np.zeros(len(lost), dtype=np.bool_)
     for name in MODELS:
@@ -360,7 +360,7 @@ def test_models_follow_their_definitions_and_bounds_hold(seed: int) -> None:
 
 def test_a_smallest_class_raises_bounds() -> None:
     it = Small({"a": [["u", "*"], ["v", "*"]]}, [{"a": "uuuv"[at % 4], ILL: "flu"} for at in range(8)], 0, False)
-    node = np.array([[0]], dtype=np.int8)
+    node = np.array([[0]], dtype=np.int16)
     for name, least in (("discernibility", 32.0), ("aecs", 8 / 3)):
         spec = LossSpec(name=name)  # type: ignore[arg-type]
         assert quality_model(it.table, spec).bounds(node)[0, 0] == pytest.approx(least)

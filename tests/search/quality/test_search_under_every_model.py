@@ -66,7 +66,7 @@ def test_the_optimum_is_that_of_trying_all(data: st.DataObject, plain: Any, rand
         feasible = {node.levels: node for node in checked if 0 <= node.suppressed <= budget}
         losses = {levels: check.loss.exact(levels, node.rows)[0] for levels, node in feasible.items()}
         for levels, loss in losses.items():
-            assert close_below(check.loss.bounds(np.array([levels], dtype=np.int8))[0], loss), (name, levels)
+            assert close_below(check.loss.bounds(np.array([levels], dtype=np.int16))[0], loss), (name, levels)
         for node in draw.sample(checked, min(len(checked), 4)):
             below_and_above_hold(check, node, losses, name)
         found, _ = search_optimal(check, budget, stage.budget.nodes)
@@ -87,7 +87,7 @@ def below_and_above_hold(
     upward = check.loss.upward_bound(node.levels)
     for levels, loss in losses.items():
         if forced is not None and all(a <= b for a, b in zip(levels, node.levels, strict=True)):
-            bound = check.loss.forced_bounds(np.array([levels], dtype=np.int8), forced)[0]
+            bound = check.loss.forced_bounds(np.array([levels], dtype=np.int16), forced)[0]
             assert close_below(bound, loss), (name, levels, node.levels)
         if upward is not None and all(a >= b for a, b in zip(levels, node.levels, strict=True)):
             assert close_below([upward], loss[:1]), (name, levels, node.levels)

@@ -1,0 +1,56 @@
+"""What tells a file from another one that lies in its place later: a source is read more than once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from privpipe.engines.base.files import list_files
+from privpipe.engines.base.source import Source
+from privpipe.engines.base.unpacking import reading
+from privpipe.errors import EngineError
+
+__all__ = ["Stamp", "require_stamp", "require_stamps", "stamp_of", "stamps_of"]
+
+Stamp = tuple[int, int, int]
+"""Inode, size, time of the last change in nanoseconds."""
+
+
+def stamp_of(path: str) -> Stamp:
+    """The stamp of a file.
+
+    Raises
+    ------
+    EngineError
+        It cannot be reached.
+    """
+    with reading(path, "data"):
+        found = os.stat(path)
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def require_stamp(path: str, stamp: Stamp | None) -> None:
+    """Refuse a file that is no longer the one that was stamped.
+
+    Raises
+    ------
+    EngineError
+    """
+    if stamp is not None and stamp_of(path) != stamp:
+        raise EngineError(
+            f"{Path(path).name} changed while it was read; run again once its writer is done, or give the run a copy"
+        )
+
+
+def stamps_of(source: Source) -> dict[str, Stamp]:
+    """The stamps of a source's files; nothing for a frame or what lies on another file system."""
+    if not source.is_path or "://" in str(source.data) or source.resolved_format == "delta":
+        return {}
+    return {name: stamp_of(name) for name in list_files(source)}
+
+
+def require_stamps(stamps: Mapping[str, Stamp]) -> None:
+    """Refuse what was learnt from files that changed meanwhile; raises as `require_stamp`."""
+    for name, stamp in stamps.items():
+        require_stamp(name, stamp)

@@ -1,0 +1,127 @@
+"""Packed files as bytes: counted while they unpack, since a few kilobytes may hold terabytes."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from privpipe.errors import DataError, EngineError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+__all__ = ["MOST_BYTES", "PACKED", "Unpacking", "is_packed", "reading", "unpacked"]
+
+PACKED = (".gz", ".bz2", ".zst")
+MOST_BYTES = 4 * 2**30
+"""What a packed file may unpack to unless `max_bytes` says otherwise: it is read whole."""
+CHUNK = 2**24
+
+
+def is_packed(path: str) -> bool:
+    """Whether a file's ending says that it is packed.
+
+    Examples
+    --------
+    >>> is_packed("a.csv.GZ"), is_packed("a.csv")
+    (True, False)
+    """
+    return path.casefold().endswith(PACKED)
+
+
+@contextmanager
+def reading(path: str, what: str) -> Iterator[None]:
+    """Read a file of a source; what goes wrong comes out as ours.
+
+    Parameters
+    ----------
+    what : str
+        What the file should be, as in "CSV".
+
+    Raises
+    ------
+    DataError
+        The file's content is damaged.
+    EngineError
+        The file cannot be reached, or memory ran out.
+    """
+    name = Path(path).name
+    try:
+        yield
+    except MemoryError:
+        raise EngineError(
+            f"memory ran out while {name} was read; cut it into smaller files, or give the process more"
+        ) from None
+    except OSError as error:
+        if error.errno is not None:
+            raise EngineError(f"cannot read {name}: {os.strerror(error.errno)}") from None
+        raise _damaged(name, what) from None
+    except (pa.ArrowException, EOFError):
+        raise _damaged(name, what) from None
+
+
+def _damaged(name: str, what: str) -> DataError:
+    return DataError(f"{name}: not a readable {what} file (truncated, damaged or of another format)")
+
+
+class Unpacking(io.RawIOBase):
+    """The bytes of a packed file, as they unpack.
+
+    Parameters
+    ----------
+    path : str
+    most : int
+        Bytes it may unpack to. What a file's own header says of its size is never believed.
+    """
+
+    def __init__(self, path: str, most: int = MOST_BYTES) -> None:
+        super().__init__()
+        self._path, self._most, self._seen = path, most, 0
+        self._ended = False
+        with reading(path, "packed"):
+            self._stream: Any = pa.input_stream(path, compression="detect")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        view = memoryview(buffer).cast("B")
+        with reading(self._path, "packed"):
+            data = self._stream.read(len(view))
+        self._seen += len(data)
+        if self._seen > self._most:
+            raise DataError(
+                f"{Path(self._path).name}: unpacks to more than {self._most:,} bytes; if it is meant to, raise "
+                "`max_bytes` of the source (a packed file is read whole), or cut it into several files"
+            )
+        view[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed and hasattr(self, "_stream"):
+            self._stream.close()
+        super().close()
+
+
+def unpacked(path: str, most: int = MOST_BYTES) -> bytes:
+    """All bytes of a packed file.
+
+    Raises
+    ------
+    DataError
+        More than `most`; damaged or truncated.
+    EngineError
+        The file cannot be reached, or memory ran out.
+    """
+    with Unpacking(path, most) as file, reading(path, "packed"):
+        found = io.BytesIO()
+        chunk = memoryview(bytearray(CHUNK))
+        while size := file.readinto(chunk):
+            found.write(chunk[:size])
+        return found.getvalue()
