@@ -135,7 +135,8 @@ def _seen(place: LocalTarget | RemoteTarget) -> Iterator[Path]:
         for folder in (place.path, *(place.state / name for name in ("releases", "staging"))):
             yield Path(os.path.realpath(folder))
     elif place.local_root is not None:
-        yield Path(os.path.realpath(place.local_root))
+        for local in (place.local_root, Path(place.state, "releases")):
+            yield Path(os.path.realpath(local))
 
 
 def _write(path: Path, text: str) -> None:
