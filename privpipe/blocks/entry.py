@@ -112,6 +112,10 @@ class Entry:
             found = unknown_keys(cls.json_schema(), parameters) | found
         return found
 
+    def packages(self) -> dict[str, str]:
+        """Packages beyond the core that it needs with these parameters, each with the extra that brings it."""
+        return {}
+
     @classmethod
     def json_schema(cls) -> dict[str, Any]:
         """JSON schema of the parameters."""

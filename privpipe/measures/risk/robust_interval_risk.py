@@ -93,6 +93,9 @@ class RobustIntervalRisk(FilePairMeasure):
         require_choice(owner, "figure", self.figure, ("inside", "isolated"))
         require_choice(owner, "estimator", self.estimator, ("mcd", "classical"))
 
+    def packages(self) -> dict[str, str]:
+        return {"sklearn": "utility"} if self.estimator == "mcd" else {}
+
     def judge_files(self, files: FilePair) -> Verdict:
         before, after = self._numbers(files)
         whole = ~(np.isnan(before).any(axis=1) | np.isnan(after).any(axis=1))

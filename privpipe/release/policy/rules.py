@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -40,9 +41,28 @@ def check(draft: Draft, report: Report) -> None:
         check_ledgers,
         check_sink,
         check_records,
+        check_packages,
     )
     for rule in rules:
         rule(draft, report)
+
+
+def check_packages(draft: Draft, report: Report) -> None:
+    """What is not installed is told before a record is read, not in the middle of a run."""
+    for read in (*draft.transform, *draft.guarantees, *draft.measures):
+        for package, extra in (read.entry.packages() if read.entry is not None else {}).items():
+            if not is_installed(package):
+                report.unsupported(
+                    read.place, f"needs {package}, which is not installed: pip install 'privpipe[{extra}]'"
+                )
+
+
+def is_installed(package: str) -> bool:
+    """Whether a package could be imported; nothing is imported."""
+    try:
+        return importlib.util.find_spec(package) is not None
+    except (ImportError, ValueError):  # what stands in for it in `sys.modules` is no module
+        return False
 
 
 def check_quasi_identifiers(draft: Draft, report: Report) -> None:

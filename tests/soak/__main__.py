@@ -1,0 +1,31 @@
+"""``python tests/soak [TEST ...]``: damaged documents, faults of the machine and kills, and a table of what came of it.
+
+Counts come from the environment: SOAK_POLICIES, SOAK_DOCUMENTS (of each kind), SOAK_FAULTS, SOAK_KILLS; SOAK_SEED draws
+other ones; SOAK_KEEP names a folder for what broke something.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from policies import soak_policies
+from trials import Table
+
+PROJECT = Path(__file__).resolve().parents[2]
+TESTS = {"policies": (soak_policies, "SOAK_POLICIES", 10_000)}
+
+
+def main(names: list[str]) -> int:
+    """Run the tests named, else all; 1 if anything was violated."""
+    table, seed = Table(), int(os.environ.get("SOAK_SEED", "1"))
+    for name in names or TESTS:
+        test, variable, usual = TESTS[name]
+        test(PROJECT, table, int(os.environ.get(variable, str(usual))), seed)
+    print(table)
+    return 1 if table.found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
