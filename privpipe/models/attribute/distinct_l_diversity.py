@@ -46,6 +46,7 @@ class DistinctLDiversity(ClassModel):
     threshold_field: ClassVar[str | None] = "l"
     hereditary: ClassVar[bool] = True
     convex: ClassVar[bool] = True
+    told_by_least: ClassVar[bool] = True
     about: ClassVar[Mapping[str, str]] = {
         "column": "the sensitive column",
         "l": "least number of distinct values in each class",
