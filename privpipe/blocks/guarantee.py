@@ -224,12 +224,14 @@ class ClassModel(Guarantee):
 
     Subclasses give `scores` (one figure a class), `direction` (how it must lie to `bound`) and, for a search,
     what follows for finer tables: `hereditary` (a failing class has only failing parts), `convex` (passing
-    parts merge to a passing whole).
+    parts merge to a passing whole), `told_by_least` (a class passes where it has `least_size` records and
+    `least_values` values, whatever they are).
     """
 
     direction: ClassVar[Direction] = "at_least"
     hereditary: ClassVar[bool] = False
     convex: ClassVar[bool] = False
+    told_by_least: ClassVar[bool] = False
 
     def bound(self) -> float:
         """The number a class's score is compared with."""

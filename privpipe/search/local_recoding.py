@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.errors import NoSolutionError, UsageError
-from privpipe.search.cell_loss import cell_loss, column_loss, mean_penalty
+from privpipe.search.cell_loss import cell_loss, mean_penalty
 from privpipe.search.encoded import EncodedTable, encode
 from privpipe.search.node import NodeCheck
 from privpipe.search.optimal import search_optimal
 from privpipe.search.quality import LossModel
+from privpipe.search.recoding_sweep import MOST_VECTORS, Sweep, column_losses, lattice_size
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.class_failures import Combinations, judged_sets
 from privpipe.transforms.cut_columns import require_one_node_a_label
@@ -53,10 +54,21 @@ def plan(engine: Any, table: Any, stage: LocalRecoding, context: StageContext) -
     tuples = Tuples(
         encoded.columns, encoded.fixed, encoded.hierarchies, encoded.codes, encoded.rows, sets, context.base
     )
+    rounds = _chosen(stage, encoded, tuples, context)
+    require_within(rounds.fewest + encoded.unknown, stage.suppress_at_most, encoded.records, context)
+    return _plan(stage, encoded, tuples, rounds, context)
+
+
+def _chosen(stage: LocalRecoding, encoded: EncodedTable, tuples: Tuples, context: StageContext) -> Sweep | _Rounds:
+    """The sweep where it serves and holds, else the rounds."""
+    if stage.method == "sweep" and tuples.by_class is not None and lattice_size(encoded) <= MOST_VECTORS:
+        sweep = Sweep(encoded, tuples)
+        budget = budget_of(stage.suppress_at_most, encoded.records, context)
+        if sweep.run(stage.share or 0.0, max(0, budget - encoded.unknown)):
+            return sweep
     rounds = _Rounds(encoded, tuples, context)
     rounds.run(stage)
-    require_within(rounds.fewest + encoded.unknown, stage.suppress_at_most, encoded.records, context)
-    return _plan(stage, encoded, tuples, rounds, rounds.left + encoded.unknown)
+    return rounds
 
 
 class _Rounds:
@@ -88,10 +100,10 @@ class _Rounds:
             levels = self._searched(gs_factor, entering - self.least)
             found = None if levels is None else self._with(levels)
             kept = 0 if found is None else entering - self._left(found)
-            if kept < stage.share * entering and gs_factor < 1.0 and self._can_keep(stage.share, gs_factor):
+            if kept < stage.least_share * entering and gs_factor < 1.0 and self._can_keep(stage.least_share, gs_factor):
                 gs_factor = min(1.0, round(gs_factor + STEP, 12))
                 continue
-            if kept < stage.share * entering or levels is None or not self._accept(levels, gs_factor):
+            if kept < stage.least_share * entering or levels is None or not self._accept(levels, gs_factor):
                 break
         self._finish(gs_factor, 0)
         budget = budget_of(stage.suppress_at_most, self.encoded.records, self.context)
@@ -159,15 +171,17 @@ class _Rounds:
         return None if found is None else tuple(found.node.levels)
 
 
-def _plan(stage: LocalRecoding, encoded: EncodedTable, tuples: Tuples, rounds: _Rounds, gone: int) -> StagePlan:
+def _plan(
+    stage: LocalRecoding, encoded: EncodedTable, tuples: Tuples, rounds: Sweep | _Rounds, context: StageContext
+) -> StagePlan:
+    gone = rounds.left + encoded.unknown
     levels = rounds.levels
     kept = np.flatnonzero(levels[:, 0] != GONE)
     counts = encoded.rows.counts[kept]
-    losses, penalties, recoded = {}, [], []
+    losses, penalties, recoded = column_losses(encoded, levels, gone), [], []
     for at, (column, hierarchy) in enumerate(zip(encoded.columns, encoded.hierarchies, strict=True)):
         table = np.array([hierarchy.shares(level) for level in range(hierarchy.height + 1)])
         shares = table[levels[kept, at], encoded.codes[kept, at]]
-        losses[column] = column_loss(counts, shares, hierarchy.domain_size, gone)
         penalties.append(np.where(shares <= 1.0 / hierarchy.domain_size, 0.0, shares))
         if any(is_recoded(hierarchy, made["vector"][at]) for made in rounds.made):
             recoded.append(column)
@@ -179,17 +193,18 @@ def _plan(stage: LocalRecoding, encoded: EncodedTable, tuples: Tuples, rounds: _
         parameters=stage.parameters(),
         detail={
             "approach": "CG_TS",
+            "method": "sweep" if isinstance(rounds, Sweep) else "rounds",
             "rounds": [
                 {
                     "levels": dict(zip(encoded.columns, made["vector"], strict=True)),
                     "records": made["records"],
-                    "gs_factor": made["gs_factor"],
+                    **({"gs_factor": made["gs_factor"]} if "gs_factor" in made else {}),
                 }
                 for made in rounds.made
             ],
             "recoded": recoded,
             "hierarchies": {
-                column: rounds.context.keyed(hierarchy.digest())
+                column: context.keyed(hierarchy.digest())
                 for column, hierarchy in zip(encoded.columns, encoded.hierarchies, strict=True)
             },
             "data_dependent": [

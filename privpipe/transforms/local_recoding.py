@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import FactsRequest, Primitives, RowBlock
-from privpipe.blocks.entry import require_number
-from privpipe.errors import DataError
+from privpipe.blocks.entry import require_choice, require_number
+from privpipe.errors import DataError, UsageError
 from privpipe.roles import column_type_of
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.class_failures import Combinations, judged_sets
@@ -27,30 +27,36 @@ if TYPE_CHECKING:
 
 __all__ = ["KeyPlaces", "LocalRecoding", "Recoded", "as_generalize"]
 
+METHODS = ("sweep", "rounds")
+
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LocalRecoding(Transformer):
-    """Generalize to the best vector of levels, keep the classes that pass, and do so again with what was left.
+    """Generalize to one vector of levels after the other, and keep at each the classes that pass among what is left.
 
-    What no round can keep is suppressed, within the limit. The guarantees are judged again over all rounds together,
-    for classes of different rounds may get the same labels.
+    What no vector can keep is suppressed, within the limit. The guarantees are judged again over all of them
+    together, for classes of different vectors may get the same labels.
 
     Parameters
     ----------
     columns : tuple of str, optional
         Default: every quasi-identifier that has a hierarchy.
-    share : float
-        In (0, 1]: what a round must keep of what it got; a round that does not is tried again with suppression
-        dearer.
+    method : {"sweep", "rounds"}
+        `sweep` walks all vectors of levels in the order of what they lose. `rounds` searches for the best vector again
+        and again; it also serves guarantees over some quasi-identifiers alone or over all classes together, and
+        lattices of more than 200,000 vectors, for which `sweep` takes it by itself.
+    share : float, optional
+        What a vector must keep, in [0, 1]: under `sweep` of all records (default 0; 0.01 gives short plans), under
+        `rounds` of what it got, above 0 (default 0.05); a round that does not is tried again with suppression dearer.
     gs_factor : float
-        In [0, 1], of the first round; below 0.5 suppression is cheap, above it generalization is.
+        Under `rounds`, in [0, 1], of the first round; below 0.5 suppression is cheap, above it generalization is.
     suppress_at_most : float
         Share of the records that may be suppressed in the end, in [0, 1].
 
     Notes
     -----
-    A round's loss is that of the whole table, every record outside of the round counting as suppressed. Source:
-    Xu et al., KDD 2006 (local recoding); Iyengar, KDD 2002 (loss).
+    What a vector loses is the loss of the whole table at it. Source: Xu et al., KDD 2006 (local recoding); Iyengar,
+    KDD 2002 (loss).
 
     Examples
     --------
@@ -66,14 +72,16 @@ class LocalRecoding(Transformer):
     reveals: ClassVar[str] = "that coarsely labelled records did not fit into an earlier round (minimality)"
     about: ClassVar[Mapping[str, str]] = {
         "columns": "columns to generalize; default: the quasi-identifiers with a hierarchy",
-        "share": "what each round must keep of what it got, or suppression becomes dearer",
-        "gs_factor": "weight of generalization against suppression in the first round, 0 to 1",
+        "method": "walk all vectors of levels in order of loss, or search for the best one again and again",
+        "share": "least share of the records that a vector of levels must keep",
+        "gs_factor": "under rounds: weight of generalization against suppression in the first one, 0 to 1",
         "suppress_at_most": "share of the records that may be suppressed in the end",
     }
     source: ClassVar[str] = "Xu et al., KDD 2006"
 
     columns: tuple[str, ...] | None = None
-    share: float = 0.05
+    method: Literal["sweep", "rounds"] = "sweep"
+    share: float | None = None
     gs_factor: float = 0.5
     suppress_at_most: float = 0.0
 
@@ -81,9 +89,18 @@ class LocalRecoding(Transformer):
         owner = "LocalRecoding"
         if self.columns is not None:
             object.__setattr__(self, "columns", checked_columns(owner, self.columns))
-        require_number(owner, "share", self.share, above=0, most=1)
+        require_choice(owner, "method", self.method, METHODS)
+        if self.share is not None:
+            require_number(owner, "share", self.share, least=0, most=1)
+            if not self.share and self.method == "rounds":
+                raise UsageError("LocalRecoding: under method: rounds, share must be above 0")
         require_number(owner, "gs_factor", self.gs_factor, least=0, most=1)
         require_number(owner, "suppress_at_most", self.suppress_at_most, least=0, most=1)
+
+    @property
+    def least_share(self) -> float:
+        """`share`, or the default of rounds."""
+        return 0.05 if not self.share else self.share
 
     def masked_columns(self) -> tuple[str, ...]:
         return ()
@@ -107,7 +124,7 @@ class LocalRecoding(Transformer):
 
     @classmethod
     def examples(cls) -> list[Self]:
-        return [cls(), cls(suppress_at_most=0.3), cls(share=0.5, gs_factor=0.25, suppress_at_most=1.0)]
+        return [cls(), cls(suppress_at_most=0.3), cls(method="rounds", share=0.5, gs_factor=0.25, suppress_at_most=1.0)]
 
 
 def as_generalize(stage: LocalRecoding) -> Generalize:

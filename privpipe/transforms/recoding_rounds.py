@@ -15,8 +15,9 @@ from privpipe.transforms.class_failures import Classes, Combinations, JudgedSets
 
 if TYPE_CHECKING:
     from privpipe.hierarchies import Hierarchy
+    from privpipe.kernels.recoding_sweep import CodedTuples
 
-__all__ = ["GONE", "Tuples"]
+__all__ = ["GONE", "ByClass", "Tuples"]
 
 Ints = NDArray[np.int64]
 Levels = NDArray[np.int16]
@@ -58,6 +59,8 @@ class Tuples:
 
         A round generalizes what the rounds before it left to one vector of levels and keeps the classes that pass.
         """
+        if self.by_class is not None:
+            return self.levels_of(self.swept(np.array(rounds, dtype=np.int16).reshape(-1, len(self.columns))), rounds)
         found = np.full((len(self), len(self.columns)), GONE, dtype=np.int16)
         rest = np.arange(len(self))
         for levels in rounds:
@@ -67,6 +70,53 @@ class Tuples:
             found[rest[~gone]] = levels
             rest = rest[gone]
         return found
+
+    @cached_property
+    def by_class(self) -> ByClass | None:
+        """The same for compiled code, where each class decides for itself over all the columns; else None."""
+        return ByClass.of(self)
+
+    def swept(self, vectors: Levels, least: int = 1) -> NDArray[np.int32]:
+        """The vector of levels that keeps each combination, walked in their order, -1 where none does, shape (t,).
+
+        Parameters
+        ----------
+        vectors : ndarray of int16, shape (v, m)
+        least : int
+            Records that a vector must keep, or it keeps nothing.
+        """
+        from privpipe.kernels.recoding_sweep import next_vector, swept
+
+        own, rest = self.by_class, np.arange(len(self))
+        if own is None:
+            raise TypeError("classes do not decide for themselves")
+        if own.exact:
+            return swept(own.coded, vectors, rest, own.k, own.values, max(least, 1))
+        found = np.full(len(self), GONE, dtype=np.int32)
+        at = -1
+        while len(rest):
+            at, likely = next_vector(own.coded, vectors, rest, own.k, own.values, first=at + 1)
+            if at < 0:
+                break
+            some = rest[likely]
+            kept = some[~self._failing(some, np.tile(vectors[at], (len(some), 1)))]
+            if self.rows.counts[kept].sum() >= max(least, 1):
+                found[kept] = at
+                rest = rest[found[rest] < 0]
+        return found
+
+    def levels_of(self, places: NDArray[np.int32], vectors: Sequence[Sequence[int]] | Levels) -> Levels:
+        """Levels of each combination from the vector that keeps it."""
+        table = np.vstack([np.array(vectors, dtype=np.int16).reshape(-1, len(self.columns)), self._nowhere])
+        return np.asarray(table[places])
+
+    @property
+    def _nowhere(self) -> Levels:
+        return np.full((1, len(self.columns)), GONE, dtype=np.int16)
+
+    def passing(self, some: NDArray[np.intp], vector: Sequence[int]) -> bool:
+        """Whether all of some combinations pass at one vector of levels."""
+        return not self._failing(some, np.tile(np.array(vector, dtype=np.int16), (len(some), 1))).any()
 
     def holds(self, levels: Levels) -> bool:
         """Whether what is kept meets everything: classes of different rounds may have become one."""
@@ -122,6 +172,54 @@ class Tuples:
             levels = [[known[text] for text in _released(hierarchy, level)] for level in range(hierarchy.height + 1)]
             found.append(np.array(levels, dtype=np.int64))
         return found
+
+
+@dataclass(frozen=True)
+class ByClass:
+    """What compiled code needs to tell which classes pass, or may.
+
+    Parameters
+    ----------
+    coded : CodedTuples
+    k, values : int
+        Records and distinct sensitive values that a class must hold at the least; 0 values: they are not looked at.
+    exact : bool
+        Whether that is all that the guarantees ask.
+    """
+
+    coded: CodedTuples = field(repr=False)
+    k: int
+    values: int
+    exact: bool
+
+    @classmethod
+    def of(cls, tuples: Tuples) -> ByClass | None:
+        """None where guarantees look at other classes, at classes over some columns alone, or at persons."""
+        from privpipe.kernels.recoding_sweep import LARGEST_MASK, CodedTuples
+
+        sets, every = tuples.sets, {*tuples.columns, *tuples.fixed}
+        if not sets.plain or sets.size_models or len(sets.keys) != 1 or set(sets.keys[0]) != every:
+            return None
+        models = [model for model in sets.class_models[sets.keys[0]] if model.is_gate()]
+        spread = {model.sensitive_columns(): 0 for model in models if model.least_values() > 1}
+        told = all(model.told_by_least for model in models)
+        codes, values = None, 0
+        if len(spread) == 1 and len(columns := next(iter(spread))) == 1:
+            own = tuples.rows.sensitive[columns[0]]
+            if own.min(initial=0) >= 0 and own.max(initial=0) < LARGEST_MASK:
+                codes, values = own, max(model.least_values() for model in models)
+        lookups = [
+            [hierarchy.codes(level).astype(np.int64) for level in range(hierarchy.height + 1)]
+            for hierarchy in tuples.hierarchies
+        ]
+        for place in range(len(tuples.columns), tuples.codes.shape[1]):
+            lookups.append([np.arange(int(tuples.codes[:, place].max(initial=-1)) + 1)])
+        return cls(
+            coded=CodedTuples.of(tuples.codes, lookups, tuples.rows.counts, codes),
+            k=max([1, *(model.least_size() for model in models)]),
+            values=values,
+            exact=told and (not spread or codes is not None),
+        )
 
 
 def _released(hierarchy: Hierarchy, level: int) -> list[str | None]:

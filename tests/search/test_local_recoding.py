@@ -17,7 +17,7 @@ from privpipe.draws import Draws, Seed
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, HierarchyError, NoSolutionError, UsageError
 from privpipe.hierarchies import Hierarchy, HierarchySpec
-from privpipe.models import AverageRisk, DeltaDisclosure, KAnonymity, KMap
+from privpipe.models import AverageRisk, DeltaDisclosure, DistinctLDiversity, KAnonymity, KMap
 from privpipe.roles import Roles
 from privpipe.search.generalization import plan as plan_one_vector
 from privpipe.search.local_recoding import plan
@@ -115,32 +115,88 @@ def test_a_release_is_what_its_rounds_say_and_meets_everything(
         assert not suppressed_rows(released, problem.guarantees, problem.keys, values, lambda *_: [])
 
 
-def test_figures_of_adult(embedded: Engine, shared: Any) -> None:
-    """An independent prototype has cell_loss .170 by rounds, .220 by the best single vector; all are released here."""
-    folder = shared / "data" / "adult"
-    rows = pc.read_csv(folder / "adult.csv", parse_options=pc.ParseOptions(delimiter=";"))
-    names = list(rows.column_names)
+def of_file(engine: Engine, folder: Any, name: str, spec: str, given: Any, sensitive: tuple[str, ...] = ()) -> Any:
+    rows = pc.read_csv(folder / name, parse_options=pc.ParseOptions(delimiter=";"))
+    names = [column for column in rows.column_names if (folder / spec.format(column)).is_file()]
     specs = {
-        name: HierarchySpec.from_mapping({"file": f"adult_hierarchy_{name}.csv", "delimiter": ";"}, folder, column=name)
-        for name in names
+        column: HierarchySpec.from_mapping({"file": spec.format(column), "delimiter": ";"}, folder, column=column)
+        for column in names
+        if column not in sensitive
     }
     rows = rows.select(names)
     context = StageContext(
-        roles=Roles(quasi_identifiers=names),
+        roles=Roles(quasi_identifiers=list(specs), sensitive=list(sensitive)),
         schema=rows.schema,
         hierarchies=specs,
-        guarantees=(KAnonymity(k=5),),
+        guarantees=given,
         place="transform[0]",
     )
-    table = scanned(embedded, rows)
+    return scanned(engine, rows), context
+
+
+ADULT = ("adult", "adult.csv", "adult_hierarchy_{}.csv")
+FIGURES = {
+    "adult k=5": (*ADULT, (KAnonymity(k=5),), (), 0.0510),
+    "adult k=10": (*ADULT, (KAnonymity(k=10),), (), 0.0743),
+    "adult distinct 3": (
+        *ADULT,
+        (KAnonymity(k=5), DistinctLDiversity(column="occupation", l=3)),
+        ("occupation",),
+        0.0314,
+    ),
+    "cmc k=5": ("cmc", "cmc.csv", "hierarchies/cmc_hierarchy_{}.csv", (KAnonymity(k=5),), (), 0.0513),
+    "cmc k=10": ("cmc", "cmc.csv", "hierarchies/cmc_hierarchy_{}.csv", (KAnonymity(k=10),), (), 0.0945),
+    "mgm k=5": ("mgm", "mgm.csv", "hierarchies/mgm_hierarchy_{}.csv", (KAnonymity(k=5),), (), 0.0861),
+}
+
+
+@pytest.mark.parametrize("case", FIGURES.values(), ids=FIGURES)
+def test_figures_of_a_prototype_are_reached(embedded: Engine, shared: Any, case: Any) -> None:
+    """An independent prototype's cell_loss (Adult, .0517 and .0750), else ours; every record is released."""
+    folder, name, spec, guarantees, sensitive, figure = case
+    table, context = of_file(embedded, shared / "data" / folder, name, spec, guarantees, sensitive)
     found, released = made(embedded, LocalRecoding(), table, context)
+    assert found.detail["method"] == "sweep"
+    assert found.detail["cell_loss"] <= figure + 0.00005
+    assert sum(done["records"] for done in found.detail["rounds"]) == len(released) == found.detail["records"]
+    sizes = Counter(zip(*released.select(list(context.hierarchies)).to_pydict().values(), strict=True))
+    assert min(sizes.values()) >= guarantees[0].k
+    assert len(sizes) == found.detail["classes"]
+
+
+def test_figures_of_rounds(embedded: Engine, shared: Any) -> None:
+    """An independent prototype has cell_loss .170 by rounds, .220 by the best single vector; all are released here."""
+    table, context = of_file(embedded, shared / "data" / "adult", *ADULT[1:], (KAnonymity(k=5),))
+    found, released = made(embedded, LocalRecoding(method="rounds"), table, context)
     single = plan_one_vector(embedded, table, Generalize(suppress_at_most=1.0), context).detail["loss"]
     assert (round(found.detail["cell_loss"], 4), round(single, 4)) == (0.1678, 0.2204)
-    sizes = Counter(zip(*released.to_pydict().values(), strict=True))
-    assert min(sizes.values()) >= 5
-    assert len(sizes) == found.detail["classes"]
-    assert len(found.detail["rounds"]) > 1
-    assert sum(done["records"] for done in found.detail["rounds"]) == len(released) == 30162
+    assert 1 < len(found.detail["rounds"]) < 10
+    assert len(released) == 30162
+
+
+def test_the_common_judge_decides_like_compiled_code(embedded: Engine, shared: Any) -> None:
+    """Where a rule is more than records and values of a class, the sweep asks the judge, class by class."""
+    data = shared / "data" / "cmc"
+    given = (KAnonymity(k=5),)
+    table, context = of_file(embedded, data, "cmc.csv", "hierarchies/cmc_hierarchy_{}.csv", given)
+    compiled, _ = made(embedded, LocalRecoding(), table, context)
+    looked_up = type("Slow", (KAnonymity,), {"told_by_least": False})
+    judged, _ = made(embedded, LocalRecoding(), table, replace(context, guarantees=(looked_up(k=5),)))
+    assert judged.detail["rounds"] == compiled.detail["rounds"]
+
+
+def test_a_vector_must_keep_its_share_of_all_records(embedded: Engine, make_problem: Any) -> None:
+    rows = {"a": ["v0"] * 3 + ["v1"] * 5 + ["v2"] * 40, "ill": ["u"] * 48}
+    problem = make_problem(rows, {"a": TREE}, (KAnonymity(k=4),), limit=1.0)
+    table = scanned(embedded, problem.table)
+
+    def records(share: float, limit: float) -> list[int]:
+        stage = LocalRecoding(share=share, suppress_at_most=limit)
+        return [done["records"] for done in plan(embedded, table, stage, problem.context).detail["rounds"]]
+
+    assert records(0.0, 1.0) == [45]
+    assert records(0.0, 0.0) == [48]
+    assert records(1.0, 1.0) == [48]
 
 
 def test_suppression_becomes_dearer_where_a_round_keeps_too_little(embedded: Engine, make_problem: Any) -> None:
@@ -149,7 +205,7 @@ def test_suppression_becomes_dearer_where_a_round_keeps_too_little(embedded: Eng
     problem = make_problem(rows, {"a": TREE}, (KAnonymity(k=4),), limit=0.5)
     table = scanned(embedded, problem.table)
     for share, last in ((0.05, 0.0), (0.9, 0.5)):
-        stage = LocalRecoding(share=share, gs_factor=0.0, suppress_at_most=0.5)
+        stage = LocalRecoding(method="rounds", share=share, gs_factor=0.0, suppress_at_most=0.5)
         detail = plan(embedded, table, stage, problem.context).detail
         assert detail["rounds"][0]["gs_factor"] >= last
         if share == 0.9:
@@ -194,7 +250,13 @@ def test_what_is_refused(embedded: Engine, make_problem: Any) -> None:
     other = HierarchySpec.from_hierarchy(Hierarchy.from_rows(TREE), column="a")
     with pytest.raises(DataError, match="not the one the plan was made with"):
         LocalRecoding().run(embedded, table, found, Draws(SEED, 0, "x"), replace(context, hierarchies={"a": other}))
-    for wrong in ({"share": 0.0}, {"share": 1.5}, {"gs_factor": -0.1}, {"suppress_at_most": 2.0}):
+    for wrong in (
+        {"share": 0.0, "method": "rounds"},
+        {"share": 1.5},
+        {"method": "x"},
+        {"gs_factor": -0.1},
+        {"suppress_at_most": 2.0},
+    ):
         with pytest.raises(UsageError, match=next(iter(wrong))):
             LocalRecoding(**wrong)  # type: ignore[arg-type]
 

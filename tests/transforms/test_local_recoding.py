@@ -12,7 +12,7 @@ from privpipe.transforms.local_recoding import KeyPlaces, as_generalize
 
 def test_parameters() -> None:
     assert LocalRecoding.build({"share": 0.1, "gs_factor": 0.25, "suppress_at_most": 0.05}).share == 0.1
-    for name, value in (("share", 0.0), ("gs_factor", 1.5), ("suppress_at_most", -0.1), ("columns", [])):
+    for name, value in (("share", -0.1), ("gs_factor", 1.5), ("suppress_at_most", -0.1), ("columns", [])):
         with pytest.raises(UsageError, match=name):
             LocalRecoding.build({name: value})
     assert as_generalize(LocalRecoding(columns=["age"])).columns == ("age",)

@@ -47,6 +47,7 @@ class DistinctLDiversity(ClassModel):
     protects_nobody_at: ClassVar[float | None] = 1
     hereditary: ClassVar[bool] = True
     convex: ClassVar[bool] = True
+    told_by_least: ClassVar[bool] = True
     about: ClassVar[Mapping[str, str]] = {
         "column": "the sensitive column",
         "l": "least number of distinct values in each class",
