@@ -138,8 +138,9 @@ def _written(policy: Policy, plan: Plan, folder: Path, engine: str | None) -> in
     from privpipe.draws import Seed
     from privpipe.engines import open_engine
     from privpipe.private_files import make_public, public_modes
+    from privpipe.release.attaching import attach
     from privpipe.release.run import sink_format, source_of
-    from privpipe.release.staging import attach, run_stages
+    from privpipe.release.staging import run_stages
     from privpipe.release.target import sink_faults
 
     seed = policy.seed.resolve() if policy.seed else Seed.from_os()

@@ -20,6 +20,7 @@ from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.engines.base.stamps import require_stamps, stamps_of
 from privpipe.errors import UsageError
 from privpipe.release.aligning import Align, aligned, compares_tables, reads_pairs
+from privpipe.release.attaching import attach
 from privpipe.release.ledger import named_ledger
 from privpipe.release.noting import notes_beside_original
 from privpipe.release.plan import Plan
@@ -30,7 +31,7 @@ from privpipe.release.published import process_for
 from privpipe.release.reading import finished_source, left_out_notes, read_as_source, scanned
 from privpipe.release.remembering import Remembering
 from privpipe.release.run import ReleaseResult, release_with, source_of
-from privpipe.release.staging import attach, judging_rules, run_stages
+from privpipe.release.staging import judging_rules, run_stages
 
 __all__ = ["assess", "plan", "release", "transform"]
 

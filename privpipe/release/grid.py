@@ -19,13 +19,14 @@ from privpipe.draws import RunKey, Seed
 from privpipe.engines import Engine, open_engine
 from privpipe.errors import NoSolutionError, UnsupportedError, UsageError, did_you_mean
 from privpipe.private_files import scratch_folder
+from privpipe.release.attaching import attach
 from privpipe.release.policy import Policy
 from privpipe.release.policy.plain_values import decoded, from_yaml
 from privpipe.release.population import population_beside
 from privpipe.release.remembering import Remembering
 from privpipe.release.remote import is_remote
 from privpipe.release.run import judge_written, sink_format, source_of, without_notes
-from privpipe.release.staging import attach, run_stages
+from privpipe.release.staging import run_stages
 from privpipe.release.target import LocalTarget
 from privpipe.report.figures import leading_figure
 from privpipe.report.risk_utility import Point, RiskUtilityMap, risk_weights

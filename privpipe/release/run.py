@@ -18,6 +18,7 @@ from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.engines.base.stamps import require_stamps, stamps_of
 from privpipe.errors import EngineError, UsageError
 from privpipe.release.aligning import reads_pairs
+from privpipe.release.attaching import attach
 from privpipe.release.frozen import frozen_plan, require_fitting
 from privpipe.release.key_history import KeyHistory
 from privpipe.release.ledger import NOT_JUDGED, history_entries
@@ -31,7 +32,7 @@ from privpipe.release.remote import RemoteTarget, is_remote
 from privpipe.release.rerun import Rerun
 from privpipe.release.run_documents import output_of, run_documents, run_header, write_public
 from privpipe.release.run_notes import linking_notes, require_publishable_seed, seed_notes
-from privpipe.release.staging import Staged, attach, run_stages
+from privpipe.release.staging import Staged, run_stages
 from privpipe.release.target import LocalTarget, sink_faults
 from privpipe.roles import column_type_of
 
