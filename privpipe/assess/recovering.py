@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.assess.persons import ClassCount
-from privpipe.blocks import ClassQuery, Facts, Guarantee, RowBlock, Verdict
+from privpipe.blocks import Cells, ClassBlock, ClassQuery, Facts, Guarantee, RowBlock, Verdict
 from privpipe.blocks.suppressed import Kept, NothingLeft
 from privpipe.engines import Engine
-from privpipe.engines.base.assembly import COUNT, block_of_cells
 from privpipe.errors import DataError, did_you_mean
 from privpipe.measures.risk.guesses import Guesses, Guessing
 from privpipe.measures.risk.recovery import Recovered, Recovery, in_percent
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from privpipe.assess.rules import JudgingRules
     from privpipe.assess.suppressed import Sheet
     from privpipe.draws import Stream
+    from privpipe.kernels.coded_cells import Coded
 
 __all__ = ["LARGEST_SAMPLE", "LEAST_GAIN", "recovery_notes", "recovery_verdicts"]
 
@@ -86,10 +86,9 @@ def recovery_notes(
     columns = tables.columns(entry)
     if not columns:
         return ()
-    share = min(1.0, 1.05 * LARGEST_SAMPLE / max(engine.count(released), 1))
-    pick = _Picked(order, int(share * 2.0**64 - 2.0**63) if share < 1 else 2**63 - 1)
+    share = 1.05 * LARGEST_SAMPLE / max(engine.count(released), 1)
     sides = [
-        engine.reduce_rows(table, names, pick, Facts()) or []
+        _brought(engine, engine.select(table, names), share)
         for table, names in ((original, columns), (released, list(released.schema.names)))
     ]
     if not all(sides):
@@ -173,31 +172,37 @@ class _OnEngine(_Counted):
 
 
 class _OnDriver(_Counted):
-    """A few records, as columns of codes."""
+    """A few records, as columns of codes 0, 1, ... with how many there are."""
 
-    def __init__(self, codes: Mapping[str, Any], records: int) -> None:
+    def __init__(self, codes: Mapping[str, Coded], records: int) -> None:
         super().__init__(records)
         self._codes = codes
 
     def _reduced(self, query: ClassQuery, reduction: Any) -> Any:
-        import pyarrow as pa
+        if not self.records:
+            return None
+        from privpipe.kernels.coded_cells import coded_cells
 
-        names = dict.fromkeys((*query.keys, *query.columns))
-        ones = pa.array(np.ones(self.records, dtype=np.int64))
-        cells = pa.table({**{name: self._codes[name] for name in names}, COUNT: ones})
-        return reduction.measure(block_of_cells(cells, query), Facts()) if self.records else None
+        [column] = query.columns or query.keys[:1]
+        found = coded_cells([self._codes[name] for name in query.keys], self._codes[column])
+        cells = Cells(found.offsets, found.codes, found.counts)
+        return reduction.measure(ClassBlock(found.sizes, {column: cells}), Facts())
+
+    def distinct(self, column: str) -> int:
+        return self._codes[column].distinct
 
 
-@dataclass(frozen=True)
-class _Picked:
-    """A reduction: the rows whose keyed order is at most `most`."""
+def _brought(engine: Engine, table: Any, share: float) -> list[pa.RecordBatch]:
+    """The records of smallest id, which is keyed, on the driver."""
+    thin = engine.thinned(table, share) if share < 1 else table
+    return engine.reduce_rows(thin, list(table.schema.names), _Gathered(), Facts()) or []
 
-    order: Stream = field(repr=False)
-    most: int
+
+class _Gathered:
+    """A reduction that brings rows to the driver."""
 
     def measure(self, block: RowBlock, facts: Facts) -> list[pa.RecordBatch]:
-        kept = np.flatnonzero(self.order.order(block.record_ids) <= self.most)
-        return [block.take(kept).to_batch()]
+        return [block.to_batch()]
 
     def merge(self, left: list[pa.RecordBatch], right: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
         return left + right
@@ -212,9 +217,7 @@ def _together(batches: Sequence[pa.RecordBatch]) -> RowBlock:
 
 def _sampled(original: RowBlock, released: RowBlock, order: Stream, roles: Roles, mark: str) -> _OnDriver:
     """The records of both samples, suppressed ones left out, the largest number allowed of them."""
-    import pyarrow as pa
 
-    from privpipe.engines.base.histograms import group_key
     from privpipe.kernels.partners import partners
 
     names = tuple(name for name in released.schema.names if name not in roles.identifiers)
@@ -225,11 +228,15 @@ def _sampled(original: RowBlock, released: RowBlock, order: Stream, roles: Roles
     original, released = original.take(first[chosen]), released.take(second[chosen])
     sides = [(released, name, name) for name in released.schema.names]
     sides += [(original, name, before(name)) for name in original.schema.names]
-    codes = {
-        new: group_key(rows.column(name)).dictionary_encode(null_encoding="encode").indices.cast(pa.int64())
-        for rows, name, new in sides
-    }
-    return _OnDriver(codes, len(chosen))
+    return _OnDriver({new: _coded(rows.column(name)) for rows, name, new in sides}, len(chosen))
+
+
+def _coded(column: pa.Array) -> Coded:
+    from privpipe.engines.base.histograms import group_key
+    from privpipe.kernels.coded_cells import Coded
+
+    encoded = group_key(column).dictionary_encode(null_encoding="encode")
+    return Coded(encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), max(1, len(encoded.dictionary)))
 
 
 def _sentence(found: Recovered, roles: Roles, stages: Sequence[Mapping[str, Any]]) -> str:

@@ -124,7 +124,7 @@ class _Again:
             )
             found = self._engine.reduce_classes(self._table, query, Known(entry, column, len(histogram) - 1), facts)
             if found is not None:
-                figures.append(f"{entry!r} observed {_shown(entry.judge(found, facts).observed)}")
+                figures.append(f"{entry.name()} observed {_shown(entry.judge(found, facts).observed)}")
         told = f"; without them {', '.join(figures)}" if figures else ""
         return [f"`{column}` has missing values, which count as a value{told}"]
 
@@ -143,7 +143,7 @@ class _Again:
         if not entries:
             return ""
         judged = self._judge(self._engine, table, guarantees=entries, roles=self._roles, rules=self._rules)
-        told = [f"{each.entry!r} observed {_shown(each.observed)}" for each in judged.verdicts]
+        told = [f"{each.name} observed {_shown(each.observed)}" for each in judged.verdicts]
         return f"; after folding {', '.join(told)}"
 
 

@@ -81,6 +81,10 @@ class _CountingOnce:
         what = ("count", self._counts.of(table))
         return self._counts.once(what, lambda: self._engine.count(table))
 
+    def estimated_distinct(self, table: Any, columns: Sequence[str]) -> dict[str, int]:
+        what = ("estimated", self._counts.of(table), tuple(columns))
+        return self._counts.once(what, lambda: self._engine.estimated_distinct(table, columns))
+
     def distinct(self, table: Any, columns: Sequence[str]) -> Any:
         what = ("distinct", self._counts.of(table), tuple(columns))
         return self._counts.once(what, lambda: self._engine.distinct(table, columns))

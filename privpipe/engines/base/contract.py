@@ -23,6 +23,7 @@ from privpipe.blocks import (
     Table,
 )
 from privpipe.engines.base.source import Format, Source
+from privpipe.engines.base.thinning import FirstIds, last_id_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -165,6 +166,11 @@ class Engine(ABC):
     @abstractmethod
     def distinct(self, table: Any, columns: Sequence[str]) -> pa.Table:
         """Distinct combinations, sorted by the columns in order (nulls last), count in `__count` (int64)."""
+
+    def thinned(self, table: Any, share: float) -> Table:
+        """Some `share` of the records, ids and all: those of smallest id, which is keyed, so the same in any table."""
+        thin: Table = self.map_rows(table, FirstIds(last_id_of(share)), table.schema)
+        return thin
 
     def estimated_distinct(self, table: Any, columns: Sequence[str]) -> dict[str, int]:
         """Estimates of the distinct values of columns, off by some 13 % at the worst; nothing where there are none."""

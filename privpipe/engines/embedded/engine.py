@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privpipe.blocks import (
+    ID_COLUMNS,
     ClassBlock,
     ClassQuery,
     Facts,
@@ -28,6 +29,7 @@ from privpipe.engines.base.frames import frame_like, is_local_frame
 from privpipe.engines.base.histograms import group_key, histogram_of
 from privpipe.engines.base.moments import ExactMoments
 from privpipe.engines.base.parallel import reduce_blocks
+from privpipe.engines.base.thinning import last_id_of
 from privpipe.engines.embedded import (
     grouping,
     keeping,
@@ -166,6 +168,12 @@ class EmbeddedEngine(Engine):
         )
         found = mapping.logical_table(found, table.schema)
         return pa.table([pa.chunked_array(map(group_key, c.chunks), c.type) for c in found.columns], found.schema)
+
+    def thinned(self, table: EmbeddedTable, share: float) -> EmbeddedTable:
+        sql = (
+            f"SELECT {column_list(table.all_columns)} FROM {table.source} WHERE {ID_COLUMNS[0]} <= {last_id_of(share)}"
+        )
+        return table.derived(sql)
 
     def estimated_distinct(self, table: EmbeddedTable, columns: Sequence[str]) -> dict[str, int]:
         table.require(columns)

@@ -1,0 +1,36 @@
+"""The class table of coded columns, by counters and by sorting."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from privpipe.kernels import coded_cells as kernel
+from privpipe.kernels.coded_cells import Coded, coded_cells
+
+
+@pytest.mark.parametrize("room", [0, 1 << 21], ids=["sorted", "counted"])
+@given(rows=st.lists(st.tuples(*[st.integers(0, 4)] * 3), min_size=1, max_size=40), wide=st.booleans())
+def test_classes_are_those_of_a_dictionary(room: int, rows: list[tuple[int, int, int]], wide: bool) -> None:
+    usual, kernel.ROOM = kernel.ROOM, room
+    try:
+        spread = 2**40 if wide else 1  # more combinations than 64 bits number, so that they are numbered anew
+        first, second, values = (np.array(column, dtype=np.int64) for column in zip(*rows, strict=True))
+        keys = [Coded(first * spread, 4 * spread + 1), Coded(second * spread, 4 * spread + 1)]
+        found = coded_cells(keys, Coded(values, 5))
+    finally:
+        kernel.ROOM = usual
+    classes: dict[tuple[int, int], Counter[int]] = {}
+    for one, other, value in rows:
+        classes.setdefault((one, other), Counter())[value] += 1
+    wanted = [classes[key] for key in sorted(classes)]
+    assert found.sizes.tolist() == [counts.total() for counts in wanted]
+    cells = [
+        dict(zip(found.codes[start:end].tolist(), found.counts[start:end].tolist(), strict=True))
+        for start, end in zip(found.offsets[:-1], found.offsets[1:], strict=True)
+    ]
+    assert cells == [dict(counts) for counts in wanted]
