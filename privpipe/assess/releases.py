@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from privpipe.assess.perturbed import stage_columns
 from privpipe.assess.suppressed import without_suppressed
 from privpipe.blocks import Verdict
 from privpipe.blocks.release_history import EarlierTables, HistoryMeasure
@@ -13,8 +14,7 @@ from privpipe.errors import DataError
 from privpipe.roles import Roles
 
 if TYPE_CHECKING:
-    from privpipe.assess.perturbed import stage_columns
-from privpipe.assess.rules import JudgingRules
+    from privpipe.assess.rules import JudgingRules
 
 __all__ = ["history_verdicts"]
 
