@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from privpipe.blocks.public_rules import PublicRules
 from privpipe.blocks.verdict import Verdict, plain
 from privpipe.errors import Refused
 
@@ -79,14 +80,45 @@ class Assessment:
         lines = [str(verdict) for verdict in self.failed] or ["no guarantee was judged"]
         raise Refused("refused: " + "\n         ".join(lines) + "\nNothing was published.", self)
 
+    def noting(self, *notes: str, source: Sequence[str] = ()) -> Assessment:
+        """The same assessment with more notes, none of them twice; those of `source` tell something of it."""
+        return replace(
+            self,
+            notes=tuple(dict.fromkeys((*self.notes, *notes))),
+            source_notes=tuple(dict.fromkeys((*self.source_notes, *source))),
+        )
+
     def within(self, **run: Any) -> Assessment:
         """The same assessment as part of a run."""
         return replace(self, run={**self.run, **run})
 
-    def to_dict(self) -> dict[str, Any]:
-        """The verdict document (`verdict.json`), as plain JSON values."""
+    def public_dict(self, rules: PublicRules) -> dict[str, Any]:
+        """The public edition of the verdict document: outcomes, and figures of the released table alone.
+
+        Parameters
+        ----------
+        rules : PublicRules
+            What whoever reads the release knows anyway.
+        """
+        rows = (*self.built_in, *self.verdicts)
         return {
             "schema_version": SCHEMA_VERSION,
+            "edition": "public",
+            **plain(self.run),
+            "passed": self.passed,
+            "records": self.records,
+            "suppressed_records": self.suppressed_records if rules.counts else None,
+            "classes": self.classes,
+            "guarantees": [verdict.to_public(rules, self.records) for verdict in rows],
+            "measures": [verdict.to_public_measure(rules, self.records) for verdict in self.measures],
+            "notes": list(self.notes),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole verdict document, as plain JSON values; for who runs it, not for who reads the release."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "edition": "private",
             **plain(self.run),
             "passed": self.passed,
             "records": self.records,

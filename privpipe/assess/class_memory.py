@@ -12,11 +12,20 @@ from numpy.typing import NDArray
 from privpipe.blocks import Facts, RowBlock, Verdict
 from privpipe.blocks.release_history import ReleaseRows
 from privpipe.engines import Engine
+from privpipe.errors import DataError
 
 if TYPE_CHECKING:
     from privpipe.draws import Seed
 
-__all__ = ["class_memory", "gathered_rows", "hashed_rows", "places_of", "row_texts"]
+__all__ = [
+    "class_memory",
+    "gathered_rows",
+    "gathered_words",
+    "hashed_rows",
+    "places_of",
+    "row_texts",
+    "unit_words",
+]
 
 Ints = NDArray[np.int64]
 Words = tuple[Ints, ...]
@@ -26,23 +35,38 @@ Words = tuple[Ints, ...]
 class _Hashed:
     """A reduction: ids of records, and the keyed hash of some sets of their columns, none of which leaves the engine.
 
-    `filled`: a missing value is an empty text, as in a CSV file.
+    `filled`: a missing value is an empty text, as in a CSV file. `steps` normalise every text.
     """
 
     sets: tuple[tuple[str, ...], ...]
     seeds: tuple[Seed, ...]
     filled: bool = False
+    steps: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All of them."""
+        return tuple(dict.fromkeys(name for names in self.sets for name in names))
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Words of each array."""
+        return (2,) * (1 + len(self.sets))
 
     def measure(self, block: RowBlock, facts: Facts) -> list[Words]:
         """Ids, then the hash of each set."""
         import pyarrow as pa
 
+        from privpipe.kernels.person_keys import normalised
         from privpipe.kernels.record_ids import content_hash
 
-        hashes = [
-            content_hash(pa.table(row_texts(block, columns, filled=self.filled)), seed)
-            for columns, seed in zip(self.sets, self.seeds, strict=True)
-        ]
+        hashes = []
+        for columns, seed in zip(self.sets, self.seeds, strict=True):
+            if not columns:  # all records are one class then
+                hashes.append(np.zeros((len(block), 2), dtype=np.int64))
+                continue
+            texts = row_texts(block, columns, filled=self.filled)
+            hashes.append(content_hash(pa.table({name: normalised(texts[name], self.steps) for name in texts}), seed))
         return [tuple(np.ascontiguousarray(words) for words in (block.record_ids, *hashes))]
 
     def merge(self, left: list[Words], right: list[Words]) -> list[Words]:
@@ -64,6 +88,7 @@ def class_memory(
     sensitive: str | None,
     seed: Seed,
     persons: bool,
+    normalise: Sequence[str] = (),
 ) -> ReleaseRows:
     """The rows a ledger keeps of a release.
 
@@ -79,27 +104,50 @@ def class_memory(
         A released column.
     seed : Seed
         Keys the hashes; the same for all releases of a ledger.
+    normalise : sequence of str
+        What is done to the keys of persons before.
+
+    Raises
+    ------
+    DataError
+        A released record whose person's key is missing or empty: nobody could follow it.
     """
-    from privpipe.draws import Seed
     from privpipe.kernels.word_groups import group_rows
 
-    label = "person" if persons else "combination"
-    seeds = {name: Seed.of(seed.key(f"ledger {name}")) for name in (label, "class", "value")}
-    before = _gathered(engine, original, _Hashed((tuple(unit),), (seeds[label],)))
-    sets, with_seeds = [tuple(keys)], [seeds["class"]]
+    before = unit_words(engine, original, unit, seed, persons=persons, normalise=normalise)
+    sets, with_seeds = [tuple(keys)], [_seed_of(seed, "class")]
     if sensitive is not None:
         sets.append((sensitive,))
-        with_seeds.append(seeds["value"])
-    after = _gathered(engine, released, _Hashed(tuple(sets), tuple(with_seeds)))
+        with_seeds.append(_seed_of(seed, "value"))
+    after = gathered_words(engine, released, _Hashed(tuple(sets), tuple(with_seeds)))
     places = places_of(before[0], after[0])
     known = places >= 0  # a record that was made up is nobody's
+    if persons:
+        _require_keys(before[1][places[known]], unit, _seed_of(seed, "person"))
     joined = np.ascontiguousarray(np.hstack([before[1][places[known]], *(words[known] for words in after[1:])]))
     numbers, firsts = group_rows(joined)
     order = np.lexsort(joined[firsts].T[::-1])  # no trace of the files' order
     distinct = joined[firsts][order]
     counts = np.bincount(numbers, minlength=len(firsts))[order].astype(np.int64)
     values = distinct[:, 4:6] if sensitive is not None else None
-    return ReleaseRows(distinct[:, :2], distinct[:, 2:4], counts, values)
+    return ReleaseRows(distinct[:, :2], distinct[:, 2:4], counts, values, sensitive=sensitive, unit=tuple(sorted(unit)))
+
+
+def _require_keys(units: Ints, unit: Sequence[str], seed: Seed) -> None:
+    """Refuse records that nobody can be followed by: their keys are one hash, that of nothing."""
+    import pyarrow as pa
+
+    from privpipe.kernels.record_ids import content_hash
+
+    nothing = [
+        content_hash(pa.table({name: pa.array([text], pa.string()) for name in unit}), seed) for text in (None, "")
+    ]
+    missing = sum(int((units == words).all(axis=1).sum()) for words in nothing)
+    if missing:
+        raise DataError(
+            f"{missing:,} released records have no {', '.join(map(repr, unit))}: the ledger follows persons by it, and "
+            "cannot tell who they are; give them one, or leave these records out"
+        )
 
 
 @dataclass(frozen=True)
@@ -132,7 +180,7 @@ def gathered_rows(engine: Engine, table: Any, columns: Sequence[str]) -> tuple[A
 
 def hashed_rows(engine: Engine, table: Any, columns: Sequence[str], seed: Seed) -> tuple[Ints, Ints]:
     """Ids of all records, and the hash of their texts as `row_texts` gives them."""
-    ids, hashes = _gathered(engine, table, _Hashed((tuple(columns),), (seed,), filled=True))
+    ids, hashes = gathered_words(engine, table, _Hashed((tuple(columns),), (seed,), filled=True))
     return ids, hashes
 
 
@@ -146,10 +194,25 @@ def row_texts(rows: Any, columns: Sequence[str], *, filled: bool = True) -> dict
     return {name: pc.fill_null(text, "") for name, text in texts.items()} if filled else texts
 
 
-def _gathered(engine: Engine, table: Any, reduction: _Hashed) -> Words:
-    columns = list(dict.fromkeys(name for names in reduction.sets for name in names))
-    parts = engine.reduce_rows(table, columns, reduction, Facts()) or []
-    empty = tuple(np.zeros((0, 2), dtype=np.int64) for _ in range(1 + len(reduction.sets)))
+def unit_words(
+    engine: Engine, original: Any, unit: Sequence[str], seed: Seed, *, persons: bool, normalise: Sequence[str] = ()
+) -> tuple[Ints, Ints]:
+    """Ids of all records, and the keyed hash of the person (or combination) each is of."""
+    own = _seed_of(seed, "person" if persons else "combination")
+    ids, words = gathered_words(engine, original, _Hashed((tuple(unit),), (own,), steps=tuple(normalise)))
+    return ids, words
+
+
+def _seed_of(seed: Seed, label: str) -> Seed:
+    from privpipe.draws import Seed
+
+    return Seed(seed.key(f"ledger {label}"))
+
+
+def gathered_words(engine: Engine, table: Any, reduction: Any) -> Words:
+    """What a reduction of this kind gives over a whole table: arrays side by side, a row a record."""
+    parts = engine.reduce_rows(table, list(reduction.columns), reduction, Facts()) or []
+    empty = tuple(np.zeros((0, width), dtype=np.int64) for width in reduction.widths)
     return tuple(np.concatenate(each) for each in zip(empty, *parts, strict=True))
 
 

@@ -12,7 +12,7 @@ from privpipe.errors import UsageError
 from privpipe.models.attribute.base_distribution import BaseFile, BaseTable
 from privpipe.roles import Roles
 
-__all__ = ["Base", "Group", "base_of", "groups_of", "keys_of", "query_of", "whole_of"]
+__all__ = ["Base", "Group", "base_of", "groups_of", "keys_of", "query_of"]
 
 Base = Literal["original", "released"] | BaseFile | BaseTable
 
@@ -21,15 +21,13 @@ Base = Literal["original", "released"] | BaseFile | BaseTable
 class Group:
     """Entries counted together: the same keys, the same base of each column.
 
-    `over` are the columns that the entries stand over, of which `keys` may be a part, and `whole` those that are all
-    the mark in a suppressed record; `population` says whether the classes of a population are counted beside them,
-    `weight` which column is summed in each.
+    `over` are the columns that the entries stand over, of which `keys` may be a part; `population` says whether the
+    classes of a population are counted beside them, `weight` which column is summed in each.
     """
 
     keys: tuple[str, ...]
     base: Base
     over: tuple[str, ...]
-    whole: tuple[str, ...]
     population: bool
     weight: str | None = None
     entries: list[tuple[int, Guarantee]] = field(default_factory=list)
@@ -69,9 +67,9 @@ def groups_of(entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules) -
         if base == "released" and not rules.base:
             base = "original"  # without the original's the judged table's own stands for both
         sets = entry.key_sets(keys_of(entry, roles))
-        over, whole = _over(entry, sets, roles), whole_of(sets, roles)
+        over = _over(entry, sets, roles)
         for keys in sets:
-            kind = (keys, base, over, whole, entry.needs_population, entry.weight_column())
+            kind = (keys, base, over, entry.needs_population, entry.weight_column())
             group = groups.setdefault(kind, Group(*kind))
             group.entries.append((at, entry))
     _join_weighted(groups)
@@ -86,14 +84,6 @@ def _join_weighted(groups: dict[tuple[Any, ...], Group]) -> None:
         plain = groups.pop((*kind[:-1], None), None)
         if plain is not None:
             groups[kind].entries.extend(plain.entries)
-
-
-def whole_of(sets: Sequence[tuple[str, ...]], roles: Roles) -> tuple[str, ...]:
-    """Columns that are all the mark in a suppressed record: every quasi-identifier of the table.
-
-    An entry over some of them alone cannot tell: there a mark may be the value of a record that is released.
-    """
-    return tuple(dict.fromkeys([*(column for keys in sets for column in keys), *roles.quasi_identifiers]))
 
 
 def _over(entry: Guarantee, sets: Sequence[tuple[str, ...]], roles: Roles) -> tuple[str, ...]:

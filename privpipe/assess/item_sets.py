@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.assess.rules import JudgingRules
+from privpipe.assess.suppressed import Sheet
 from privpipe.blocks import Facts, Guarantee, Outcome, RowBlock, Tally, Verdict
-from privpipe.engines import Engine
 from privpipe.errors import DataError, UnsupportedError, did_you_mean
-from privpipe.roles import Roles, column_type_of
+from privpipe.roles import column_type_of
 
 __all__ = ["MOST_COMBINATIONS", "CountedItems", "OverItems", "item_verdict"]
 
@@ -37,50 +37,24 @@ class OverItems(Protocol):
 
 @dataclass(frozen=True)
 class _Column:
-    """A set-valued column, and the columns that are all the mark in a suppressed record."""
+    """A set-valued column."""
 
     name: str
     separator: str | None
-    whole: tuple[str, ...]
-    mark: str
-
-    @property
-    def read(self) -> tuple[str, ...]:
-        """The columns that are looked at."""
-        return tuple(dict.fromkeys((self.name, *self.whole)))
-
-    def texts(self, rows: RowBlock) -> Any:
-        """The column of the records that are not suppressed."""
-        import pyarrow as pa
-
-        column = rows.column(self.name)
-        if not self.whole:
-            return column
-        return column.filter(pa.array(~self.suppressed(rows)))
-
-    def suppressed(self, rows: RowBlock) -> NDArray[np.bool_]:
-        import pyarrow.compute as pc
-
-        found = np.full(len(rows), bool(self.whole))
-        for name in self.whole:
-            found &= pc.equal(rows.column(name), self.mark).fill_null(False).to_numpy(zero_copy_only=False)
-        return found
 
 
 @dataclass(frozen=True)
 class _Lengths:
-    """How many records have how many items; suppressed records under -1."""
+    """How many records have how many items."""
 
     column: _Column
 
     def measure(self, rows: RowBlock, facts: Facts) -> Counter[int]:
         from privpipe.kernels.item_sets import baskets_of
 
-        texts = self.column.texts(rows)
-        lengths, records = np.unique(baskets_of(texts, self.column.separator).lengths, return_counts=True)
-        found = Counter(dict(zip(lengths.tolist(), records.tolist(), strict=True)))
-        found[-1] = len(rows) - len(texts)
-        return found
+        baskets = baskets_of(rows.column(self.column.name), self.column.separator)
+        lengths, records = np.unique(baskets.lengths, return_counts=True)
+        return Counter(dict(zip(lengths.tolist(), records.tolist(), strict=True)))
 
     def merge(self, left: Counter[int], right: Counter[int]) -> Counter[int]:
         return left + right
@@ -97,7 +71,8 @@ class _Supports:
     def measure(self, rows: RowBlock, facts: Facts) -> Any:
         from privpipe.kernels.item_sets import baskets_of, supports_of
 
-        return supports_of(baskets_of(self.column.texts(rows), self.column.separator), self.most, self.shorter)
+        baskets = baskets_of(rows.column(self.column.name), self.column.separator)
+        return supports_of(baskets, self.most, self.shorter)
 
     def merge(self, left: Any, right: Any) -> Any:
         from privpipe.kernels.item_sets import merged_supports
@@ -108,8 +83,8 @@ class _Supports:
 class CountedItems:
     """What was counted of a table's set-valued columns: once, however many entries ask for it."""
 
-    def __init__(self, engine: Engine, table: Any) -> None:
-        self._engine, self.table = engine, table
+    def __init__(self, sheet: Sheet) -> None:
+        self._sheet, self.table = sheet, sheet.table
         self._lengths: dict[_Column, Counter[int]] = {}
         self._counts: dict[_Supports, NDArray[np.int64]] = {}
 
@@ -122,22 +97,21 @@ class CountedItems:
             The table has no records.
         """
         if column not in self._lengths:
-            found = self._engine.reduce_rows(self.table, column.read, _Lengths(column), Facts())
-            if not found:
+            found = self._sheet.engine.reduce_rows(self._sheet.left, [column.name], _Lengths(column), Facts())
+            if not found and not self._sheet.suppressed:
                 raise DataError("the table has no records: there is nothing to judge")
-            found.pop(-1, None)
-            self._lengths[column] = found
+            self._lengths[column] = found or Counter()
         return self._lengths[column]
 
     def supports(self, counting: _Supports) -> NDArray[np.int64]:
         """Records that hold each combination which is asked for."""
         if counting not in self._counts:
-            found = self._engine.reduce_rows(self.table, counting.column.read, counting, Facts())
+            found = self._sheet.engine.reduce_rows(self._sheet.left, [counting.column.name], counting, Facts())
             self._counts[counting] = np.zeros(0, np.int64) if found is None else found.counts[found.asked]
         return self._counts[counting]
 
 
-def item_verdict(counted: CountedItems, entry: Guarantee, roles: Roles, rules: JudgingRules) -> Verdict:
+def item_verdict(counted: CountedItems, entry: Guarantee, rules: JudgingRules) -> Verdict:
     """The verdict over a set-valued column; suppressed records are left out.
 
     Lengths are counted first, so that what it would cost is known before any combination is hashed.
@@ -151,7 +125,7 @@ def item_verdict(counted: CountedItems, entry: Guarantee, roles: Roles, rules: J
     """
     if not isinstance(entry, OverItems):
         raise TypeError(f"{entry.name()} reads no items")
-    column = _column(counted.table, entry, roles, rules.mark)
+    column = _column(counted.table, entry)
     lengths = counted.lengths(column)
     records = sum(lengths.values())
     if not records:
@@ -170,7 +144,7 @@ def item_verdict(counted: CountedItems, entry: Guarantee, roles: Roles, rules: J
     return entry.judge(tally, Facts(records=records))
 
 
-def _column(table: Any, entry: OverItems, roles: Roles, mark: str) -> _Column:
+def _column(table: Any, entry: OverItems) -> _Column:
     name, names = str(entry.items), list(table.schema.names)
     if name not in names:
         raise DataError(f"column {name!r} is not in the table{did_you_mean(name, names)}")
@@ -180,9 +154,7 @@ def _column(table: Any, entry: OverItems, roles: Roles, mark: str) -> _Column:
             f"km_anonymity: column {name!r} holds no sets of items but the type {kind}; give a list of texts, or a "
             "text with a separator between the items"
         )
-    whole = tuple(roles.quasi_identifiers)
-    textual = all(key in names and str(table.schema.field(key).type) == "string" for key in whole)
-    return _Column(name, entry.separator, whole if textual else (), mark)
+    return _Column(name, entry.separator)
 
 
 def _require_few(lengths: Counter[int], entry: OverItems, shorter: tuple[int, ...]) -> None:

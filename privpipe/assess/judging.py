@@ -5,22 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from privpipe.assess.assessment import Assessment
 from privpipe.assess.composite import Composite, Judged
-from privpipe.assess.grouping import Group, groups_of, keys_of, query_of, whole_of
+from privpipe.assess.gate import column_verdicts
+from privpipe.assess.grouping import Group, groups_of, keys_of, query_of
 from privpipe.assess.item_sets import CountedItems, item_verdict
 from privpipe.assess.learning import facts_by_base
 from privpipe.assess.pairing import pair_verdicts
 from privpipe.assess.persons import require_persons
 from privpipe.assess.population import reduce_beside_population, require_population
 from privpipe.assess.recoding import recoding_verdicts
+from privpipe.assess.recovering import recovery_verdicts
 from privpipe.assess.releases import history_verdicts
 from privpipe.assess.row_columns import with_row_columns
 from privpipe.assess.rules import JudgingRules
 from privpipe.assess.served import refused_in_persons, refused_under_wildcard
-from privpipe.assess.suppressed import without_suppressed
+from privpipe.assess.suppressed import Sheet
+from privpipe.assess.table_notes import table_notes
+from privpipe.assess.unlooked import guarantee_notes
 from privpipe.assess.whole_files import whole_verdicts
 from privpipe.assess.wildcards import reduce_matching
 from privpipe.blocks import (
@@ -29,6 +33,7 @@ from privpipe.blocks import (
     Facts,
     FactsRequest,
     Guarantee,
+    Outcome,
     Tally,
     Verdict,
 )
@@ -36,12 +41,9 @@ from privpipe.blocks.release_history import HistoryMeasure
 from privpipe.blocks.row_positions import PositionMeasure
 from privpipe.blocks.table_files import TableMeasure
 from privpipe.engines import Engine
-from privpipe.engines.base.assembly import may_be_marked
 from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
+from privpipe.models.identity.no_identifiers import NoIdentifiers
 from privpipe.roles import Roles
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["assess"]
 
@@ -82,6 +84,7 @@ def assess(
     Returns
     -------
     Assessment
+        Beside the entries the columns themselves are judged: an identifier among them is a fail that stands first.
 
     Raises
     ------
@@ -89,60 +92,77 @@ def assess(
         No entry; quasi-identifiers left out everywhere; an entry that the way of counting does not serve, or that
         needs a population where none is given.
     DataError
-        A column is missing, the table has no records, a null under `refuse`, a base that does not cover.
+        A column is missing or has no role, the table has no records, a null under `refuse`, a base that does not cover.
     """
     rules = replace(rules or JudgingRules(), models=tuple(guarantees))
     entries = [entry.over(roles).beside(population is not None) for entry in (*guarantees, *measures)]
     if not entries:
         raise UsageError("nothing to judge by: give at least one guarantee or measure")
     _require_served(entries, rules)
+    failed, held, noted = column_verdicts(rules.gate, table.schema.names, roles, guarantees)
+    if rules.gate.notes:
+        noted += guarantee_notes(entries[: len(guarantees)], roles, whole=rules.gate.whole)
     _require_columns(table, entries, roles)
     if rules.person is not None:
         require_persons(table, rules.person)
     compared = dict.fromkeys(key for entry in entries if entry.needs_population for key in keys_of(entry, roles))
     require_population(engine, population, entries, tuple(compared), rules.nulls == "refuse")
-    facts, notes = facts_by_base(engine, table, entries, roles, rules)
+    sheet = Sheet(engine, table, rules.released or tuple(table.schema.names), rules.mark)
+    facts, notes = facts_by_base(sheet, entries, roles, rules)
     verdicts: dict[int, Verdict] = {}
     tallies: dict[int, list[Tally]] = {}
     seen: list[Judged] = []
     classes: int | None = None
     for group in groups_of(entries, roles, rules):
-        judged = _judged(engine, table, population, group, facts[group.base], roles, rules)
+        judged = _judged(sheet, population, group, facts[group.base], rules)
         seen.append(judged)
         if classes is None and group.keys == group.over:  # not those over some columns alone
             classes = judged.classes
-        for (at, entry), tally in zip(group.entries, judged.tallies, strict=True):
-            tallies.setdefault(at, []).append(tally)
-            figure = entry.across(tallies[at])
-            verdicts[at] = _verdict(entry, figure, judged, facts[group.base], rules)
+        for place, (at, entry) in enumerate(group.entries):
+            if not judged.released:
+                verdicts[at] = _all_suppressed(entry, rules)
+                continue
+            tallies.setdefault(at, []).append(judged.tallies[place])
+            verdicts[at] = _verdict(entry, entry.across(tallies[at]), facts[group.base])
     counted: dict[tuple[tuple[str, ...], str | None], DistinctBlock] = {}
-    items = CountedItems(engine, table)
+    items = CountedItems(sheet)
     for at, entry in enumerate(entries):
         if entry.reads == "facts":
             verdicts[at] = entry.judge(Tally(), facts["released"])
+        elif isinstance(entry, NoIdentifiers):
+            verdicts[at] = entry.judge_columns(rules.gate.seen(table.schema.names), roles)
         elif entry.reads == "distinct":
-            verdicts[at] = _distinct_verdict(engine, table, entry, roles, rules, counted)
+            verdicts[at] = _distinct_verdict(sheet, entry, roles, rules, counted)
         elif isinstance(entry, PositionMeasure):
             verdicts[at] = entry.judge_positions(NO_POSITIONS if rules.positions is None else rules.positions)
         elif entry.reads == "items":
-            verdicts[at] = item_verdict(items, entry, roles, rules)
+            verdicts[at] = item_verdict(items, entry, rules)
+    # The judged records with their ids hold the released columns and no others.
+    with_ids = sheet if released is None else Sheet(engine, released, tuple(released.schema.names), rules.mark)
     paired = {at: entry for at, entry in enumerate(entries) if entry.reads in ("pairs", "files")}
-    verdicts |= pair_verdicts(engine, table if released is None else released, original, paired, roles, rules)
+    verdicts |= pair_verdicts(with_ids, original, paired, roles, rules)
+    verdicts |= recovery_verdicts(with_ids, original, dict(enumerate(entries)), roles, rules)
     histories = {at: entry for at, entry in enumerate(entries) if isinstance(entry, HistoryMeasure)}
-    verdicts |= history_verdicts(engine, table if released is None else released, histories, roles, rules)
+    verdicts |= history_verdicts(with_ids, histories, roles, rules)
     tables = {at: entry for at, entry in enumerate(entries) if isinstance(entry, TableMeasure)}
-    verdicts |= whole_verdicts(engine, table if released is None else released, original, tables, roles, rules)
+    verdicts |= whole_verdicts(with_ids, original, tables, roles, rules)
     recodings = {at: entry for at, entry in enumerate(entries) if entry.reads == "tables"}
-    verdicts |= recoding_verdicts(engine, table, original, recodings, roles, rules)
+    verdicts |= recoding_verdicts(sheet, original, recodings, roles, rules)
     first = seen[0] if seen else None
-    records, suppressed = _records(engine, table, roles, first, rules)
+    records, suppressed = _records(sheet, first, rules)
+    if rules.gate.notes and records:
+        left = sheet.left if suppressed else table
+        noted += table_notes(engine, left, records, entries, roles, rules, assess)
+    remembered = rules.histories.values()
     return Assessment(
-        verdicts=tuple(verdicts[at] for at in range(len(guarantees))),
+        verdicts=(*failed, *(verdicts[at] for at in range(len(guarantees)))),
         measures=tuple(verdicts[at] for at in range(len(guarantees), len(entries))),
         records=records,
         suppressed_records=suppressed,
         classes=classes,
-        notes=tuple(notes),
+        notes=tuple(dict.fromkeys((*noted, *notes, *(note for own in remembered for note in own.notes)))),
+        source_notes=tuple(dict.fromkeys(note for own in remembered for note in own.source_notes)),
+        built_in=held,
     )
 
 
@@ -157,15 +177,14 @@ def _require_served(entries: Sequence[Guarantee], rules: JudgingRules) -> None:
             raise UnsupportedError(refused)
 
 
-def _records(engine: Engine, table: Any, roles: Roles, first: Judged | None, rules: JudgingRules) -> tuple[int, int]:
-    """Records judged, and records that bear the mark: a judged group knows, unless it counted persons."""
+def _records(sheet: Sheet, first: Judged | None, rules: JudgingRules) -> tuple[int, int]:
+    """Records judged, and suppressed ones: a judged group knows, unless it counted persons."""
     if first is not None and rules.person is None:
         return first.released, first.marked
-    total = left = engine.count(table)
-    keys = tuple(roles.quasi_identifiers)
-    if first.marked if first is not None else may_be_marked(table.schema, ClassQuery(keys=keys, mark=rules.mark)):
-        left = engine.count(without_suppressed(engine, table, keys, roles, rules.mark))
-    return left, total - left
+    total = sheet.engine.count(sheet.table)
+    if not total:
+        raise DataError("the table has no records: there is nothing to judge")
+    return total - sheet.suppressed, sheet.suppressed
 
 
 def _counted(
@@ -180,32 +199,52 @@ def _counted(
     return engine.reduce_classes(table, query, composite, facts)
 
 
-def _judged(
-    engine: Engine, table: Any, population: Any, group: Group, facts: Facts, roles: Roles, rules: JudgingRules
-) -> Judged:
+def _judged(sheet: Sheet, population: Any, group: Group, facts: Facts, rules: JudgingRules) -> Judged:
+    """What a group's entries saw of the records that are not suppressed."""
+    engine = sheet.engine
     query = query_of(group, facts, rules)
-    if not group.population:
-        table, query, facts = with_row_columns(engine, table, query, [entry for _, entry in group.entries], facts)
     needed = tuple(name for name in (query.weight, query.person) if name is not None)
-    if needed and any(engine.facts(table, FactsRequest(nulls=needed)).nulls.values()):
-        # Suppressed records have no weight and no person, and need none.
-        left = without_suppressed(engine, table, group.whole, roles, rules.mark)
-        known = _counted(engine, left, population, replace(query, mark=None), group, facts, rules)
-        if known is not None:
-            return replace(known, marked=engine.count(table) - engine.count(left))
-        query = replace(query, weight=None, person=None)
-    judged = _counted(engine, table, population, query, group, facts, rules)
-    if judged is not None and judged.marked and set(group.keys) != set(group.whole):
-        # Some columns alone do not tell a suppressed record from one with a mark in these.
-        left = without_suppressed(engine, table, group.whole, roles, rules.mark)
-        again = _counted(engine, left, population, replace(query, mark=None), group, facts, rules)
-        if again is None:
-            return replace(judged, released=0, marked=judged.released + judged.marked)
-        total = judged.released + judged.marked
-        judged = replace(again, marked=total - again.released)
+    # Suppressed records have no weight and no person, and need none.
+    lacking = needed and any(engine.facts(sheet.table, FactsRequest(nulls=needed)).nulls.values())
+    if not (sheet.known or (lacking and sheet.suppressed)):
+        found = _as_it_is(sheet, population, query, group, facts, rules)
+        if found is not None:
+            return found
+    judged = _counted_with_columns(engine, sheet.left, population, replace(query, mark=None), group, facts, rules)
+    if judged is None:
+        return Judged((), 0, sheet.suppressed, 0)
+    return replace(judged, marked=sheet.suppressed)
+
+
+def _as_it_is(
+    sheet: Sheet, population: Any, query: ClassQuery, group: Group, facts: Facts, rules: JudgingRules
+) -> Judged | None:
+    """The table counted whole; None where its suppressed records must be left out before it is."""
+    if sheet.known == 0:
+        query = replace(query, mark=None)
+    try:
+        judged = _counted_with_columns(sheet.engine, sheet.table, population, query, group, facts, rules)
+    except DataError:
+        # The mark is no value of a base distribution, nor a missing one of what a record needs.
+        if not sheet.suppressed:
+            raise
+        return None
     if judged is None:
         raise DataError("the table has no records: there is nothing to judge")
-    return judged
+    if query.mark is None or sheet.alone_in(query.keys):
+        return judged
+    if query.keys and not judged.marked:
+        sheet.none_found()
+    # All suppressed records are in the class of the mark; they may be the whole of it.
+    return judged if sheet.suppressed == judged.marked and query.person is None else None
+
+
+def _counted_with_columns(
+    engine: Engine, table: Any, population: Any, query: ClassQuery, group: Group, facts: Facts, rules: JudgingRules
+) -> Judged | None:
+    if not group.population:
+        table, query, facts = with_row_columns(engine, table, query, [entry for _, entry in group.entries], facts)
+    return _counted(engine, table, population, query, group, facts, rules)
 
 
 def _require_columns(table: Any, entries: Sequence[Guarantee], roles: Roles) -> None:
@@ -221,10 +260,12 @@ def _require_columns(table: Any, entries: Sequence[Guarantee], roles: Roles) -> 
             raise DataError(f"column {column!r} is not in the table{did_you_mean(column, names)}")
 
 
-def _verdict(entry: Guarantee, tally: Any, judged: Judged, facts: Facts, rules: JudgingRules) -> Verdict:
-    if not judged.released:
-        outcome = "pass" if rules.allow_empty else "fail"
-        return Verdict(entry, None, outcome, entry.demanded(), reason="every record is suppressed.")  # type: ignore[arg-type]
+def _all_suppressed(entry: Guarantee, rules: JudgingRules) -> Verdict:
+    outcome: Outcome = "pass" if rules.allow_empty else "fail"
+    return Verdict(entry, None, outcome, entry.demanded(), reason="every record is suppressed.")
+
+
+def _verdict(entry: Guarantee, tally: Any, facts: Facts) -> Verdict:
     verdict = entry.judge(tally, facts)
     if isinstance(verdict.observed, float) and math.isnan(verdict.observed):
         return replace(verdict, outcome="error", observed=None, reason="the figure is undefined (not a number).")
@@ -232,24 +273,21 @@ def _verdict(entry: Guarantee, tally: Any, judged: Judged, facts: Facts, rules: 
 
 
 def _distinct_verdict(
-    engine: Engine,
-    table: Any,
+    sheet: Sheet,
     entry: Guarantee,
     roles: Roles,
     rules: JudgingRules,
     counted: dict[tuple[tuple[str, ...], str | None], DistinctBlock],
 ) -> Verdict:
     keys = keys_of(entry, roles)
-    whole, weight = whole_of([keys], roles), entry.weight_column()
+    whole, weight = tuple(dict.fromkeys((*keys, *roles.quasi_identifiers))), entry.weight_column()
     if (whole, weight) not in counted:
-        marks = may_be_marked(table.schema, ClassQuery(keys=keys, mark=rules.mark))
-        left = without_suppressed(engine, table, whole, roles, rules.mark) if marks else table
-        found = engine.distinct(left, whole if weight is None else (*whole, weight))
+        found = sheet.engine.distinct(sheet.left, whole if weight is None else (*whole, weight))
         wildcard = rules.wildcard if rules.nulls == "wildcard" else None
         counted[whole, weight] = DistinctBlock.from_table(found, whole, wildcard=wildcard, weight=weight)
     block = counted[whole, weight]
     if not len(block):
-        if not engine.count(table):
+        if not sheet.suppressed:
             raise DataError("the table has no records: there is nothing to judge")
         return Verdict(entry, None, "fail", entry.demanded(), reason="every record is suppressed.")
     return entry.judge(entry.measure(block.of(keys), Facts()), Facts())  # type: ignore[arg-type]

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
-from typing import Any
 
 from privpipe.assess.base_files import histogram_of_file
 from privpipe.assess.grouping import Base, base_of
 from privpipe.assess.persons import count_persons, in_persons
 from privpipe.assess.perturbed import perturbation_notes
 from privpipe.assess.rules import JudgingRules
+from privpipe.assess.suppressed import Sheet
 from privpipe.blocks import Facts, FactsRequest, Guarantee, Histogram, prepared
-from privpipe.engines import Engine
 from privpipe.errors import DataError
 from privpipe.models.attribute.base_distribution import BaseFile, BaseTable
 from privpipe.roles import Roles
@@ -22,7 +21,7 @@ __all__ = ["facts_by_base"]
 
 
 def facts_by_base(
-    engine: Engine, table: Any, entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules
+    sheet: Sheet, entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules
 ) -> tuple[dict[Base, Facts], list[str]]:
     """Facts under each base that an entry compares with, and notes for who reads the verdicts.
 
@@ -35,7 +34,8 @@ def facts_by_base(
         A missing value under `refuse`; a file that is no distribution of its column.
     """
     bases = dict.fromkeys(base for base in map(base_of, entries) if not isinstance(base, str))
-    learnt = _learnt(engine, table, entries, roles, rules)
+    learnt = _learnt(sheet, entries, roles, rules)
+    engine, table = sheet.engine, sheet.table
     released = replace(
         learnt,
         records=learnt.records if rules.records is None else rules.records,
@@ -60,8 +60,9 @@ def _columns(entries: Iterable[Guarantee]) -> list[str]:
     return sorted({column for entry in entries if entry.needs_base for column in entry.sensitive_columns()})
 
 
-def _learnt(engine: Engine, table: Any, entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules) -> Facts:
-    """Facts of the judged table itself, in persons where they are counted."""
+def _learnt(sheet: Sheet, entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules) -> Facts:
+    """Facts of the judged table itself, in persons where they are counted: values of what is left, and all records."""
+    engine, table = sheet.engine, sheet.table
     from_table = set(_columns(entry for entry in entries if base_of(entry) == "released"))
     from_table.update(set(_columns(entry for entry in entries if base_of(entry) == "original")) - set(rules.base))
     for entry in entries:
@@ -70,12 +71,15 @@ def _learnt(engine: Engine, table: Any, entries: Sequence[Guarantee], roles: Rol
     request = FactsRequest(histograms=tuple(sorted(from_table)), nulls=(*refused, *rules.refuse_nulls))
     counts_records = rules.records is None and any(entry.needs_records for entry in entries)
     learnt = engine.facts(table, request) if request or counts_records else Facts()
+    if request and sheet.hinted(learnt.histograms, learnt.nulls) and sheet.suppressed:
+        learnt = replace(engine.facts(sheet.left, request), records=learnt.records)
     for column, count in learnt.nulls.items():
         if count:
             raise DataError(f"column {column!r} has {count:,} missing values and the policy says `nulls: refuse`")
     if rules.person is None:
         return learnt
-    persons: Mapping[str, Histogram] = in_persons(engine, table, learnt.histograms, rules.person)
+    left = sheet.left if sheet.known else table
+    persons: Mapping[str, Histogram] = in_persons(engine, left, learnt.histograms, rules.person)
     return replace(
         learnt,
         records=count_persons(engine, table, rules.person) if counts_records else learnt.records,

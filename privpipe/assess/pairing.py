@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from privpipe.assess.suppressed import without_blank_records
 from privpipe.blocks import Facts, FactsRequest, FilePair, FilePairMeasure, GatheredPairs, Guarantee, Verdict
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, did_you_mean
@@ -14,6 +13,7 @@ from privpipe.roles import Roles, column_type_of
 
 if TYPE_CHECKING:
     from privpipe.assess.rules import JudgingRules
+    from privpipe.assess.suppressed import Sheet
 
 __all__ = ["LARGEST_GATHERED", "pair_verdicts"]
 
@@ -24,8 +24,7 @@ NOT_GIVEN = "needs the original table beside the released one, aligned by record
 
 
 def pair_verdicts(
-    engine: Engine,
-    released: Any,
+    sheet: Sheet,
     original: Any,
     entries: Mapping[int, Guarantee],
     roles: Roles,
@@ -34,8 +33,8 @@ def pair_verdicts(
     """The verdict of each entry that reads pairs (`reads` of ``pairs`` or ``files``), by its place.
 
     Without an original, without ids, or with no record in both tables, the outcome is an error, never a pass. Entries
-    over whole files share one gathering of the columns that any of them reads. Records of nothing but the mark are
-    left out: as records that nobody can link they would make every share look smaller.
+    over whole files share one gathering of the columns that any of them reads. Suppressed records are left out: as
+    records that nobody can link they would make every share look smaller.
 
     Raises
     ------
@@ -44,9 +43,9 @@ def pair_verdicts(
     """
     if not entries:
         return {}
-    if original is None or not (original.has_record_ids and released.has_record_ids):
+    if original is None or not (original.has_record_ids and sheet.table.has_record_ids):
         return {at: _error(entry, NOT_GIVEN) for at, entry in entries.items()}
-    released = without_blank_records(engine, released, roles, rules.mark)
+    engine, released = sheet.engine, sheet.left
     verdicts = {
         at: _pair_verdict(engine, released, original, entry, roles)
         for at, entry in entries.items()

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from privpipe.assess.grouping import keys_of
 from privpipe.assess.rules import JudgingRules
+from privpipe.assess.suppressed import Sheet
 from privpipe.blocks import DistinctBlock, Guarantee
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UsageError, did_you_mean
@@ -55,10 +56,10 @@ def record_risks(
     for column in columns:
         if column not in table.schema.names:
             raise DataError(f"column {column!r} is not in the table{did_you_mean(column, list(table.schema.names))}")
-    rows = engine.distinct(table, columns)
+    sheet = Sheet(engine, table, rules.released or tuple(table.schema.names), rules.mark)
+    rows = engine.distinct(sheet.left, columns)
     if (rows["__count"].to_numpy() > 1).any() or len(rows[record_id].unique()) < rows.num_rows:
         raise DataError(f"record_id {record_id!r} does not tell records apart")
-    rows = rows.filter(pa.array(~_suppressed(rows, roles, rules)))
     found = {record_id: rows[record_id]}
     for entry in telling:
         keys = keys_of(entry, roles)
@@ -74,18 +75,6 @@ def record_risks(
 def _columns(entries: Sequence[Guarantee], roles: Roles, record_id: str) -> tuple[str, ...]:
     own = [column for entry in entries for column in (*keys_of(entry, roles), *entry.record_columns())]
     return tuple(dict.fromkeys([record_id, *own, *roles.quasi_identifiers]))
-
-
-def _suppressed(rows: pa.Table, roles: Roles, rules: JudgingRules) -> NDArray[np.bool_]:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    keys = roles.quasi_identifiers
-    textual = bool(keys) and all(pa.types.is_string(rows.schema.field(key).type) for key in keys)
-    marked = np.full(rows.num_rows, textual)
-    for key in keys if textual else ():
-        marked &= pc.equal(rows[key], rules.mark).fill_null(False).to_numpy()
-    return marked
 
 
 def _codes(column: pa.ChunkedArray) -> NDArray[np.int64]:

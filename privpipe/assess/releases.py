@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from privpipe.assess.perturbed import stage_columns
-from privpipe.assess.suppressed import without_suppressed
 from privpipe.blocks import Verdict
 from privpipe.blocks.release_history import EarlierTables, HistoryMeasure
+from privpipe.blocks.suppressed import without_suppressed
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError
 from privpipe.roles import Roles
 
 if TYPE_CHECKING:
     from privpipe.assess.rules import JudgingRules
+    from privpipe.assess.suppressed import Sheet
 
 __all__ = ["history_verdicts"]
 
@@ -24,13 +25,13 @@ NO_LEDGER = (
 
 
 def history_verdicts(
-    engine: Engine, released: Any, entries: Mapping[int, HistoryMeasure], roles: Roles, rules: JudgingRules
+    sheet: Sheet, entries: Mapping[int, HistoryMeasure], roles: Roles, rules: JudgingRules
 ) -> dict[int, Verdict]:
     """The verdict of each entry that reads `releases`, by its place; without what it needs an error, never a pass."""
     verdicts = {}
     for at, entry in entries.items():
         if entry.ledger is None:
-            verdicts[at] = _by_tables(engine, released, entry, roles, rules)
+            verdicts[at] = _by_tables(sheet, entry, roles, rules)
         elif entry.ledger in rules.histories:
             verdicts[at] = entry.judge_history(rules.histories[entry.ledger])
         else:
@@ -38,12 +39,13 @@ def history_verdicts(
     return verdicts
 
 
-def _by_tables(engine: Engine, released: Any, entry: HistoryMeasure, roles: Roles, rules: JudgingRules) -> Verdict:
+def _by_tables(sheet: Sheet, entry: HistoryMeasure, roles: Roles, rules: JudgingRules) -> Verdict:
+    engine, released = sheet.engine, sheet.table
     keys = tuple(roles.quasi_identifiers) if entry.quasi_identifiers is None else entry.quasi_identifiers
     masked = {column for stage in rules.stages for column in stage_columns(stage["parameters"])}
     names = tuple(released.schema.names)
     joined = tuple(name for name in names if name not in keys and name not in masked)
-    tables = [engine.scan(Source(data=path)) for path in entry.earlier]
+    tables = [engine.scan(Source(data=path)) for path in entry.earlier_tables()]
     for path, table in enumerate(tables):
         if not set(keys) & set(table.schema.names):
             raise DataError(
@@ -52,16 +54,14 @@ def _by_tables(engine: Engine, released: Any, entry: HistoryMeasure, roles: Role
     earlier = []
     for table in tables:
         shared = [name for name in (*keys, *joined) if name in table.schema.names]
-        earlier.append(engine.distinct(_unsuppressed(engine, table, roles, rules), shared))
+        earlier.append(engine.distinct(_unsuppressed(engine, table, rules), shared))
     # By what an earlier release lacks no row is joined with it; each is compared over the columns it shares.
-    left = _unsuppressed(engine, released, roles, rules)
-    current = engine.distinct(left, [*(name for name in keys if name in names), *joined])
+    current = engine.distinct(sheet.left, [*(name for name in keys if name in names), *joined])
     return entry.judge_tables(
         EarlierTables(current=current, earlier=tuple(earlier), keys=keys, joined=joined, hierarchies=rules.hierarchies)
     )
 
 
-def _unsuppressed(engine: Engine, table: Any, roles: Roles, rules: JudgingRules) -> Any:
-    """The table without its suppressed records, by the quasi-identifiers it has."""
-    held = [name for name in roles.quasi_identifiers if name in table.schema.names]
-    return without_suppressed(engine, table, held, roles, rules.mark)
+def _unsuppressed(engine: Engine, table: Any, rules: JudgingRules) -> Any:
+    """An earlier release without its suppressed records, by all the columns it has."""
+    return without_suppressed(engine, table, tuple(table.schema.names), rules.mark)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from privpipe.assess.gate import Gate
 from privpipe.blocks import Histogram
 from privpipe.roles import NullRule
 
@@ -34,7 +35,10 @@ class JudgingRules:
     person : str, optional
         Column that tells persons apart: they are counted instead of records.
     mark : str
-        A record with this text in every quasi-identifier counts as suppressed.
+        A record of which nothing is left but this text counts as suppressed: every released column bears it, or is
+        missing where it cannot hold text.
+    released : tuple of str, optional
+        The released columns; default: all of the judged table.
     base : mapping of column to Histogram
         Base distributions handed over by a run: S over the records that entered the suppressing stage.
     records : int, optional
@@ -56,6 +60,8 @@ class JudgingRules:
         What the release must meet, for attacks on the search that worked for it.
     rerun : callable, optional
         The run's stages once more with other values in a column, for the same.
+    gate : Gate
+        How the table's columns are looked at, whatever the guarantees.
     allow_empty : bool
         Let a table of suppressed records alone pass vacuously; never set by a release.
     """
@@ -65,6 +71,7 @@ class JudgingRules:
     wildcard: str | None = None
     person: str | None = None
     mark: str = "*"
+    released: tuple[str, ...] | None = None
     base: Mapping[str, Histogram] = field(default_factory=dict)
     records: int | None = None
     hierarchies: Mapping[str, HierarchySpec] = field(default_factory=dict)
@@ -75,4 +82,5 @@ class JudgingRules:
     positions: RowPositions | str | None = field(default=None, repr=False)
     models: tuple[Guarantee, ...] = ()
     rerun: Callable[[FilePair, str, Sequence[Any]], str] | None = field(default=None, repr=False)
+    gate: Gate = field(default_factory=Gate)
     allow_empty: bool = False

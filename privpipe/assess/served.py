@@ -9,7 +9,7 @@ __all__ = ["refused_in_persons", "refused_under_wildcard"]
 
 def refused_under_wildcard(entry: Guarantee) -> str:
     """Why an entry has no meaning under `nulls: wildcard`, or nothing."""
-    if entry.judges_matching or entry.reads in ("pairs", "files", "tables", "positions", "whole"):
+    if entry.judges_matching or entry.reads in ("pairs", "files", "tables", "positions", "whole", "columns", "beside"):
         return ""
     if entry.reads == "items":
         return f"{entry.name()} of items has no meaning under `nulls: wildcard`: a set of items has no unknown cells"
@@ -24,6 +24,6 @@ def refused_in_persons(entry: Guarantee) -> str:
     """Why an entry cannot count persons, or nothing."""
     if entry.needs_population:
         return f"{entry.name()} counts records of a population; with `person_id` it is not served: leave one out"
-    if entry.reads in ("classes", "pairs", "files", "releases", "positions", "whole"):
+    if entry.reads in ("classes", "pairs", "files", "releases", "positions", "whole", "columns", "beside"):
         return ""
     return f"{entry.name()} counts records; with `person_id` it is not served: leave one of the two out"

@@ -1,105 +1,86 @@
-"""Records of a finished table that count as suppressed: nothing but the mark in every quasi-identifier."""
+"""The judged table without its suppressed records: looked for once, and only where something hints at one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from privpipe.blocks import Facts, RowBlock
+from privpipe.blocks.suppressed import NothingLeft, bears_nothing, suppressed_records, without_suppressed
 
 if TYPE_CHECKING:
+    from privpipe.blocks import Histogram
     from privpipe.engines import Engine
-    from privpipe.roles import Roles
 
-__all__ = ["Unsuppressed", "without_blank_records", "without_suppressed"]
+__all__ = ["Sheet"]
 
 
-@dataclass(frozen=True)
-class Unsuppressed:
-    """Keeps the records that are not suppressed: those with anything but the mark in a text, or a value elsewhere.
+@dataclass
+class Sheet:
+    """A table that is judged, and what is left of it without its suppressed records.
 
-    In `others`, which are no quasi-identifiers, a missing text says as little as the mark.
+    A record is suppressed when every released column is the mark, or missing where the column cannot hold text. A
+    count of classes tells at no cost whether a class of nothing but marks exists; where none does, no record is
+    suppressed and no column is looked at for it.
 
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> rows = RowBlock(pa.record_batch({"zip": ["*", "*", "1"], "age": [None, 30, None]}))
-    >>> Unsuppressed(("zip", "age"), "*")(rows).column("age").to_pylist()
-    [30, None]
+    Parameters
+    ----------
+    engine : Engine
+    table : Table
+    columns : tuple of str
+        Every column that is released: of a finished table all it has, of a run's table those that are written.
+    mark : str
     """
 
+    engine: Engine
+    table: Any
     columns: tuple[str, ...]
     mark: str
-    others: tuple[str, ...] = ()
+    _suppressed: int | None = field(default=None, init=False)
+    _left: Any = field(default=None, init=False)
 
-    def __call__(self, rows: RowBlock) -> RowBlock:
-        return rows.take(np.flatnonzero(~self.suppressed(rows)))
+    def __post_init__(self) -> None:
+        if not NothingLeft(self.columns, self.mark).possible(self.table.schema):
+            self._suppressed = 0
 
-    def suppressed(self, rows: RowBlock) -> NDArray[np.bool_]:
-        """Which rows go."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
+    @property
+    def known(self) -> int | None:
+        """The number of suppressed records, where it was asked for already."""
+        return self._suppressed
 
-        suppressed = np.ones(len(rows), dtype=np.bool_)
-        for name in dict.fromkeys((*self.columns, *self.others)):
-            column = rows.column(name)
-            text = pa.types.is_string(column.type)
-            nothing = name not in self.columns
-            found = pc.fill_null(pc.equal(column, self.mark), nothing) if text else column.is_null()
-            suppressed &= found.to_numpy(zero_copy_only=False)
-        return suppressed
+    @property
+    def suppressed(self) -> int:
+        """The number of suppressed records."""
+        if self._suppressed is None:
+            self._suppressed = suppressed_records(self.engine, self.table, self.columns, self.mark)
+        return self._suppressed
 
+    @property
+    def left(self) -> Any:
+        """The table without them; the table itself where there are none."""
+        if not self.suppressed:
+            return self.table
+        if self._left is None:
+            self._left = without_suppressed(self.engine, self.table, self.columns, self.mark)
+        return self._left
 
-@dataclass(frozen=True)
-class _Number:
-    """How many records are suppressed."""
+    def none_found(self) -> None:
+        """Take note that no class over some released columns is of nothing but marks: no record is suppressed."""
+        if self._suppressed is None:
+            self._suppressed = 0
 
-    by: Unsuppressed
+    def alone_in(self, keys: Sequence[str]) -> bool:
+        """Whether nothing but these columns is released: then a row of marks over them is suppressed."""
+        return set(self.columns) <= set(keys)
 
-    def measure(self, block: RowBlock, facts: Facts) -> int:
-        return int(self.by.suppressed(block).sum())
-
-    def merge(self, left: int, right: int) -> int:
-        return left + right
-
-
-def without_suppressed(engine: Engine, table: Any, quasi_identifiers: Sequence[str], roles: Roles, mark: str) -> Any:
-    """The table without its suppressed records: the one rule of them, for guarantees, ledgers and earlier releases.
-
-    A mark in some quasi-identifiers only is a value like any other. Where one is no text, and so cannot bear the mark,
-    a record is suppressed when none of its cells, sensitive and insensitive ones among them, says anything.
-    """
-    import pyarrow as pa
-
-    columns = tuple(quasi_identifiers)
-    text = [name for name in columns if pa.types.is_string(table.schema.field(name).type)]
-    if not text:
-        return table
-    others = _released(table, roles) if len(text) < len(columns) else ()
-    return engine.map_rows(table, Unsuppressed(columns, mark, others), table.schema)
-
-
-def without_blank_records(engine: Engine, table: Any, roles: Roles, mark: str) -> Any:
-    """The table without the records of which nothing is left but the mark: nobody who attacks it looks at these.
-
-    One with a mark in every quasi-identifier may still be recognised by what else is released of it.
-    """
-    import pyarrow as pa
-
-    columns = _released(table, roles)
-    if not any(pa.types.is_string(table.schema.field(name).type) for name in columns):
-        return table
-    blank = Unsuppressed(tuple(name for name in columns if name in roles.quasi_identifiers), mark, columns)
-    if not engine.reduce_rows(table, columns, _Number(blank), Facts()):
-        return table
-    return engine.map_rows(table, blank, table.schema)
-
-
-def _released(table: Any, roles: Roles) -> tuple[str, ...]:
-    """Columns that a suppressed record is blank in: all but identifiers, which are for the run itself."""
-    names = (*roles.quasi_identifiers, *roles.sensitive, *roles.insensitive)
-    return tuple(name for name in names if name in table.schema.names)
+    def hinted(self, histograms: Mapping[str, Histogram], nulls: Mapping[str, int]) -> bool:
+        """Whether what was learnt of some columns leaves room for a suppressed record, and would differ without it."""
+        if self._suppressed is not None:
+            return bool(self._suppressed)
+        if not histograms and not any(nulls.values()):
+            return False
+        known = {name: each.values for name, each in histograms.items() if name in self.columns}
+        seen = [bears_nothing(values, self.mark).any() for values in known.values()]
+        text = NothingLeft(self.columns, self.mark).texts(self.table.schema)
+        missing = [count > 0 for name, count in nulls.items() if name in self.columns and name not in text]
+        return bool(all(seen) and all(missing))

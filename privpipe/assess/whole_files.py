@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from privpipe.assess.suppressed import without_blank_records
 from privpipe.blocks import Verdict
 from privpipe.blocks.table_files import TableFiles, TableMeasure
 from privpipe.engines import Engine, Source
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from privpipe.assess.rules import JudgingRules
+    from privpipe.assess.suppressed import Sheet
     from privpipe.draws import Stream
 
 __all__ = ["whole_verdicts"]
@@ -27,8 +27,7 @@ LARGEST_GATHERED = 400_000_000
 
 
 def whole_verdicts(
-    engine: Engine,
-    released: Any,
+    sheet: Sheet,
     original: Any,
     entries: Mapping[int, TableMeasure],
     roles: Roles,
@@ -42,9 +41,9 @@ def whole_verdicts(
         A column that one of the tables lacks.
     """
     verdicts = {}
-    if entries:
-        released = without_blank_records(engine, released, roles, rules.mark)
+    engine = sheet.engine
     for at, entry in entries.items():
+        released = sheet.left
         if original is None:
             verdicts[at] = _error(entry, "needs the original table beside the released one; it was not given.")
             continue
@@ -90,7 +89,7 @@ def _arranged(table: pa.Table, order: Stream | None) -> pa.Table:
     from privpipe.draws import Seed
     from privpipe.kernels.record_ids import content_hash
 
-    words = content_hash(table, Seed.of(bytes(16) if order is None else order.key))
+    words = content_hash(table, Seed(bytes(16) if order is None else order.key))
     return table.take(np.lexsort((words[:, 1], words[:, 0])))
 
 

@@ -31,7 +31,8 @@ class ClassQuery:
         Columns whose codes must be positions in that histogram. For the others a code only tells values of one
         class apart.
     mark : str or None
-        A record whose every key is this text counts as suppressed: its class comes with `marked` set.
+        A class of records whose every key is this text, or missing where it is no text, comes with `marked` set: all
+        suppressed records are in it, and maybe others.
     person : str or None
         Count distinct values of this column instead of records.
     weight : str or None
@@ -101,7 +102,7 @@ class ClassBlock:
         n_c, records (or persons) of each class, at least 1; beside a population 0 for its classes without a record.
     cells : mapping of column to Cells
     marked : ndarray of bool, shape (n_classes,), or None
-        Classes whose every key is the suppression mark.
+        Classes whose every key is the suppression mark, or missing where the key is no text.
     population : ndarray of int64, shape (n_classes,), or None
         F_c, size of the class in the population table; 0 where the population lacks it.
     weights : ndarray of float64, shape (n_classes,), or None
@@ -156,7 +157,7 @@ class ClassBlock:
         )
 
     def released(self) -> ClassBlock:
-        """Without the class of suppressed records, if it is here."""
+        """Without the class of the mark, if it is here."""
         if self.marked is None or not self.marked.any():
             return self
         return self.take(~self.marked)

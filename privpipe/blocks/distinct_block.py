@@ -60,12 +60,11 @@ class DistinctBlock:
         cls,
         table: pa.Table,
         columns: Sequence[str],
-        mark: str | None = None,
         *,
         wildcard: str | None = None,
         weight: str | None = None,
     ) -> DistinctBlock:
-        """The codes of an engine's distinct table; combinations of nothing but `mark` are suppressed, and left out.
+        """The codes of an engine's distinct table.
 
         A cell without a value, or with the text `wildcard`, is blank. With `weight` the table is also distinct on that
         column.
@@ -79,9 +78,9 @@ class DistinctBlock:
         --------
         >>> import pyarrow as pa
         >>> table = pa.table({"zip": ["a", None, "*"], "__count": [2, 3, 4]})
-        >>> block = DistinctBlock.from_table(table, ["zip"], mark="*")
-        >>> block.counts.tolist(), block.records
-        ([2, 3], 5)
+        >>> block = DistinctBlock.from_table(table, ["zip"], wildcard="*")
+        >>> block.blanks.tolist(), block.records
+        ([[False], [True], [True]], 9)
         """
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -89,19 +88,16 @@ class DistinctBlock:
         counts = table["__count"].to_numpy().astype(np.int64)
         codes = np.zeros((len(counts), len(columns)), dtype=np.int64)
         blanks = np.zeros((len(counts), len(columns)), dtype=np.bool_)
-        marked = np.full(len(counts), mark is not None and bool(columns))
         for at, column in enumerate(columns):
             encoded = table[column].combine_chunks().dictionary_encode(null_encoding="encode")
             encoded = pa.concat_arrays(encoded.chunks) if isinstance(encoded, pa.ChunkedArray) else encoded
             codes[:, at] = encoded.indices.to_numpy(zero_copy_only=False)
             text = pa.types.is_string(table[column].type) or pa.types.is_large_string(table[column].type)
-            found = pc.equal(table[column], mark).fill_null(False).to_numpy() if text and marked.any() else False
-            marked &= found
             blanks[:, at] = table[column].is_null(nan_is_null=True).to_numpy()
             if text and wildcard is not None:
                 blanks[:, at] |= pc.equal(table[column], wildcard).fill_null(False).to_numpy()
-        weights = None if weight is None else weights_of(table[weight], np.where(marked, 0, counts), weight)[~marked]
-        return cls(tuple(columns), codes[~marked], counts[~marked], blanks[~marked], weights)
+        weights = None if weight is None else weights_of(table[weight], counts, weight)
+        return cls(tuple(columns), codes, counts, blanks, weights)
 
 
 def weights_of(values: pa.ChunkedArray, counts: NDArray[np.int64], column: str) -> NDArray[np.float64]:

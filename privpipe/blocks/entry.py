@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from privpipe.blocks.nested_keys import closed, unknown_keys
+from privpipe.blocks.public_rules import PublicRules
 from privpipe.errors import UsageError, did_you_mean
 
 __all__ = ["Entry", "require_choice", "require_integer", "require_number", "snake_case"]
@@ -35,6 +36,7 @@ class Entry:
     `private` names fields that are not parameters of the public face. `about` describes each parameter in a
     line, for `explain`, the JSON schema and the README tables. `threat` says against what the entry guards,
     `formula` what it computes and `choose` how to pick its parameters: the text of ``privpipe explain``.
+    One that `forbids_counts` of the source lets no public document tell how many records came in or were suppressed.
     """
 
     about: ClassVar[Mapping[str, str]] = {}
@@ -42,6 +44,7 @@ class Entry:
     threat: ClassVar[str] = ""
     formula: ClassVar[str] = ""
     choose: ClassVar[str] = ""
+    forbids_counts: ClassVar[bool] = False
 
     @classmethod
     def name(cls) -> str:
@@ -126,6 +129,15 @@ class Entry:
     def examples(cls) -> list[Self]:
         """Instances for the tests common to all entries: passing, failing and edge parameters."""
         raise LookupError(f"{cls.__name__} declares no examples")
+
+    def tells_source(self, rules: PublicRules) -> bool:
+        """Whether its figure may rest on more than the policy and the released table: then it is no public figure."""
+        return True
+
+    @classmethod
+    def counts_records(cls) -> bool:
+        """Whether its figures are numbers or shares of records."""
+        return "measures.risk." in cls.__module__
 
     def __repr__(self) -> str:
         shown = []

@@ -13,6 +13,7 @@ from privpipe.blocks.class_block import Cells, ClassBlock
 from privpipe.blocks.distinct_block import DistinctBlock
 from privpipe.blocks.entry import Entry
 from privpipe.blocks.facts import Facts
+from privpipe.blocks.public_rules import PublicRules
 from privpipe.blocks.verdict import Verdict
 from privpipe.errors import UsageError
 from privpipe.roles import Roles
@@ -21,6 +22,8 @@ from privpipe.tolerance import at_least, at_most, below
 __all__ = ["ClassModel", "Guarantee", "Tally", "added", "one_class", "prepared", "short"]
 
 Direction = Literal["at_least", "at_most", "below"]
+OF_THE_TABLE = ("columns", "classes", "process", "facts", "distinct", "items", "weights")
+"""What entries read that a released table tells by itself; the record of a process is public."""
 MEETS = {"at_least": at_least, "at_most": at_most, "below": below}
 
 
@@ -50,6 +53,8 @@ class Guarantee(Entry):
     `distinct` measures a single `DistinctBlock` of its keys; one that reads `items` is judged by the combinations of
     items in a set-valued column; one that reads `tables` by the distinct combinations of release and original; one that
     reads `weights` like one that reads classes, with the sum of a weight in each, and no search works for it.
+    One that reads `beside` is judged by classes over released columns with those of the original beside them.
+    One that reads `columns` is judged by the names of the columns alone.
     One that `trusts_values` means nothing where a stage perturbed the quasi-identifiers; who reads it is told.
     """
 
@@ -57,7 +62,19 @@ class Guarantee(Entry):
         "quasi_identifiers": "columns that form the classes; left out: all of the policy, empty: one class"
     }
     reads: ClassVar[
-        Literal["classes", "pairs", "files", "process", "facts", "distinct", "items", "tables", "weights"]
+        Literal[
+            "classes",
+            "pairs",
+            "files",
+            "process",
+            "facts",
+            "distinct",
+            "items",
+            "tables",
+            "weights",
+            "columns",
+            "beside",
+        ]
     ] = "classes"
     threshold_field: ClassVar[str | None] = None
     direction: ClassVar[Direction] = "at_most"
@@ -67,6 +84,8 @@ class Guarantee(Entry):
     judges_matching: ClassVar[bool] = False
     trusts_values: ClassVar[bool] = False
     tells_records: ClassVar[bool] = False
+    protects_nobody_at: ClassVar[float | None] = None
+    """A threshold that is no protection, and with it every looser one."""
 
     quasi_identifiers: tuple[str, ...] | None = None
 
@@ -147,6 +166,19 @@ class Guarantee(Entry):
         """What it works out of the facts once, where the run is; joins `facts.extra` before any class is measured."""
         return {}
 
+    def tells_source(self, rules: PublicRules) -> bool:
+        """Whether its figure may rest on more than the policy and the released table: then it is no public figure.
+
+        Pairs, populations, ledgers and positions are, the distribution it compares with, the number of records that
+        were suppressed among, and persons, households or weights that no released column tells.
+        """
+        if self.reads not in OF_THE_TABLE or self.needs_records or self.needs_population:
+            return True
+        if self.needs_base and getattr(self, "base", None) != "released":
+            return True
+        counted = {*self.record_columns(), *(() if rules.person is None else (rules.person,))}
+        return not counted <= rules.columns
+
     def is_gate(self) -> bool:
         """Whether a threshold is given, so that the entry judges rather than reports."""
         return self.threshold_field is None or getattr(self, self.threshold_field) is not None
@@ -154,6 +186,16 @@ class Guarantee(Entry):
     def demanded(self) -> Any:
         """What `observed` is compared with."""
         return None if self.threshold_field is None else getattr(self, self.threshold_field)
+
+    def idle(self) -> str:
+        """The threshold in words, where it is so loose that it protects nobody; else nothing."""
+        field = self.threshold_field
+        threshold = None if field is None else getattr(self, field)
+        if self.protects_nobody_at is None or threshold is None:
+            return ""
+        grows = field in ("k", "l", "at_least")  # the larger, the stricter
+        loose = threshold <= self.protects_nobody_at if grows else threshold >= self.protects_nobody_at
+        return f"{field} = {short(threshold)}" if loose else ""
 
     def unattainable(self, records: int, facts: Facts) -> str:
         """Why no generalization or suppression of a table of so many records can meet it, or nothing.

@@ -108,6 +108,9 @@ class Primitives(Protocol):
     def stack(self, table: Any, other: Any, columns: Sequence[str], tag: str) -> Any:
         """The rows of two tables as one: these columns, and `tag`, 0 for the first table's and 1 for the other's."""
 
+    def append(self, table: Any, other: Any) -> Any:
+        """The records of two tables of one schema as one table; ids travel along."""
+
     def numbers(self, count: int, seed: Seed) -> Any:
         """A new table: one column, `number`, holding 0 .. count - 1, with record ids."""
 

@@ -8,15 +8,55 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from numpy.typing import NDArray
 
+from privpipe.blocks.entry import require_choice
 from privpipe.blocks.guarantee import Guarantee
 from privpipe.blocks.verdict import Verdict
+from privpipe.draws.secret import require_key_place
+from privpipe.errors import UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from privpipe.hierarchies import HierarchySpec
 
-__all__ = ["EarlierTables", "HistoryMeasure", "ReleaseHistory", "ReleaseRows"]
+__all__ = ["NORMALISATIONS", "EarlierTables", "HistoryMeasure", "NoiseRows", "ReleaseHistory", "ReleaseRows"]
+
+NORMALISATIONS = ("trim", "casefold", "nfc")
+"""What may be done to the keys of persons before they are compared."""
+
+
+@dataclass(frozen=True)
+class NoiseRows:
+    """What one release shows of persons' numbers under noise: which draw of which stage hides which value.
+
+    Parameters
+    ----------
+    stages : tuple of (str, str)
+        Column and keyed id of the stage key, for each column that noise was added to.
+    units : ndarray of int64, shape (n, 2)
+        Keyed hash of the person.
+    stage : ndarray of int64, shape (n,)
+        Index into `stages`.
+    draws : ndarray of int64, shape (n, 2)
+        Keyed hash of stage key, record and value: equal where the noise is the same draw.
+    values : ndarray of int64, shape (n, 2)
+        Keyed hash of person and value as it entered the stage.
+    ratios : ndarray of float64, shape (n,)
+        Variance of the noise in variances of the column; 0 where nothing was added.
+    bare : tuple of str
+        Numeric columns that were released as they are.
+    """
+
+    stages: tuple[tuple[str, str], ...]
+    units: NDArray[Any] = field(repr=False)
+    stage: NDArray[Any] = field(repr=False)
+    draws: NDArray[Any] = field(repr=False)
+    values: NDArray[Any] = field(repr=False)
+    ratios: NDArray[Any] = field(repr=False)
+    bare: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.ratios)
 
 
 @dataclass(frozen=True)
@@ -33,12 +73,21 @@ class ReleaseRows:
         Records of the unit in the class, at least 1.
     values : ndarray of int64, shape (n, 2), optional
         Keyed hash of the released sensitive value; a unit has a row for each value then.
+    sensitive : str, optional
+        Column of these values.
+    noise : NoiseRows, optional
+        None: nothing is known of noise.
+    unit : tuple of str
+        Columns of the original that tell the units apart.
     """
 
     units: NDArray[Any] = field(repr=False)
     classes: NDArray[Any] = field(repr=False)
     records: NDArray[Any] = field(repr=False)
     values: NDArray[Any] | None = field(default=None, repr=False)
+    sensitive: str | None = None
+    noise: NoiseRows | None = field(default=None, repr=False)
+    unit: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.records)
@@ -55,11 +104,17 @@ class ReleaseHistory:
         In the order of their publication.
     persons : bool
         Units are persons; else combinations of original quasi-identifiers, each of several records.
+    notes : tuple of str
+        What a verdict must say of the ledger.
+    source_notes : tuple of str
+        What it must say of persons of the source, in private records only.
     """
 
     current: ReleaseRows
     earlier: tuple[ReleaseRows, ...] = ()
     persons: bool = True
+    notes: tuple[str, ...] = ()
+    source_notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,14 +144,39 @@ class EarlierTables:
 class HistoryMeasure(Guarantee):
     """A measure of a release beside the releases before it.
 
-    Subclasses give `judge_history` (by a ledger) and `judge_tables` (by released tables alone).
+    Subclasses give `judge_history` (by a ledger) and `judge_tables` (by released tables alone). One that
+    `forms_classes` says over which columns, and of which values, the ledger remembers them.
     """
 
     reads: ClassVar[Any] = "releases"
+    forms_classes: ClassVar[bool] = True
+    about: ClassVar[Mapping[str, str]] = {
+        "ledger": "folder that remembers, as keyed hashes, what each release showed of whom; secret",
+        "key": "{from_env: NAME} or {from_file: PATH}, the same for all releases: persons are followed by it",
+        "normalise": "what is done to a person's key before it is hashed: trim, casefold, nfc; nothing unless given",
+    }
 
     ledger: str | None = None
     key: dict[str, str] | None = None
-    earlier: tuple[str, ...] = ()
+    normalise: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.normalise, str):
+            raise UsageError(f"{type(self).__name__}: normalise must be a list")
+        object.__setattr__(self, "normalise", tuple(self.normalise))
+        if self.key is not None:
+            require_key_place(type(self).__name__, self.key)
+        for step in self.normalise:
+            require_choice(type(self).__name__, "normalise", step, NORMALISATIONS)
+        if len(set(self.normalise)) < len(self.normalise):
+            raise UsageError(f"{type(self).__name__}: normalise names a step twice")
+        if self.normalise and self.key is None:
+            raise UsageError(f"{type(self).__name__}: normalise is for persons, who are followed by a key")
+
+    def earlier_tables(self) -> tuple[str, ...]:
+        """Paths of earlier releases as published, where no ledger remembers them."""
+        return ()
 
     def joining_columns(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Of the released columns that no quasi-identifier is, those by which rows of two releases are joined."""

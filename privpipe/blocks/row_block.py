@@ -82,6 +82,10 @@ class RowBlock:
         left = [name for name in self.batch.schema.names if name not in set(names)]
         return RowBlock(self.batch.select(left), self._ids)
 
+    def with_batch(self, batch: pa.RecordBatch) -> RowBlock:
+        """The same records with other columns."""
+        return RowBlock(batch, self._ids)
+
     def take(self, positions: NDArray[Any]) -> RowBlock:
         """Rows at these positions, in this order."""
         import pyarrow as pa

@@ -8,10 +8,15 @@ from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any, Literal
 
 from privpipe.blocks.entry import Entry
+from privpipe.blocks.public_rules import PublicRules
 
 __all__ = ["Outcome", "Verdict", "plain"]
 
 Outcome = Literal["pass", "fail", "error"]
+OF_THE_SOURCE = "the figure compares with the source and stands in the private record."
+OF_FEW = "the figure rests on few records and stands in the private record."
+WITHHELD = dict.fromkeys(("observed", "failing_classes", "failing_records", "failing_share"))
+SAID = {"pass": "held", "fail": "failed", "error": "not judged"}
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,30 @@ class Verdict:
             "observed": plain(self.observed),
             "reason": self.reason,
         }
+
+    def to_public(self, rules: PublicRules, records: int) -> dict[str, Any]:
+        """The row of the public verdict document, of a table of so many records.
+
+        Figures are those of the released table alone; of the others it says the outcome.
+        """
+        row = self.to_dict()
+        if self.entry.tells_source(rules):
+            # A threshold may be derived from the source as well; what the policy asks for is public.
+            asked = getattr(self.entry, "demanded", lambda: None)()
+            return {**row, **WITHHELD, "threshold": plain(asked), "reason": f"{SAID[self.outcome]}; {OF_THE_SOURCE}"}
+        names = ("failing_classes", "failing_records", *(("observed",) if self.entry.counts_records() else ()))
+        shown = {name: rules.reported(row[name], records) for name in names}
+        if all(row[name] == value for name, value in shown.items()):
+            return row
+        return {**row, **shown, "failing_share": None, "reason": f"{SAID[self.outcome]}; {OF_FEW}"}
+
+    def to_public_measure(self, rules: PublicRules, records: int) -> dict[str, Any]:
+        """The row of a measure in the public verdict document."""
+        row = self.to_measure()
+        if self.entry.tells_source(rules):
+            return {**row, "observed": None, "reason": f"measured; {OF_THE_SOURCE}"}
+        shown = rules.reported(row["observed"], records, shares=self.entry.counts_records())
+        return row if shown == row["observed"] else {**row, "observed": shown, "reason": f"measured; {OF_FEW}"}
 
     def __str__(self) -> str:
         return f"{self.outcome.upper():5} {self.entry!r}: {self.reason}"

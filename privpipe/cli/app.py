@@ -16,13 +16,15 @@ from privpipe.cli import (
     hierarchy,
     initialise,
     judging,
+    ledger,
     planning,
     releasing,
     reporting,
     schema,
+    seeding,
 )
 from privpipe.cli.console import settle
-from privpipe.cli.endings import INTERRUPTED, guarded
+from privpipe.cli.endings import guarded, heed_signals, interrupted
 
 __all__ = ["app", "main"]
 
@@ -33,7 +35,8 @@ guarantee, transformer and measure, and `privpipe init` for a first policy.
 """
 EPILOG = (
     "Exit codes: 0 passed or published, 1 a crash (a bug of ours), 2 usage or policy, 3 data or hierarchy, "
-    "4 engine or I/O, 5 refused: a guarantee does not hold, 6 no solution within the limits, 7 a signature is missing."
+    "4 engine or I/O, 5 refused: a guarantee does not hold, 6 no solution within the limits, 7 a signature is missing; "
+    "129, 130, 143: ended by SIGHUP, Ctrl-C, SIGTERM."
 )
 
 app = typer.Typer(
@@ -80,14 +83,17 @@ for name, command in (
     ("compare", compare.compare),
     ("explain", explain.explain),
     ("schema", schema.schema),
+    ("seed", seeding.seed),
 ):
     app.command(name)(guarded(command))
 app.add_typer(hierarchy.commands, name="hierarchy")
+app.add_typer(ledger.commands, name="ledger")
 
 
 def main() -> None:
     """Entry point of the ``privpipe`` script."""
+    heed_signals()
     try:
         app(prog_name="privpipe")
     except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+        sys.exit(interrupted())

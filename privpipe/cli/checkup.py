@@ -51,7 +51,14 @@ class Finding:
         return asdict(self)
 
 
-def examine(*, files: Sequence[Path], engines: Sequence[str], target: Path | None) -> list[Finding]:
+def examine(
+    *,
+    files: Sequence[Path],
+    engines: Sequence[str],
+    target: Path | None,
+    temp: Sequence[Path] = (),
+    clean: bool = False,
+) -> list[Finding]:
     """Every check, in order.
 
     Raises
@@ -65,10 +72,12 @@ def examine(*, files: Sequence[Path], engines: Sequence[str], target: Path | Non
         if name not in ENGINES:
             raise UsageError(f"unknown engine {name!r}{did_you_mean(name, ENGINES)}; one of {', '.join(ENGINES)}")
     asked = set(engines) or {"embedded"}
+    left = check_leftovers(temp, clean)  # before an engine opens, which removes them
     findings = [check_python(), check_packages(), check_java("spark" in asked)]
     findings += [check_engine(name, name in asked) for name in ENGINES if name in asked or _installed(name)]
     findings.append(check_spark_python("spark" in asked))
     findings.append(check_writable(target or Path.cwd(), target is not None))
+    findings.append(left)
     for file in files:
         findings += check_file(file, "spark" in asked)
     return findings
@@ -178,6 +187,26 @@ def check_writable(folder: Path, asked: bool) -> Finding:
     except OSError as error:
         state: Literal["warning", "failed"] = "failed" if asked else "warning"
         return Finding("write access", state, f"{folder}: {error.strerror}", "choose another target")
+
+
+def check_leftovers(temp: Sequence[Path], clean: bool) -> Finding:
+    """Folders of spilled rows whose process was killed; the next run of the same user removes them, or this does."""
+    from privpipe.private_files import leftovers, remove_leftovers
+
+    places = [Path(tempfile.gettempdir()), *temp]
+    found = leftovers(places)
+    if not found:
+        return Finding("temporary files", "ok", "no killed run left any")
+    size = sum(each.bytes for each in found)
+    told = f"{len(found)} folder(s) of killed runs, {size:,} bytes: {', '.join(str(each.path) for each in found)}"
+    if not clean:
+        return Finding(
+            "temporary files", "warning", told, "`privpipe doctor --clean` removes them, as the next run does"
+        )
+    gone = remove_leftovers(places)
+    if len(gone) < len(found):
+        return Finding("temporary files", "warning", told, "some could not be removed; remove them by hand")
+    return Finding("temporary files", "ok", f"removed {told}")
 
 
 def check_file(file: Path, spark: bool) -> Iterator[Finding]:

@@ -21,7 +21,10 @@ __all__ = ["compare"]
 
 def compare(
     what: Annotated[
-        list[str], typer.Argument(metavar="POLICY | RUN RUN", help="A policy with --grid, or two released folders.")
+        list[str],
+        typer.Argument(
+            metavar="POLICY | RUN RUN", help="A policy with --grid, or two released folders or private records."
+        ),
     ],
     grid: Annotated[
         Path | None,
@@ -44,7 +47,7 @@ def compare(
 
     With --grid, every combination of values is staged and judged on the same sample of records, and nothing is
     published: the points that no other beats, the smallest loss under each guarantee, and the score (loss + risk) / 2.
-    With two released folders, their figures from the documents beside the data.
+    With two released folders, or the folders of their private records, their figures from these documents.
     """
     if grid is None:
         if len(what) != 2:

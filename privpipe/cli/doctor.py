@@ -29,14 +29,22 @@ def doctor(
         Path | None,
         typer.Option("--target", metavar="DIR", help="A folder that must be writable.", show_default=False),
     ] = None,
+    temp: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--temp", metavar="DIR", help="A `temp_directory` of policies to look at as well.", show_default=False
+        ),
+    ] = None,
+    clean: Annotated[bool, typer.Option("--clean", help="Remove what killed runs left in temporary folders.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Check what this machine can run.
 
-    Looks at Python, packages, Java, engines, write access and data files. Without --engine only the embedded
-    engine must work, and the others are reported. Exit code 4 when something that must work does not.
+    Looks at Python, packages, Java, engines, write access, data files, and at what killed runs left behind. Without
+    --engine only the embedded engine must work, and the others are reported. Exit code 4 when something that must work
+    does not.
     """
-    findings = examine(files=files or [], engines=engine or [], target=target)
+    findings = examine(files=files or [], engines=engine or [], target=target, temp=temp or [], clean=clean)
     passed = all(finding.state != "failed" for finding in findings)
     if json:
         print_json({"passed": passed, "checks": [finding.to_dict() for finding in findings]})

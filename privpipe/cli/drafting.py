@@ -57,7 +57,7 @@ def draft_policy(source: Source, profiles: Sequence[Profile], *, home: Path, sug
         "measures:",
         f"  - average_risk: {_flow(_classes(guesses))}",
         f"sink: {_flow({'path': f'published/{stem}', 'format': 'parquet'})}",
-        "# seed: {from_env: PRIVPIPE_SEED}   # to repeat a run draw by draw; left out, each run draws its own",
+        "# seed: {from_env: PRIVPIPE_SEED}   # of `privpipe seed`, to repeat a run; left out, each run draws its own",
     ]
     return "\n".join(lines) + "\n"
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from typing import ParamSpec, TypeVar
@@ -14,12 +16,35 @@ import typer
 from privpipe.cli.console import SETTINGS, say
 from privpipe.errors import EngineError, PrivpipeError
 
-__all__ = ["CRASH", "INTERRUPTED", "guarded"]
+__all__ = ["CRASH", "guarded", "heed_signals", "interrupted"]
 
 CRASH = 1
-INTERRUPTED = 130
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+PATIENCE = 10.0
+"""Seconds for which further signals leave the cleaning up alone."""
+_received: list[tuple[int, float]] = []
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+def heed_signals() -> None:
+    """Let SIGTERM and SIGHUP end a command as Ctrl-C does: withdrawn, cleaned up, told; what is ignored stays so."""
+    for number in ENDING:
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _end)
+
+
+def _end(number: int, frame: object) -> None:
+    last = _received[-1][1] if _received else None
+    if last is not None and time.monotonic() - last < PATIENCE:
+        return
+    _received.append((number, time.monotonic()))
+    raise KeyboardInterrupt
+
+
+def interrupted() -> int:
+    """The exit code of a command that a signal or Ctrl-C ended: 128 and the signal's number."""
+    return 128 + (_received[0][0] if _received else signal.SIGINT)
 
 
 def guarded(command: Callable[P, R]) -> Callable[P, R]:
@@ -35,8 +60,9 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
         except (typer.Exit, typer.Abort):
             raise
         except KeyboardInterrupt:
-            say("interrupted; what was published before is untouched")
-            raise typer.Exit(INTERRUPTED) from None
+            how = f"ended by {signal.Signals(_received[0][0]).name}" if _received else "interrupted"
+            say(f"{how}; nothing was published by this run, and what was published before is untouched")
+            raise typer.Exit(interrupted()) from None
         except BrokenPipeError:
             # The reader of stdout left; the interpreter must not fail again on flushing it.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

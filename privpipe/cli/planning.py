@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -32,7 +32,8 @@ def plan(
 ) -> None:
     """Decide every stage, and write the plan down.
 
-    A plan holds levels, windows and counts, no record and no secret. Exit code 6 when nothing within the limits
+    A plan holds levels, windows and counts, no record and no secret; yet it tells of the source what no release does:
+    keep it private. Exit code 6 when nothing within the limits
     meets the guarantees.
     """
     from privpipe.release.facade import plan as decide
@@ -108,14 +109,10 @@ def _explored(plan: Plan) -> None:
 
 
 def _read(path: Path, policy: Policy) -> Plan:
-    from privpipe.release import Plan
+    from privpipe.release.frozen import read_plan
 
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the plan {str(path)!r}: {type(error).__name__}") from None
-    plan: Plan = Plan.from_json(text, policy)
-    if policy.seed is not None and plan.seed_commitment != policy.seed.resolve().commitment():
+    plan: Plan = read_plan(path, policy)
+    if policy.seed is not None and not plan.made_with(policy.seed.resolve()):
         raise UsageError("the plan was made with another seed: set the one it was made with, or plan again")
     return plan
 
@@ -138,10 +135,12 @@ def _unjudged_target(target: str, policy: Policy) -> Path:
 
 
 def _written(policy: Policy, plan: Plan, folder: Path, engine: str | None) -> int:
-    from privpipe.draws import Draws, Seed
+    from privpipe.draws import Seed
     from privpipe.engines import open_engine
+    from privpipe.private_files import make_public, public_modes
     from privpipe.release.run import sink_format, source_of
     from privpipe.release.staging import attach, run_stages
+    from privpipe.release.target import sink_faults
 
     seed = policy.seed.resolve() if policy.seed else Seed.from_os()
     name = engine or policy.engine
@@ -154,5 +153,7 @@ def _written(policy: Policy, plan: Plan, folder: Path, engine: str | None) -> in
         except OSError as error:
             raise SinkError(f"--target {str(folder)!r} cannot be written: {error.strerror}") from None
         tell("write")
-        order: Any = Draws(seed, -1, "publish").of("order")
-        return running.write(staged.table, str(folder), sink_format(policy), order).records
+        records = running.write(staged.table, str(folder), sink_format(policy), staged.order).records
+        with sink_faults(folder, "the files may be incomplete"):
+            make_public(folder, public_modes(folder))
+        return records

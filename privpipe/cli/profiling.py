@@ -10,6 +10,7 @@ from typing import Any
 from privpipe.blocks import FactsRequest, Histogram
 from privpipe.cli.guessing import CODE, MISSING, Profile, guess_type
 from privpipe.engines import Source, open_engine
+from privpipe.engines.base.files import elsewhere, list_files
 from privpipe.errors import DataError, UsageError
 from privpipe.report.safe_harbor import kinds_in_column
 from privpipe.roles import ColumnType, column_type_of
@@ -30,7 +31,7 @@ def profile_table(data: str, delimiter: str | None = None) -> tuple[Source, list
     DataError
         It has no records, or cannot be read as what it seems to be.
     """
-    if not Path(data).exists() and not any(sign in data for sign in "*?[") and "://" not in data:
+    if not Path(data).exists() and not elsewhere(data):
         raise UsageError(f"{data!r} does not exist")
     source = Source(data=data)
     if source.resolved_format == "csv":
@@ -60,12 +61,7 @@ def _csv_source(data: str, delimiter: str | None) -> Source:
 
 def _first_lines(data: str) -> list[str]:
     """The first lines of the first file."""
-    place = Path(data)
-    if place.is_dir():
-        files = sorted(path for path in place.rglob("*") if path.is_file() and not path.name.startswith((".", "_")))
-        if not files:
-            raise DataError(f"{data!r} holds no file")
-        place = files[0]
+    place = Path(list_files(Source(data=data, format="csv"))[0])
     try:
         with place.open(encoding="utf-8-sig", newline="") as handle:
             return [line.rstrip("\r\n") for line, _ in zip(handle, range(20), strict=False)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,25 +25,32 @@ def release(
         str | None,
         typer.Option("--target", metavar="DIR", help="Publish here instead of the policy's sink.", show_default=False),
     ] = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(
+            "--plan", metavar="FILE", help="A plan of an earlier run, taken as it is (frozen).", show_default=False
+        ),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Transform, judge, and publish what holds.
 
     Publishes the policy's source when every guarantee holds over the written files. Exit code 5 when one does not:
     nothing is published then, and what was published before is untouched.
+    What is printed is the private edition of the verdict; beside the data lies the public one.
     """
-    code = released(loaded(policy), engine=engine, target=target, json=json)
+    code = released(loaded(policy), engine=engine, target=target, plan=plan, json=json)
     raise typer.Exit(code)
 
 
-def released(policy: Policy, *, engine: str | None, target: str | None, json: bool) -> int:
+def released(policy: Policy, *, engine: str | None, target: str | None, plan: Path | None = None, json: bool) -> int:
     """Run a release and show its verdict; the exit code."""
     from privpipe.release.facade import release as run
     from privpipe.release.run import STEPS
 
     try:
         with progress(len(STEPS)) as tell:
-            result = run(policy, engine=engine, target=target, progress=tell)
+            result = run(policy, engine=engine, target=target, plan=plan, progress=tell)
     except Refused as refusal:
         if refusal.assessment is None:
             raise
@@ -51,4 +59,6 @@ def released(policy: Policy, *, engine: str | None, target: str | None, json: bo
         return refusal.exit_code
     show_assessment(result.assessment, json=json)
     say(f"PUBLISHED: {result.path} (run {result.run_id})")
+    if result.record:
+        say(f"private record: {result.record}")
     return 0

@@ -14,7 +14,9 @@ __all__ = ["report"]
 
 
 def report(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A released folder, or the verdict file of a refused run.")],
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help="A released folder, the folder of a private record, or a verdict file.")
+    ],
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="FILE", help="Write it here instead of stdout.", show_default=False),
@@ -26,7 +28,8 @@ def report(
 ) -> None:
     """Report on a finished run.
 
-    From the documents beside the data, which it does not read. What rests on fewer than 5 records is shown as such.
+    From its documents alone, never from the data; the report says whether they are the public or the private edition.
+    What rests on fewer than 5 records is shown as such.
     """
     from privpipe.report.release_report import release_report
     from privpipe.report.run_documents import RunDocuments

@@ -27,7 +27,7 @@ def show_assessment(assessment: Assessment, *, json: bool) -> None:
     if sys.stdout.isatty():
         _print_on_terminal(assessment)
     else:
-        for verdict in assessment.verdicts:
+        for verdict in (*assessment.built_in, *assessment.verdicts):
             put(verdict)
         for verdict in assessment.measures:
             put(f"{'':5} {verdict.entry!r}: {verdict.reason}")
@@ -52,7 +52,7 @@ def _print_on_terminal(assessment: Assessment) -> None:
     table = Table(show_edge=False, pad_edge=False)
     for name in ("guarantee", "observed", "asked", "outcome", "failing records"):
         table.add_column(name, justify="right" if name in ("observed", "asked", "failing records") else "left")
-    for verdict in assessment.verdicts:
+    for verdict in (*assessment.built_in, *assessment.verdicts):
         outcome = Text(verdict.outcome.upper(), style=f"bold {COLOURS[verdict.outcome]}")
         table.add_row(_title(verdict), figure(verdict.observed), _asked(verdict), outcome, _failing(verdict))
     for verdict in assessment.measures:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import os
 from dataclasses import dataclass, field
 
@@ -19,13 +20,13 @@ class Seed:
     Parameters
     ----------
     secret : bytes
-        At least one byte. Use `Seed.of` for text and integers.
+        At least one byte. Use `Seed.of`, which refuses what is easily guessed, for text and integers.
 
     Examples
     --------
-    >>> Seed.of(42) == Seed.of("42") == Seed.of(b"42")
+    >>> Seed.insecure(42) == Seed.insecure("42") == Seed.insecure(b"42")
     True
-    >>> Seed.of("spring release")
+    >>> Seed.insecure("spring release")
     Seed(secret)
     """
 
@@ -45,6 +46,21 @@ class Seed:
         Raises
         ------
         UsageError
+            Of another type, empty, or of fewer than 128 bits (see `privpipe.draws.strength`).
+        """
+        from privpipe.draws.strength import require_strong
+
+        found = cls.insecure(value)
+        require_strong(found.secret)
+        return found
+
+    @classmethod
+    def insecure(cls, value: str | int | bytes) -> Seed:
+        """The seed of any text, integer or bytes, however easily it is guessed: for demonstrations and tests.
+
+        Raises
+        ------
+        UsageError
             Of another type, or empty.
         """
         if isinstance(value, bool) or not isinstance(value, str | int | bytes):
@@ -52,21 +68,41 @@ class Seed:
         return cls(value if isinstance(value, bytes) else str(value).encode())
 
     @classmethod
+    def public(cls, label: str) -> Seed:
+        """A constant that everybody knows: hashes under it are as public as what they are of."""
+        return cls(label.encode())
+
+    @classmethod
     def from_os(cls) -> Seed:
         """A fresh seed of 256 bits from the operating system."""
         return cls(os.urandom(32))
 
-    def commitment(self) -> str:
-        """A hash to publish: it shows later which seed was used, and tells nothing of a long one.
+    def commitment(self, salt: str) -> str:
+        """A hash that shows later which seed was used, to who has the seed; two with different salts link nothing.
 
-        A guessable seed (a year, a small integer) can be found by trying; `from_os` cannot.
+        Parameters
+        ----------
+        salt : str
+            The id of the run; of a plan made outside a run, a salt of its own that stands beside the commitment.
 
         Examples
         --------
-        >>> Seed.of(42).commitment()[:18]
-        'hmac-sha256:cf1116'
+        >>> Seed.insecure(42).commitment("run")[:18]
+        'hmac-sha256:eff117'
         """
-        return "hmac-sha256:" + hmac.new(self.secret, b"privpipe/commitment/1", hashlib.sha256).hexdigest()
+        return "hmac-sha256:" + self.bound("privpipe/commitment/2", salt).hex()
+
+    def bound(self, purpose: str, *parts: str | int) -> bytes:
+        """Thirty-two bytes bound to a purpose and to all of these parts: HMAC-SHA256 of their JSON list.
+
+        Examples
+        --------
+        >>> seed = Seed.insecure(42)
+        >>> seed.bound("a", "b", "cd") == seed.bound("a", "bc", "d")
+        False
+        """
+        message = json.dumps([purpose, *parts], separators=(",", ":"))
+        return hmac.new(self.secret, message.encode(), hashlib.sha256).digest()
 
     def key(self, label: str) -> bytes:
         """Sixteen bytes for one purpose: the start of HMAC-SHA256(seed, "privpipe/draws/1/" + label)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from great_expectations.core.metric_domain_types import MetricDomainTypes
@@ -12,10 +12,12 @@ from great_expectations.execution_engine import PandasExecutionEngine, SparkDFEx
 from great_expectations.expectations.metrics.metric_provider import metric_value
 from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
 
-from privpipe.assess import Assessment, JudgingRules, assess
+from privpipe.assess import Assessment, Gate, JudgingRules, assess
 from privpipe.blocks import FactsRequest, Guarantee, Histogram
-from privpipe.draws import Draws, Seed
+from privpipe.draws import RunKey, Seed
 from privpipe.engines import Source, engine_for, open_engine
+from privpipe.engines.base.files import left_out, left_out_note
+from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.engines.base.positions import POSITION, positioned
 from privpipe.errors import DataError, EngineError, PrivpipeError, UsageError, did_you_mean
 from privpipe.gx.counted_once import Counts, counting_once
@@ -27,7 +29,7 @@ from privpipe.roles import NullRule, Roles, column_type_of
 __all__ = ["METRIC", "Asked", "OpenBatch", "PrivpipeBatch"]
 
 METRIC = "privpipe.batch"
-ON_FILES = ("pairs", "files")
+ON_FILES = ("pairs", "files", "beside")
 BESIDE_ORIGINAL = ("tables", "whole")
 
 
@@ -36,6 +38,7 @@ class Asked:
     """What an expectation says besides its guarantee: how the batch is read, and what lies beside it."""
 
     roles: Roles
+    gate: Gate = field(default_factory=Gate)
     counted: tuple[str, ...] = ()
     nulls: NullRule = "own_value"
     mark: str = "*"
@@ -57,6 +60,12 @@ class OpenBatch:
         weakref.finalize(self, self._engine.close)
         self._counts = Counts()
         self.table = self._engine.scan(Source(data=data))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What lies in the batch's folder, where it is one, and is not read."""
+        names = left_out(Source(data=self._data))
+        return (left_out_note(names),) if names else ()
 
     def judged(self, guarantee: Guarantee, asked: Asked) -> Assessment:
         """One guarantee over the batch.
@@ -83,14 +92,15 @@ class OpenBatch:
         rules = JudgingRules(
             nulls=asked.nulls,
             mark=asked.mark,
+            gate=asked.gate,
             base=base,
             hierarchies={
                 name: HierarchySpec.from_mapping(each, column=name) for name, each in asked.hierarchies.items()
             },
             stages=read_stages(asked.plan),
-            order=Draws(self._seed(asked), -1, "attack").of("order"),
+            order=RunKey.of(self._seed(asked), "great expectations", self._source(asked)).attacks(),
         )
-        return assess(
+        found = assess(
             engine,
             self.table,
             guarantees=[guarantee],
@@ -100,6 +110,7 @@ class OpenBatch:
             released=released,
             population=population,
         )
+        return replace(found, notes=(*found.notes, *self.notes))
 
     def _require(self, columns: tuple[str, ...]) -> None:
         names = list(self.table.schema.names)
@@ -110,6 +121,13 @@ class OpenBatch:
     def _seed(self, asked: Asked) -> Seed:
         """One seed for all that name the same, so that they attack the same records."""
         return self._counts.once(("seed", str(asked.seed)), lambda: read_seed(asked.seed))
+
+    def _source(self, asked: Asked) -> str:
+        """The fingerprint of the original; without a seed of its own the order is nobody's anyway."""
+        if asked.seed is None or asked.original is None:
+            return ""
+        what = ("fingerprint", str(asked.original), str(asked.seed))
+        return self._counts.once(what, lambda: fingerprint(self._engine, self._original(asked), self._seed(asked)))
 
     def _original(self, asked: Asked) -> Any:
         if asked.original is None:

@@ -8,6 +8,7 @@ from functools import reduce
 from typing import Any, TypeVar, cast
 
 from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, GatheredPairs, Histogram
+from privpipe.blocks.suppressed import Kept, SuppressedNumber
 from privpipe.engines import Engine
 
 __all__ = ["Counts", "counting_once", "listen"]
@@ -87,6 +88,18 @@ class _CountingOnce:
     def stack(self, table: Any, other: Any, columns: Sequence[str], tag: str) -> Any:
         what = ("stack", self._counts.of(table), self._counts.of(other), tuple(columns), tag)
         return self._counts.once(what, lambda: self._engine.stack(table, other, columns, tag))
+
+    def map_rows(self, table: Any, function: Any, schema: Any) -> Any:
+        if not isinstance(function, Kept):
+            return self._engine.map_rows(table, function, schema)
+        what = ("rows", self._counts.of(table), function)
+        return self._counts.once(what, lambda: self._engine.map_rows(table, function, schema))
+
+    def reduce_rows(self, table: Any, columns: Sequence[str], reduction: Any, facts: Facts) -> Any:
+        if not isinstance(reduction, SuppressedNumber):
+            return self._engine.reduce_rows(table, columns, reduction, facts)
+        what = ("suppressed", self._counts.of(table), reduction)
+        return self._counts.once(what, lambda: self._engine.reduce_rows(table, columns, reduction, facts))
 
     def keep_classes(self, table: Any, query: ClassQuery, passing: Any) -> Any:
         what = ("keep", self._counts.of(table), self._told(query), passing)

@@ -11,6 +11,7 @@ from great_expectations.expectations.expectation import BatchExpectation, MetaEx
 from great_expectations.expectations.metrics.metric_provider import MetricConfiguration
 from great_expectations.validator.validator import ValidationDependencies
 
+from privpipe.assess import Gate
 from privpipe.blocks import Guarantee
 from privpipe.blocks.verdict import plain
 from privpipe.errors import PrivpipeError, UnsupportedError, UsageError, did_you_mean
@@ -20,13 +21,14 @@ from privpipe.gx.refused import SERVED, reads_of, taken, why_refused
 from privpipe.hierarchies import HierarchySpec
 from privpipe.measures import CATALOGUE as MEASURES
 from privpipe.models import CATALOGUE as MODELS
+from privpipe.models.identity.no_identifiers import NoIdentifiers
 from privpipe.roles import Roles
 
 __all__ = ["EXPECTATIONS", "REFUSED", "SETTINGS", "Expectations", "PrivacyExpectation"]
 
 SETTINGS = (
     *("quasi_identifiers", "sensitive", "nulls", "suppression_mark", "original_source", "align", "record_id"),
-    *("population_source", "hierarchies", "plan", "seed"),
+    *("population_source", "hierarchies", "plan", "seed", "identifiers", "insensitive", "undeclared"),
 )
 """What every expectation takes besides its guarantee's own parameters."""
 # What reads these stands over the expectation's quasi-identifiers; the others name their columns themselves.
@@ -43,6 +45,10 @@ class PrivacyExpectation(BatchExpectation):
     records are paired with the original's), `hierarchies` (as in a policy, by column), `plan` (path of a release's own
     plan, for attacks that know it) and `seed` (``{"from_env": name}`` or ``{"from_file": path}``, for attacks that
     sample). What cannot be judged fails with the reason.
+
+    `identifiers` and `insensitive` are the roles of the batch's other columns. An identifier in the batch fails every
+    expectation that is told of it. A column without a role is named in the result's notes, for an expectation judges
+    what it names; ``undeclared: refuse``, the default of `expect_no_identifiers` alone, makes it an error.
     """
 
     quasi_identifiers: list[str]
@@ -56,6 +62,9 @@ class PrivacyExpectation(BatchExpectation):
     hierarchies: Any = None
     plan: str | None = None
     seed: Any = None
+    identifiers: list[str] = []
+    insensitive: list[str] = []
+    undeclared: Literal["note", "refuse"] | None = None
 
     entry: ClassVar[type[Guarantee]]
     metric_dependencies: ClassVar[tuple[str, ...]] = (METRIC,)
@@ -98,8 +107,10 @@ class PrivacyExpectation(BatchExpectation):
                 ("population_source", self.population_source),
             )
         )
+        undeclared = self.undeclared or ("refuse" if issubclass(self.entry, NoIdentifiers) else "note")
         return Asked(
             roles=self._roles(),
+            gate=Gate(undeclared=undeclared, whole=False, notes=True),
             counted=tuple(sorted(counted - set(self.quasi_identifiers))),
             nulls=self.nulls,
             mark=self.suppression_mark,
@@ -113,7 +124,12 @@ class PrivacyExpectation(BatchExpectation):
         )
 
     def _roles(self) -> Roles:
-        return Roles(quasi_identifiers=self.quasi_identifiers, sensitive=self.sensitive)
+        return Roles(
+            quasi_identifiers=self.quasi_identifiers,
+            sensitive=self.sensitive,
+            identifiers=self.identifiers,
+            insensitive=self.insensitive,
+        )
 
     def get_validation_dependencies(
         self, execution_engine: Any = None, runtime_configuration: dict[str, Any] | None = None
@@ -142,14 +158,20 @@ class PrivacyExpectation(BatchExpectation):
         except PrivpipeError as error:
             details = {"outcome": "error", "threshold": plain(guarantee.demanded()), "reason": str(error)}
             return {"success": False, "result": {"observed_value": None, "details": details}}
-        row = found.verdicts[0].to_dict()
+        row = found.verdicts[-1].to_dict()
         details = {key: row[key] for key in ("outcome", "threshold", "failing_classes", "failing_records", "reason")}
+        for built_in in found.verdicts[:-1]:
+            details |= {"outcome": "fail", "reason": f"{built_in.name}: {built_in.reason} {details['reason']}"}
         return {
             "success": found.passed,
             "result": {
                 "observed_value": row["observed"],
                 "element_count": found.records + found.suppressed_records,
-                "details": {**details, "suppressed_records": found.suppressed_records},
+                "details": {
+                    **details,
+                    "suppressed_records": found.suppressed_records,
+                    "notes": [*found.notes, *found.source_notes],
+                },
             },
         }
 

@@ -123,20 +123,26 @@ def _mismatch(given: Mapping[str, Any]) -> str:
 
 
 def read_stages(path: str | None) -> tuple[Mapping[str, Any], ...]:
-    """The stages of a release's own plan (``_privpipe/plan.json``), for attacks that know it.
+    """The stages of a release's own plan (``plan.json`` of its private record), for attacks that know it.
 
     Raises
     ------
     DataError
-        There is no plan under that path.
+        There is no plan under that path, or only its public edition.
     """
     if path is None:
         return ()
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
-        return tuple({name: stage[name] for name in ("name", "parameters", "detail")} for stage in document["stages"])
+        stages = tuple({name: stage[name] for name in ("name", "parameters", "detail")} for stage in document["stages"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{Path(path).name!r} is not the plan of a release: {type(error).__name__}") from None
+    if document.get("edition") == "public":
+        raise DataError(
+            f"{Path(path).name!r} is the public edition of a plan, which holds no learnt figure: an attack that knows "
+            "the plan takes the one of the release's private record"
+        )
+    return stages
 
 
 def read_seed(given: Mapping[str, str] | None) -> Seed:
@@ -145,7 +151,7 @@ def read_seed(given: Mapping[str, str] | None) -> Seed:
     Raises
     ------
     UsageError
-        The environment variable or the file has none.
+        The environment variable or the file has none, or one of fewer than 128 bits.
     """
     if given is None:
         return Seed.from_os()

@@ -6,7 +6,7 @@ from privpipe.blocks import Guarantee
 
 __all__ = ["SERVED", "reads_of", "taken", "why_refused"]
 
-SERVED = ("classes", "weights", "distinct", "facts", "items", "pairs", "files", "tables", "whole")
+SERVED = ("classes", "weights", "distinct", "facts", "items", "pairs", "files", "tables", "whole", "columns", "beside")
 UNSERVED = {
     "process": "it is judged by the record of the process that stands beside a published release, not by a table",
     "positions": "it is judged by the order of the rows in the files that were written, which a batch does not keep",

@@ -11,7 +11,9 @@ from great_expectations.core.expectation_suite import ExpectationSuite
 
 from privpipe.blocks.verdict import plain
 from privpipe.errors import UnsupportedError, UsageError, did_you_mean
+from privpipe.gx.action import DECLARED, is_privacy_type
 from privpipe.gx.expectations import EXPECTATIONS, REFUSED, PrivacyExpectation
+from privpipe.models.identity.no_identifiers import NoIdentifiers
 from privpipe.roles import Roles
 
 __all__ = ["load_suite", "save_suite", "suite_of"]
@@ -27,6 +29,7 @@ def suite_of(
     name: str,
     nulls: str = "own_value",
     suppression_mark: str = "*",
+    undeclared: str | None = None,
     **beside: Any,
 ) -> ExpectationSuite:
     """One expectation a guarantee; all over one count for each set of quasi-identifiers.
@@ -39,6 +42,10 @@ def suite_of(
     name : str
     nulls, suppression_mark
         As in a policy.
+    undeclared : {"refuse", "note"}, optional
+        Puts `expect_no_identifiers` first; a column of the batch that `roles` leaves out makes it an error, or is
+        noted. Write ``refuse`` where the roles are those of the whole table, as ``policy.released_roles`` are. Left
+        out, each expectation notes such columns, and fails by identifiers that `roles` name.
     **beside
         What every expectation is told besides, where one needs it: `original_source`, `align`, `record_id`,
         `population_source`, `hierarchies`, `plan`, `seed`, as in `PrivacyExpectation`.
@@ -54,6 +61,12 @@ def suite_of(
         if setting not in BESIDE:
             raise UsageError(f"unknown setting {setting!r} of a suite{did_you_mean(setting, BESIDE)}")
     shared = sorted({column for guarantee in guarantees for column in guarantee.over(roles).sensitive_columns()})
+    named = {"identifiers": list(roles.identifiers), "insensitive": list(roles.insensitive)}
+    named = {role: columns for role, columns in named.items() if columns}
+    if undeclared not in (None, "note", "refuse"):
+        raise UsageError(f"undeclared must be refuse or note, got {undeclared!r}")
+    if undeclared is not None and not any(map(_looks_at_columns, guarantees)):
+        guarantees = (NoIdentifiers(), *guarantees)
     expectations = []
     for guarantee in guarantees:
         kind = EXPECTATIONS[guarantee.name()]
@@ -61,9 +74,15 @@ def suite_of(
         keys = guarantee.quasi_identifiers
         given["quasi_identifiers"] = list(roles.quasi_identifiers if keys is None else keys)
         given["sensitive"] = [column for column in shared if column not in given["quasi_identifiers"]]
-        expectations.append(kind(nulls=nulls, suppression_mark=suppression_mark, **beside, **given))
+        if _looks_at_columns(guarantee) and undeclared is not None:
+            given["undeclared"] = undeclared
+        expectations.append(kind(nulls=nulls, suppression_mark=suppression_mark, **named, **beside, **given))
     # Handed over at birth: adding one later asks for a data context.
-    return ExpectationSuite(name=name, expectations=expectations)
+    return ExpectationSuite(name=name, expectations=expectations, meta={"privpipe": {DECLARED: len(expectations)}})
+
+
+def _looks_at_columns(guarantee: Any) -> bool:
+    return isinstance(guarantee, NoIdentifiers)
 
 
 def save_suite(suite: ExpectationSuite, path: str | PathLike[str]) -> None:
@@ -81,6 +100,8 @@ def save_suite(suite: ExpectationSuite, path: str | PathLike[str]) -> None:
     document.pop("id", None)
     for expectation in document["expectations"]:
         expectation.pop("id", None)
+    held = sum(is_privacy_type(expectation["type"]) for expectation in document["expectations"])
+    document["meta"] = {**(document.get("meta") or {}), "privpipe": {DECLARED: held}}
     Path(path).write_text(json.dumps(document, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
@@ -90,7 +111,7 @@ def load_suite(path: str | PathLike[str]) -> ExpectationSuite:
     Raises
     ------
     UsageError
-        Not a suite.
+        Not a suite, or one with an expectation that cannot be made, which Great Expectations would pass over.
     UnsupportedError
         It asks for an entry that is no expectation.
     """
@@ -100,6 +121,12 @@ def load_suite(path: str | PathLike[str]) -> ExpectationSuite:
             entry = str(expectation["type"]).removeprefix("expect_")
             if entry in REFUSED:
                 raise UnsupportedError(f"{entry} is no expectation: {REFUSED[entry]}")
-        return ExpectationSuite(name=document["name"], expectations=document["expectations"], meta=document.get("meta"))
+        suite = ExpectationSuite(
+            name=document["name"], expectations=document["expectations"], meta=document.get("meta")
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{str(path)!r} is not a saved suite: {type(error).__name__}") from None
+    lost = len(document["expectations"]) - len(suite.expectations)
+    if lost:
+        raise UsageError(f"{str(path)!r}: {lost} of its expectations cannot be made; make the suite anew")
+    return suite

@@ -21,7 +21,7 @@ from privpipe.kernels.record_ids import content_hash
 __all__ = ["Baskets", "Supports", "baskets_of", "merged_supports", "supports_of"]
 
 U = np.uint64
-SEED = Seed.of("privpipe/items")
+SEED = Seed.public("privpipe/items")
 
 
 @dataclass(frozen=True)

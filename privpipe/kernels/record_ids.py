@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from privpipe.draws import Seed
 from privpipe.draws.siphash import absorb, close_128, key_words, start_128
 from privpipe.kernels.arrays import read_only
+from privpipe.kernels.cell_states import ROWS_AT_A_TIME, absorb_column
 from privpipe.kernels.cell_words import FixedCells, TextCells, encode_column
 
 __all__ = ["content_hash", "declared_id", "ordinals", "record_id"]
 
 U = np.uint64
-ROWS_AT_A_TIME = 4096  # four words of hash state each: they stay in the second-level cache over all columns
 
 
 def content_hash(table: pa.Table | pa.RecordBatch, seed: Seed) -> NDArray[np.int64]:
@@ -51,11 +51,11 @@ def content_hash(table: pa.Table | pa.RecordBatch, seed: Seed) -> NDArray[np.int
     Examples
     --------
     >>> table = pa.table({"b": [1, 1, None], "a": ["x", "x", "y"]})
-    >>> words = content_hash(table, Seed.of(42))
+    >>> words = content_hash(table, Seed.insecure(42))
     >>> words.shape, bool((words[0] == words[1]).all()), bool((words[0] == words[2]).any())
     ((3, 2), True, False)
     >>> renamed = table.rename_columns(["d", "c"]).select(["c", "d"])
-    >>> bool((content_hash(renamed, Seed.of(42)) == words).all())
+    >>> bool((content_hash(renamed, Seed.insecure(42)) == words).all())
     True
     """
     out = np.empty((table.num_rows, 2), np.int64)
@@ -89,8 +89,8 @@ def record_id(hash_words: NDArray[np.int64], ordinal: NDArray[np.int64], seed: S
 
     Examples
     --------
-    >>> words = content_hash(pa.table({"a": [1, 1]}), Seed.of(42))
-    >>> len(np.unique(record_id(words, ordinals(words), Seed.of(42)), axis=0))
+    >>> words = content_hash(pa.table({"a": [1, 1]}), Seed.insecure(42))
+    >>> len(np.unique(record_id(words, ordinals(words), Seed.insecure(42)), axis=0))
     2
     """
     return np.asarray(
@@ -112,8 +112,8 @@ def declared_id(column: pa.Array | pa.ChunkedArray, seed: Seed) -> NDArray[np.in
 
     Examples
     --------
-    >>> ids = declared_id(pa.array(["p1", "p2"]), Seed.of(42))
-    >>> bool((ids == declared_id(pa.array(["p1", "p2"], pa.large_string()), Seed.of(42))).all())
+    >>> ids = declared_id(pa.array(["p1", "p2"]), Seed.insecure(42))
+    >>> bool((ids == declared_id(pa.array(["p1", "p2"], pa.large_string()), Seed.insecure(42))).all())
     True
     """
     return content_hash(pa.table({"record_id": column}), seed)
@@ -148,15 +148,7 @@ def _hash_rows(columns: list[FixedCells | TextCells], keys: tuple[U, U], out: ND
         rows = min(ROWS_AT_A_TIME, len(out) - start)
         _open(*keys, state, words)
         for cells in columns:
-            if isinstance(cells, TextCells):
-                _absorb_text(cells.tag, cells.offsets, cells.data, cells.present, start, rows, state, words)
-                continue
-            if not cells.payload:
-                _absorb_nulls(rows, state, words)
-                continue
-            _absorb_cells(cells.header, cells.payload[0], cells.present, start, rows, state, words)
-            for payload in cells.payload[1:]:
-                _absorb_more(payload, cells.present, start, rows, state, words)
+            absorb_column(cells, start, rows, state, words)
         _close(state, words, out[start : start + rows])
 
 
@@ -164,105 +156,6 @@ def _hash_rows(columns: list[FixedCells | TextCells], keys: tuple[U, U], out: ND
 def _open(k0: U, k1: U, state: NDArray[np.uint64], words: NDArray[np.uint64]) -> None:
     state[0], state[1], state[2], state[3] = start_128(k0, k1)
     words[:] = 0
-
-
-@njit(nogil=True, cache=True)
-def _absorb_nulls(rows: int, state: NDArray[np.uint64], words: NDArray[np.uint64]) -> None:
-    v0, v1, v2, v3 = state[0], state[1], state[2], state[3]
-    for i in range(rows):
-        v0[i], v1[i], v2[i], v3[i] = absorb(v0[i], v1[i], v2[i], v3[i], U(0))
-        words[i] += U(1)
-
-
-@njit(nogil=True, cache=True)
-def _absorb_cells(
-    header: U,
-    payload: NDArray[np.uint64],
-    present: NDArray[np.bool_],
-    start: int,
-    rows: int,
-    state: NDArray[np.uint64],
-    words: NDArray[np.uint64],
-) -> None:
-    """A header and a word of payload a row; where nothing is present, the word 0."""
-    v0, v1, v2, v3 = state[0], state[1], state[2], state[3]
-    if len(present) == 0:
-        for i in range(rows):  # without a branch, this runs in vector registers
-            a, b, c, d = absorb(v0[i], v1[i], v2[i], v3[i], header)
-            v0[i], v1[i], v2[i], v3[i] = absorb(a, b, c, d, payload[start + i])
-            words[i] += U(2)
-        return
-    for i in range(rows):
-        here = present[start + i]
-        a, b, c, d = absorb(v0[i], v1[i], v2[i], v3[i], header if here else U(0))
-        e, f, g, h = absorb(a, b, c, d, payload[start + i])
-        v0[i], v1[i] = (e if here else a), (f if here else b)
-        v2[i], v3[i] = (g if here else c), (h if here else d)
-        words[i] += U(2) if here else U(1)
-
-
-@njit(nogil=True, cache=True)
-def _absorb_more(
-    payload: NDArray[np.uint64],
-    present: NDArray[np.bool_],
-    start: int,
-    rows: int,
-    state: NDArray[np.uint64],
-    words: NDArray[np.uint64],
-) -> None:
-    """One more word of payload where the cell is present."""
-    v0, v1, v2, v3 = state[0], state[1], state[2], state[3]
-    for i in range(rows):
-        if len(present) == 0 or present[start + i]:
-            v0[i], v1[i], v2[i], v3[i] = absorb(v0[i], v1[i], v2[i], v3[i], payload[start + i])
-            words[i] += U(1)
-
-
-@njit(nogil=True, cache=True)
-def _whole_word(data: NDArray[np.uint8], at: U) -> U:
-    """The little-endian word at a place; unsigned, so that no negative index is looked for: it is one load."""
-    low = U(data[at]) | U(data[at + U(1)]) << U(8) | U(data[at + U(2)]) << U(16) | U(data[at + U(3)]) << U(24)
-    high = U(data[at + U(4)]) | U(data[at + U(5)]) << U(8) | U(data[at + U(6)]) << U(16)
-    return low | (high | U(data[at + U(7)]) << U(24)) << U(32)
-
-
-@njit(nogil=True, cache=True)
-def _last_word(data: NDArray[np.uint8], at: U, size: U) -> U:
-    """The word of the last 1 to 7 bytes, zero padded."""
-    word = U(0)
-    for j in range(size):
-        word |= U(data[at + U(j)]) << U(8) * U(j)
-    return word
-
-
-@njit(nogil=True, cache=True)
-def _absorb_text(
-    tag: U,
-    offsets: NDArray[np.int64],
-    data: NDArray[np.uint8],
-    present: NDArray[np.bool_],
-    start: int,
-    rows: int,
-    state: NDArray[np.uint64],
-    words: NDArray[np.uint64],
-) -> None:
-    for i in range(rows):
-        v0, v1, v2, v3 = state[0, i], state[1, i], state[2, i], state[3, i]
-        if len(present) > 0 and not present[start + i]:
-            v0, v1, v2, v3 = absorb(v0, v1, v2, v3, U(0))
-            words[i] += U(1)
-        else:
-            at = np.int64(offsets[start + i])
-            length = np.int64(offsets[start + i + 1]) - at
-            v0, v1, v2, v3 = absorb(v0, v1, v2, v3, tag | U(length) << U(8))
-            place, left = U(at), U(length)
-            while left >= U(8):
-                v0, v1, v2, v3 = absorb(v0, v1, v2, v3, _whole_word(data, place))
-                place, left = place + U(8), left - U(8)
-            if left > U(0):
-                v0, v1, v2, v3 = absorb(v0, v1, v2, v3, _last_word(data, place, left))
-            words[i] += U(1 + (length + 7) // 8)
-        state[0, i], state[1, i], state[2, i], state[3, i] = v0, v1, v2, v3
 
 
 @njit(nogil=True, cache=True)

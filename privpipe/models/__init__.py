@@ -10,6 +10,7 @@ CATALOGUE = Catalogue(
     "privpipe.models",
     "privacy model",
     {
+        "NoIdentifiers": "identity.no_identifiers",
         "KAnonymity": "identity.k_anonymity",
         "KMap": "identity.k_map",
         "EstimatedKMap": "identity.estimated_k_map",

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from privpipe.blocks.table_files import TableMeasure
-from privpipe.draws import Draws, Seed, Stream
+from privpipe.draws import Seed
 from privpipe.engines import Engine, Source
 from privpipe.engines.base.positions import POSITION, positioned
 from privpipe.errors import DataError
@@ -15,25 +15,20 @@ from privpipe.release.reading import scanned
 if TYPE_CHECKING:
     from privpipe.release.policy import Policy
 
-__all__ = ["Align", "aligned", "attack_order", "compares_tables", "reads_pairs"]
+__all__ = ["Align", "aligned", "compares_tables", "reads_pairs"]
 
 Align = Literal["record_id", "position"]
 
 
 def reads_pairs(policy: Policy) -> bool:
     """Whether an entry of the policy compares the release with its original."""
-    paired = ("pairs", "files", "releases", "positions")
+    paired = ("pairs", "files", "releases", "positions", "beside")
     return any(entry.reads in paired for entry in (*policy.guarantees, *policy.measures))
 
 
 def compares_tables(policy: Policy) -> bool:
     """Whether an entry of the policy compares whole tables, without pairing their records."""
     return any(isinstance(entry, TableMeasure) for entry in (*policy.guarantees, *policy.measures))
-
-
-def attack_order(seed: Seed) -> Stream:
-    """The keyed order of records by which the attacked ones are sampled: the same for every measure and setting."""
-    return Draws(seed, -1, "attack").of("order")
 
 
 def aligned(

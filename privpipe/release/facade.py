@@ -12,19 +12,22 @@ import privpipe
 from privpipe.assess import Assessment
 from privpipe.assess import assess as judge
 from privpipe.assess.persons import person_histograms
+from privpipe.assess.recovering import recovery_notes
 from privpipe.blocks import Histogram
-from privpipe.draws import Seed
+from privpipe.draws import RunKey, Seed
 from privpipe.engines import Engine, Source, engine_for, open_engine
+from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.engines.base.stamps import require_stamps, stamps_of
 from privpipe.errors import UsageError
-from privpipe.release.aligning import Align, aligned, attack_order, compares_tables, reads_pairs
+from privpipe.release.aligning import Align, aligned, compares_tables, reads_pairs
 from privpipe.release.ledger import named_ledger
+from privpipe.release.noting import notes_beside_original
 from privpipe.release.plan import Plan
 from privpipe.release.policy import Policy
 from privpipe.release.population import finished_population, raw_population
 from privpipe.release.positions import finished_positions, reads_positions
 from privpipe.release.published import process_for
-from privpipe.release.reading import finished_source, read_as_source, scanned
+from privpipe.release.reading import finished_source, left_out_notes, read_as_source, scanned
 from privpipe.release.remembering import Remembering
 from privpipe.release.run import ReleaseResult, release_with, source_of
 from privpipe.release.staging import attach, judging_rules, run_stages
@@ -67,7 +70,14 @@ def assess(
 
     Raises
     ------
-    UsageError, DataError, EngineError
+    UsageError, EngineError
+    DataError
+        Also where a column has no role, unless the policy says `undeclared: note`.
+
+    Notes
+    -----
+    A table that is handed over is judged as finished: a column whose role is `identifier` is a fail, first among the
+    verdicts. The policy's own source is raw by nature; its identifiers are noted.
 
     Examples
     --------
@@ -105,22 +115,34 @@ def assess(
             with Remembering(policy) as memory:
                 memory.gather(running, first, table, policy.roles)
                 histories = memory.histories
-        rules = replace(judging_rules(policy, base), allow_empty=allow_empty, order=attack_order(seed), process=process)
+        # Without a declared seed the order is nobody's anyway, and the fingerprint would be a pass for nothing.
+        source = fingerprint(running, first, seed) if policy.seed and drawn else ""
+        order = RunKey.of(seed, policy.run_digest(), source).attacks()
+        rules = replace(judging_rules(policy, base), allow_empty=allow_empty, order=order, process=process)
         positions = None
         if paired and reads_positions(policy):
             positions = finished_positions(policy, finished, read_as_source(original, policy), align)
-        rules = replace(rules, histories=histories, positions=positions)
+        roles = policy.roles if data is None else policy.released_roles
+        gate = replace(rules.gate, raw=data is None)
+        rules = replace(rules, histories=histories, positions=positions, gate=gate)
         judged = judge(
             running,
             table,
             guarantees=policy.guarantees,
             measures=policy.measures,
-            roles=policy.roles,
+            roles=roles,
             rules=rules,
             original=first,
             population=finished_population(running, policy, table, finished=data is not None),
         )
-        return replace(judged, notes=(*judged.notes, *notes)).within(
+        before = None if original is None else read_as_source(original, policy)
+        notes += left_out_notes(policy, table=finished, original=before)
+        told: tuple[str, ...] = ()
+        if paired:
+            told = recovery_notes(running, table, first, roles, rules, order)
+        elif original is not None:
+            told = notes_beside_original(running, finished, original, policy, align, roles, rules)
+        return judged.noting(*notes, source=told).within(
             name=policy.name,
             policy_hash=policy.digest(),
             engine=running.name,
@@ -192,7 +214,7 @@ def transform(
     if policy is None:
         raise UsageError("the plan carries no policy: read it with Plan.from_json(text, policy)")
     seed = policy.seed.resolve() if policy.seed else Seed.from_os()
-    if policy.seed and plan.seed_commitment and plan.seed_commitment != seed.commitment():
+    if policy.seed and plan.seed_commitment and not plan.made_with(seed):
         raise UsageError("the plan was made with another seed than the policy's; make a new plan, or restore the seed")
     with _Opened(engine, data if data is not None else policy, policy) as running:
         source = _raw(data, policy)
@@ -210,6 +232,7 @@ def release(
     *,
     engine: str | Engine | None = None,
     target: str | None = None,
+    plan: Plan | str | PurePath | None = None,
     progress: Progress | None = None,
 ) -> ReleaseResult:
     """Stage, judge and publish the policy's source.
@@ -221,6 +244,9 @@ def release(
         Default: the policy's.
     target : str, optional
         Publish here instead of the policy's sink.
+    plan : Plan or path, optional
+        Of an earlier run of the same stages with the same parameters: they are applied as it says and not learnt anew,
+        so that what did not change keeps its noise. Default: the policy's `plan:`.
     progress : callable, optional
         Told each of `privpipe.release.run.STEPS` before it begins, and each stage. What it raises is raised by this
         function too, whichever step it was told of, and then nothing is published.
@@ -232,7 +258,8 @@ def release(
     """
     policy = _policy(policy)
     with _Opened(engine, policy, policy) as running:
-        return release_with(running, policy, target=target, progress=progress)
+        frozen = plan if plan is None or isinstance(plan, Plan) else str(plan)
+        return release_with(running, policy, target=target, plan=frozen, progress=progress)
 
 
 def _policy(policy: Policy | str | PurePath | Mapping[str, Any]) -> Policy:

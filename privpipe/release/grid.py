@@ -8,23 +8,23 @@ import math
 import re
 import secrets
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privpipe.assess import Assessment
-from privpipe.draws import Seed
+from privpipe.draws import RunKey, Seed
 from privpipe.engines import Engine, open_engine
 from privpipe.errors import NoSolutionError, UnsupportedError, UsageError, did_you_mean
+from privpipe.private_files import scratch_folder
 from privpipe.release.policy import Policy
 from privpipe.release.policy.plain_values import decoded, from_yaml
 from privpipe.release.population import population_beside
 from privpipe.release.remembering import Remembering
 from privpipe.release.remote import is_remote
-from privpipe.release.run import judge_written, sink_format, sink_order, source_of
+from privpipe.release.run import judge_written, sink_format, source_of, without_notes
 from privpipe.release.staging import attach, run_stages
 from privpipe.release.target import LocalTarget
 from privpipe.report.figures import leading_figure
@@ -36,7 +36,18 @@ if TYPE_CHECKING:
 __all__ = ["MOST_POINTS", "Chosen", "compare_grid", "read_grid", "settings_of", "with_setting"]
 
 MOST_POINTS = 1000
-FIXED = ("version", "name", "source", "sink", "engine", "engines", "record_id", "person_id", "seed")
+FIXED = (
+    "version",
+    "name",
+    "source",
+    "sink",
+    "engine",
+    "engines",
+    "record_id",
+    "person_id",
+    "seed",
+    "allow_insecure_seed",
+)
 """Sections in which points may not differ: they are compared record by record, on the same sample."""
 STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 PERCENT = ("sse_sst",)
@@ -205,8 +216,8 @@ def compare_grid(
 ) -> RiskUtilityMap:
     """Stage and judge every point of a grid; nothing is published, and what was written to be judged is thrown away.
 
-    All points share the seed, hence the record ids, the draws of a stage and the sample of attacked records, so that
-    differences between points are paired.
+    All points share the seed, hence the record ids, the draws of stages that are the same, and the sample of attacked
+    records, so that differences between points are paired as far as may be.
 
     Parameters
     ----------
@@ -238,7 +249,7 @@ def compare_grid(
     with workplace(policy) as place, open_engine(name, policy.engines.get(name, {})) as running:
         for at, (setting, variant) in enumerate(zip(settings, policies, strict=True)):
             tell(f"point {at + 1} of {len(settings)}")
-            points.append(_point(running, variant, seed, place, setting, weights, losses))
+            points.append(_point(running, variant, seed, place, setting, weights, losses, policy.run_digest()))
     if all(point.outcome == "no_solution" for point in points):
         raise NoSolutionError(
             f"none of the {len(points):,} points has a solution within its limits; {points[0].reason}"
@@ -254,9 +265,10 @@ def _point(
     setting: Mapping[str, Any],
     weights: Mapping[str, float],
     losses: Mapping[str, float],
+    attacked: str,
 ) -> Point:
     try:
-        judged = judged_without_publishing(engine, policy, seed, place)
+        judged = judged_without_publishing(engine, policy, seed, place, attacked)
     except NoSolutionError as error:
         return Point(setting=setting, outcome="no_solution", reason=str(error))
     except UnsupportedError as error:
@@ -279,8 +291,16 @@ def _point(
     )
 
 
-def judged_without_publishing(engine: Engine, policy: Policy, seed: Seed, place: LocalTarget) -> Assessment:
-    """The verdict that a release of the policy would get; its files are thrown away."""
+def judged_without_publishing(
+    engine: Engine, policy: Policy, seed: Seed, place: LocalTarget, attacked: str
+) -> Assessment:
+    """The verdict that a release of the policy would get; its files are thrown away.
+
+    Parameters
+    ----------
+    attacked : str
+        Digest of the policy that is compared, by which all points attack the same records.
+    """
     run_id = secrets.token_hex(4)
     with Remembering(policy) as memory:
         original = attach(engine, source_of(policy), policy, seed)
@@ -289,12 +309,13 @@ def judged_without_publishing(engine: Engine, policy: Policy, seed: Seed, place:
         staged = run_stages(engine, original, policy, seed, population=population)
         if generalized:
             staged = replace(staged, population=population_beside(engine, policy, staged.table))
+        staged = replace(staged, run=RunKey.of(seed, attacked, staged.source))
         memory.gather(engine, staged.original, staged.table, staged.roles)
         staged = replace(staged, rules=replace(staged.rules, histories=memory.histories))
         folder = place.stage(run_id)
         try:
-            written = engine.write(staged.table, str(folder), sink_format(policy), sink_order(seed))
-            return judge_written(engine, policy, staged, folder, written, seed)
+            written = engine.write(staged.table, str(folder), sink_format(policy), staged.order)
+            return judge_written(engine, policy, without_notes(staged), folder, written, seed)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -306,9 +327,11 @@ def workplace(policy: Policy) -> Iterator[LocalTarget]:
     What a killed run leaves there is thrown away by the next.
     """
     named = policy.sink.target(policy.base_dir) if policy.sink else ""
-    sink = Path(tempfile.gettempdir(), "privpipe") if not named or is_remote(named) else Path(named)
-    home = next(folder for folder in sink.absolute().parents if folder.is_dir())
-    with LocalTarget(home / f"{sink.name}.compared") as place:
+    with ExitStack() as stack:
+        beside = bool(named) and not is_remote(named)
+        sink = Path(named) if beside else stack.enter_context(scratch_folder("compared")) / "points"
+        home = next(folder for folder in sink.absolute().parents if folder.is_dir())
+        place = stack.enter_context(LocalTarget(home / f"{sink.name}.compared"))
         try:
             yield place
         finally:

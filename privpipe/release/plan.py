@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,11 +14,17 @@ from privpipe.errors import UsageError
 from privpipe.transforms.base import StagePlan
 
 if TYPE_CHECKING:
+    from privpipe.draws import Seed
     from privpipe.release.policy import Policy
 
-__all__ = ["PLAN_VERSION", "Plan", "canonical_json"]
+__all__ = ["PLAN_VERSION", "PUBLIC_EDITION", "Plan", "canonical_json", "document_digest"]
 
 PLAN_VERSION = 1
+SALTED = ("seed_commitment", "seed_salt")
+PUBLIC_EDITION = (
+    "this is the public edition of a plan, which tells too little to be applied: give the plan of the private record "
+    "(`records:` in the policy, else records/ in the sink's work area)"
+)
 
 
 def canonical_json(document: Any) -> str:
@@ -29,6 +36,22 @@ def canonical_json(document: Any) -> str:
     '{"a":[1.5,null],"b":1}'
     """
     return json.dumps(plain(document), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def document_digest(document: Any) -> str:
+    """SHA-256 of a document as canonical JSON.
+
+    Examples
+    --------
+    >>> document_digest({"b": 1, "a": 2}) == document_digest({"a": 2, "b": 1})
+    True
+    """
+    return hashlib.sha256(canonical_json(document).encode()).hexdigest()
+
+
+def plan_digest(document: Mapping[str, Any]) -> str:
+    """`Plan.digest` of a whole plan as it stands in a file."""
+    return document_digest({name: value for name, value in document.items() if name not in SALTED})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +68,12 @@ class Plan:
         In policy order, implicit stages left out.
     seed_commitment : str
         Hash that commits to the seed without telling it.
+    seed_salt : str
+        The salt of that hash: the id of the run, or a drawn one.
+    source : str
+        The keyed fingerprint of the table.
+    hash_key : bytes
+        What keys the hashes of the stages' details, where no seed is declared that would give it again.
     policy : Policy or None
         The policy itself; not part of the JSON.
     """
@@ -52,7 +81,10 @@ class Plan:
     policy_digest: str
     records: int
     stages: tuple[StagePlan, ...]
-    seed_commitment: str = ""
+    seed_commitment: str = field(default="", compare=False)
+    seed_salt: str = field(default="", compare=False)
+    source: str = ""
+    hash_key: bytes = field(default=b"", repr=False)
     policy: Policy | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -83,22 +115,39 @@ class Plan:
         """Lattice nodes the last search looked at."""
         return self._last("nodes_checked")  # type: ignore[no-any-return]
 
+    def made_with(self, seed: Seed) -> bool:
+        """Whether the plan commits to this seed."""
+        return hmac.compare_digest(self.seed_commitment, seed.commitment(self.seed_salt))
+
     @property
     def digest(self) -> str:
-        """SHA-256 of the canonical JSON."""
-        return hashlib.sha256(canonical_json(self.to_dict()).encode()).hexdigest()
+        """SHA-256 of the whole plan as canonical JSON, the salted commitment left out: equal plans of two runs have
+        equal ones.
+        """
+        return plan_digest(self.to_dict())
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values; no data value among them."""
+    def public_dict(self) -> dict[str, Any]:
+        """The public edition: methods, parameters, and of each stage's detail what its transformer says is public."""
+        stages = [stage.public() for stage in self.stages]
         return {
             "plan_version": PLAN_VERSION,
+            "edition": "public",
+            "policy_digest": self.policy_digest,
+            "stages": [_stage_dict(stage) for stage in stages],
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole plan as plain JSON values: no data value among them, yet much that only the source tells."""
+        return {
+            "plan_version": PLAN_VERSION,
+            "edition": "private",
             "policy_digest": self.policy_digest,
             "records": self.records,
             "seed_commitment": self.seed_commitment,
-            "stages": [
-                {"name": stage.name, "parameters": plain(stage.parameters), "detail": plain(stage.detail)}
-                for stage in self.stages
-            ],
+            "seed_salt": self.seed_salt,
+            "source": self.source,
+            **({"hash_key": self.hash_key.hex()} if self.hash_key else {}),
+            "stages": [_stage_dict(stage) for stage in self.stages],
         }
 
     def to_json(self) -> str:
@@ -116,13 +165,16 @@ class Plan:
         """
         try:
             document: Mapping[str, Any] = json.loads(text)
+            if document.get("edition") == "public":
+                raise UsageError(PUBLIC_EDITION)
             version = document["plan_version"]
             stages = tuple(
                 StagePlan(name=stage["name"], parameters=stage["parameters"], detail=stage["detail"])
                 for stage in document["stages"]
             )
+            hash_key = bytes.fromhex(str(document.get("hash_key", "")))
             digest, records = str(document["policy_digest"]), int(document["records"])
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(f"this is not a privpipe plan: {type(error).__name__}") from None
         if version != PLAN_VERSION:
             raise UsageError(f"the plan has version {version}, this privpipe reads version {PLAN_VERSION}")
@@ -133,6 +185,9 @@ class Plan:
             records=records,
             stages=stages,
             seed_commitment=str(document.get("seed_commitment", "")),
+            seed_salt=str(document.get("seed_salt", "")),
+            source=str(document.get("source", "")),
+            hash_key=hash_key,
             policy=policy,
         )
 
@@ -141,3 +196,7 @@ class Plan:
             if name in stage.detail:
                 return stage.detail[name]
         return None
+
+
+def _stage_dict(stage: StagePlan) -> dict[str, Any]:
+    return {"name": stage.name, "parameters": plain(stage.parameters), "detail": plain(stage.detail)}

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privpipe.engines import Source
-from privpipe.errors import UsageError
-from privpipe.release.plan import Plan, canonical_json
+from privpipe.release.plan import PLAN_VERSION, canonical_json, document_digest
 from privpipe.release.target import METADATA
 from privpipe.transforms.safepub import process_of
 
@@ -32,7 +31,7 @@ def process_for(policy: Policy, source: Source) -> tuple[Mapping[str, Any] | Non
 
 
 def process_beside(folder: Path) -> tuple[Mapping[str, Any] | None, str]:
-    """The process record of a published folder, and why there is none to rely on.
+    """The process record of a published folder, and why there is none to rely on; the public documents hold it.
 
     It counts only where plan, manifest and verdict name one another by their hashes and the manifest lists exactly
     the files at hand with theirs: a plan cannot be laid beside other data. Nobody signs it, so who can write the
@@ -54,13 +53,13 @@ def process_beside(folder: Path) -> tuple[Mapping[str, Any] | None, str]:
     try:
         plan, manifest, verdict = (_read(home / f"{name}.json") for name in ("plan", "manifest", "verdict"))
         wrong = _mismatch(folder, plan, manifest, verdict)
-        stages = Plan.from_json(canonical_json(plan)).stages if not wrong else ()
+        found = None if wrong else process_of(plan["stages"])
     # Whatever is malformed was not written by a release; the reason is told, never a value.
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, UsageError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         return None, f"the process record beside the data cannot be read ({type(error).__name__})"
     if wrong:
         return None, f"the process record beside the data is not used: {wrong}"
-    return process_of(stages), ""
+    return found, ""
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -71,7 +70,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _mismatch(folder: Path, plan: Any, manifest: Any, verdict: Any) -> str:
-    digest = hashlib.sha256(canonical_json(plan).encode()).hexdigest()
+    if plan["plan_version"] != PLAN_VERSION:
+        return "the plan has another version"
+    digest = document_digest(plan)
     if canonical_json(manifest["plan"]) != canonical_json(plan) or manifest["plan_hash"] != digest:
         return "the plan is not the one of the manifest"
     if verdict["plan_hash"] != digest or verdict["run_id"] != manifest["run_id"]:

@@ -7,10 +7,11 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from privpipe.engines import Engine, Source
+from privpipe.engines.base.files import left_out, left_out_note
 from privpipe.errors import DataError
 from privpipe.release.policy import Policy
 
-__all__ = ["finished_source", "read_as_source", "scanned"]
+__all__ = ["finished_source", "left_out_notes", "read_as_source", "scanned"]
 
 
 def scanned(engine: Engine, source: Source) -> Any:
@@ -29,6 +30,14 @@ def scanned(engine: Engine, source: Source) -> Any:
             raise
         error.args = (f"{name}: {error}",)
         raise
+
+
+def left_out_notes(policy: Policy, **sources: Source | None) -> tuple[str, ...]:
+    """What lies in the folders of sources and is not read, a note a source by its part in the run."""
+    if policy.population is not None:
+        sources = {**sources, "population": policy.population.to_source({}, policy.base_dir)}
+    found = {part: left_out(source) for part, source in sources.items() if source is not None}
+    return tuple(f"{part}: {left_out_note(names)}" for part, names in found.items() if names)
 
 
 def read_as_source(data: Any, policy: Policy, **said: Any) -> Source:

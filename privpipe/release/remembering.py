@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from privpipe.assess.class_memory import class_memory
-from privpipe.assess.suppressed import without_suppressed
+from privpipe.assess.noise_memory import NoiseStage, noise_memory
 from privpipe.blocks.release_history import ReleaseHistory, ReleaseRows
+from privpipe.blocks.suppressed import without_suppressed
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UsageError
 from privpipe.release.ledger import Ledger, named_ledger
+from privpipe.release.ledger.sink import forget_what_never_was, place_of
+from privpipe.release.noise_stages import bare_columns
 from privpipe.release.remote import RemoteTarget
+from privpipe.release.target import LocalTarget
 from privpipe.roles import Roles
 
 if TYPE_CHECKING:
     from privpipe.release.policy import Policy
-    from privpipe.release.target import LocalTarget, Target
+    from privpipe.release.target import Target
 
 __all__ = ["Remembering"]
+
+NOT_REMEMBERED = (
+    "the sink's earlier releases are remembered in a ledger, and this release is not: the policy names none"
+)
 
 
 @dataclass
@@ -37,27 +45,37 @@ class Remembering:
     policy: Policy
     place: Target | None = None
     histories: Mapping[str, ReleaseHistory] = field(default_factory=dict, init=False)
+    notes: tuple[str, ...] = field(default=(), init=False)
     _ledger: Ledger | None = field(default=None, init=False)
     _current: ReleaseRows | None = field(default=None, init=False)
 
     def __enter__(self) -> Self:
         named = named_ledger(self.policy)
-        if named is not None and named.ledger is not None:
-            path = Path(named.ledger)
-            local: LocalTarget | None = None if isinstance(self.place, RemoteTarget) else self.place  # type: ignore[assignment]
-            if local is not None and ({local.path, local.state} & {path.absolute(), *path.absolute().parents}):
-                raise UsageError(
-                    "complementary_release: the ledger lies inside the sink and would be published with it"
-                )
-            self._ledger = Ledger(path, named.key).__enter__()
+        if named is None:
+            self._without_ledger()
+            return self
+        path = Path(named.path)
+        local: LocalTarget | None = None if isinstance(self.place, RemoteTarget) else self.place  # type: ignore[assignment]
+        if local is not None and ({local.path, local.state} & {path.absolute(), *path.absolute().parents}):
+            raise UsageError("the ledger lies inside the sink and would be published with it")
+        place = self.place if self.place is not None else self._own_sink()
+        ledger = Ledger(path, named.key, named.normalise, place, reading=self.place is None)
+        self._ledger = ledger.__enter__()
         return self
 
     def __exit__(self, *details: object) -> None:
         if self._ledger is not None:
             self._ledger.__exit__(*details)
 
-    def gather(self, engine: Engine, original: Any, released: Any, roles: Roles) -> None:
+    def gather(
+        self, engine: Engine, original: Any, released: Any, roles: Roles, noise: Sequence[NoiseStage] | None = None
+    ) -> None:
         """Hash who is in which class of the new release, and lay it beside what the ledger remembers.
+
+        Parameters
+        ----------
+        noise : sequence of NoiseStage, optional
+            Stages of the run that added noise; None: nothing is known of them.
 
         Raises
         ------
@@ -67,24 +85,38 @@ class Remembering:
             The original lacks the column.
         """
         named = named_ledger(self.policy)
-        if self._ledger is None or named is None or named.ledger is None:
+        if self._ledger is None or named is None:
             return
         keys = tuple(roles.quasi_identifiers) if named.quasi_identifiers is None else named.quasi_identifiers
         unit = self._unit(keys)
         for column in unit:
             if column not in original.schema.names:
                 raise DataError(f"column {column!r} is not in the original: the ledger follows persons by it")
+        left = without_suppressed(engine, released, tuple(released.schema.names), self.policy.suppression_mark)
         self._current = class_memory(
             engine,
             original,
-            without_suppressed(engine, released, roles.quasi_identifiers, roles, self.policy.suppression_mark),
+            left,
             unit=unit,
             keys=keys,
-            sensitive=getattr(named, "sensitive", None),
+            sensitive=named.sensitive,
             seed=self._ledger.seed,
             persons=self._ledger.persons,
+            normalise=named.normalise,
         )
-        self.histories = {named.ledger: self._ledger.history(self._current)}
+        if noise is not None and self._ledger.persons:
+            kept = noise_memory(
+                engine,
+                original,
+                left,
+                noise,
+                unit=unit,
+                seed=self._ledger.seed,
+                normalise=named.normalise,
+                bare=bare_columns(released.schema, self.policy.transform),
+            )
+            self._current = replace(self._current, noise=kept)
+        self.histories = {named.path: self._ledger.history(self._current)}
 
     def prepare(self, run_id: str) -> None:
         """Note that the run is about to publish."""
@@ -99,13 +131,24 @@ class Remembering:
         if self._ledger is not None:
             self._ledger.settle()
 
+    def _own_sink(self) -> LocalTarget | None:
+        """The policy's sink as a witness, where a table is judged and nothing published."""
+        sink = self.policy.sink
+        return None if sink is None else place_of(sink.target(self.policy.base_dir))
+
+    def _without_ledger(self) -> None:
+        """A policy without a ledger at a sink that has one: what it publishes will be missing there."""
+        found = None if self.place is None else forget_what_never_was(self.place)
+        if found is not None and found.reached is not None:
+            self.notes = (NOT_REMEMBERED,)
+
     def _unit(self, keys: tuple[str, ...]) -> tuple[str, ...]:
         if self._ledger is None or not self._ledger.persons:
             return keys
         column = self.policy.person_id or self.policy.record_id
         if column is None:
             raise UsageError(
-                "complementary_release: with a key persons are followed by person_id or record_id, and the policy has "
-                "neither; declare one, or leave the key out"
+                "with a key a ledger follows persons by person_id or record_id, and the policy has neither; declare "
+                "one, or leave the key out"
             )
         return (column,)

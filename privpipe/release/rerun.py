@@ -35,12 +35,15 @@ class Rerun:
     original : Table
         With record ids.
     seed : Seed
+    source : str
+        The original's fingerprint: stages draw as they did for it, so that values alone make a difference.
     """
 
     engine: Engine
     policy: Policy
     original: Any
     seed: Seed
+    source: str
 
     def __call__(self, files: FilePair, column: str, values: Sequence[Any]) -> str:
         """A fingerprint of each record's released quasi-identifiers, suppressed ones included as such."""
@@ -57,7 +60,7 @@ class Rerun:
         scanned = self.engine.scan(Source(data=changed, types=self.policy.types))
         numbered = self.engine.select(self.engine.with_record_ids(scanned, PLACE, self.seed), names)
         try:
-            staged = run_stages(self.engine, numbered, self.policy, self.seed)
+            staged = run_stages(self.engine, numbered, self.policy, self.seed, source=self.source)
         except NoSolutionError:
             return "no solution"
         found, words = hashed_rows(self.engine, staged.table, list(self.policy.roles.quasi_identifiers), self.seed)

@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
-import platform
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import privpipe
 from privpipe.assess import Assessment, assess
-from privpipe.blocks.verdict import plain
-from privpipe.draws import Draws, Seed
+from privpipe.assess.recovering import recovery_notes
+from privpipe.draws import Seed
 from privpipe.engines import Engine, Source, Written
 from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.engines.base.stamps import require_stamps, stamps_of
 from privpipe.errors import EngineError, UsageError
-from privpipe.release.aligning import attack_order, reads_pairs
+from privpipe.release.aligning import reads_pairs
+from privpipe.release.frozen import frozen_plan, require_fitting
+from privpipe.release.key_history import KeyHistory
 from privpipe.release.ledger import NOT_JUDGED, history_entries
 from privpipe.release.plan import Plan
 from privpipe.release.population import population_beside
 from privpipe.release.positions import reads_positions, run_positions
+from privpipe.release.reading import left_out_notes
+from privpipe.release.records import PrivateRecords
 from privpipe.release.remembering import Remembering
 from privpipe.release.remote import RemoteTarget, is_remote
 from privpipe.release.rerun import Rerun
+from privpipe.release.run_documents import output_of, run_documents, run_header, write_public
+from privpipe.release.run_notes import linking_notes, require_publishable_seed, seed_notes
 from privpipe.release.staging import Staged, attach, run_stages
-from privpipe.release.target import METADATA, LocalTarget, Target
+from privpipe.release.target import LocalTarget, sink_faults
 from privpipe.roles import column_type_of
 
 if TYPE_CHECKING:
@@ -40,12 +42,13 @@ __all__ = [
     "STEPS",
     "ReleaseResult",
     "judge_written",
+    "notes_of_source",
     "release_with",
     "sink_format",
-    "sink_order",
     "source_of",
     "stages_of",
     "target_of",
+    "without_notes",
 ]
 
 log = logging.getLogger("privpipe.release")
@@ -66,7 +69,11 @@ class ReleaseResult:
         Of the published files.
     plan : Plan
     manifest : mapping
-        What stands in `manifest.json`.
+        The whole manifest, as the private record holds it.
+    record : str
+        Folder of the private record.
+    public : mapping of str to mapping
+        The public documents by name, as published: verdict, manifest, plan.
     """
 
     path: str
@@ -74,10 +81,12 @@ class ReleaseResult:
     assessment: Assessment
     plan: Plan
     manifest: Mapping[str, Any]
+    record: str = ""
+    public: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
 
     @property
     def verdict_document(self) -> dict[str, Any]:
-        """The verdict document, as published."""
+        """The whole verdict document, as the private record holds it."""
         return self.assessment.to_dict()
 
 
@@ -86,9 +95,10 @@ def release_with(
     policy: Policy,
     *,
     target: str | None = None,
+    plan: Plan | str | Path | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> ReleaseResult:
-    """Stage, judge and publish the policy's source on an engine.
+    """Stage, judge and publish the policy's source on an engine, by a frozen plan where one is given or named.
 
     Raises
     ------
@@ -97,10 +107,16 @@ def release_with(
     NoSolutionError, DataError, UsageError, EngineError
         Nothing was published, and what was published before is untouched.
     """
+    require_publishable_seed(policy)
     tell = progress or (lambda step: None)  # what it raises ends the run like any error: nothing is published then
     seed = policy.seed.resolve() if policy.seed else Seed.from_os()
+    frozen = frozen_plan(policy, plan)
+    if frozen is not None:
+        require_fitting(frozen, policy, seed)
     run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
     with target_of(policy, target) as place, Remembering(policy, place) as memory:
+        records = PrivateRecords.of(policy, place)
+        records.open(place.current())
         tell("scan")
         source = source_of(policy)
         stamps = stamps_of(source)
@@ -108,43 +124,76 @@ def release_with(
         generalized = policy.population is not None and policy.population.generalized
         population = None if generalized else population_beside(engine, policy, original)
         tell("stage")
-        staged = run_stages(engine, original, policy, seed, population=population, progress=tell)
+        staged = run_stages(
+            engine,
+            original,
+            policy,
+            seed,
+            plan=frozen,
+            frozen=frozen is not None,
+            salt=run_id,
+            population=population,
+            progress=tell,
+        )
+        keys = KeyHistory(place.state if isinstance(place, LocalTarget) else None, seed)
+        # Whether a key is the one of before depends on what was learnt from the source.
+        staged = replace(staged, source_notes=keys.notes(policy.transform, staged.draws))
         if generalized:
             staged = replace(staged, population=population_beside(engine, policy, staged.table))
         tell("write")
         folder = place.stage(run_id)
-        written = engine.write(staged.table, str(folder), sink_format(policy), sink_order(seed))
+        written = engine.write(staged.table, str(folder), sink_format(policy), staged.order)
         tell("judge")
-        header = _header(engine, policy, staged.plan, run_id)
-        memory.gather(engine, staged.original, staged.table, staged.roles)
-        rerun = Rerun(engine, policy, staged.original, seed)
-        staged = replace(staged, rules=replace(staged.rules, histories=memory.histories, rerun=rerun))
+        header = run_header(engine, policy, staged.plan, run_id)
+        memory.gather(engine, staged.original, staged.table, staged.roles, staged.noise)
+        rerun = Rerun(engine, policy, staged.original, seed, staged.source)
+        rules = replace(staged.rules, histories=memory.histories, rerun=rerun)
+        staged = replace(staged, rules=rules, notes=memory.notes)
         judged = judge_written(engine, policy, staged, folder, written, seed).within(**header)
+        judged = judged.noting(source=notes_of_source(engine, staged))
         if not judged.passed:
-            place.refuse(run_id, judged.to_dict())
+            place.refuse(run_id)
+            records.keep(run_id, {"verdict": judged.to_dict()}, pending=False)
             judged.raise_if_failed()
-        manifest = _manifest(engine, policy, staged, folder, written, seed, header)
         require_stamps(stamps)
-        _write_metadata(folder, judged, manifest)
+        with sink_faults(folder):
+            files = [path for path in folder.iterdir() if path.is_file()]
+            private, public = run_documents(
+                engine, policy, staged, judged, seed=seed, output=output_of(staged, files, written)
+            )
+            write_public(folder, public)
+        record = records.keep(run_id, private, pending=True)
         tell("publish")
         memory.prepare(run_id)
         try:
             path = place.publish(run_id)
-        except BaseException:  # also when interrupted: the sink says whether the rename came first
-            memory.settle()
-            raise
-        try:
             tell("judge again")
-            again = judge_written(engine, policy, staged, place.published(run_id), written, seed).within(**header)
+            again = judge_written(engine, policy, without_notes(staged), place.published(run_id), written, seed)
+            if set(again.notes) <= set(judged.notes):  # what was noted of the same rows before still holds
+                again = replace(again, notes=judged.notes, source_notes=judged.source_notes)
+            again = again.within(**header)
             if again.to_dict() != judged.to_dict():
                 raise EngineError("the published files do not read back as they were judged; the release was withdrawn")
             tell("done")
-        except BaseException:  # whatever stopped it, nobody judged what readers now see
-            place.withdraw(run_id)
-            memory.settle()
+        except BaseException:  # whatever stopped it, nobody judged what readers now see, if they see it
+            try:
+                place.withdraw(run_id)
+            finally:  # by what the sink points at
+                memory.settle()
+                records.settle(place.current())
             raise
         memory.settle()
-    return ReleaseResult(path=path, run_id=run_id, assessment=again, plan=staged.plan, manifest=manifest)
+        records.settle(place.current())
+        keys.keep(policy.transform, staged.draws)
+    return ReleaseResult(
+        path=path,
+        run_id=run_id,
+        assessment=again,
+        plan=staged.plan,
+        manifest=private["manifest"],
+        record=str(record),
+        public=public,
+    )
 
 
 def source_of(policy: Policy) -> Source:
@@ -165,7 +214,7 @@ def sink_format(policy: Policy) -> Any:
     return policy.sink.format if policy.sink else "parquet"
 
 
-def target_of(policy: Policy, target: str | None) -> Target:
+def target_of(policy: Policy, target: str | None) -> LocalTarget | RemoteTarget:
     """The place to publish to: `target`, else the policy's sink."""
     path = target or (policy.sink.path if policy.sink else None)
     if path is None:
@@ -174,11 +223,6 @@ def target_of(policy: Policy, target: str | None) -> Target:
         return RemoteTarget(path)
     # A path of the policy starts at the policy file, one of the command line where the user stands.
     return LocalTarget(Path(path) if target else policy.base_dir / path)
-
-
-def sink_order(seed: Seed) -> Any:
-    """The keyed order in which released rows are written."""
-    return Draws(seed, -1, "publish").of("order")
 
 
 def judge_written(
@@ -200,16 +244,21 @@ def judge_written(
         raise EngineError("the written files do not hold the records that were staged")
     positions = None
     if reads_positions(policy):
-        positions = run_positions(engine, policy, source_of(policy), staged.table, files, seed, sink_order(seed))
+        positions = run_positions(engine, policy, source_of(policy), staged.table, files, seed, staged.order)
     if staged.counted is not None:
         table = staged.counted
+    rules = replace(staged.rules, stages=stages_of(staged.plan), order=staged.run.attacks(), positions=positions)
     judged = assess(
         engine,
         table,
         guarantees=policy.guarantees,
         measures=policy.measures,
         roles=staged.roles,
-        rules=replace(staged.rules, stages=stages_of(staged.plan), order=attack_order(seed), positions=positions),
+        rules=replace(
+            rules,
+            gate=replace(rules.gate, columns=tuple(staged.table.schema.names)),
+            released=tuple(staged.table.schema.names),
+        ),
         original=staged.original,
         released=staged.table if paired else None,
         population=staged.population,
@@ -218,64 +267,33 @@ def judge_written(
         raise EngineError(
             f"{written.records:,} records were written but {judged.records + judged.suppressed_records:,} were judged"
         )
-    notes = judged.notes if history_entries(policy) else (*judged.notes, NOT_JUDGED)
-    return replace(judged, suppressed_records=judged.suppressed_records + staged.suppressed_records, notes=notes)
+    notes = (*seed_notes(policy), *judged.notes, *linking_notes(policy), *staged.notes)
+    return replace(
+        judged,
+        suppressed_records=judged.suppressed_records + staged.suppressed_records,
+        notes=notes if history_entries(policy) else (*notes, NOT_JUDGED),
+        source_notes=(
+            *judged.source_notes,
+            *staged.source_notes,
+            *left_out_notes(policy, source=source_of(policy)),
+        ),
+    )
+
+
+def notes_of_source(engine: Engine, staged: Staged) -> tuple[str, ...]:
+    """What the release tells of its source beyond what it shows, in sentences."""
+    if not staged.rules.gate.notes:
+        return ()
+    rules = replace(staged.rules, stages=stages_of(staged.plan))
+    return recovery_notes(engine, staged.table, staged.original, staged.roles, rules, staged.run.attacks())
+
+
+def without_notes(staged: Staged) -> Staged:
+    """The same table, judged by its guarantees alone."""
+    return replace(staged, rules=replace(staged.rules, gate=replace(staged.rules.gate, notes=False)))
 
 
 def stages_of(plan: Plan) -> tuple[Mapping[str, Any], ...]:
     """The stages of a plan as attacks read them: methods and parameters are public."""
     stages: tuple[Mapping[str, Any], ...] = tuple(plan.to_dict()["stages"])
     return stages
-
-
-def _header(engine: Engine, policy: Policy, plan: Plan, run_id: str) -> dict[str, Any]:
-    return {
-        "run_id": run_id,
-        "name": policy.name,
-        "policy_hash": policy.digest(),
-        "plan_hash": plan.digest,
-        "engine": engine.name,
-        "versions": {"privpipe": privpipe.__version__, "python": platform.python_version(), **engine.versions()},
-        "nulls": policy.nulls,
-        "suppression_mark": policy.suppression_mark,
-    }
-
-
-def _manifest(
-    engine: Engine,
-    policy: Policy,
-    staged: Staged,
-    folder: Path,
-    written: Written,
-    seed: Seed,
-    header: Mapping[str, Any],
-) -> dict[str, Any]:
-    files = sorted(path for path in folder.iterdir() if path.is_file())
-    return {
-        **header,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "policy": plain(policy.public_document()),
-        "plan": staged.plan.to_dict(),
-        "seed_commitment": seed.commitment(),
-        "input": {"records": staged.plan.records, "fingerprint": fingerprint(engine, staged.original, seed)},
-        "output": {
-            "records": written.records,
-            "suppressed_records": staged.suppressed_records,
-            "columns": list(staged.table.schema.names),
-            "files": [{"name": path.name, "bytes": path.stat().st_size, "sha256": _sha256(path)} for path in files],
-        },
-    }
-
-
-def _write_metadata(folder: Path, judged: Assessment, manifest: Mapping[str, Any]) -> None:
-    home = folder / METADATA
-    home.mkdir()
-    for name, document in (("verdict.json", judged.to_dict()), ("manifest.json", manifest)):
-        text = json.dumps(document, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False)
-        (home / name).write_text(text + "\n", encoding="utf-8")
-    (home / "plan.json").write_text(json.dumps(manifest["plan"], sort_keys=True, indent=2) + "\n", encoding="utf-8")
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()

@@ -5,30 +5,41 @@ The published path is a symbolic link to a folder of its own for each release::
     published/adult -> .adult.privpipe/releases/20260102T030405Z-1a2b3c4d
     published/.adult.privpipe/
         lock                 held while a run is at work
-        staging/<run>/       being written and judged
-        releases/<run>/      judged; part files and _privpipe/{verdict,manifest}.json
-        refused/<run>.json   verdicts of runs that were refused
+        ledger.json          which ledger the release is remembered in, and how far that had come
+        staging/<run>/       being written and judged; private until then
+        releases/<run>/      judged; part files and _privpipe/{verdict,manifest,plan}.json, the public editions
+        records/<run>/       private: the whole documents of runs that published or were refused (see `records`)
 
-Replacing a link is one atomic rename, so a reader sees the old release or the new one and never a part.
+Replacing a link is one atomic rename, so a reader sees the old release or the new one and never a part. A release, and
+the way to it, is as readable as the umask says.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 from privpipe.errors import SinkError
+from privpipe.private_files import (
+    flush_new,
+    make_public,
+    private_folder,
+    public_modes,
+    require_ours,
+    sync_folder,
+)
 
-__all__ = ["METADATA", "LocalTarget", "Target"]
+__all__ = ["MEMORY", "METADATA", "LocalTarget", "Target", "sink_faults"]
 
+MEMORY = "ledger.json"
 METADATA = "_privpipe"
-"""Folder inside a release for verdict.json and manifest.json; data tools skip names with a leading underscore."""
+"""Folder inside a release for its public documents; data tools skip names with a leading underscore."""
 
 
 class Target(Protocol):
@@ -51,11 +62,17 @@ class Target(Protocol):
     def withdraw(self, run_id: str) -> None:
         """Put back what was published before this run."""
 
-    def refuse(self, run_id: str, document: Mapping[str, Any]) -> None:
-        """Keep the verdict of a refused run beside the target and throw its files away."""
+    def refuse(self, run_id: str) -> None:
+        """Throw the files of a refused run away."""
 
     def current(self) -> str | None:
         """What names the published release (its run id is part of it); None: nothing is published."""
+
+    def recall(self) -> bytes | None:
+        """What the target was told to remember, beside what readers see; None: nothing."""
+
+    def remember(self, data: bytes) -> None:
+        """Keep this instead, whole or not at all."""
 
 
 class LocalTarget:
@@ -69,7 +86,8 @@ class LocalTarget:
     Raises
     ------
     SinkError
-        Something else stands at the path, the place cannot be written, or another run holds the lock.
+        Something else stands at the path, the work area belongs to somebody else or holds links, the place cannot be
+        written, or another run holds the lock.
     """
 
     def __init__(self, path: Path) -> None:
@@ -79,23 +97,19 @@ class LocalTarget:
         self._before: str | None = None
 
     def __enter__(self) -> Self:
+        with sink_faults(self.path):
+            self._open()
         try:
-            for folder in ("staging", "releases", "refused"):
-                (self.state / folder).mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(self.state / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise SinkError(f"the sink {str(self.path)!r} cannot be written: {error.strerror}") from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._lock or -1, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            os.close(self._lock)
-            self._lock = None
+            self._unlock()
             raise SinkError(
                 f"another run is writing the sink {str(self.path)!r}; this one did nothing. Try again when it is done"
             ) from None
         try:
-            self._require_ours()
-            self._clean()
+            with sink_faults(self.path):
+                self._require_ours()
+                self._clean()
         except BaseException:  # __exit__ is not called when entering fails, and the lock must not outlive it
             self._unlock()
             raise
@@ -106,49 +120,103 @@ class LocalTarget:
     ) -> None:
         for folder in (self.state / "staging").glob("*"):  # what a run that ended early wrote and nobody judged
             shutil.rmtree(folder, ignore_errors=True)
+        for pointer in self.state.glob("pointer-*"):
+            with suppress(OSError):  # the next run removes what cannot be removed now
+                pointer.unlink()
         self._unlock()
 
+    def private(self, name: str) -> Path:
+        """A folder of the work area that nobody but its owner reads, made if it is not there.
+
+        Raises
+        ------
+        SinkError
+            It is a link, or belongs to somebody else.
+        """
+        return private_folder(self.state / name)
+
     def stage(self, run_id: str) -> Path:
-        folder = self.state / "staging" / run_id
-        folder.mkdir(mode=0o700)
-        return folder
+        return private_folder(self.state / "staging" / run_id)
 
     def publish(self, run_id: str) -> str:
+        """See `Target.publish`; when it raises, `withdraw` sees to what had been done."""
         staged, home = self.state / "staging" / run_id, self.state / "releases" / run_id
-        _flush(staged)
-        self._before = self.current()
-        os.rename(staged, home)
-        _flush_folder(home.parent)
-        if self.path.is_dir() and not self.path.is_symlink():
-            self.path.rmdir()
-        self._point(os.path.relpath(home, self.path.parent), run_id)
+        with sink_faults(self.path):
+            make_public(staged, public_modes(self.state / "releases"))
+            _flush(staged)
+            self._before = self.current()
+            if self._before is not None:  # made while there is room, so that going back takes none
+                self._link(self._before, self._pointer_back(run_id))
+            os.rename(staged, home)
+            sync_folder(home.parent)
+            if self.path.is_dir() and not self.path.is_symlink():
+                self.path.rmdir()
+            pointer = self.state / f"pointer-{run_id}"
+            # The link's own text is relative to where it will lie; a rename moves it there in one step.
+            self._link(os.path.relpath(home, self.path.parent), pointer)
+            os.replace(pointer, self.path)
+            sync_folder(self.path.parent)
         return str(self.path)
 
     def published(self, run_id: str) -> Path:
         return Path(os.path.realpath(self.path))
 
     def withdraw(self, run_id: str) -> None:
-        if self._before is None:
-            self.path.unlink(missing_ok=True)
-        else:
-            self._point(self._before, run_id)
-        shutil.rmtree(self.state / "releases" / run_id, ignore_errors=True)
+        home = self.state / "releases" / run_id
+        with sink_faults(self.path, "the release could not be withdrawn; remove the link by hand"):
+            if self._points_at(home):
+                if self._before is None:
+                    self.path.unlink()
+                else:
+                    os.replace(self._pointer_back(run_id), self.path)
+                sync_folder(self.path.parent)
+        shutil.rmtree(home, ignore_errors=True)
 
-    def refuse(self, run_id: str, document: Mapping[str, Any]) -> None:
+    def refuse(self, run_id: str) -> None:
         shutil.rmtree(self.state / "staging" / run_id, ignore_errors=True)
-        text = json.dumps(document, sort_keys=True, indent=2, ensure_ascii=False)
-        (self.state / "refused" / f"{run_id}.json").write_text(text + "\n", encoding="utf-8")
 
     def current(self) -> str | None:
         return os.readlink(self.path) if self.path.is_symlink() else None
 
-    def _point(self, destination: str, run_id: str) -> None:
-        pointer = self.state / f"pointer-{run_id}"
+    def recall(self) -> bytes | None:
+        try:
+            with os.fdopen(os.open(self.state / MEMORY, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise SinkError(f"what the sink {str(self.path)!r} remembers cannot be read: {error.strerror}") from None
+
+    def remember(self, data: bytes) -> None:
+        with sink_faults(self.path):
+            flush_new(self.state / MEMORY, data)
+
+    def _open(self) -> None:
+        """The work area's folders, and the file that is locked while a run is at work."""
+        if not self.path.parent.is_dir():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        for folder in (self.state, self.state / "releases"):
+            require_ours(folder)
+            folder.mkdir(exist_ok=True)
+            require_ours(folder)  # whoever made it in between
+        self.private("staging")
+        for folder in (self.state, self.state / "staging", self.state / "releases"):
+            for entry in folder.iterdir():
+                if entry.is_symlink() and not entry.name.startswith("pointer-"):
+                    raise SinkError(
+                        f"the work area holds a link, {str(entry)!r}, which privpipe did not make; remove it"
+                    )
+        self._lock = os.open(self.state / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+
+    def _points_at(self, home: Path) -> bool:
+        return self.path.is_symlink() and os.path.realpath(self.path) == os.path.realpath(home)
+
+    def _pointer_back(self, run_id: str) -> Path:
+        return self.state / f"pointer-back-{run_id}"
+
+    def _link(self, destination: str, pointer: Path) -> None:
         pointer.unlink(missing_ok=True)
         pointer.symlink_to(destination)
-        # The link's own text is relative to where it will lie; a rename moves it there in one step.
-        os.replace(pointer, self.path)
-        _flush_folder(self.path.parent)
 
     def _require_ours(self) -> None:
         if self.path.is_symlink():
@@ -165,8 +233,12 @@ class LocalTarget:
         for folder in (self.state / "staging").iterdir():
             shutil.rmtree(folder)
         for folder in (self.state / "releases").iterdir():
-            if folder.resolve() != current:
+            if folder.resolve() == current:
+                continue
+            if folder.is_dir():
                 shutil.rmtree(folder)
+            else:
+                folder.unlink()
         for pointer in self.state.glob("pointer-*"):
             pointer.unlink()
 
@@ -176,17 +248,28 @@ class LocalTarget:
             self._lock = None
 
 
+@contextmanager
+def sink_faults(sink: Path | str, outcome: str = "nothing was published") -> Iterator[None]:
+    """What the file system refuses at a step of publishing, as an error of the sink.
+
+    Raises
+    ------
+    SinkError
+    """
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise SinkError(f"the sink {str(sink)!r} cannot be written: {reason}; {outcome}") from None
+
+
 def _flush(folder: Path) -> None:
     """Everything below on the disk before anybody is pointed at it."""
     for root, _, files in os.walk(folder):
         for name in files:
             handle = os.open(Path(root, name), os.O_RDONLY)
-            os.fsync(handle)
-            os.close(handle)
-        _flush_folder(Path(root))
-
-
-def _flush_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    os.fsync(handle)
-    os.close(handle)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+        sync_folder(Path(root))

@@ -7,7 +7,7 @@ from typing import Any
 
 __all__ = ["FEW", "FEWEST_SHOWN", "leading_figure", "public_figure"]
 
-LEADING = ("loss", "share", "risk", "figure", "highest", "k", "average")
+LEADING = ("loss", "share", "risk", "gain", "figure", "highest", "k", "average")
 FEWEST_SHOWN = 5
 FEW = "< 5 records"
 

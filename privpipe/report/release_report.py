@@ -13,8 +13,6 @@ from privpipe.report.run_documents import RunDocuments
 __all__ = ["ReportFormat", "release_report"]
 
 ReportFormat = Literal["markdown", "html"]
-SHARES_OF_RECORDS = ("sample_uniqueness",)
-"""Models whose figure is a share of records; measures of risk are so anyway."""
 
 MARKDOWN = """\
 # {{ title }}
@@ -63,9 +61,14 @@ td, th { border-bottom: 1px solid #bbb; padding: .3em .8em .3em 0; text-align: l
 {% endfor %}<p>{{ foot }}</p>
 </body></html>
 """
+EDITIONS = {
+    "public": "public: figures that only the source tells are withheld, and stand in the private record",
+    "private": "private: not to be given to readers of the release",
+}
 FOOT = (
-    f'Shares and counts that rest on fewer than {FEWEST_SHOWN} records are shown as "{FEW}"; the exact figures are in '
-    "the verdict document. Attack figures are lower bounds: what the attack named links, not what every attack could."
+    f'Shares and counts that rest on fewer than {FEWEST_SHOWN} records are shown as "{FEW}"; the exact figures '
+    "stand in the private record. "
+    "Attack figures are lower bounds: what the attack named links, not what every attack could."
 )
 
 
@@ -98,7 +101,7 @@ def release_report(run: RunDocuments, form: ReportFormat = "markdown") -> str:
         title=f"Release {run.verdict.get('name') or run.name}",
         verdict="Every guarantee holds." if passed else "A guarantee does not hold: nothing was published.",
         about=_about(run),
-        tables=[table for table in (_guarantees(run), _measures(run), _stages(run)) if table["rows"]],
+        tables=[table for table in (_guarantees(run), _measures(run), _notes(run), _stages(run)) if table["rows"]],
         foot=FOOT,
     )
 
@@ -113,6 +116,7 @@ def _about(run: RunDocuments) -> list[tuple[str, str]]:
     versions = ", ".join(f"{name} {version}" for name, version in verdict.get("versions", {}).items())
     rows = [
         ("run", verdict.get("run_id")),
+        ("edition", EDITIONS.get(run.edition, run.edition)),
         ("made", manifest.get("created")),
         ("engine", f"{verdict.get('engine')} ({versions})" if verdict.get("engine") else None),
         ("policy", verdict.get("policy_hash")),
@@ -150,6 +154,12 @@ def _measures(run: RunDocuments) -> dict[str, Any]:
     return {"title": "Measures", "text": text, "head": ("measure", "parameters", "observed"), "rows": rows}
 
 
+def _notes(run: RunDocuments) -> dict[str, Any]:
+    rows = [(note,) for note in run.verdict.get("notes", ())]
+    text = "What a reader of the figures must know."
+    return {"title": "Notes", "text": text, "head": ("note",), "rows": rows}
+
+
 def _stages(run: RunDocuments) -> dict[str, Any]:
     rows = [(str(at), stage["name"], _parameters(stage)) for at, stage in enumerate(run.stages, 1)]
     text = "What was done to the data, in order. Methods and parameters are public; seeds are not."
@@ -163,7 +173,7 @@ def _observed(row: Mapping[str, Any], run: RunDocuments) -> str:
 def _of_records(name: str) -> bool:
     """Whether the figures of an entry are shares of records."""
     entry = entry_class(name)
-    return name in SHARES_OF_RECORDS or (entry is not None and "measures.risk." in entry.__module__)
+    return entry is not None and entry.counts_records()
 
 
 def _parameters(row: Mapping[str, Any]) -> str:

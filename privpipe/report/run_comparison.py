@@ -13,7 +13,7 @@ from privpipe.report.run_documents import RunDocuments
 __all__ = ["ComparedFigure", "RunComparison", "compare_runs"]
 
 THRESHOLDS = ("at_most", "at_least", "k", "l", "t")
-ABOUT_RUNS = ("engine", "records", "suppressed_records", "classes", "passed")
+ABOUT_RUNS = ("edition", "engine", "records", "suppressed_records", "classes", "passed")
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class RunComparison:
     names : (str, str)
         Run ids.
     about : mapping of str to pair
-        Engine, records, suppressed records, classes, whether it passed.
+        Edition, engine, records, suppressed records, classes, whether it passed.
     settings : mapping of place to pair
         Parameters of stages that differ; None where a run has not the stage or the parameter.
     figures : tuple of ComparedFigure

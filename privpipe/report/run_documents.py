@@ -1,4 +1,4 @@
-"""The documents that stand beside a finished release."""
+"""The documents of a finished run: those beside its data, or those of its private record."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOME = "_privpipe"
 
 @dataclass(frozen=True)
 class RunDocuments:
-    """What a run left beside its data.
+    """What a run left, in one of its editions.
 
     Parameters
     ----------
@@ -44,6 +44,11 @@ class RunDocuments:
         return str(self.verdict.get("run_id") or self.path)
 
     @property
+    def edition(self) -> str:
+        """``public``: what stands beside the data; ``private``: what only who ran it may read."""
+        return str(self.verdict.get("edition") or "private")
+
+    @property
     def stages(self) -> list[Mapping[str, Any]]:
         """The stages of its plan."""
         return list(self.manifest.get("plan", {}).get("stages", []))
@@ -56,7 +61,7 @@ class RunDocuments:
 
     @classmethod
     def read(cls, path: str) -> RunDocuments:
-        """The documents of a released folder, or of a verdict file alone.
+        """The documents of a released folder, of a private record, or of a verdict file alone.
 
         Raises
         ------
@@ -66,12 +71,13 @@ class RunDocuments:
         place = Path(path)
         if place.is_file():
             return cls(path, _document(place, path))
-        home = place / HOME
-        if not (home / "verdict.json").is_file():
+        homes = [home for home in (place / HOME, place) if (home / "verdict.json").is_file()]
+        if not homes:
             raise UsageError(
-                f"{path!r} is no finished run: it has no {HOME}/verdict.json; name the folder of a release, or the "
-                "verdict file of a refused run"
+                f"{path!r} is no finished run: it has no {HOME}/verdict.json; name the folder of a release, the folder "
+                "of a private record, or the verdict file of a run"
             )
+        home = homes[0]
         manifest = home / "manifest.json"
         return cls(
             path, _document(home / "verdict.json", path), _document(manifest, path) if manifest.is_file() else {}

@@ -140,7 +140,7 @@ def plan(engine: Any, table: Any, stage: Generalize, context: StageContext) -> d
         "levels": levels,
         "recoded": [name for name, hierarchy in hierarchies.items() if is_recoded(hierarchy, levels[name])],
         "level_names": {name: hierarchy.level_names[levels[name]] for name, hierarchy in hierarchies.items()},
-        "hierarchies": {name: hierarchy.digest() for name, hierarchy in hierarchies.items()},
+        "hierarchies": {name: stage.defined(name, each, context) for name, each in hierarchies.items()},
         "builders": {name: context.hierarchies[name].recorded() for name in hierarchies},
         "data_dependent": [name for name, hierarchy in hierarchies.items() if hierarchy.data_dependent],
         "records": encoded.records,
@@ -153,9 +153,7 @@ def plan(engine: Any, table: Any, stage: Generalize, context: StageContext) -> d
     }
     cells, distinct = _recoded_cells(engine, table, encoded, stage, detail, context)
     parcels = greedy_cells(cells, context)
-    shares = np.stack(
-        [_shares_of(distinct[name], hierarchies[name], levels[name])[cells.places] for name in encoded.columns], axis=1
-    )
+    shares = np.stack([_shares_of(distinct[name], hierarchies[name], levels[name]) for name in encoded.columns], axis=1)
     loss_of = _CellLoss(encoded, stage.loss)
     loss, columns = loss_of(found.levels, loss_of.added(cells, shares, parcels))
     figures = cell_figures(cells, CellsFound(tuple(parcels)))
@@ -183,7 +181,7 @@ def _recoded_cells(
     recoding = replace(stage, approach=None, search=None, levels=detail["levels"], columns=encoded.columns)
     recoding = replace(recoding, roots_only=False, suppress_at_most=None)
     made = StagePlan(name=stage.name(), detail=detail)
-    recoded = recoding.run(engine, table, made, Draws(Seed.of(0), 0, stage.name()), context)
+    recoded = recoding.run(engine, table, made, Draws(Seed.public("privpipe/search"), 0, stage.name()), context)
     cells = read_cells(engine, recoded, _blanking(encoded), replace(context, schema=recoded.schema))
     return cells, engine.distinct(recoded, list(cells.keys))
 
@@ -226,7 +224,6 @@ def _cells_at(
         columns=len(columns),
         codes=distinct.astype(np.int64),
         counts=counts,
-        places=np.arange(len(distinct)),
         weights=np.ones(len(columns)),
         k=k,
         wildcard=context.nulls == "wildcard",

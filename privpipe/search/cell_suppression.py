@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -41,7 +40,7 @@ def plan(engine: Any, table: Any, stage: SuppressCells, context: StageContext) -
     require_within(suppressed, stage.suppress_at_most, cells.records, context)
     return StagePlan(
         name=stage.name(),
-        parameters={**stage.parameters(), "budget": asdict(stage.budget)},
+        parameters=stage.stated_parameters(),
         detail={**blanked_of(cells, found.parcels).to_dict(), **cell_figures(cells, found)},
     )
 
@@ -76,7 +75,7 @@ def greedy_cells(table: CellTable, context: StageContext) -> list[Parcel]:
 
 def blanked_of(table: CellTable, parcels: Sequence[Parcel]) -> Blanked:
     """The blanks by place in the engine's distinct table, as a plan names them."""
-    places = tuple((int(table.places[at]), blanks, records) for at, blanks, records in parcels)
+    places = tuple((int(at), blanks, records) for at, blanks, records in parcels)
     return Blanked(table.keys, table.columns, places, table.digest)
 
 

@@ -25,7 +25,7 @@ PAIRS_A_MASK = 100
 
 @dataclass(frozen=True)
 class CellTable:
-    """Distinct combinations of the keys, those of nothing but suppression marks left out.
+    """Distinct combinations of the keys, in the order of the engine's distinct table.
 
     Parameters
     ----------
@@ -35,8 +35,8 @@ class CellTable:
         How many may be blanked.
     codes : ndarray of int64, shape (t, m)
         -1 is a missing value that matches anything, or (own_value) one that equals a blank; others are at least 0.
-    counts, places : ndarray of int64, shape (t,)
-        Records of each combination, and its place in the engine's distinct table.
+    counts : ndarray of int64, shape (t,)
+        Records of each combination.
     weights : ndarray of float64, shape (columns,)
     k : int
     wildcard : bool
@@ -51,7 +51,6 @@ class CellTable:
     columns: int
     codes: NDArray[np.int64] = field(repr=False)
     counts: NDArray[np.int64] = field(repr=False)
-    places: NDArray[np.int64] = field(repr=False)
     weights: NDArray[np.float64] = field(repr=False)
     k: int
     wildcard: bool
@@ -199,20 +198,16 @@ def read_cells(engine: Any, table: Any, stage: SuppressCells, context: StageCont
     codes = np.empty((len(counts), len(keys)), dtype=np.int64)
     for at, name in enumerate(keys):
         codes[:, at] = _codes(distinct[name], missing=-1 if name in blanks else None)
-    # In some quasi-identifiers only, a mark is a value like any other.
-    whole = (*columns, *fixed) if set(context.roles.quasi_identifiers) <= {*columns, *fixed} else ()
-    kept = np.flatnonzero(~_marked(distinct, whole, context.mark))
     return CellTable(
         keys=keys,
         columns=len(columns),
-        codes=np.ascontiguousarray(codes[kept]),
-        counts=counts[kept],
-        places=kept.astype(np.int64),
+        codes=codes,
+        counts=counts,
         weights=_weights(stage, columns, context),
         k=k,
         wildcard=wildcard,
         records=int(counts.sum()),
-        digest=combinations_digest(distinct, keys) if len(counts) else "",
+        digest=combinations_digest(distinct, keys, context.seed_key) if len(counts) else "",
     )
 
 
@@ -237,15 +232,3 @@ def _codes(values: Any, missing: int | None) -> NDArray[np.int64]:
     else:
         indices = column.dictionary_encode().indices.fill_null(missing)
     return np.asarray(indices.to_numpy(zero_copy_only=False), dtype=np.int64)
-
-
-def _marked(distinct: Any, keys: Sequence[str], mark: str) -> NDArray[np.bool_]:
-    """Combinations of nothing but the suppression mark: suppressed already."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    textual = bool(keys) and all(pa.types.is_string(distinct.schema.field(key).type) for key in keys)
-    marked = np.full(distinct.num_rows, textual)
-    for key in keys if textual else ():
-        marked &= pc.equal(distinct[key], mark).fill_null(False).to_numpy()
-    return marked

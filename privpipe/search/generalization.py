@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from privpipe.errors import NoSolutionError, UsageError
@@ -11,12 +11,11 @@ from privpipe.search.encoded import EncodedTable, encode
 from privpipe.search.node import CheckedNode, NodeCheck
 from privpipe.search.quality import searched_quality
 from privpipe.search.strategies import Outcome, searched
-from privpipe.tolerance import floor_share
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.class_failures import require_sample
 from privpipe.transforms.generalize import Generalize, is_recoded
-from privpipe.transforms.loss import LossSpec, quality_parameters
-from privpipe.transforms.suppression import least_share, require_within
+from privpipe.transforms.loss import LossSpec
+from privpipe.transforms.suppression import budget_of, least_share, require_within
 
 __all__ = ["plan"]
 
@@ -34,7 +33,7 @@ def plan(engine: Any, table: Any, stage: Generalize, context: StageContext) -> S
     if stage.approach == "_TS":
         raw = replace(stage, approach=None, search=None, levels={}, suppress_at_most=stage.limit)
         made = plan(engine, table, raw, context)
-        return replace(made, parameters=_parameters(stage), detail={**made.detail, "approach": stage.approach})
+        return replace(made, parameters=stage.stated_parameters(), detail={**made.detail, "approach": stage.approach})
     stage = _by_approach(stage, context)
     if stage.limit is None:
         # Nothing is suppressed, so nothing is judged here: the release is.
@@ -50,7 +49,7 @@ def plan(engine: Any, table: Any, stage: Generalize, context: StageContext) -> S
         never = guarantee.unattainable(encoded.records, context.base)
         if never:
             raise NoSolutionError(f"{context.place}: {guarantee!r} {never}")
-    budget = floor_share(stage.limit or 0.0, encoded.records)
+    budget = budget_of(stage.limit or 0.0, encoded.records, context)
     outcome = searched(stage, check, budget, context.place)
     if outcome.found is None:
         raise NoSolutionError(_unattainable(check, encoded, context, budget, outcome, stage))
@@ -65,11 +64,7 @@ def _with_cells(engine: Any, table: Any, stage: Generalize, context: StageContex
     from privpipe.search import attribute_cells
 
     detail = attribute_cells.plan(engine, table, stage, context)
-    return StagePlan(name=stage.name(), parameters=_parameters(stage), detail=detail)
-
-
-def _parameters(stage: Generalize) -> dict[str, Any]:
-    return {**stage.parameters(), "loss": quality_parameters(stage.loss), "budget": asdict(stage.budget)}
+    return StagePlan(name=stage.name(), parameters=stage.stated_parameters(), detail=detail)
 
 
 def _by_approach(stage: Generalize, context: StageContext) -> Generalize:
@@ -129,7 +124,7 @@ def _plan(
     hierarchies = dict(zip(encoded.columns, encoded.hierarchies, strict=True))
     return StagePlan(
         name=stage.name(),
-        parameters=_parameters(stage),
+        parameters=stage.stated_parameters(),
         detail={
             "levels": dict(zip(encoded.columns, node.levels, strict=True)),
             "recoded": [
@@ -141,7 +136,7 @@ def _plan(
                 column: hierarchy.level_names[level]
                 for (column, hierarchy), level in zip(hierarchies.items(), node.levels, strict=True)
             },
-            "hierarchies": {column: hierarchy.digest() for column, hierarchy in hierarchies.items()},
+            "hierarchies": {name: stage.defined(name, each, check.context) for name, each in hierarchies.items()},
             "builders": {column: check.context.hierarchies[column].recorded() for column in hierarchies},
             "data_dependent": [column for column, hierarchy in hierarchies.items() if hierarchy.data_dependent],
             "records": encoded.records,

@@ -123,7 +123,7 @@ class _Chance:
     """Draws of a search: a counter under a key of its own."""
 
     def __init__(self) -> None:
-        self._stream = Draws(Seed.of("privpipe/search"), 0, "generalize").of("genetic")
+        self._stream = Draws(Seed.public("privpipe/search"), 0, "generalize").of("genetic")
         self._words: NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)
         self._next = 0
 

@@ -8,6 +8,8 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
+from privpipe.private_files import scratch_folder
+
 __all__ = ["Solved", "new_program", "new_variable", "solve", "solver_name"]
 
 MOST_NODES = 1_000
@@ -73,7 +75,9 @@ def solve(program: Any, seconds: float) -> Solved:
             cbc = getattr(pulp, "PULP_CBC_CMD", pulp.COIN_CMD)
             solver = cbc(msg=False, threads=1, timeLimit=seconds, maxNodes=MOST_NODES)
     start = time.monotonic()
-    program.solve(solver)
+    with scratch_folder("program") as folder:
+        solver.tmpDir = str(folder)  # a program that another program solves is handed over in files
+        program.solve(solver)
     # Both halves are asked: a status without a solution status is that of a relaxation.
     proved = program.status == pulp.LpStatusOptimal and program.sol_status == pulp.LpSolutionOptimal
     feasible = program.sol_status in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible)

@@ -15,7 +15,6 @@ from privpipe.search.encoded import EncodedTable, encode
 from privpipe.search.node import NodeCheck
 from privpipe.search.optimal import search_optimal
 from privpipe.search.quality import LossModel
-from privpipe.tolerance import floor_share
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.class_failures import Combinations, judged_sets
 from privpipe.transforms.cut_columns import require_one_node_a_label
@@ -23,7 +22,7 @@ from privpipe.transforms.generalize import is_recoded
 from privpipe.transforms.local_recoding import LocalRecoding, as_generalize
 from privpipe.transforms.loss import LossSpec
 from privpipe.transforms.recoding_rounds import GONE, Tuples
-from privpipe.transforms.suppression import require_within
+from privpipe.transforms.suppression import budget_of, require_within
 
 __all__ = ["plan"]
 
@@ -95,7 +94,7 @@ class _Rounds:
             if kept < stage.share * entering or levels is None or not self._accept(levels, gs_factor):
                 break
         self._finish(gs_factor, 0)
-        budget = floor_share(stage.suppress_at_most, self.encoded.records)
+        budget = budget_of(stage.suppress_at_most, self.encoded.records, self.context)
         self.fewest = self.left
         allowed = max(0, budget - self.encoded.unknown)
         first_ones = list(self.made)
@@ -190,7 +189,7 @@ def _plan(stage: LocalRecoding, encoded: EncodedTable, tuples: Tuples, rounds: _
             ],
             "recoded": recoded,
             "hierarchies": {
-                column: hierarchy.digest()
+                column: rounds.context.keyed(hierarchy.digest())
                 for column, hierarchy in zip(encoded.columns, encoded.hierarchies, strict=True)
             },
             "data_dependent": [

@@ -54,7 +54,7 @@ def plan(engine: Any, table: Any, stage: Mondrian, context: StageContext) -> Sta
     if (stage.k or 1) > records:
         raise NoSolutionError(f"{context.place}: k = {stage.k} is more than the {records:,} records there are")
     least = max([stage.k or 1, *(model.least_size() for model in problem.models if model.is_gate())])
-    return _plan(stage, _met(problem, sets, stage, context, least))
+    return _plan(stage, context, _met(problem, sets, stage, context, least))
 
 
 def _counted(engine: Any, table: Any, stage: Mondrian, sets: JudgedSets, context: StageContext) -> CutProblem:
@@ -225,7 +225,7 @@ def _unattainable(grown: _Grown, failing: Ints, context: StageContext) -> str:
     )
 
 
-def _plan(stage: Mondrian, grown: _Grown) -> StagePlan:
+def _plan(stage: Mondrian, context: StageContext, grown: _Grown) -> StagePlan:
     problem, tree = grown.problem, grown.tree
     cut = problem.columns[: problem.cut]
     first, last = tree.cells([column.size for column in problem.columns])
@@ -258,8 +258,8 @@ def _plan(stage: Mondrian, grown: _Grown) -> StagePlan:
             "tree": replace(tree, lows=lows, highs=highs).packed(),
             "cuts": {column.name: cuts.get(at, 0) for at, column in enumerate(problem.columns)},
             "depth": int(tree.depths().max(initial=0)),
-            "dictionaries": {column.name: column.digest for column in problem.columns},
-            "hierarchies": {name: hierarchy.digest() for name, hierarchy in hierarchies.items()},
+            "dictionaries": {column.name: context.keyed(column.digest) for column in problem.columns},
+            "hierarchies": {name: context.keyed(hierarchy.digest()) for name, hierarchy in hierarchies.items()},
             "data_dependent": [name for name, hierarchy in hierarchies.items() if hierarchy.data_dependent],
             "k": grown.least,
             "records": problem.records,

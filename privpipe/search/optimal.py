@@ -166,7 +166,7 @@ class LatticeSearch:
         self._current = -1
         if self.checked % REPORTED == 0:
             gap = self.least[0] - float(self.bounds[self.alive, 0].min(initial=np.inf)) if self.least else np.nan
-            log.info("%d nodes checked, %d alive, gap %.3g", self.checked, len(self.alive), gap)
+            log.debug("%d nodes checked, %d alive, gap %.3g", self.checked, len(self.alive), gap)
 
     def _taken(self, place: int) -> int:
         """The node at a place, no longer alive."""

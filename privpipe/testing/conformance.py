@@ -244,7 +244,7 @@ def conformance(
     engine : Engine or str
         An engine, or the name of one with its `options`.
     models : sequence of Guarantee, optional
-        Default: the examples of the catalogue. A plug-in passes its own, with its oracle in `ORACLES`.
+        Default: the examples of the catalogue. A plug-in passes its own, each with its oracle beside it.
 
     Returns
     -------

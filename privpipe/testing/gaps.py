@@ -66,6 +66,10 @@ GAPS: Mapping[tuple[str, str], Gap] = {
         raises=UnsupportedError,
         why="it is judged beside earlier releases, by a ledger that a run keeps; judge it in a policy",
     ),
+    ("gx", "repeated_noise"): Gap(
+        raises=UnsupportedError,
+        why="it is judged beside earlier releases, by a ledger that a run keeps; judge it in a policy",
+    ),
     ("gx", "unsorted_matching"): Gap(
         raises=UnsupportedError,
         why="it is judged by the order of the rows in the files that were written, which a batch does not keep",

@@ -322,12 +322,12 @@ HOSTILE_TABLES: Mapping[str, HostileTable] = {
         ),
         HostileTable(
             name="partly_suppressed",
-            why="records of nothing but the mark are no class; a mark beside a value is a value",
+            why="records of which nothing is left are no class; marks beside any other value are values",
             rows={
-                "age": ["30", "*", "*", "30", "*", "*", "40"],
-                "zip": ["a", "*", "a", "a", "*", "a", "*"],
-                "illness": ["flu", "cold", "gout", "cold", "gout", "flu", "flu"],
-                "income": [1, 2, 3, 4, 5, 6, 7],
+                "age": ["30", "*", "*", "30", "*", "*", "40", "*", "*", "*", "*"],
+                "zip": ["a", "*", "a", "a", "*", "a", "*", "*", "*", "*", "*"],
+                "illness": ["flu", "cold", "gout", "cold", "gout", "flu", "flu", "*", "*", "*", None],
+                "income": [1, 2, 3, 4, 5, 6, 7, None, None, 8, None],
             },
         ),
         HostileTable(
@@ -336,8 +336,8 @@ HOSTILE_TABLES: Mapping[str, HostileTable] = {
             rows={
                 "age": ["30", "30", "30", "*", "*", "50", "50"],
                 "zip": ["a", "a", "a", "*", "*", "c", "c"],
-                "illness": ["flu", "cold", "cold", "rare", "gout", "gout", "flu"],
-                "income": [1, 2, 2, 9, 8, 1, 2],
+                "illness": ["flu", "cold", "cold", "*", "*", "gout", "flu"],
+                "income": [1, 2, 2, None, None, 1, 2],
             },
             base={
                 "illness": ["flu", "cold", "cold", "rare", "gout", "gout", "flu"],
@@ -348,10 +348,21 @@ HOSTILE_TABLES: Mapping[str, HostileTable] = {
             name="all_suppressed",
             why="nothing left is a refusal",
             rows={
-                "age": ["*"] * 3,
+                "age": [None] * 3,
                 "zip": ["*"] * 3,
-                "illness": ["flu", "cold", "flu"],
-                "income": [1, 2, 3],
+                "illness": ["*"] * 3,
+                "income": [None] * 3,
+            },
+            types={"age": "int64", "income": "float64"},
+        ),
+        HostileTable(
+            name="marked_by_others",
+            why="a class of marks in every quasi-identifier, a number among them, with all else released",
+            rows={
+                "age": [30, 30, None, None, None, None],
+                "zip": ["a", "a", "*", "*", "*", None],
+                "illness": ["flu", "cold", "gout", "*", "*", "*"],
+                "income": [1, 2, 3, 4, None, None],
             },
         ),
         HostileTable(

@@ -120,6 +120,17 @@ class PlainEngine:
         kept = [row for row, key in enumerate(keys) if key in fine]
         return PlainTable(table.schema, {name: [cells[row] for row in kept] for name, cells in table.columns.items()})
 
+    def reduce_rows(self, table: PlainTable, columns: Sequence[str], reduction: Any, facts: Facts) -> Any:
+        """Measure each row by itself and merge; None for a table without records."""
+        import pyarrow as pa
+
+        merged = None
+        for row in range(len(table)):
+            cells = [pa.array([table.columns[name][row]], type=_plain_type(table, name)) for name in columns]
+            figure = reduction.measure(RowBlock(pa.record_batch(cells, names=list(columns))), facts)
+            merged = figure if merged is None else reduction.merge(figure, merged)
+        return merged
+
     def reduce_classes(self, table: PlainTable, query: ClassQuery, reduction: Any, facts: Facts) -> Any:
         """Measure each block and merge; None for a table without records."""
         merged = None
@@ -148,6 +159,8 @@ def histogram_of(values: Sequence[Any]) -> Histogram:
 
 
 def _block(groups: list[tuple[Any, list[int]]], table: PlainTable, query: ClassQuery) -> ClassBlock:
+    import pyarrow as pa
+
     sizes = np.array([len(rows) for _, rows in groups], dtype=np.int64)
     cells = {}
     for column in query.columns:
@@ -156,7 +169,9 @@ def _block(groups: list[tuple[Any, list[int]]], table: PlainTable, query: ClassQ
         offsets = np.cumsum([0, *map(len, counted)])
         pairs = np.array([pair for pairs in counted for pair in pairs], dtype=np.int64).reshape(-1, 2)
         cells[column] = Cells(offsets, pairs[:, 0].copy(), pairs[:, 1].copy())
-    marked = [bool(key) and all(value == query.mark for value in key) for key, _ in groups]
+    texts = [pa.types.is_string(_plain_type(table, name)) for name in query.keys]
+    blank = tuple(query.mark if text else None for text in texts)
+    marked = [query.mark is not None and bool(key) and key == blank for key, _ in groups]
     return ClassBlock(sizes, cells, np.array(marked, dtype=np.bool_))
 
 

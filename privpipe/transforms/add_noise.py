@@ -14,7 +14,9 @@ from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
 from privpipe.blocks.entry import require_choice, require_integer, require_number
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import Kind, RowTransformer, StageContext, StagePlan, checked_columns
+from privpipe.transforms.covariance import covariance_factor
 from privpipe.transforms.numeric import (
+    clip_bounds,
     masked_schema,
     masked_type,
     refuse_nulls,
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["AddNoise"]
 
 Noise = Literal["uncorrelated", "correlated", "multiplicative", "orthogonal"]
-RANK_CUT = 1e-12
 LEAST_VARIANCE = 1e-290  # the squares of smaller deviations lose their digits
 MOST_TOGETHER = 32
 
@@ -79,7 +80,9 @@ class AddNoise(RowTransformer):
     -----
     Source: Kim, ASA Survey Research Methods, 1986; Hundepool et al., Statistical Disclosure Control, Wiley 2012;
     Ting, Fienberg, Trottini, Int. J. Information and Computer Security 2, 2008 (orthogonal).
-    The ratio is public: who knows it can take the variance away, not the noise.
+    The ratio is public: who knows it can take the variance away, not the noise. Noise is drawn for a record and its
+    value (orthogonal: for the table): under an unchanged plan an unchanged value keeps its noise in every release, and
+    a changed one draws afresh. A deviation that is learnt anew changes all noise; freeze the plan to keep it.
 
     Examples
     --------
@@ -133,7 +136,7 @@ class AddNoise(RowTransformer):
         require_choice("AddNoise", "kind", self.kind, get_args(Noise))
         require_choice("AddNoise", "nulls", self.nulls, ("keep", "refuse"))
         if self.clip is not None and self.clip != "domain":
-            object.__setattr__(self, "clip", _bounds(self.clip))
+            object.__setattr__(self, "clip", clip_bounds("AddNoise", self.clip))
         if self.bias_correct and self.kind != "correlated":
             raise UsageError("AddNoise: bias_correct goes with kind: correlated")
         require_integer("AddNoise", "block", self.block, least=8, most=512)
@@ -230,6 +233,38 @@ class AddNoise(RowTransformer):
             found.append("clipping, kept zeros and rounding leave sums and covariances only nearly as they were")
         return found
 
+    def carried(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> StagePlan:
+        if self.kind == "orthogonal":
+            return super().carried(engine, table, plan, context)
+        require_numeric(self.columns, context)
+        constant = sorted({column for each in _strata_of(plan)[1] for column in each["constant"]})
+        if constant:
+            raise DataError(
+                f"{context.place}: {', '.join(map(repr, constant))} had no variance when the plan was made and "
+                "would be released as it is; make a new plan"
+            )
+        nulls = engine.facts(table, FactsRequest(nulls=self.columns)).nulls
+        for column in self.columns if self.nulls == "refuse" else ():
+            refuse_nulls(column, nulls[column], context)
+        return replace(plan, detail={**plan.detail, "nulls": {column: nulls[column] for column in self.columns}})
+
+    def draws_by_value(self) -> bool:
+        return self.kind != "orthogonal"
+
+    def shaping(self, plan: StagePlan) -> Mapping[str, Any]:
+        if self.kind == "orthogonal":
+            return super().shaping(plan)
+        strata, figures = _strata_of(plan)
+        # A factor knows no deviation, only which columns are left alone; means serve to take the bias back.
+        names = (
+            ["constant"]
+            if self.kind == "multiplicative"
+            else ["sd", *(["factor"] if self.kind == "correlated" else [])]
+        )
+        names += ["mean"] if self.bias_correct else []
+        shown = [{name: each[name] for name in names} for each in figures]
+        return {"strata": strata.assignment(), "figures": shown}
+
     def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
         return masked_schema(schema, self.columns, self.round)
 
@@ -253,9 +288,12 @@ class AddNoise(RowTransformer):
     def apply(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:
         strata, figures = _strata_of(plan)
         rows, numbers = strata.kept(rows)
+        from privpipe.kernels.value_draws import value_normals
+
         masked = {column: np.array(rows[column]) for column in self.columns}
-        # A stream a column: one more column leaves the noise of the others alone.
-        normals = {column: draws.of(column).normal(rows.record_ids) for column in self.columns}
+        # Noise that goes into each of the columns is drawn for all their values together.
+        bound = {column: self.columns if self.kind == "correlated" else (column,) for column in self.columns}
+        normals = {column: value_normals(draws.of(column), rows, bound[column]) for column in self.columns}
         for number, each in enumerate(figures):
             here = np.flatnonzero(numbers == number) if strata.by else slice(None)
             x, z = ({name: values[here] for name, values in all_.items()} for all_ in (masked, normals))
@@ -358,35 +396,4 @@ def _strata_of(plan: StagePlan) -> tuple[Strata, list[Mapping[str, Any]]]:
     """The strata of a plan with their figures; one of all records where there are none."""
     if "strata" not in plan.detail:
         return Strata(), [plan.detail]
-    return Strata.from_dict(plan.detail["strata"]), plan.detail["by_stratum"]
-
-
-def _bounds(clip: Any) -> tuple[float, float]:
-    if not isinstance(clip, list | tuple) or len(clip) != 2:
-        raise UsageError("AddNoise: clip must be [lo, hi] or domain")
-    for bound in clip:
-        require_number("AddNoise", "clip", bound)
-    if not clip[0] < clip[1]:
-        raise UsageError("AddNoise: clip must be [lo, hi] with lo below hi")
-    return clip[0], clip[1]
-
-
-def covariance_factor(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A with A A' = the covariance, by eigenvalues of the correlation matrix; served when it is singular.
-
-    Eigenvalues below 1e-12 of the largest are taken as 0, so exactly collinear columns keep their identities.
-    A column without variance gets a row of zeros. Signs are fixed, so equal input gives equal bits.
-
-    Examples
-    --------
-    >>> factor = covariance_factor(np.array([[4.0, 2.0], [2.0, 1.0]]))
-    >>> (factor @ factor.T).round(9).tolist()
-    [[4.0, 2.0], [2.0, 1.0]]
-    """
-    sd = np.sqrt(np.diag(covariance))
-    scale = np.where(sd > 0, sd, 1.0)
-    correlation = covariance / np.outer(scale, scale)
-    values, vectors = np.linalg.eigh(correlation)
-    values = np.where(values < RANK_CUT * values.max(initial=0.0), 0.0, values)
-    signs = np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(len(values))])
-    return np.asarray(sd[:, None] * (vectors * signs) * np.sqrt(values))
+    return Strata.from_dict(plan.detail["strata"], plan.seed_key), plan.detail["by_stratum"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from privpipe.blocks import Entry, Facts, FactsRequest, Guarantee, Primitives, RowBlock
-from privpipe.errors import UsageError
+from privpipe.errors import DataError, UsageError
 from privpipe.roles import NullRule, Roles
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from privpipe.draws import Draws
     from privpipe.hierarchies import HierarchySpec
 
-__all__ = ["Kind", "RowTransformer", "StageContext", "StagePlan", "Transformer", "checked_columns"]
+__all__ = ["Kind", "RowTransformer", "StageContext", "StagePlan", "Transformer", "checked_columns", "keyed_digest"]
 
 Kind = Literal["perturbative", "non-perturbative", "synthetic", "identifiers"]
 
@@ -48,6 +50,11 @@ class StageContext:
         Identifier columns that a `pseudonymise` stage of the policy releases.
     held_columns : tuple of str
         Identifier columns the run itself still needs (record_id, person_id, ...).
+    seed_key : bytes
+        What keys the hashes that a plan holds; empty where there is no run.
+    suppressed : int
+        Suppressed records that were set aside before the stage: they count as its input in a budget, and are in no
+        class.
     """
 
     roles: Roles
@@ -63,6 +70,21 @@ class StageContext:
     place: str = ""
     released_identifiers: tuple[str, ...] = ()
     held_columns: tuple[str, ...] = ()
+    seed_key: bytes = field(default=b"", repr=False)
+    suppressed: int = 0
+
+    def keyed(self, digest: str) -> str:
+        """A digest of source content as a plan may hold it: nobody without the seed can try values against it."""
+        return keyed_digest(self.seed_key, digest)
+
+    @property
+    def unreleased(self) -> tuple[str, ...]:
+        """Identifiers that no stage releases as pseudonyms."""
+        return tuple(name for name in self.roles.identifiers if name not in self.released_identifiers)
+
+    def released(self, schema: pa.Schema) -> tuple[str, ...]:
+        """Columns of a table of the stage that are to be released."""
+        return tuple(name for name in schema.names if name not in self.unreleased)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,12 +98,24 @@ class StagePlan:
     parameters : mapping
         As given in the policy, defaults included.
     detail : mapping
-        The stage's own plan: levels, cut trees, windows, deviations.
+        The stage's own plan: levels, cut trees, windows, deviations. Private: `public` tells what others may see.
+    seed_key : bytes
+        What keys the hashes in `detail`, while a run applies the plan; never part of its JSON.
     """
 
     name: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
     detail: Mapping[str, Any] = field(default_factory=dict)
+    seed_key: bytes = field(default=b"", repr=False, compare=False)
+
+    def public(self) -> StagePlan:
+        """The plan without what the source alone could tell: its transformer says what stays of the detail."""
+        from privpipe.transforms import CATALOGUE
+
+        if self.name not in CATALOGUE:  # a plan of somebody else's stage
+            return StagePlan(name=self.name, parameters=self.parameters)
+        stage: Any = CATALOGUE[self.name]
+        return StagePlan(name=self.name, parameters=self.parameters, detail=stage.public_detail(self.detail))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -92,7 +126,8 @@ class Transformer(Entry):
     ``required``; ``optional`` (left out: the stage's own default); ``none`` (the stage takes no columns).
     `serves` lists the ways of counting that a stage which suppresses or searches has besides records in classes of
     its own table: ``persons``, ``population``, ``wildcard`` (classes in which a null is a value of its own, for what
-    holds so holds when it matches anything) and ``labels`` (what the labels of a class lose).
+    holds so holds when it matches anything) and ``labels`` (what the labels of a class lose). `links_releases` says
+    that a person has the same result in every release under the stage's own key.
     """
 
     taxon: ClassVar[Kind] = "perturbative"
@@ -101,6 +136,7 @@ class Transformer(Entry):
     suppresses: ClassVar[bool] = False
     serves: ClassVar[tuple[str, ...]] = ()
     needs_draws: ClassVar[bool] = False
+    links_releases: ClassVar[bool] = False
     preserves: ClassVar[str] = ""
     reveals: ClassVar[str] = ""
 
@@ -133,9 +169,56 @@ class Transformer(Entry):
         """The plan with what only running it over the table tells of the process."""
         return plan
 
+    def carried(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> StagePlan:
+        """A frozen plan as it is applied to another table than the one it was learnt from.
+
+        Raises
+        ------
+        DataError
+            It speaks of the very records it was learnt from, as most plans do; or what the stage asks of its columns
+            does not hold here.
+        """
+        raise DataError(
+            f"{context.place}: a plan of {self.name()} speaks of the records it was learnt from, and the source is "
+            "another (or the seed is); make a new plan, or freeze only stages whose plan is a function of values"
+        )
+
+    def stated_parameters(self) -> dict[str, Any]:
+        """The parameters as a plan states them: plain JSON, all defaults written out."""
+        return self.parameters()
+
+    def draws_by_value(self) -> bool:
+        """Whether every draw is bound to the value it masks, and so not to the source as a whole."""
+        return False
+
+    def drawn_columns(self) -> tuple[str, ...]:
+        """Columns the stage draws for; the empty name: for its records."""
+        return (self.masked_columns() or ("",)) if self.needs_draws else ()
+
+    def shaping(self, plan: StagePlan) -> Mapping[str, Any]:
+        """The learnt figures that shape the output, to which the draws are bound: two plans that differ in one share
+        no draw.
+
+        All there is but what only running the stage told. A stage whose draws are bound to values leaves out what
+        does not shape a value; one that draws in `entering`, before there is a plan, gives none.
+        """
+        return {name: figure for name, figure in plan.detail.items() if name != "suppressed_records"}
+
+    @classmethod
+    def public_detail(cls, detail: Mapping[str, Any]) -> dict[str, Any]:
+        """What everybody may read of a plan's detail: functions of the policy and of released cells, else nothing.
+
+        The safe answer, and that of a stage which says nothing, is nothing.
+        """
+        return {}
+
     def masked_columns(self) -> tuple[str, ...]:
         """Columns whose values the stage perturbs (for warnings, alignment and the report)."""
         return tuple(getattr(self, "columns", None) or ())
+
+    def made_columns(self) -> tuple[str, ...]:
+        """Columns that the stage adds; nobody gave them a role, and they are insensitive."""
+        return ()
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -161,6 +244,17 @@ class _Applied:
 
     def __call__(self, rows: RowBlock) -> RowBlock:
         return self.stage.apply(rows, self.plan, self.draws)
+
+
+def keyed_digest(key: bytes, digest: str) -> str:
+    """A digest under a key of the run; without a key the digest itself.
+
+    Examples
+    --------
+    >>> keyed_digest(b"", "9f86d0"), keyed_digest(b"k" * 16, "9f86d0")[:8]
+    ('9f86d0', '20f992bd')
+    """
+    return hmac.new(key, digest.encode(), hashlib.sha256).hexdigest() if key and digest else digest
 
 
 def checked_columns(owner: str, columns: object) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from privpipe.blocks import Facts, Primitives, RowBlock
 from privpipe.draws import Seed
 from privpipe.draws.stream import Stream
 from privpipe.errors import DataError
+from privpipe.transforms.base import StageContext, keyed_digest
 
 __all__ = ["Blanked", "Parcel", "apply_blanks", "combinations_digest"]
 
@@ -33,7 +34,7 @@ class Blanked:
     parcels : tuple of Parcel
         By place in the sorted distinct table of `keys`; a combination may have several.
     digest : str
-        SHA-256 over that table, whose places these are.
+        Keyed hash over that table, whose places these are.
     """
 
     keys: tuple[str, ...]
@@ -57,15 +58,15 @@ class Blanked:
         return cls(tuple(detail["keys"]), len(detail["columns"]), parcels, str(detail["combinations"]))
 
 
-def combinations_digest(distinct: Any, keys: Sequence[str]) -> str:
-    """SHA-256 of the distinct combinations and their counts, in their order: equal tables, equal digest."""
+def combinations_digest(distinct: Any, keys: Sequence[str], key: bytes = b"") -> str:
+    """Keyed hash of the distinct combinations and their counts, in their order: equal tables, equal digest."""
     words = _words(distinct.select(list(keys)), keys)
     whole = hashlib.sha256(np.ascontiguousarray(words).astype("<i8").tobytes())
     whole.update(distinct["__count"].to_numpy().astype("<i8").tobytes())
-    return whole.hexdigest()
+    return keyed_digest(key, whole.hexdigest())
 
 
-def apply_blanks(engine: Primitives, table: Any, blanked: Blanked, stream: Stream, place: str) -> Any:
+def apply_blanks(engine: Primitives, table: Any, blanked: Blanked, stream: Stream, context: StageContext) -> Any:
     """The table with the cells of these combinations blanked.
 
     Where only some records of a combination are, the first in keyed order are taken.
@@ -78,8 +79,8 @@ def apply_blanks(engine: Primitives, table: Any, blanked: Blanked, stream: Strea
     if not blanked.parcels:
         return table
     distinct = engine.distinct(table, list(blanked.keys))
-    if combinations_digest(distinct, blanked.keys) != blanked.digest:
-        raise DataError(f"{place}: the combinations are not those the plan was made with; make a new plan")
+    if combinations_digest(distinct, blanked.keys, context.seed_key) != blanked.digest:
+        raise DataError(f"{context.place}: the combinations are not those the plan was made with; make a new plan")
     counts = distinct["__count"].to_numpy()
     places = sorted({parcel[0] for parcel in blanked.parcels})
     words = _words(distinct.select(list(blanked.keys)).take(np.array(places)), blanked.keys)
@@ -175,7 +176,7 @@ def _words(rows: Any, keys: Sequence[str]) -> NDArray[np.int64]:
     """128 null-safe bits a combination, shape (n, 2)."""
     from privpipe.kernels.record_ids import content_hash
 
-    return content_hash(rows.select(list(keys)), Seed.of("privpipe/class keys"))
+    return content_hash(rows.select(list(keys)), Seed.public("privpipe/class keys"))
 
 
 def _numbers(words: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.int64]:

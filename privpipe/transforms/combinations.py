@@ -88,8 +88,6 @@ class Classes:
         Class of each combination.
     count : int
         Classes, those of a population without a combination among them.
-    marked : ndarray of bool, shape (t,), or None
-        Combinations that are suppressed already: they form no class that could fail.
     population : ndarray of int64, shape (count,), or None
         F_c, records of the population in each class.
     information : ndarray of float64, shape (t,), or None
@@ -98,7 +96,6 @@ class Classes:
 
     numbers: Ints
     count: int
-    marked: NDArray[np.bool_] | None = None
     population: Ints | None = None
     information: NDArray[np.float64] | None = None
 
@@ -125,7 +122,7 @@ class Counted:
         from privpipe.kernels.person_classes import counted_once
         from privpipe.kernels.tuple_classes import class_totals
 
-        left = np.where(gone if classes.marked is None else gone | classes.marked, 0, rows.counts)
+        left = np.where(gone, 0, rows.counts)
         who = rows.persons
         adds = left
         if who is not None:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, Primitives, RowBlock
 from privpipe.roles import column_type_of
-from privpipe.transforms.add_noise import covariance_factor
 from privpipe.transforms.categories import Labels, in_value_order, labelled
+from privpipe.transforms.covariance import covariance_factor
 from privpipe.transforms.numeric import require_summable
 from privpipe.transforms.ranked_values import ranks_of_column
 from privpipe.transforms.strata import Strata

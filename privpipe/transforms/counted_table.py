@@ -72,15 +72,12 @@ def count_combinations(engine: Primitives, table: Any, sets: JudgedSets, context
     matrix = np.stack(list(codes.values()), axis=1)
     facts = _facts(engine, table, sets, context)
     classes = {}
-    # In some quasi-identifiers only, a mark is a value like any other.
-    marked = _marked(keys, context.mark) if set(context.roles.quasi_identifiers) <= set(columns) else None
     for names in sets.keys:
         compared = names in sets.compared
         joint, count = class_numbers(matrix if compared else matrix[: len(keys)], [lookups[name] for name in names])
         classes[names] = Classes(
             joint[: len(keys)],
             count,
-            marked,
             class_totals(joint[len(keys) :], count, theirs) if compared else None,
             _information(sets, names, keys, facts) if names in sets.labels else None,
         )
@@ -197,19 +194,6 @@ def _text_codes(values: Any, beside: Any, column: str, more: int) -> tuple[NDArr
         labels = max(labels, theirs[-1] + 1)
     codes = np.array(theirs, dtype=np.int64)[encoded.indices.to_numpy(zero_copy_only=False)]
     return np.concatenate([mine, codes]).astype(np.int32), labels
-
-
-def _marked(keys: Any, mark: str) -> NDArray[np.bool_] | None:
-    """Combinations whose every key is the suppression mark."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if not keys.num_columns or not all(pa.types.is_string(kind) for kind in keys.schema.types):
-        return None
-    marked = np.ones(keys.num_rows, dtype=np.bool_)
-    for column in keys.columns:
-        marked &= pc.equal(column, mark).fill_null(False).to_numpy()
-    return marked if marked.any() else None
 
 
 def _facts(engine: Primitives, table: Any, sets: JudgedSets, context: StageContext) -> Facts:

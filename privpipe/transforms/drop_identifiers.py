@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -36,6 +37,13 @@ class DropIdentifiers(Transformer):
         kept = {*context.released_identifiers, *context.held_columns}
         dropped = [name for name in context.roles.identifiers if name not in kept]
         return StagePlan(name=self.name(), detail={"dropped": dropped})
+
+    @classmethod
+    def public_detail(cls, detail: Mapping[str, Any]) -> dict[str, Any]:
+        return {"dropped": list(detail.get("dropped", ()))}  # by the policy's roles
+
+    def carried(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> StagePlan:
+        return self.learn(engine, table, context)  # nothing learnt shapes a value, and the checks are made again
 
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
         dropped = set(plan.detail["dropped"])

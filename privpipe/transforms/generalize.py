@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
@@ -14,8 +14,9 @@ from privpipe.blocks.entry import require_choice, require_integer, require_numbe
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.cell_blanks import Blanked, apply_blanks
-from privpipe.transforms.loss import LossSpec, OwnUnitLoss, unit_losses
-from privpipe.transforms.marking import with_marked
+from privpipe.transforms.hierarchy_definition import definition_digest
+from privpipe.transforms.loss import LossSpec, OwnUnitLoss, quality_parameters, unit_losses
+from privpipe.transforms.marking import with_marked, with_unknown_marked
 from privpipe.transforms.suppression import KeysDropped, require_within, suppress_failing
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ Criterion = Literal[
     "minimum_suppression", "minimum_absolute_distance", "minimum_relative_distance", "maximum_distribution"
 ]
 ApproachName = Literal["AG_TS", "AG_AS", "AG_CS", "AG_", "CG_TS", "CG_AS", "CG_CS", "CG_", "_TS", "_AS", "_CS", "_"]
+
+CARRIED = ("levels", "recoded", "level_names", "hierarchies", "builders", "data_dependent")
+"""What a plan says of levels, and not of the table it was made for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,8 +94,8 @@ class Generalize(Transformer):
         Of `search: minimal`: whether the plan lists them all; the preferred one is applied.
     mark : bool
         Whether a suppressed record stays as a row of the policy's mark: its quasi-identifiers become text, other
-        text columns carry the mark too, and the rest of its cells are missing. A record whose value a hierarchy
-        lacks is removed all the same.
+        text columns carry the mark too, and the rest of its cells are missing. So does a record whose value a
+        hierarchy lacks (`unknown: suppress`). No later stage sees such rows.
     roots_only : bool
         Whether each column is either raw or at its root.
     approach : str, optional
@@ -195,6 +199,10 @@ class Generalize(Transformer):
         """Share that may be suppressed; None when nothing is."""
         return 0.0 if self.is_search and self.suppress_at_most is None else self.suppress_at_most
 
+    @classmethod
+    def public_detail(cls, detail: Mapping[str, Any]) -> dict[str, Any]:
+        return {"levels": dict(detail.get("levels", {}))}  # the labels are in the data
+
     def masked_columns(self) -> tuple[str, ...]:
         return ()
 
@@ -210,15 +218,16 @@ class Generalize(Transformer):
         levels = {column: int(plan.detail["levels"][column]) for column in columns}
         hierarchies, values = hierarchies_of(engine, table, columns, context)
         for column in columns:
-            if hierarchies[column].digest() != plan.detail["hierarchies"][column]:
+            if self.defined(column, hierarchies[column], context) != plan.detail["hierarchies"][column]:
                 raise DataError(f"{context.place}: the hierarchy of {column!r} is not the one the plan was made with")
-        codebooks, before = {}, table
+        codebooks, before, unknown = {}, table, []
         for column, level in levels.items():
             hierarchy = hierarchies[column]
             codes = hierarchy.encode(texts_of(values[column], context, column))
             known = codes >= 0
             if not known.all():
-                table = _without(engine, table, column, values[column].filter(_mask(~known)))
+                unknown.append(_known_by(column, values[column].filter(_mask(~known))))
+                table = engine.map_rows(table, unknown[-1], table.schema)
             if column in plan.detail["recoded"]:
                 codebooks[column] = (values[column].filter(_mask(known)), labels_at(hierarchy, level, codes[known]))
         if table is not before and self.limit is None:
@@ -227,7 +236,7 @@ class Generalize(Transformer):
         if codebooks:
             table = engine.recode(table, codebooks)
         if "blanks" in plan.detail:
-            return apply_blanks(engine, table, Blanked.from_dict(plan.detail), draws.of("cells"), context.place)
+            return apply_blanks(engine, table, Blanked.from_dict(plan.detail), draws.of("cells"), context)
         if self.limit is None:
             return table
         units = {column: unit_losses(hierarchies[column], level, self.loss) for column, level in levels.items()}
@@ -240,7 +249,24 @@ class Generalize(Transformer):
             own_loss=OwnUnitLoss(units, self.loss),
             serves=self.serves,
         )
-        return with_marked(engine, table, kept, context) if self.mark else kept
+        if not self.mark:
+            return kept
+        marked = with_marked(engine, table, kept, context)
+        return with_unknown_marked(engine, marked, before, tuple(unknown), context) if unknown else marked
+
+    def carried(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> StagePlan:
+        if "blanks" in plan.detail:
+            return super().carried(engine, table, plan, context)
+        # What the levels cost the first table is not what they cost this one.
+        kept = {name: plan.detail[name] for name in CARRIED}
+        return replace(plan, detail={**kept, "records": engine.count(table)})
+
+    def stated_parameters(self) -> dict[str, Any]:
+        return {**self.parameters(), "loss": quality_parameters(self.loss), "budget": asdict(self.budget)}
+
+    def defined(self, column: str, hierarchy: Hierarchy, context: StageContext) -> str:
+        """By what a plan knows the hierarchy of a column again."""
+        return context.keyed(definition_digest(context.hierarchies[column], hierarchy, _kind(context, column)))
 
     @classmethod
     def examples(cls) -> list[Self]:
@@ -319,8 +345,8 @@ def _mask(known: NDArray[np.bool_]) -> pa.Array:
     return pa.array(known)
 
 
-def _without(engine: Primitives, table: Any, column: str, values: pa.Array) -> Any:
+def _known_by(column: str, values: pa.Array) -> KeysDropped:
     """Records whose value the hierarchy lacks are suppressed before all others (`unknown: suppress`)."""
     import pyarrow as pa
 
-    return engine.map_rows(table, KeysDropped.of((column,), pa.table({column: values})), table.schema)
+    return KeysDropped.of((column,), pa.table({column: values}))

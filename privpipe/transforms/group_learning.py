@@ -245,11 +245,12 @@ def sensitive_values(
         raise NoSolutionError(
             f"{context.place}: column {column!r} has {len(histogram):,} distinct values, fewer than l = {l}"
         )
-    keys = stratum_keys(pa.table({column: histogram.values}))
+    keys = stratum_keys(pa.table({column: histogram.values}), context.seed_key)
     if len(set(keys.tolist())) != len(keys):
         raise DataError(f"{context.place}: two values of column {column!r} share a hash; recode one of them")
     order = np.argsort(keys)
-    return SensitiveValues(column, tuple(keys[order].tolist()), tuple(histogram.counts[order].tolist()), l, t)
+    hashes, counts = tuple(keys[order].tolist()), tuple(histogram.counts[order].tolist())
+    return SensitiveValues(column, hashes, counts, l, t, context.seed_key)
 
 
 @dataclass(frozen=True)

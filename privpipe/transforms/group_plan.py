@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -58,6 +58,8 @@ class SensitiveValues:
         Least number of distinct values; 0: any.
     t : float or None
         Largest distance to the whole table's shares; None: any.
+    key : bytes
+        What keys the hashes; in no plan.
     """
 
     column: str
@@ -65,6 +67,7 @@ class SensitiveValues:
     counts: tuple[int, ...]
     l: int
     t: float | None
+    key: bytes = field(default=b"", repr=False, compare=False)
 
     def codes(self, rows: RowBlock) -> NDArray[np.int64]:
         """Number of each record's value.
@@ -74,7 +77,7 @@ class SensitiveValues:
         DataError
             Values that the plan does not know (their number).
         """
-        found, known = stratum_keys(rows.batch.select([self.column])), np.array(self.keys, np.int64)
+        found, known = stratum_keys(rows.batch.select([self.column]), self.key), np.array(self.keys, np.int64)
         at = np.minimum(np.searchsorted(known, found), len(known) - 1)
         strange = int((known[at] != found).sum())
         if strange:
@@ -198,12 +201,12 @@ class GroupPlan:
                 }
                 for part in self.parts
             ],
-            "sensitive": asdict(self.sensitive) if self.sensitive else None,
+            "sensitive": asdict(self.sensitive, dict_factory=_told) if self.sensitive else None,
         }
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """From the JSON of a plan."""
+    def from_dict(cls, data: Mapping[str, Any], key: bytes = b"") -> Self:
+        """From the JSON of a plan, whose hashes are under `key`."""
         from privpipe.kernels.kd_tree import BlockTree
 
         parts = tuple(
@@ -229,6 +232,11 @@ class GroupPlan:
             parts=parts,
             sensitive=bound
             and SensitiveValues(
-                bound["column"], tuple(bound["keys"]), tuple(bound["counts"]), int(bound["l"]), bound["t"]
+                bound["column"], tuple(bound["keys"]), tuple(bound["counts"]), int(bound["l"]), bound["t"], key
             ),
         )
+
+
+def _told(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    """All but the key."""
+    return {name: value for name, value in fields if name != "key"}

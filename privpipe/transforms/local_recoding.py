@@ -99,7 +99,7 @@ class LocalRecoding(Transformer):
         columns = generalized_columns(as_generalize(self), context)
         counted = _Counted.of(engine, table, columns, context)
         for column, hierarchy in zip(columns, counted.tuples.hierarchies, strict=True):
-            if hierarchy.digest() != plan.detail["hierarchies"].get(column):
+            if context.keyed(hierarchy.digest()) != plan.detail["hierarchies"].get(column):
                 raise DataError(f"{context.place}: the hierarchy of {column!r} is not the one the plan was made with")
         rounds = [[int(made["levels"][column]) for column in columns] for made in plan.detail["rounds"]]
         recode = Recoded.of(counted, counted.tuples.after(rounds), plan.detail["recoded"])

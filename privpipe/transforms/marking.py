@@ -5,17 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from privpipe.blocks import Primitives, RowBlock
+from privpipe.blocks.suppressed import Blanked
 from privpipe.errors import UsageError
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.class_failures import EVERY_WAY, judged_sets
 from privpipe.transforms.suppression import KeysDropped
 
-__all__ = ["with_marked"]
+__all__ = ["with_marked", "with_unknown_marked"]
 
 
 def with_marked(engine: Primitives, table: Any, kept: Any, context: StageContext) -> Any:
-    """The table with every record that is not among those kept turned into a row of the mark.
+    """The table with every record that is not among those kept blanked: nothing of a person is left in it.
 
     Classes go as a whole, so the combinations of judged quasi-identifiers that are gone tell which records are. Text
     becomes the mark, anything else a missing value, also identifiers to be released as pseudonyms; those that the run
@@ -37,33 +40,50 @@ def with_marked(engine: Primitives, table: Any, kept: Any, context: StageContext
     if left.num_rows:
         stays = KeysDropped.of(keys, left.select(list(keys)))
         gone = gone.filter(~stays.holds(gone))
-    return engine.map_rows(table, KeysMarked(KeysDropped.of(keys, gone), context), table.schema)
+    blank = Blanked(table.schema, context.mark, context.unreleased)
+    return engine.map_rows(table, _Marked((KeysDropped.of(keys, gone),), blank), table.schema)
+
+
+def with_unknown_marked(
+    engine: Primitives, table: Any, before: Any, unknown: tuple[KeysDropped, ...], context: StageContext
+) -> Any:
+    """A table with the records that left it for a value their hierarchy lacks, blanked as others that are suppressed.
+
+    Parameters
+    ----------
+    table : Table
+        Without them.
+    before : Table
+        As it was when their values were looked up.
+    unknown : tuple of KeysDropped
+        Tells them there, column by column.
+    """
+    blank = Blanked(table.schema, context.mark, context.unreleased)
+    return engine.append(table, engine.map_rows(before, _Marked(unknown, blank, alone=True), table.schema))
 
 
 @dataclass(frozen=True)
-class KeysMarked:
-    """Turns the records of some classes into rows of the mark."""
+class _Marked:
+    """Blanks the records of some classes; leaves the others out where they alone are asked for."""
 
-    keys: KeysDropped
-    context: StageContext
+    keys: tuple[KeysDropped, ...]
+    blank: Blanked
+    alone: bool = False
 
     def __call__(self, rows: RowBlock) -> RowBlock:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        found = pa.array(self.keys.holds(rows.batch))
-        if not pc.any(found).as_py():
+        found = np.zeros(len(rows), dtype=np.bool_)
+        for keys in self.keys:
+            found |= keys.holds(rows.batch)
+        if self.alone:
+            return self.blank(rows.take(np.flatnonzero(found)))
+        if not found.any():
             return rows
-        held = {*self.context.held_columns}.intersection(self.context.roles.identifiers)
-        for name in rows.schema.names:
-            if name in held and name not in self.context.released_identifiers:
-                continue
-            column = rows.column(name)
-            # A pseudonym of the mark would be a value; a missing identifier has none.
-            blank = pa.types.is_string(column.type) and name not in self.context.released_identifiers
-            mark = self.context.mark if blank else None
-            rows = rows.replace(name, pc.if_else(found, pa.scalar(mark, column.type), column))
-        return rows
+        blank, chosen = self.blank(rows), pa.array(found)
+        columns = [pc.if_else(chosen, blank.column(name), rows.column(name)) for name in rows.schema.names]
+        return rows.with_batch(pa.record_batch(columns, names=rows.schema.names))
 
 
 def _require_text(schema: Any, context: StageContext) -> None:

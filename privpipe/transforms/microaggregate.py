@@ -260,11 +260,11 @@ class Microaggregate(Transformer):
         membership: tuple[int, float] | None = None,
     ) -> Any:
         """The table with each list of columns masked; `membership` is of a fuzzy release: neighbours, fuzziness."""
-        strata = Strata.from_dict(plan.detail["strata"])
+        strata = Strata.from_dict(plan.detail["strata"], plan.seed_key)
         if strata.suppressed:
             table = engine.map_rows(table, Kept(strata), table.schema)
         for data in plan.detail["groups"]:
-            group = GroupPlan.from_dict(data)
+            group = GroupPlan.from_dict(data, plan.seed_key)
             # A stream a list: one more list leaves the ties of the others alone.
             stream = draws.of("/".join(group.columns))
             encoding = self._encoding(engine, table, group, context)

@@ -110,7 +110,7 @@ class Mondrian(Transformer):
         histograms = engine.facts(table, FactsRequest(histograms=(*cut, *fixed))).histograms
         columns, _ = tree_columns(histograms, self, context)
         for column in columns:
-            if column.digest != plan.detail["dictionaries"].get(column.name):
+            if context.keyed(column.digest) != plan.detail["dictionaries"].get(column.name):
                 raise DataError(
                     f"{context.place}: the values or the hierarchy of {column.name!r} are not those the plan was made "
                     "with; make a new plan for this table"

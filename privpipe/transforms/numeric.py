@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.errors import DataError, UnsupportedError, did_you_mean
+from privpipe.blocks.entry import require_number
+from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
 from privpipe.roles import column_type_of
 from privpipe.transforms.base import StageContext
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
+    "clip_bounds",
     "masked_schema",
     "masked_type",
     "refuse_nulls",
@@ -60,6 +62,23 @@ def require_numeric(columns: tuple[str, ...], context: StageContext) -> None:
                 f"{context.place}: column {column!r} has {found.scale} digits after the point, {LARGEST_SCALE} are "
                 "served; declare `type: number` to mask it"
             )
+
+
+def clip_bounds(owner: str, clip: Any) -> tuple[float, float]:
+    """The bounds of a parameter `clip`.
+
+    Raises
+    ------
+    UsageError
+        No pair of numbers in ascending order.
+    """
+    if not isinstance(clip, list | tuple) or len(clip) != 2:
+        raise UsageError(f"{owner}: clip must be [lo, hi] or domain")
+    for bound in clip:
+        require_number(owner, "clip", bound)
+    if not clip[0] < clip[1]:
+        raise UsageError(f"{owner}: clip must be [lo, hi] with lo below hi")
+    return clip[0], clip[1]
 
 
 def refuse_nulls(column: str, nulls: int, context: StageContext) -> None:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks import Primitives, RowBlock
+from privpipe.blocks import FactsRequest, Primitives, RowBlock
 from privpipe.blocks.entry import require_choice, require_number
 from privpipe.errors import DataError, UsageError
 from privpipe.roles import column_type_of
 from privpipe.transforms.base import Kind, RowTransformer, StageContext, StagePlan, checked_columns
 from privpipe.transforms.categories import Labels, combined, escaped, in_value_order, labelled, split, typed
 from privpipe.transforms.numeric import refuse_nulls
-from privpipe.transforms.strata import SmallStrata, Strata, checked_by
+from privpipe.transforms.strata import SmallStrata, Strata, checked_by, require_present
 
 if TYPE_CHECKING:
     from privpipe.draws import Draws
@@ -149,15 +149,9 @@ class Pram(RowTransformer):
 
     def learn(self, engine: Primitives, table: Any, context: StageContext) -> StagePlan:
         strata = Strata.learn(engine, table, self.by, self.columns, context, small=self.small_strata)
-        for column in self.columns:
-            kind = column_type_of(context.schema.field(column).type)
-            if kind in ("number", "decimal"):
-                raise DataError(
-                    f"{context.place}: column {column!r} holds {kind}s, which are no categories; add_noise and "
-                    "rank_swap serve it, or generalize it first"
-                )
-            if self.nulls == "refuse":
-                refuse_nulls(column, sum(strata.records) - sum(strata.known[column]), context)
+        self._require_categories(context)
+        for column in self.columns if self.nulls == "refuse" else ():
+            refuse_nulls(column, sum(strata.records) - sum(strata.known[column]), context)
         matrices, warnings = [], []
         for group in self.groups():
             found = list(self._matrices(engine, table, group, strata, context))
@@ -174,14 +168,42 @@ class Pram(RowTransformer):
         }
         return StagePlan(name=self.name(), parameters=self.parameters(), detail=detail)
 
+    def _require_categories(self, context: StageContext) -> None:
+        for column in self.columns:
+            kind = column_type_of(context.schema.field(column).type)
+            if kind in ("number", "decimal"):
+                raise DataError(
+                    f"{context.place}: column {column!r} holds {kind}s, which are no categories; add_noise and "
+                    "rank_swap serve it, or generalize it first"
+                )
+
+    def carried(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> StagePlan:
+        require_present((*self.by, *self.columns), context)
+        self._require_categories(context)
+        nulls = engine.facts(table, FactsRequest(nulls=self.columns)).nulls
+        for column in self.columns if self.nulls == "refuse" else ():
+            refuse_nulls(column, nulls[column], context)
+        return replace(plan, detail={**plan.detail, "nulls": {column: nulls[column] for column in self.columns}})
+
+    def draws_by_value(self) -> bool:
+        return True
+
+    def shaping(self, plan: StagePlan) -> Mapping[str, Any]:
+        kept = [
+            [{name: each[name] for name in ("labels", "matrix")} for each in group["strata"]]
+            for group in plan.detail["matrices"]
+        ]
+        return {"strata": Strata.from_dict(plan.detail["strata"]).assignment(), "matrices": kept}
+
     def apply(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:
         from privpipe.kernels.pram import draw_categories
+        from privpipe.kernels.value_draws import value_uniforms
 
-        rows, numbers = Strata.from_dict(plan.detail["strata"]).kept(rows)
+        rows, numbers = Strata.from_dict(plan.detail["strata"], plan.seed_key).kept(rows)
         for group in plan.detail["matrices"]:
             names = tuple(group["columns"])
             # A stream a column: one more column leaves the draws of the others alone.
-            uniforms = draws.of("/".join(names)).uniform(rows.record_ids)
+            uniforms = value_uniforms(draws.of("/".join(names)), rows, names)
             words = combined([labelled(rows.column(name)) for name in names], self.nulls == "own_value")
             released = words
             for number, each in enumerate(group["strata"]):

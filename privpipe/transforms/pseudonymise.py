@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
@@ -67,6 +67,7 @@ class Pseudonymise(Transformer):
     """
 
     taxon: ClassVar[Kind] = "identifiers"
+    links_releases: ClassVar[bool] = True
     preserves: ClassVar[str] = "equality of values; the number of distinct values and of nulls"
     reveals: ClassVar[str] = "which records, also of other releases with this key and domain, are of one person"
     about: ClassVar[Mapping[str, str]] = {
@@ -108,7 +109,7 @@ class Pseudonymise(Transformer):
                 f"{context.place}: pseudonyms of {self.length} characters would collide ({expected:.2g} expected "
                 f"for {facts.records:,} records); use length 26"
             )
-        detail = {"key_id": key_id(read_key("Pseudonymise", self.key)), "nulls": dict(facts.nulls)}
+        detail = {"key_id": context.keyed(key_id(read_key("Pseudonymise", self.key))), "nulls": dict(facts.nulls)}
         return StagePlan(name=self.name(), parameters=self.parameters(), detail=detail)
 
     def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
@@ -118,9 +119,13 @@ class Pseudonymise(Transformer):
             schema = schema.set(schema.get_field_index(column), pa.field(column, pa.string()))
         return schema
 
+    def carried(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> StagePlan:
+        # The checks are made again; the key stays the plan's, which `run` compares with.
+        return replace(plan, detail={**self.learn(engine, table, context).detail, "key_id": plan.detail["key_id"]})
+
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
         key = read_key("Pseudonymise", self.key)
-        if plan.detail["key_id"] != key_id(key):
+        if plan.detail["key_id"] != context.keyed(key_id(key)):
             raise UsageError(f"{context.place}: the key is not the one the plan was made with")
         return engine.map_rows(table, Pseudonyms(self, key), self.released_schema(table.schema, plan))
 

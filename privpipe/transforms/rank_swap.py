@@ -241,7 +241,7 @@ class RankSwap(Transformer):
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
         released = self.released_schema(table.schema, plan)
         if self.by:
-            strata = Strata.from_dict(plan.detail["strata"])
+            strata = Strata.from_dict(plan.detail["strata"], plan.seed_key)
             return engine.map_groups(table, strata.of, SwappedStrata(self, strata, draws, released), released)
         for column in self.columns:
             detail, stream = plan.detail["columns"][column], draws.of(column)

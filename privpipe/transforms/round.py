@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks import Facts, FactsRequest, RowBlock
+from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
 from privpipe.blocks.entry import require_choice, require_number
 from privpipe.errors import DataError
 from privpipe.roles import column_type_of
@@ -107,10 +107,24 @@ class Round(RowTransformer):
             schema = schema.set(at, schema.field(at).with_type(self._target(schema.field(at).type)))
         return schema
 
+    def carried(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> StagePlan:
+        return self.learn(engine, table, context)  # nothing learnt shapes a value, and the checks are made again
+
+    def draws_by_value(self) -> bool:
+        return True
+
+    def drawn_columns(self) -> tuple[str, ...]:
+        return self.columns if self.mode == "random" else ()
+
+    def shaping(self, plan: StagePlan) -> Mapping[str, Any]:
+        return {}  # base and mode say it all
+
     def apply(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:
+        from privpipe.kernels.value_draws import value_uniforms
+
         for column in self.columns:
             array = rows.column(column)
-            uniforms = draws.of(column).uniform(rows.record_ids) if self.mode == "random" else np.empty(0)
+            uniforms = value_uniforms(draws.of(column), rows, (column,)) if self.mode == "random" else np.empty(0)
             units = self._units(array.type)
             if units is None:
                 rounded = rounded_floats(rows[column], self.base, self.mode, uniforms)

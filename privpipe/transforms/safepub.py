@@ -18,13 +18,14 @@ from privpipe.errors import DataError, NoSolutionError, UsageError, did_you_mean
 from privpipe.kernels.safepub import MOST_EPSILON
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer
 from privpipe.transforms.generalize import hierarchies_of, is_recoded, labels_at, texts_of
+from privpipe.transforms.hierarchy_definition import declared
 from privpipe.transforms.suppression import KeysDropped
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from privpipe.draws import Draws, Stream
-    from privpipe.hierarchies import Hierarchy, HierarchySpec
+    from privpipe.hierarchies import Hierarchy
 
 __all__ = ["HARMLESS_BEFORE", "Safepub", "process_of"]
 
@@ -76,6 +77,7 @@ class Safepub(Transformer):
     columns_rule: ClassVar[Any] = "none"
     suppresses: ClassVar[bool] = True
     needs_draws: ClassVar[bool] = True
+    forbids_counts: ClassVar[bool] = True
     preserves: ClassVar[str] = "truth: every label covers the value it stands for; shares, up to sampling"
     reveals: ClassVar[str] = "little more of any one person than a release without the person would"
     about: ClassVar[Mapping[str, str]] = {
@@ -124,6 +126,12 @@ class Safepub(Transformer):
             },
         )
 
+    @classmethod
+    def public_detail(cls, detail: Mapping[str, Any]) -> dict[str, Any]:
+        """Levels and the record of the process, which was fixed before the data; never how many were drawn."""
+        process = {name: value for name, value in detail.get("process", {}).items() if name != "drawn"}
+        return {"levels": dict(detail.get("levels", {})), "process": process}
+
     def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
         import pyarrow as pa
 
@@ -155,6 +163,12 @@ class Safepub(Transformer):
         drawn = engine.count(self.entering(engine, table, draws))
         process = {**plan.detail["process"], "drawn": drawn}
         return replace(plan, detail={**plan.detail, "process": process})
+
+    def carried(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> StagePlan:
+        return self.learn(engine, table, context)
+
+    def shaping(self, plan: StagePlan) -> Mapping[str, Any]:
+        return {}  # the sample is drawn before anything is learnt
 
     def _columns(self, context: StageContext) -> tuple[str, ...]:
         held = [name for name in context.roles.quasi_identifiers if name in context.hierarchies]
@@ -232,17 +246,9 @@ def _require_fixed(column: str, level: int, hierarchy: Hierarchy, context: Stage
 
 def _scheme(levels: Mapping[str, int], columns: Sequence[str], context: StageContext) -> str:
     """SHA-256 of levels and hierarchies as they are declared; nothing of the data is in it."""
-    parts = {name: [levels[name], _declared(context.hierarchies[name], context.types.get(name))] for name in columns}
+    parts = {name: [levels[name], declared(context.hierarchies[name], context.types.get(name))] for name in columns}
     text = json.dumps({"keys": list(context.roles.quasi_identifiers), "columns": parts}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _declared(spec: HierarchySpec, kind: str | None) -> Any:
-    from privpipe.hierarchies.sources import File, Prepared, Tree
-
-    if isinstance(spec.builder, File | Tree | Prepared):
-        return spec.build([], [], kind).digest()
-    return spec.to_dict()
 
 
 @dataclass(frozen=True)

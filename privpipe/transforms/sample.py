@@ -98,7 +98,7 @@ class Sample(Transformer):
         return schema if self.weight is None else schema.append(pa.field(self.weight, pa.float64()))
 
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
-        strata, stream = Strata.from_dict(plan.detail["strata"]), draws.of("")
+        strata, stream = Strata.from_dict(plan.detail["strata"], plan.seed_key), draws.of("")
         read = self.by or tuple(table.schema.names[:1])
         if self.fraction is not None:
             chosen = _Chosen(strata, stream, fraction=self.fraction)
@@ -118,6 +118,9 @@ class Sample(Transformer):
             weights = np.array(strata.records) / np.maximum(drawn, 1)
         sampled = _Sampled(chosen, self.weight, weights)
         return engine.map_rows(table, sampled, self.released_schema(table.schema, plan))
+
+    def made_columns(self) -> tuple[str, ...]:
+        return () if self.weight is None else (self.weight,)
 
     @classmethod
     def examples(cls) -> list[Self]:

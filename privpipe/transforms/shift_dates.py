@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -57,8 +57,11 @@ class ShiftDates(Transformer):
     """
 
     taxon: ClassVar[Kind] = "perturbative"
+    links_releases: ClassVar[bool] = True
     preserves: ClassVar[str] = "intervals between, and order of, the dates of a person; the time of day"
-    reveals: ClassVar[str] = "each date to within 2 * days; whoever knows one date of a person knows all of them"
+    reveals: ClassVar[str] = (
+        "each date to within 2 * days; whoever knows one date of a person knows all of them, in every release"
+    )
     about: ClassVar[Mapping[str, str]] = {
         "columns": "dates and timestamps, moved together",
         "days": "most days that a person's dates move, either way",
@@ -91,16 +94,20 @@ class ShiftDates(Transformer):
             for column, count in facts.nulls.items():
                 refuse_nulls(column, count, context)
         detail: dict[str, Any] = {
-            "key_id": key_id(read_key("ShiftDates", self.key)),
+            "key_id": context.keyed(key_id(read_key("ShiftDates", self.key))),
             "person": _person(context),
             "nulls": dict(facts.nulls),
             "warnings": ["weekdays and seasons are not kept"],
         }
         return StagePlan(name=self.name(), parameters=self.parameters(), detail=detail)
 
+    def carried(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> StagePlan:
+        # The checks are made again; the key stays the plan's, which `run` compares with.
+        return replace(plan, detail={**self.learn(engine, table, context).detail, "key_id": plan.detail["key_id"]})
+
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
         key = read_key("ShiftDates", self.key)
-        if plan.detail["key_id"] != key_id(key):
+        if plan.detail["key_id"] != context.keyed(key_id(key)):
             raise UsageError(f"{context.place}: the key is not the one the plan was made with")
         if plan.detail["person"] != _person(context):
             raise UsageError(f"{context.place}: the plan was made for another person_id")
@@ -155,6 +162,6 @@ class Shifted:
             column = rows.column(self.person)
             texts = canonical_text(column, column_type_of(column.type))
             known = texts.is_valid().to_numpy(zero_copy_only=False)
-            ids = np.where(known[:, None], declared_id(texts, Seed.of(self.key)), ids)
+            ids = np.where(known[:, None], declared_id(texts, Seed(self.key)), ids)
         drawn = Stream(self.key[:16]).integers(ids, 2 * self.days)
         return np.where(drawn < self.days, drawn - self.days, drawn - self.days + 1)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from privpipe.blocks import Facts, Primitives, RowBlock
 from privpipe.blocks.entry import require_choice
 from privpipe.errors import DataError, UsageError
-from privpipe.transforms.add_noise import RANK_CUT, covariance_factor
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
+from privpipe.transforms.covariance import RANK_CUT, covariance_factor
 from privpipe.transforms.numeric import refuse_nulls, require_numeric
 from privpipe.transforms.ranked_values import RankSums, ranks_of_column, taken_at
 from privpipe.transforms.strata import SmallStrata, Strata, checked_by
@@ -119,7 +119,7 @@ class Shuffle(Transformer):
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
         import pyarrow as pa
 
-        strata = Strata.from_dict(plan.detail["strata"])
+        strata = Strata.from_dict(plan.detail["strata"], plan.seed_key)
         names = (*self.columns, *self.given)
         ranks = {name: ranks_of_column(engine, table, name, strata, context.place) for name in names}
         for column in self.columns:

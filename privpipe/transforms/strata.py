@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -64,8 +64,10 @@ def require_present(columns: tuple[str, ...], context: StageContext) -> None:
             )
 
 
-def stratum_keys(values: pa.RecordBatch | pa.Table) -> NDArray[np.int64]:
+def stratum_keys(values: pa.RecordBatch | pa.Table, key: bytes = b"") -> NDArray[np.int64]:
     """A 64-bit hash of each combination, null-safe; a plan holds it instead of the values.
+
+    Under the run's `key` nobody else can try combinations against it; without one it is as good as the values.
 
     Examples
     --------
@@ -77,7 +79,7 @@ def stratum_keys(values: pa.RecordBatch | pa.Table) -> NDArray[np.int64]:
     from privpipe.draws import Seed
     from privpipe.kernels.record_ids import content_hash
 
-    return np.asarray(content_hash(values, Seed.of("privpipe/strata"))[:, 0])
+    return np.asarray(content_hash(values, Seed(key) if key else Seed.public("privpipe/strata"))[:, 0])
 
 
 @dataclass(frozen=True)
@@ -86,9 +88,10 @@ class _Counts:
 
     by: tuple[str, ...]
     columns: tuple[str, ...]
+    key: bytes = field(repr=False)
 
     def measure(self, block: RowBlock, facts: Facts) -> dict[int, list[int]]:
-        keys, places = np.unique(stratum_keys(block.batch.select(list(self.by))), return_inverse=True)
+        keys, places = np.unique(stratum_keys(block.batch.select(list(self.by)), self.key), return_inverse=True)
         known = [~_missing(block.column(name)) for name in self.columns]
         sums = [np.bincount(places, minlength=len(keys))]
         sums += [np.bincount(places[mask], minlength=len(keys)) for mask in known]
@@ -128,6 +131,8 @@ class Strata:
         Records of strata that were too small, under ``small_strata: suppress``.
     merged : int
         Combinations that were too small and now share a stratum, under ``small_strata: merge``.
+    key : bytes
+        What keys the hashes; in no plan.
     """
 
     by: tuple[str, ...] = ()
@@ -137,6 +142,7 @@ class Strata:
     known: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     suppressed: int = 0
     merged: int = 0
+    key: bytes = field(default=b"", repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.records)
@@ -163,7 +169,7 @@ class Strata:
         require_present((*by, *columns), context)
         if not by:
             return cls._whole(engine, table, columns)
-        found = engine.reduce_rows(table, (*by, *columns), _Counts(by, columns), Facts()) or {}
+        found = engine.reduce_rows(table, (*by, *columns), _Counts(by, columns, context.seed_key), Facts()) or {}
         # A hash of 64 bits is enough once it is known to tell these combinations apart.
         distinct = len(engine.distinct(table, by)) if found else 0
         if distinct != len(found):
@@ -183,7 +189,8 @@ class Strata:
                 raise NoSolutionError(
                     f"{context.place}: all {len(keys):,} strata together have fewer than {least:,} values to work on"
                 )
-        return cls._of(by, keys, groups, columns, found, short if small == "suppress" else set())
+        made = cls._of(by, keys, groups, columns, found, short if small == "suppress" else set())
+        return replace(made, key=context.seed_key)
 
     @classmethod
     def _of(
@@ -217,6 +224,10 @@ class Strata:
         known = {column: (facts.records - facts.nulls[column],) for column in columns}
         return cls(records=(facts.records,), known=known)
 
+    def assignment(self) -> dict[str, Any]:
+        """Which combination belongs where, without how many records that are."""
+        return {"by": list(self.by), "keys": list(self.keys), "numbers": list(self.numbers)}
+
     def of(self, rows: RowBlock) -> NDArray[np.int64]:
         """Stratum of each record, shape (n,); -1 where it is suppressed.
 
@@ -227,7 +238,7 @@ class Strata:
         """
         if not self.by:
             return np.zeros(len(rows), np.int64)
-        keys = stratum_keys(rows.batch.select(list(self.by)))
+        keys = stratum_keys(rows.batch.select(list(self.by)), self.key)
         known = np.array(self.keys, np.int64)
         at = np.minimum(np.searchsorted(known, keys), max(len(known) - 1, 0))
         strange = known[at] != keys if len(known) else np.ones(len(keys), np.bool_)
@@ -259,8 +270,8 @@ class Strata:
         }
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """From the JSON of a plan."""
+    def from_dict(cls, data: Mapping[str, Any], key: bytes = b"") -> Self:
+        """From the JSON of a plan, whose hashes are under `key`."""
         return cls(
             by=tuple(data["by"]),
             keys=tuple(data["keys"]),
@@ -269,6 +280,7 @@ class Strata:
             known={column: tuple(counts) for column, counts in data["known"].items()},
             suppressed=int(data["suppressed"]),
             merged=int(data["merged"]),
+            key=key,
         )
 
 

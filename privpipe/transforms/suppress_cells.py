@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from privpipe.blocks import Primitives
@@ -142,8 +142,11 @@ class SuppressCells(Transformer):
     def masked_columns(self) -> tuple[str, ...]:
         return ()
 
+    def stated_parameters(self) -> dict[str, Any]:
+        return {**self.parameters(), "budget": asdict(self.budget)}
+
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
-        return apply_blanks(engine, table, Blanked.from_dict(plan.detail), draws.of("cells"), context.place)
+        return apply_blanks(engine, table, Blanked.from_dict(plan.detail), draws.of("cells"), context)
 
     @classmethod
     def examples(cls) -> list[Self]:

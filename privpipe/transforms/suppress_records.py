@@ -56,6 +56,9 @@ class SuppressRecords(Transformer):
     def plan(self, facts: Facts, context: StageContext) -> StagePlan:
         return StagePlan(name=self.name(), parameters=self.parameters())
 
+    def carried(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> StagePlan:
+        return self.learn(engine, table, context)  # nothing learnt shapes a value, and the checks are made again
+
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
         return suppress_failing(engine, table, context, self.suppress_at_most, serves=self.serves)
 

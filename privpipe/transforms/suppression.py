@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import ClassBlock, ClassModel, ClassQuery, Facts, Guarantee, Primitives, RowBlock
+from privpipe.blocks.suppressed import suppressed_alone, without_suppressed
 from privpipe.draws import Seed
 from privpipe.errors import NoSolutionError
 from privpipe.tolerance import floor_share
@@ -21,6 +22,7 @@ __all__ = [
     "KeysDropped",
     "OwnLoss",
     "Passing",
+    "budget_of",
     "least_share",
     "require_within",
     "sensitive_codes",
@@ -34,7 +36,7 @@ OwnLoss = Callable[[Any], NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class Passing:
-    """Which classes meet every one of some models; suppressed records are no class that could fail."""
+    """Which classes meet every one of some models."""
 
     models: tuple[ClassModel, ...]
     facts: Facts = field(repr=False)
@@ -43,7 +45,7 @@ class Passing:
         passing = np.ones(len(block), dtype=np.bool_)
         for model in self.models:
             passing &= model.passing(block, self.facts)
-        return passing if block.marked is None else passing | block.marked
+        return passing
 
 
 def suppress_failing(
@@ -80,7 +82,9 @@ def suppress_failing(
     sets = judged_sets(context, serves=serves)
     if not sets.keys:
         return table
-    kept = table
+    # Records that a recoding left nothing of but marks are in no class that is judged.
+    released, whole = context.released(table.schema), table
+    table = kept = without_suppressed(engine, table, released, context.mark)
     if len(sets.keys) == 1 and not sets.compared and not sets.labels:
         # Failing classes go where they lie: removing them changes no other class.
         for keys, models in sets.class_models.items():
@@ -90,6 +94,8 @@ def suppress_failing(
         done = False
     if not done:
         kept = _without_failing(engine, kept, sets, context, own_loss)
+    if table is not whole:
+        kept = engine.append(kept, suppressed_alone(engine, whole, released, context.mark))
     require_within(before - engine.count(kept), limit, before, context)
     return kept
 
@@ -101,15 +107,20 @@ def require_within(gone: int, limit: float, records: int, context: StageContext)
     ------
     NoSolutionError
     """
-    budget = floor_share(limit, records)
+    budget, share = budget_of(limit, records, context), least_share(gone, records + context.suppressed)
     if gone > budget:
         raise NoSolutionError(
             f"{context.place}: the guarantees need {gone:,} of {records:,} records suppressed, the limit allows "
-            f"{budget:,}; it would take suppress_at_most >= {least_share(gone, records):g}, or more generalization "
+            f"{budget:,}; it would take suppress_at_most >= {share:g}, or more generalization "
             "before it"
         )
     if gone == records:
         raise NoSolutionError(f"{context.place}: every record would have to be suppressed")
+
+
+def budget_of(limit: float, records: int, context: StageContext) -> int:
+    """How many of the records of a stage may go: a share of all that entered it, those set aside among them."""
+    return floor_share(limit, records + context.suppressed)
 
 
 def least_share(gone: int, records: int) -> float:
@@ -132,8 +143,6 @@ def class_query(keys: Sequence[str], models: Sequence[Guarantee], context: Stage
         keys=tuple(keys),
         columns=tuple(columns),
         dictionaries={column: context.base.histograms[column] for column in columns if column in coded},
-        # In some quasi-identifiers only, a mark is a value like any other.
-        mark=context.mark if set(context.roles.quasi_identifiers) <= set(keys) else None,
         person=context.person,
     )
 
@@ -194,5 +203,5 @@ def _hashes(keys: Sequence[str], batch: Any) -> Any:
 
     from privpipe.kernels.record_ids import content_hash
 
-    words = np.ascontiguousarray(content_hash(batch.select(list(keys)), Seed.of("privpipe/class keys")))
+    words = np.ascontiguousarray(content_hash(batch.select(list(keys)), Seed.public("privpipe/class keys")))
     return pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(words), [None, pa.py_buffer(words)])

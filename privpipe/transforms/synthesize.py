@@ -159,7 +159,7 @@ class Synthesize(Transformer):
 
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
         if "strata" in plan.detail:
-            strata = Strata.from_dict(plan.detail["strata"])
+            strata = Strata.from_dict(plan.detail["strata"], plan.seed_key)
             return engine.map_rows(table, _Redrawn(strata, _Model(plan.detail, table.schema, draws)), table.schema)
         sizes = [each["records"] for each in plan.detail["combinations"]]
         if self.records != "same" and not sum(sizes):
@@ -227,7 +227,7 @@ def _combinations(engine: Primitives, table: Any, strata: Strata, min_count: int
     batch = distinct.select(list(strata.by)).to_batches()[0]
     numbers = strata.of(RowBlock(batch)).tolist()
     texts = list(zip(*(labelled(batch.column(name)).to_pylist() for name in strata.by), strict=True))
-    order = np.argsort(stratum_keys(batch)).tolist()
+    order = np.argsort(stratum_keys(batch, strata.key)).tolist()
     counts = distinct["__count"].to_pylist()
     return [
         {"values": list(texts[at]), "stratum": numbers[at], "records": counts[at]}

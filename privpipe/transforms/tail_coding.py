@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks import Facts, Primitives, RowBlock
+from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
 from privpipe.blocks.entry import require_choice, require_integer, require_number
 from privpipe.errors import DataError, UsageError
 from privpipe.roles import column_type_of
@@ -103,8 +103,7 @@ class TailCode(RowTransformer):
         thresholds = {column: self._thresholds(engine, table, column, strata, context) for column in self.columns}
         counting = _BeyondSums(strata, self.columns, thresholds, self.upper)
         beyond, infinite = engine.reduce_rows(table, (*self.by, *self.columns), counting, Facts()) or ({}, {})
-        for column, count in infinite.items():
-            raise DataError(f"{context.place}: column {column!r} holds {count:,} infinite values; code them first")
+        self._require_finite(infinite, context)
         columns = {
             column: [
                 self._tail(column, number, thresholds[column][number], beyond.get((at, number)), strata, context)
@@ -122,6 +121,36 @@ class TailCode(RowTransformer):
         }
         return StagePlan(name=self.name(), parameters=self.parameters(), detail=detail)
 
+    def carried(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> StagePlan:
+        if self.at is not None and self.replace != "mean":
+            return self.learn(engine, table, context)  # nothing is learnt, and the checks are made again
+        require_numeric(self.columns, context)
+        strata = Strata.from_dict(plan.detail["strata"])
+        thresholds = {name: [tail["threshold"] for tail in tails] for name, tails in plan.detail["columns"].items()}
+        counting = _BeyondSums(strata, self.columns, thresholds, self.upper)
+        beyond, infinite = engine.reduce_rows(table, (*self.by, *self.columns), counting, Facts()) or ({}, {})
+        self._require_finite(infinite, context)
+        nulls = engine.facts(table, FactsRequest(nulls=self.columns)).nulls
+        columns: dict[str, list[dict[str, Any]]] = {}
+        for at, column in enumerate(self.columns):
+            if self.nulls == "refuse":
+                refuse_nulls(column, nulls[column], context)
+            columns[column] = []
+            for number, tail in enumerate(plan.detail["columns"][column]):
+                found = beyond.get((at, number))
+                replaced = found.count if found else 0
+                if tail["threshold"] is None or (replaced and self.replace == "mean" and tail["mean"] is None):
+                    raise DataError(
+                        f"{context.place}: the plan knows no threshold or mean for column {column!r}, where its own "
+                        "table had no values; make a new plan"
+                    )
+                columns[column].append({**tail, "replaced": replaced})
+        return replace(plan, detail={**plan.detail, "columns": columns, "nulls": dict(nulls)})
+
+    def _require_finite(self, infinite: Mapping[str, int], context: StageContext) -> None:
+        for column, count in infinite.items():
+            raise DataError(f"{context.place}: column {column!r} holds {count:,} infinite values; code them first")
+
     def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
         for column in self.columns:
             at = schema.get_field_index(column)
@@ -131,7 +160,7 @@ class TailCode(RowTransformer):
     def apply(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:
         from privpipe.hierarchies import canonical_text
 
-        rows, numbers = Strata.from_dict(plan.detail["strata"]).kept(rows)
+        rows, numbers = Strata.from_dict(plan.detail["strata"], plan.seed_key).kept(rows)
         for column, tails in plan.detail["columns"].items():
             array, target = rows.column(column), self._target(rows.schema.field(column))
             limits = _limits([tail["threshold"] for tail in tails], array.type)

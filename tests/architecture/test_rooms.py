@@ -78,6 +78,18 @@ def test_a_fresh_import_loads_no_heavy_library(statement: str) -> None:
     assert loaded.isdisjoint(HEAVY)
 
 
+def test_oracles_are_loaded_by_tests_alone() -> None:
+    code = (
+        "import json, sys\n"
+        "from privpipe import measures, models\n"
+        "for room in (models, measures):\n"
+        "    assert all(room.CATALOGUE[name].examples() for name in room.CATALOGUE)\n"
+        "print(json.dumps([name for name in sys.modules if name.endswith('_oracle') or 'privpipe.testing' in name]))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert json.loads(run.stdout) == []
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_what_a_module_lists_as_public_is_there_and_sorted(name: str) -> None:
     with warnings.catch_warnings():

@@ -14,14 +14,14 @@ import pytest
 import privpipe as pp
 from privpipe.assess import JudgingRules, assess
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
-from privpipe.draws import Seed
+from privpipe.draws import RunKey, Seed
 from privpipe.engines import Engine, Source
 from privpipe.engines.base.positions import positioned
 from privpipe.errors import DataError, UnsupportedError
-from privpipe.release.aligning import aligned, attack_order
+from privpipe.release.aligning import aligned
 from privpipe.roles import Roles
 
-SEED = Seed.of("pairs")
+SEED = Seed.insecure("pairs")
 ROLES = Roles(identifiers=("name",), quasi_identifiers=("age", "zip"))
 ORIGINAL = pa.table(
     {"name": [f"p{i:02d}" for i in range(12)], "age": [float(20 + i) for i in range(12)], "zip": ["08"] * 12}
@@ -58,11 +58,11 @@ def judged(engine: Engine, original: pa.Table, released: pa.Table) -> Any:
     for table in (released, original):
         scanned = engine.with_record_ids(engine.scan(Source(data=table)), "name", SEED)
         sides.append(engine.select(scanned, ["age", "zip"]))
-    rules = JudgingRules(order=attack_order(SEED))
+    rules = JudgingRules(order=RunKey.of(SEED, "", "").attacks())
     found = assess(
         engine, sides[0], guarantees=[LargestShift(at_most=1.0)], roles=ROLES, rules=rules, original=sides[1]
     )
-    return found.verdicts[0].observed
+    return found.verdicts[-1].observed
 
 
 def test_files_are_aligned_alike_on_every_engine_in_any_order(engine: Engine, embedded: Engine) -> None:
@@ -82,8 +82,8 @@ def test_without_an_original_or_ids_the_outcome_is_an_error(embedded: Engine) ->
     for original, released in ((None, with_ids), (table, with_ids), (with_ids, table)):
         found = assess(embedded, released, guarantees=[LargestShift(at_most=1.0)], roles=ROLES, original=original)
         assert not found.passed
-        assert found.verdicts[0].outcome == "error"
-        assert "aligned by record id" in found.verdicts[0].reason
+        assert found.verdicts[-1].outcome == "error"
+        assert "aligned by record id" in found.verdicts[-1].reason
 
 
 def test_a_column_that_one_side_lacks_is_a_data_error(embedded: Engine) -> None:
@@ -114,12 +114,12 @@ def test_positions_are_those_of_the_files(embedded: Engine, tmp_path: Path) -> N
     )
     released = ORIGINAL.drop_columns(["name"])
     sides = aligned(embedded, Source(data=released), source, policy, "position", SEED)
-    rules = JudgingRules(order=attack_order(SEED))
+    rules = JudgingRules(order=RunKey.of(SEED, "", "").attacks())
     found = assess(
         embedded, sides[0], guarantees=[LargestShift(at_most=1.0)], roles=ROLES, rules=rules, original=sides[1]
     )
-    assert found.verdicts[0].observed["shift"] == 0.0
-    assert found.verdicts[0].observed["pairs"] == 12
+    assert found.verdicts[-1].observed["shift"] == 0.0
+    assert found.verdicts[-1].observed["pairs"] == 12
     with pytest.raises(DataError, match="cannot be aligned by position: one has 11 records, the original 12"):
         aligned(embedded, Source(data=released.slice(1)), source, policy, "position", SEED)
     keyed = replace(policy, record_id="name")
@@ -127,8 +127,8 @@ def test_positions_are_those_of_the_files(embedded: Engine, tmp_path: Path) -> N
     found = assess(
         embedded, by_id[0], guarantees=[LargestShift(at_most=1.0)], roles=ROLES, rules=rules, original=by_id[1]
     )
-    assert found.verdicts[0].observed["shift"] == 0.0
-    assert found.verdicts[0].observed["pairs"] == 9
+    assert found.verdicts[-1].observed["shift"] == 0.0
+    assert found.verdicts[-1].observed["pairs"] == 9
     without = aligned(embedded, Source(data=released), source, keyed, "record_id", SEED)
     assert not without[0].has_record_ids
 

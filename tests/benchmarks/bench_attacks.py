@@ -30,7 +30,7 @@ def original(rows: int, columns: int) -> Floats:
 
 def swapped(x: Floats, p: float) -> Floats:
     """Each column rank-swapped by itself."""
-    draws, y = Draws(Seed.of(1), 0, "rank_swap"), np.empty_like(x)
+    draws, y = Draws(Seed.insecure(1), 0, "rank_swap"), np.empty_like(x)
     for j in range(x.shape[1]):
         order = np.argsort(x[:, j], kind="stable")
         pi = swap_permutation(len(x), floor_share(p, len(x)), draws.of(str(j)))

@@ -76,10 +76,10 @@ def same_rows(rows: RowBlock, ranks: object) -> RowBlock:
 
 def measure_ranks(folder: Path, rounds: int, threads: int) -> None:
     """Print the ratio of ranking a near-unique column to sorting it, rows kept in memory on both sides."""
-    stream = Draws(Seed.of(1), stage=0, transformer="bench").of(NUMBER)
+    stream = Draws(Seed.insecure(1), stage=0, transformer="bench").of(NUMBER)
     frame = dd.read_parquet(folder, dtype_backend="pyarrow").persist()
     with DaskEngine.open({"scheduler": "threads", "workers": threads}) as engine:
-        table = engine.with_record_ids(engine.scan(Source(data=str(folder))), None, Seed.of(1))
+        table = engine.with_record_ids(engine.scan(Source(data=str(folder))), None, Seed.insecure(1))
         sorting, ranking = [], []
         for _ in range(rounds + 1):
             ranking.append(seconds(lambda: engine.map_ranked(table, NUMBER, stream, same_rows, table.schema)))

@@ -83,12 +83,12 @@ def measure(
     engine: EmbeddedEngine, source: Any, adult: pa.Table, folder: Path, stage: Transformer, k: int, n: int
 ) -> None:
     """Print what planning and running a stage take."""
-    table = engine.with_record_ids(engine.scan(Source(data=source)), None, Seed.of(1))
+    table = engine.with_record_ids(engine.scan(Source(data=source)), None, Seed.insecure(1))
     context = context_of(adult, folder, table.schema, k)
     planner = planner_of(stage.name())
     planned = [seconds(lambda: planner(engine, table, stage, context)) for _ in range(n)]
     plan = planned[-1][1]
-    took, out = seconds(lambda: stage.run(engine, table, plan, Draws(Seed.of(1), 0, stage.name()), context))
+    took, out = seconds(lambda: stage.run(engine, table, plan, Draws(Seed.insecure(1), 0, stage.name()), context))
     records = plan.detail["records"]
     middle = statistics.median(second for second, _ in planned)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

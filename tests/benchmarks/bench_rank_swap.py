@@ -66,7 +66,7 @@ def swap(engine: Engine, table: Any, column: str, p: float) -> Callable[[], Any]
     plan = stage.learn(engine, table, context)
 
     def run() -> int:
-        made = stage.run(engine, table, plan, Draws(Seed.of(1), 0, stage.name()), context)
+        made = stage.run(engine, table, plan, Draws(Seed.insecure(1), 0, stage.name()), context)
         if engine.name == "embedded":
             return 0
         # Worked out to the end, where an engine is lazy; on Spark as the plain sort is.
@@ -98,7 +98,7 @@ def least(jobs: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
 
 
 def permutations(rows: int) -> None:
-    stream = Draws(Seed.of(1), 0, "rank_swap").of("x")
+    stream = Draws(Seed.insecure(1), 0, "rank_swap").of("x")
     jobs: dict[str, Callable[[], Any]] = {
         "window, p = 0.001": lambda: swap_permutation(rows, rows // 1000, stream),
         "window, p = 0.05": lambda: swap_permutation(rows, rows // 20, stream),
@@ -125,7 +125,7 @@ def main() -> None:
         for name in options.engines:
             with open_engine(name) as engine:
                 source = Source(data=str(path), format="parquet")
-                table = engine.with_record_ids(engine.scan(source), None, Seed.of(1))
+                table = engine.with_record_ids(engine.scan(source), None, Seed.insecure(1))
                 if name == "spark":
                     # Else every question computes the record ids anew, which is no part of a swap.
                     table = replace(table, frame=table.frame.persist())  # type: ignore[type-var]

@@ -53,7 +53,7 @@ def files_of(x: Floats, y: Floats) -> FilePair:
 
 def swapped(x: Floats, p: float, key: int) -> Floats:
     """Each column swapped by itself, reading `skip`."""
-    draws, y, w = Draws(Seed.of(key), 0, "rank_swap"), np.empty_like(x), round(p * 1e6) * len(x) // 10**6
+    draws, y, w = Draws(Seed.insecure(key), 0, "rank_swap"), np.empty_like(x), round(p * 1e6) * len(x) // 10**6
     for j in range(x.shape[1]):
         order = np.argsort(x[:, j], kind="stable")
         pi = swap_permutation(len(x), w, draws.of(str(j)), partner="skip", segment=len(x))

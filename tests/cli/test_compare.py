@@ -56,6 +56,7 @@ def test_two_runs_side_by_side_and_a_report_of_one(run: Any, place: Path, policy
     assert document["settings"] == {"transform[0].generalize.suppress_at_most": [0.2, 0.1]}
     rows = {row["entry"]: row for row in document["figures"]}
     assert set(rows) == {
+        "no_identifiers",
         "k_anonymity",
         "distinct_l_diversity column=illness",
         "prosecutor_risk",
@@ -85,7 +86,7 @@ def test_a_report_of_a_refused_run_tells_no_small_counts(run: Any, place: Path) 
     start, end = text.index("transform:"), text.index("guarantees:")
     policy.write_text(text[:start] + text[end:].replace("{k: 3}", "{k: 2}"))
     assert run("release", policy).exit_code == 5
-    [verdict] = (place / "published").glob(".small.privpipe/refused/*.json")
+    [verdict] = (place / "published").glob(".small.privpipe/records/*/verdict.json")
     done = run("report", verdict)
     assert done.exit_code == 0, done.stderr
     assert "A guarantee does not hold" in done.stdout

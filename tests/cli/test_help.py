@@ -47,6 +47,7 @@ COMMANDS = (
     "release",
     "report",
     "schema",
+    "seed",
     "transform",
     "validate",
 )

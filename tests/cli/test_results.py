@@ -40,7 +40,7 @@ def facade(monkeypatch: pytest.MonkeyPatch, name: str, function: Any) -> None:
 
 def published(judged: Assessment) -> Any:
     """A result as the runner returns it."""
-    return lambda *_, **__: SimpleNamespace(assessment=judged, path="there", run_id="r1")
+    return lambda *_, **__: SimpleNamespace(assessment=judged, path="there", run_id="r1", record="kept")
 
 
 def refused(judged: Assessment) -> Any:
@@ -217,17 +217,19 @@ def test_a_plan_of_another_policy_or_seed_is_refused(run: Any, place: Path, monk
     (place / "release.yaml").write_text(text.replace("k: 3", "k: 4"))
     assert "another policy" in run(*arguments).stderr
     (place / "release.yaml").write_text(text + "seed: {from_env: A_SEED}\n")
-    monkeypatch.setenv("A_SEED", "7")
+    monkeypatch.setenv("A_SEED", "7d1c9a3e5b8f2046d1e7c3a95f80b264")
     (place / "plan.json").write_text(made_plan(place).to_json())
     assert "another seed" in run(*arguments).stderr
 
 
 def test_warnings_of_the_policy_are_told_on_stderr(run: Any, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     facade(monkeypatch, "assess", lambda *_, **__: assessment())
-    (place / "release.yaml").write_text((place / "release.yaml").read_text() + "seed: hunter2\n")
+    (place / "release.yaml").write_text(
+        (place / "release.yaml").read_text() + "seed: 7d1c9a3e5b8f2046d1e7c3a95f80b264\n"
+    )
     done = run("assess", place / "release.yaml", "--json")
     assert done.stderr.startswith(f"warning: {place / 'release.yaml'}:16: seed: the secret stands in the policy")
-    assert "hunter2" not in done.output
+    assert "7d1c9a3e5b8f2046d1e7c3a95f80b264" not in done.output
     json.loads(done.stdout)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from privpipe import measures, models, transforms
-from privpipe.testing import GAPS, ORACLES, catalogue_problems, examples_of
+from privpipe.testing import GAPS, catalogue_problems, examples_of, has_oracle
 
 
 @pytest.mark.parametrize("room", [models, transforms, measures], ids=lambda room: str(room.__name__))
@@ -22,7 +22,7 @@ def test_names_are_unique_over_the_catalogues() -> None:
 
 
 def test_every_model_that_reads_classes_has_an_oracle() -> None:
-    assert {model.name() for model in examples_of(models.CATALOGUE, population=True)} <= set(ORACLES)
+    assert not [model for model in examples_of(models.CATALOGUE, population=True) if not has_oracle(type(model))]
 
 
 @pytest.mark.parametrize("name", list(models.CATALOGUE))

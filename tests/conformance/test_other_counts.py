@@ -11,6 +11,7 @@ import pytest
 
 from privpipe.assess import Assessment, JudgingRules, assess
 from privpipe.blocks import Guarantee
+from privpipe.blocks.oracle_classes import plain_cell
 from privpipe.engines import Engine, Source
 from privpipe.models import (
     AverageRisk,
@@ -23,7 +24,6 @@ from privpipe.models import (
 from privpipe.roles import Roles
 from privpipe.testing import HOSTILE_TABLES, HostileTable
 from privpipe.testing.hostile import arrow_table
-from privpipe.testing.oracle_classes import plain_cell
 
 TABLES = [
     table for table in HOSTILE_TABLES.values() if table.refused is None and table.make is None and 0 < len(table) < 400
@@ -52,7 +52,7 @@ def judged(engine: Engine, table: HostileTable, rules: JudgingRules, models: lis
     rows = arrow_table(table)
     who = pa.array([f"p{row * 5 % (1 + len(table) // 3)}" for row in range(len(table))])
     handle = engine.scan(Source(data=rows.append_column(WHO, who)))
-    roles = Roles(quasi_identifiers=table.roles.quasi_identifiers, sensitive=table.roles.sensitive, identifiers=[WHO])
+    roles = Roles(quasi_identifiers=table.roles.quasi_identifiers, sensitive=table.roles.sensitive, insensitive=[WHO])
     return assess(engine, handle, guarantees=models, roles=roles, rules=rules)
 
 

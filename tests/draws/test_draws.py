@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import math
@@ -16,11 +17,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from privpipe.draws import Draws, Seed, Stream
+from privpipe.draws import Draws, RunKey, Seed, Stream
 from privpipe.draws.elementary import natural_log, normal_quantile, unit_interval
 from privpipe.errors import UsageError
 
-STREAM = Draws(Seed.of(42), stage=0, transformer="add_noise").of("income")
+STREAM = Stream(Seed.insecure(42).key("0/add_noise/income"))
 WORDS = [3654610747227798944, 16546884719768635655, 12764976993056393962]
 ORDERS = [1309574712702534820, 6212626102535601839, 8560719299069793169]
 COUNTERS = [9269641649578446171, 1884589491947960917]
@@ -33,9 +34,18 @@ def some_ids(count: int, start: int = 0) -> NDArray[np.int64]:
 
 
 def test_the_key_is_derived_as_published() -> None:
-    message = b"privpipe/draws/1/3/rank_swap/income"
-    expected = hmac.new(b"42", message, hashlib.sha256).digest()[:16]
-    assert Draws(Seed.of(42), stage=3, transformer="rank_swap").of("income").key == expected
+    message = b'["privpipe/stage/2",3,"rank_swap","income","parameters and figures"]'
+    key = hmac.new(b"42", message, hashlib.sha256).digest()
+    draws = Draws(Seed.insecure(42), stage=3, transformer="rank_swap", bound="parameters and figures")
+    assert draws.of("income").key == key[:16]
+    assert draws.key_id("income") == hmac.new(key, b"privpipe/key id/2", hashlib.sha256).hexdigest()[:32]
+
+
+def test_the_run_key_is_derived_as_published() -> None:
+    key = hmac.new(b"42", b'["privpipe/run/2","policy","source"]', hashlib.sha256).digest()
+    run = RunKey.of(Seed.insecure(42), "policy", "source")
+    assert run.rows("plan").key == hmac.new(key, b"rows/plan", hashlib.sha256).digest()[:16]
+    assert run.attacks().key == hmac.new(key, b"attacks", hashlib.sha256).digest()[:16]
 
 
 def test_values_do_not_change_between_versions() -> None:
@@ -101,9 +111,9 @@ def test_words_columns_stages_and_seeds_are_independent() -> None:
     others = [
         STREAM.uniform(ids, word=1),
         STREAM.child("0").uniform(ids),
-        Draws(Seed.of(42), stage=0, transformer="add_noise").of("age").uniform(ids),
-        Draws(Seed.of(42), stage=1, transformer="add_noise").of("income").uniform(ids),
-        Draws(Seed.of(43), stage=0, transformer="add_noise").of("income").uniform(ids),
+        Draws(Seed.insecure(42), stage=0, transformer="add_noise").of("age").uniform(ids),
+        Draws(Seed.insecure(42), stage=1, transformer="add_noise").of("income").uniform(ids),
+        Draws(Seed.insecure(43), stage=0, transformer="add_noise").of("income").uniform(ids),
     ]
     for other in others:
         assert abs(np.corrcoef(u, other)[0, 1]) < 5 / math.sqrt(len(u))
@@ -138,32 +148,49 @@ def test_the_normal_quantile_and_the_logarithm_are_accurate() -> None:
 
 
 def test_secrets_stay_out_of_sight() -> None:
-    seed = Seed.of("correct horse battery staple")
+    seed = Seed.insecure("correct horse battery staple")
     draws = Draws(seed, stage=0, transformer="rank_swap")
     shown = f"{seed!r} {seed} {draws!r} {draws.of('a')!r} {[draws]}"
     assert "horse" not in shown
     assert draws.of("a").key.hex() not in shown
     assert str(draws.of("a").key) not in shown
-    assert "horse" not in seed.commitment()
+    assert "horse" not in seed.commitment("run")
 
 
 def test_streams_and_draws_travel_to_workers() -> None:
-    draws = Draws(Seed.of(42), stage=0, transformer="add_noise")
+    draws = Draws(Seed.insecure(42), stage=0, transformer="add_noise")
     assert pickle.loads(pickle.dumps(draws)) == draws
-    assert pickle.loads(pickle.dumps(draws.of("income"))) == STREAM
+    assert pickle.loads(pickle.dumps(draws.of("income"))) == draws.of("income")
 
 
 def test_a_seed_is_its_text() -> None:
-    assert Seed.of(7) == Seed.of("7") == Seed.of(b"7")
-    assert Seed.of("7") != Seed.of("07")
+    assert Seed.insecure(7) == Seed.insecure("7") == Seed.insecure(b"7")
+    assert Seed.insecure("7") != Seed.insecure("07")
     assert Seed.from_os() != Seed.from_os()
-    assert Seed.of("7").commitment() != Seed.of("8").commitment()
+    assert Seed.insecure("7").commitment("run") != Seed.insecure("8").commitment("run")
+    assert Seed.insecure("7").commitment("run") != Seed.insecure("7").commitment("other run")
 
 
 @pytest.mark.parametrize("wrong", ["", b"", True, None, 1.5])
 def test_what_is_no_seed_is_refused(wrong: object) -> None:
     with pytest.raises(UsageError):
-        Seed.of(wrong)  # type: ignore[arg-type]
+        Seed.insecure(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "weak", [7, "20261122", "a seed for tests", "s" * 64, "5f" * 32, "9876543210" * 9, b"\x00" * 64]
+)
+def test_what_is_easily_guessed_is_refused(weak: str | int | bytes) -> None:
+    with pytest.raises(UsageError, match=r"privpipe seed"):
+        Seed.of(weak)
+
+
+@settings(max_examples=200)
+@given(st.binary(min_size=16, max_size=16).filter(lambda drawn: len(set(drawn)) > 8))
+def test_128_drawn_bits_are_taken_however_they_are_written(drawn: bytes) -> None:
+    for text in (drawn, drawn.hex(), base64.b64encode(drawn).decode(), base64.urlsafe_b64encode(drawn).decode()[:22]):
+        if len(set(text)) > 8:
+            assert Seed.of(text).secret == (text if isinstance(text, bytes) else text.encode())
 
 
 def test_wrong_arguments_are_refused() -> None:

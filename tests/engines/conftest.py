@@ -29,6 +29,12 @@ class Hostile:
     keys: tuple[str, ...]
     columns: tuple[str, ...]
 
+    def text(self, name: str) -> bool:
+        """Whether a column holds text."""
+        kind = self.rows.schema.field(name).type
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)
+
     @property
     def plain(self) -> list[Row]:
         """Rows with NaN as None and -0.0 as 0.0: what counting sees."""

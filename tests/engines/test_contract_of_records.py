@@ -21,7 +21,7 @@ STREAM = Stream(bytes(range(16)))
 
 
 def test_ids_are_unique_and_know_no_partition(engine: Engine, hostile: Any, scanned: Any) -> None:
-    seed = Seed.of("conformance")
+    seed = Seed.insecure("conformance")
     found = []
     for parts, shuffled in ((1, False), (7, True)):
         table = engine.with_record_ids(scanned(hostile.rows, parts, shuffled=shuffled), None, seed)
@@ -44,7 +44,7 @@ def ids_of(engine: Engine, table: Any) -> list[tuple[int, int]]:
 
 def test_rows_are_mapped_and_may_go(engine: Engine, scanned: Any, ordinary: Any) -> None:
     rows = ordinary(11, 100)
-    table = engine.with_record_ids(scanned(rows, 4), None, Seed.of(1))
+    table = engine.with_record_ids(scanned(rows, 4), None, Seed.insecure(1))
 
     def older(block: RowBlock) -> RowBlock:
         ages = block.column("age").to_numpy()
@@ -68,7 +68,7 @@ def test_rows_are_mapped_and_may_go(engine: Engine, scanned: Any, ordinary: Any)
 
 def test_a_group_is_mapped_whole(engine: Engine, scanned: Any, ordinary: Any) -> None:
     rows = ordinary(12, 300)
-    table = engine.with_record_ids(scanned(rows, 6, shuffled=True), None, Seed.of(1))
+    table = engine.with_record_ids(scanned(rows, 6, shuffled=True), None, Seed.insecure(1))
 
     def key(block: RowBlock) -> Any:
         return block.column("age").to_numpy() * 10 - 200
@@ -86,7 +86,7 @@ def test_a_group_is_mapped_whole(engine: Engine, scanned: Any, ordinary: Any) ->
 @pytest.mark.parametrize("column", ["pay", "ill", "age"])
 def test_ranks_are_global_and_ties_keyed(engine: Engine, column: str, scanned: Any, ordinary: Any) -> None:
     rows = ordinary(13, 300)
-    table = engine.with_record_ids(scanned(rows, 6), None, Seed.of(1))
+    table = engine.with_record_ids(scanned(rows, 6), None, Seed.insecure(1))
     schema = pa.schema([*table.schema, pa.field("rank", pa.int64())])
 
     def ranked(block: RowBlock, ranks: Any) -> RowBlock:
@@ -116,7 +116,7 @@ def column_rank_ids(engine: Engine, table: Any, column: str) -> list[list[Any]]:
 
 def test_pairs_meet_by_id(engine: Engine, scanned: Any) -> None:
     rows = pa.table({"key": pa.array(range(500)), "x": pa.array([float(i % 7) for i in range(500)])})
-    seed = Seed.of(3)
+    seed = Seed.insecure(3)
     original = engine.with_record_ids(scanned(rows, 3), "key", seed)
 
     def masked(block: RowBlock) -> RowBlock:
@@ -143,7 +143,7 @@ def test_writing_hides_the_order_and_keeps_the_rows(engine: Engine, format: Any,
     types = {"d": "date", "t": "timestamp", "m": "decimal", "b": "boolean"}
     written_rows = []
     for parts, shuffled in ((1, False), (4, True)):
-        table = engine.with_record_ids(scanned(hostile.rows, parts, shuffled=shuffled), None, Seed.of(1))
+        table = engine.with_record_ids(scanned(hostile.rows, parts, shuffled=shuffled), None, Seed.insecure(1))
         folder = tmp_path / f"out{parts}"
         folder.mkdir()
         report = engine.write(table, str(folder), format, STREAM)

@@ -45,7 +45,7 @@ def test_classes_of_two_tables_meet_null_safely(engine: Engine, hostile: Any, sc
 
 
 def test_ids_stay_behind(engine: Engine, scanned: Any, ordinary: Any) -> None:
-    table = engine.with_record_ids(scanned(ordinary(1, 20)), None, Seed.of("for a test"))
+    table = engine.with_record_ids(scanned(ordinary(1, 20)), None, Seed.insecure("for a test"))
     assert not engine.stack(table, table, ("zip",), SIDE).has_record_ids
 
 

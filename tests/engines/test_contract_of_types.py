@@ -80,7 +80,7 @@ def test_it_is_read_as_its_logical_type(engine: Engine, tmp_path: Path, case: st
     for face, data in faces(rows, tmp_path).items():
         table = engine.scan(Source(data=data))
         assert table.schema.field("v").type == kind, face
-        found = engine.collect(engine.with_record_ids(table, "at", Seed.of("a seed"))).sort_by("at")
+        found = engine.collect(engine.with_record_ids(table, "at", Seed.insecure("a seed"))).sort_by("at")
         assert found.column("v").to_pylist() == values, face
 
 
@@ -103,7 +103,7 @@ def test_record_ids_that_are_none_are_one_error(
 ) -> None:
     table = engine.scan(Source(data=pa.table({"id": ids, "x": [1, 2, 3, 4]})))
     with pytest.raises(DataError) as caught:
-        engine.with_record_ids(table, "id", Seed.of("a seed"))
+        engine.with_record_ids(table, "id", Seed.insecure("a seed"))
     assert str(caught.value) == (
         f"record id column 'id' must be unique and complete: {missing} of 4 records have no value, {repeated} repeat "
         "one; name another column, or leave `record_id` out"

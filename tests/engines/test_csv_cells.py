@@ -44,7 +44,12 @@ def test_what_is_written_reads_back(tmp_path: Path, engine: Engine) -> None:
     table = engine.scan(Source(data=str(path), format="csv", delimiter=";"))
     folder = tmp_path / "out"
     folder.mkdir()
-    engine.write(engine.with_record_ids(table, "id", Seed.of(1)), str(folder), "csv", Draws(Seed.of(1), 0, "x").of("o"))
+    engine.write(
+        engine.with_record_ids(table, "id", Seed.insecure(1)),
+        str(folder),
+        "csv",
+        Draws(Seed.insecure(1), 0, "x").of("o"),
+    )
     again = engine.scan(Source(data=str(folder), format="csv"))
     assert engine.collect(again).sort_by("id").to_pylist() == engine.collect(table).sort_by("id").to_pylist()
 
@@ -57,7 +62,12 @@ def test_an_empty_text_and_a_missing_one_are_told_apart(tmp_path: Path, engine: 
     table = engine.scan(Source(data=str(path), format="csv", null_values=("NA",), types=types))
     folder = tmp_path / "out"
     folder.mkdir()
-    engine.write(engine.with_record_ids(table, "id", Seed.of(1)), str(folder), "csv", Draws(Seed.of(1), 0, "x").of("o"))
+    engine.write(
+        engine.with_record_ids(table, "id", Seed.insecure(1)),
+        str(folder),
+        "csv",
+        Draws(Seed.insecure(1), 0, "x").of("o"),
+    )
     again = engine.scan(Source(data=str(folder), format="csv", types=types, quoted_nulls=False))
     found = [tuple(row.values()) for row in engine.collect(again).sort_by("id").to_pylist()]
     assert found == [(1, "", None), (2, None, 3), (3, "x", None)]
@@ -72,6 +82,11 @@ def test_what_is_missing_in_a_single_column_reads_back(tmp_path: Path, engine: E
     table = engine.scan(Source(data=str(path), format="csv", null_values=("NA",)))
     folder = tmp_path / "out"
     folder.mkdir()
-    engine.write(engine.with_record_ids(table, None, Seed.of(1)), str(folder), "csv", Draws(Seed.of(1), 0, "x").of("o"))
+    engine.write(
+        engine.with_record_ids(table, None, Seed.insecure(1)),
+        str(folder),
+        "csv",
+        Draws(Seed.insecure(1), 0, "x").of("o"),
+    )
     again = engine.collect(engine.scan(Source(data=str(folder), format="csv", quoted_nulls=False)))
     assert sorted(again["a"].to_pylist(), key=str) == [None, "x"]

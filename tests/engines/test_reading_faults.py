@@ -34,7 +34,7 @@ DAMAGES: dict[str, Damage] = {
 
 
 def read(engine: Engine, source: Source) -> pa.Table:
-    return engine.collect(engine.with_record_ids(engine.scan(source), None, Seed.of("a seed")))
+    return engine.collect(engine.with_record_ids(engine.scan(source), None, Seed.insecure("a seed")))
 
 
 @pytest.mark.parametrize(("ending", "text"), [("csv", CSV), ("json", JSON)])

@@ -16,7 +16,7 @@ from privpipe.kernels.mdav import mdav_groups
 from privpipe.kernels.microaggregation import block_groups, group_means, microaggregate, regroup
 from privpipe.kernels.refine import group_sse
 
-STREAM = Draws(Seed.of(42), stage=0, transformer="microaggregate").of("")
+STREAM = Draws(Seed.insecure(42), stage=0, transformer="microaggregate").of("")
 
 
 def mixture(n: int, s: int = 3) -> NDArray[np.float64]:

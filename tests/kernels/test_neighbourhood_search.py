@@ -23,7 +23,7 @@ Points = NDArray[np.float64]
 
 
 def stream(seed: int) -> object:
-    return Draws(Seed.of(seed), 0, "microaggregate").of("")
+    return Draws(Seed.insecure(seed), 0, "microaggregate").of("")
 
 
 def refined(points: Points, k: int) -> NDArray[np.int64]:

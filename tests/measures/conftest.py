@@ -13,12 +13,11 @@ import pytest
 
 from privpipe.assess import JudgingRules, assess
 from privpipe.blocks import FilePairMeasure, Verdict
-from privpipe.draws import Seed
+from privpipe.draws import RunKey, Seed
 from privpipe.engines import Engine, Source
-from privpipe.release.aligning import attack_order
 from privpipe.roles import Roles
 
-SEED = Seed.of("measures of pairs")
+SEED = Seed.insecure("measures of pairs")
 ROW = "row of the record"
 
 
@@ -44,7 +43,9 @@ def judged_pair() -> Callable[..., Verdict]:
                 numbered = numbered.take([at for at in order if at < numbered.num_rows])
             scanned = engine.with_record_ids(engine.scan(Source(data=numbered)), ROW, SEED)
             sides.append(engine.select(scanned, table.schema.names))
-        rules = JudgingRules(order=attack_order(SEED), stages=tuple(stages), hierarchies=hierarchies or {})
+        rules = JudgingRules(
+            order=RunKey.of(SEED, "", "").attacks(), stages=tuple(stages), hierarchies=hierarchies or {}
+        )
         roles = Roles(quasi_identifiers=tuple(original.schema.names))
         gates, measures = ([entry], []) if entry.is_gate() else ([], [entry])
         found = assess(

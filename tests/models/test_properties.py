@@ -16,6 +16,7 @@ from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, Guarantee, Siz
 from privpipe.models import CATALOGUE
 from privpipe.roles import Roles
 from privpipe.testing import examples_of, facts_of
+from privpipe.testing.oracle import beside
 
 ROLES = Roles(quasi_identifiers=["zip"], sensitive=["illness", "income"])
 MODELS = [
@@ -24,26 +25,6 @@ MODELS = [
     if "tree" not in (getattr(model, "hierarchy", None) or {})  # one that names other values than those made up here
 ]
 CLASS_MODELS = [model for model in MODELS if isinstance(model, ClassModel)]
-THRESHOLDS: dict[str, st.SearchStrategy[Any]] = {
-    "KAnonymity": st.integers(1, 8),
-    "AverageRisk": st.floats(0.01, 1),
-    "SampleUniqueness": st.floats(0, 1),
-    "DistinctLDiversity": st.integers(1, 5),
-    "EntropyLDiversity": st.floats(1, 4),
-    "RecursiveCLDiversity": st.floats(0.3, 6),
-    "TCloseness": st.floats(0, 1),
-    "EstimatedKMap": st.integers(1, 8),
-    "KmAnonymity": st.integers(1, 8),
-    "PopulationUniqueness": st.floats(0, 1),
-    "StrictAverageRisk": st.floats(0.01, 1),
-    "DeltaDisclosure": st.floats(0.05, 4),
-    "BasicBetaLikeness": st.floats(0.01, 8),
-    "EnhancedBetaLikeness": st.floats(0.01, 8),
-    "PSensitiveKAnonymity": st.integers(1, 4).flatmap(
-        lambda p: st.fixed_dictionaries({"k": st.integers(p, 8), "p": st.just(p)})
-    ),
-    "AlphaKAnonymity": st.fixed_dictionaries({"k": st.integers(1, 8), "alpha": st.floats(0.1, 1)}),
-}
 Matrix = list[list[int]]
 
 
@@ -63,7 +44,12 @@ def gates(draw: st.DrawFn, models: list[Any]) -> Any:
     model = draw(st.sampled_from(models))
     if model.threshold_field is None:
         return model
-    return with_threshold(model, draw(THRESHOLDS[type(model).__name__]))
+    return with_threshold(model, thresholds_of(type(model))(np.random.default_rng(draw(st.integers(0, 2**32 - 1)))))
+
+
+def thresholds_of(model: Any) -> Any:
+    """What draws thresholds stands beside the model."""
+    return beside(model, "thresholds")
 
 
 def with_threshold(model: Any, threshold: Any) -> Any:

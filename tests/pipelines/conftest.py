@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 PIPELINES = Path(__file__).resolve().parents[2] / "pipelines"
-SEED = "a seed that no output may show"
+SEED = "7d1c9a3e5b8f2046d1e7c3a95f80b264"
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 

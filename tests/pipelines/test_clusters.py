@@ -61,7 +61,7 @@ class Cluster:
         paths = f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}"
         spark = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_WORKER_DIR": str(self.home / "work")}
         python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-        return {**os.environ, **spark, **python, "PATH": paths, "PRIVPIPE_SEED": "one for all"}
+        return {**os.environ, **spark, **python, "PATH": paths, "PRIVPIPE_SEED": "7d1c9a3e5b8f2046d1e7c3a95f80b264"}
 
     def start(self, service: str) -> None:
         """Start a service in a process group of its own; what it says goes to a file."""

@@ -25,7 +25,9 @@ def test_a_policy_ends_as_it_should_and_leaves_its_folder_alone(
     ended = run("privpipe", "release", PIPELINES / policy, "--target", tmp_path / "target", "--json")
     assert ended.returncode == code, ended.stderr
     verdict = json.loads(ended.stdout)
-    assert {entry["outcome"] for entry in verdict["guarantees"]} == ({"pass"} if code == 0 else {"fail"})
+    built_in, *asked = verdict["guarantees"]
+    assert (built_in["name"], built_in["outcome"]) == ("no_identifiers", "pass")
+    assert {entry["outcome"] for entry in asked} == ({"pass"} if code == 0 else {"fail"})
     assert (tmp_path / "target").exists() == (code == 0)
 
 
@@ -58,4 +60,5 @@ def test_a_refusal_counts_what_fails(tmp_path: Path, run: Any) -> None:
         entry["name"]: (entry["observed"], entry["failing_classes"], entry["failing_records"])
         for entry in verdict["guarantees"]
     }
+    assert found.pop("no_identifiers") == (0, None, None)
     assert found == {"k_anonymity": (1, 4_415, 6_520), "distinct_l_diversity": (1, 4_280, 7_021)}

@@ -62,7 +62,8 @@ def document(people: Path, tmp_path: Path) -> dict[str, Any]:
         ],
         "measures": [{"average_risk": {}}],
         "sink": {"path": str(tmp_path / "published" / "people"), "format": "parquet"},
-        "seed": "a seed for tests",
+        "seed": {"insecure": "a seed for tests"},
+        "allow_insecure_seed": True,
     }
 
 

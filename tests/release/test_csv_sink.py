@@ -32,7 +32,8 @@ def written(tmp_path: Path) -> dict[str, Any]:
         "person_id": "who",
         "guarantees": [{"k_anonymity": {"k": 4}}, {"distinct_l_diversity": {"column": "illness", "l": 1}}],
         "sink": {"path": str(tmp_path / "published" / "visits"), "format": "csv"},
-        "seed": "a seed for tests",
+        "seed": {"insecure": "a seed for tests"},
+        "allow_insecure_seed": True,
     }
 
 

@@ -41,7 +41,8 @@ def policy(tmp_path: Path) -> Policy:
                 {"information_loss": {"measure": "sse_sst", "columns": ["income"]}},
             ],
             "sink": {"path": "published"},
-            "seed": 3,
+            "seed": {"insecure": 3},
+            "allow_insecure_seed": True,
         },
         tmp_path,
     )

@@ -40,7 +40,7 @@ def test_published_and_judged(document: dict[str, Any], tmp_path: Path, name: st
     assert result.plan.loss == result.plan.stages[-1].detail["cell_loss"]
     assert len(rows) + result.plan.suppressed_records == 400
     assert Plan.from_json(result.plan.to_json()).digest == result.plan.digest
-    written = (Path(result.path) / "_privpipe" / "plan.json").read_text(encoding="utf-8")
+    written = Path(result.record, "plan.json").read_text(encoding="utf-8")
     assert not any(value in written for value in ("Ashford", "gout", "Quokkaville"))
 
 

@@ -52,7 +52,8 @@ def document(tmp_path: Path) -> dict[str, Any]:
         "transform": [SEARCH],
         "guarantees": [{"distinct_l_diversity": {"column": "illness", "l": 1}}],
         "sink": {"path": str(tmp_path / "out")},
-        "seed": "a seed for tests",
+        "seed": {"insecure": "a seed for tests"},
+        "allow_insecure_seed": True,
     }
 
 

@@ -26,8 +26,7 @@ from privpipe.models import (
     TCloseness,
 )
 from privpipe.roles import Roles
-from privpipe.testing import ORACLES
-from privpipe.testing.oracle import Classes
+from privpipe.testing import Classes, oracle_of
 from privpipe.testing.plain_engine import histogram_of
 from privpipe.tolerance import floor_share
 from privpipe.transforms import Generalize
@@ -203,7 +202,7 @@ def suppressed(
         return list(groups.values())
 
     def met(guarantee: Guarantee, members: list[list[int]]) -> bool:
-        judged = ORACLES[guarantee.name()](guarantee, Classes(members, 0, values, base))  # type: ignore[arg-type]
+        judged = oracle_of(type(guarantee))(guarantee, Classes(members, 0, values, base))  # type: ignore[arg-type]
         return judged.outcome == "pass"
 
     def keys_of(guarantee: Guarantee) -> Sequence[str]:

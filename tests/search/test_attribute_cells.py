@@ -50,7 +50,8 @@ def policy(nulls: str, stage: dict[str, Any], k: int = 4) -> dict[str, Any]:
         "nulls": nulls,
         "transform": [{"generalize": stage}],
         "guarantees": [{"k_anonymity": {"k": k}}],
-        "seed": 3,
+        "seed": {"insecure": 3},
+        "allow_insecure_seed": True,
     }
 
 

@@ -333,7 +333,7 @@ def test_a_table_as_it_is(embedded: Any, make_problem: Any, seed: int) -> None:
     case = case_of(make_problem, seed, kind)
     context = case.context
     numbered = case.table.append_column("row", pa.array(range(len(case.problem))))
-    table = embedded.with_record_ids(embedded.scan(Source(data=numbered)), "row", Seed.of(1))
+    table = embedded.with_record_ids(embedded.scan(Source(data=numbered)), "row", Seed.insecure(1))
     if context.population is not None:
         context = replace(context, population=embedded.scan(Source(data=context.population)))
     # Without a quality model ties of size go by the class key alone.

@@ -28,7 +28,9 @@ def readers(kind: str) -> Mapping[str, Reader]:
     """The commands that read a kind of document, given the folder with the policy and the release."""
     if kind == "plan":
         return {
-            "transform": lambda place: command("transform", "release.yaml", "--plan", "plan.json", "--target", "unjudged"),
+            "transform": lambda place: command(
+                "transform", "release.yaml", "--plan", "plan.json", "--target", "unjudged"
+            ),
             "validate": lambda place: command("validate", "published/people", "process.yaml"),
         }
     found: dict[str, Reader] = {
@@ -73,7 +75,9 @@ def prepare(place: Path) -> None:
 def one_trial(place: Path, kind: str, draw: random.Random, table: Table, trial: str) -> None:
     verb, read = draw.choice(list(readers(kind).items()))
     target = place / ("plan.json" if verb == "transform" else f"published/people/_privpipe/{kind}.json")
-    whole = json.loads((place / "kept-plan.json" if verb == "transform" else place / f"kept/_privpipe/{kind}.json").read_text())
+    whole = json.loads(
+        (place / "kept-plan.json" if verb == "transform" else place / f"kept/_privpipe/{kind}.json").read_text()
+    )
     target.write_bytes(as_text(whole, draw).encode("utf-8", "surrogatepass"))
     shutil.rmtree(place / "unjudged", ignore_errors=True)
     try:

@@ -67,7 +67,7 @@ def run_on(tmp_path: Path) -> Run:
     ) -> Outcome:
         frame = rows if isinstance(rows, pa.Table) else pa.table(dict(rows))
         source = Source(data=frame) if parts == 1 else dealt_out(frame, parts, shuffled, tmp_path)
-        table = engine.with_record_ids(engine.scan(source), record_id, Seed.of(seed))
+        table = engine.with_record_ids(engine.scan(source), record_id, Seed.insecure(seed))
         context = StageContext(
             roles=roles or Roles(insensitive=frame.column_names),
             schema=table.schema,
@@ -84,7 +84,7 @@ def run_on(tmp_path: Path) -> Run:
             plan = planner_of(stage.name())(engine, table, stage, context)
         else:
             plan = stage.learn(engine, table, context)
-        made = stage.run(engine, table, plan, Draws(Seed.of(seed), 0, stage.name()), context)
+        made = stage.run(engine, table, plan, Draws(Seed.insecure(seed), 0, stage.name()), context)
         found = engine.collect(made)
         assert found.schema.equals(made.schema)
         return Outcome(plan, found)

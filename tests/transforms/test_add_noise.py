@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from privpipe.blocks import Facts, Moments, RowBlock
 from privpipe.draws import Draws, Seed
 from privpipe.errors import DataError, NoSolutionError, UsageError
+from privpipe.kernels.value_draws import value_normals
 from privpipe.transforms import AddNoise
-from privpipe.transforms.add_noise import covariance_factor
 from privpipe.transforms.base import StageContext, StagePlan
+from privpipe.transforms.covariance import covariance_factor
 
 N = 60_000
 
@@ -42,16 +43,17 @@ def applied(stage: AddNoise, columns: dict[str, np.ndarray[Any, Any]]) -> dict[s
     plan = stage.plan(facts, StageContext(roles=None, schema=None))  # type: ignore[arg-type]
     ids = np.stack([np.arange(x.shape[1]), np.zeros(x.shape[1], np.int64)], axis=1)
     rows = RowBlock(pa.record_batch(columns), ids)
-    found = stage.apply(rows, plan, Draws(Seed.of(5), 0, "add_noise"))
+    found = stage.apply(rows, plan, Draws(Seed.insecure(5), 0, "add_noise"))
     return {name: found[name] for name in names}
 
 
 def test_noise_is_keyed_by_record_and_column(run: Any) -> None:
-    """The oracle: y = x + sqrt(k) sd z, z from the column's stream."""
+    """The oracle: y = x + sqrt(k) sd z, z from the column's stream, the record's id and the value."""
     x = [1.0, 5.0, 9.0, 2.0]
     stage = AddNoise(columns=["a"], variance_ratio=0.25)
     ids = np.array([[at, 0] for at in range(4)])
-    z = Draws(Seed.of(5), 0, "add_noise").of("a").normal(ids)
+    rows = RowBlock(pa.record_batch({"a": x}), ids)
+    z = value_normals(Draws(Seed.insecure(5), 0, "add_noise").of("a"), rows, ["a"])
     wanted = np.array(x) + 0.5 * np.std(x, ddof=1) * z
     assert applied(stage, {"a": np.array(x)})["a"].tolist() == wanted.tolist()
     alone = noisy(run, stage, {"a": x})

@@ -95,17 +95,17 @@ def context_of(table: Any, specs: dict[str, Any], *guarantees: Any) -> StageCont
 
 
 def test_another_hierarchy_than_the_plan_s_is_refused(embedded: Engine) -> None:
-    table = embedded.with_record_ids(embedded.scan(Source(data=pa.table(ROWS))), None, Seed.of(1))
+    table = embedded.with_record_ids(embedded.scan(Source(data=pa.table(ROWS))), None, Seed.insecure(1))
     stage = Generalize(levels={"age": 1})
     made = plan(embedded, table, stage, context_of(table, HIERARCHIES))
     other = {**HIERARCHIES, "age": {"intervals": {"start": 0, "widths": [5, 20]}}}
     with pytest.raises(DataError, match="hierarchy of 'age' is not the one the plan was made with"):
-        stage.run(embedded, table, made, Draws(Seed.of(1), 0, "generalize"), context_of(table, other))
+        stage.run(embedded, table, made, Draws(Seed.insecure(1), 0, "generalize"), context_of(table, other))
 
 
 def test_a_plan_read_back_with_its_keys_sorted_does_the_same(embedded: Engine) -> None:
     rows = {"town": ["Ashford", "Barrow", "Crewe"] * 5, "age": [int(at) for at in range(15)]}
-    table = embedded.with_record_ids(embedded.scan(Source(data=pa.table(rows))), None, Seed.of(1))
+    table = embedded.with_record_ids(embedded.scan(Source(data=pa.table(rows))), None, Seed.insecure(1))
     context = context_of(table, HIERARCHIES, AverageRisk(at_most=0.2))
     loss = LossSpec(gs_factor=0.2, weights={"town": 3.0})
     stage = Generalize(levels={"town": 1, "age": 1}, suppress_at_most=0.9, loss=loss)
@@ -114,7 +114,7 @@ def test_a_plan_read_back_with_its_keys_sorted_does_the_same(embedded: Engine) -
         made, detail={key: dict(sorted(v.items())) if isinstance(v, dict) else v for key, v in made.detail.items()}
     )
     found = [
-        embedded.collect(stage.run(embedded, table, each, Draws(Seed.of(1), 0, "generalize"), context))
+        embedded.collect(stage.run(embedded, table, each, Draws(Seed.insecure(1), 0, "generalize"), context))
         for each in (made, shuffled)
     ]
     assert found[0].equals(found[1])

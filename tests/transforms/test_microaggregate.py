@@ -180,9 +180,9 @@ def test_a_plan_survives_json(run: Any, embedded: Any, people: pa.Table) -> None
     from privpipe.engines import Source
 
     plan = StagePlan(name=stage.name(), detail=json.loads(json.dumps(wanted.plan.detail, sort_keys=True)))
-    table = embedded.with_record_ids(embedded.scan(Source(data=people)), None, Seed.of(7))
+    table = embedded.with_record_ids(embedded.scan(Source(data=people)), None, Seed.insecure(7))
     context = StageContext(roles=wanted_roles(people), schema=table.schema)
-    again = embedded.collect(stage.run(embedded, table, plan, Draws(Seed.of(7), 0, stage.name()), context))
+    again = embedded.collect(stage.run(embedded, table, plan, Draws(Seed.insecure(7), 0, stage.name()), context))
     assert again.equals(wanted.rows)
 
 
@@ -197,10 +197,10 @@ def test_a_plan_of_another_table_is_refused(run: Any, embedded: Any, people: pa.
 
     stage = Microaggregate(columns=["age", "rent"], k=3, block=30)
     plan = run(stage, people).plan
-    table = embedded.with_record_ids(embedded.scan(Source(data=people.slice(0, 7))), None, Seed.of(7))
+    table = embedded.with_record_ids(embedded.scan(Source(data=people.slice(0, 7))), None, Seed.insecure(7))
     context = StageContext(roles=wanted_roles(people), schema=table.schema)
     with pytest.raises(NoSolutionError, match="another table"):
-        embedded.collect(stage.run(embedded, table, plan, Draws(Seed.of(7), 0, stage.name()), context))
+        embedded.collect(stage.run(embedded, table, plan, Draws(Seed.insecure(7), 0, stage.name()), context))
 
 
 def test_many_equal_records_are_one_block_and_stay(run: Any) -> None:

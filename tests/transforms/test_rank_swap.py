@@ -64,7 +64,7 @@ def test_who_gets_what_is_the_permutation_by_keyed_rank(run: Any, embedded: Engi
     values = [int(value) for value in np.random.default_rng(1).integers(0, 30, 200)]
     found = aligned(run, RankSwap(columns=["x"], p=0.07), pa.array(values), seed=11)
     rows = pa.table({"row": range(200)})
-    table = embedded.with_record_ids(embedded.scan(Source(data=rows)), "row", Seed.of(11))
+    table = embedded.with_record_ids(embedded.scan(Source(data=rows)), "row", Seed.insecure(11))
 
     class Ids:
         def measure(self, block: Any, facts: Any) -> dict[int, list[int]]:
@@ -75,7 +75,7 @@ def test_who_gets_what_is_the_permutation_by_keyed_rank(run: Any, embedded: Engi
 
     ids = embedded.reduce_rows(table, ["row"], Ids(), None)  # type: ignore[arg-type]
     assert ids is not None
-    stream = Draws(Seed.of(11), 0, "rank_swap").of("x")
+    stream = Draws(Seed.insecure(11), 0, "rank_swap").of("x")
     order = stream.order(np.array([ids[row] for row in range(200)])).tolist()
     by_rank = sorted(range(200), key=lambda row: (values[row], order[row], ids[row]))
     pi = swap_permutation(200, 14, stream)

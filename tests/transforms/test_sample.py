@@ -33,7 +33,7 @@ def test_a_fraction_is_binomial_and_keyed_by_record(run: Any) -> None:
 def test_exactly_the_records_of_least_keyed_order(embedded: Engine, run: Any) -> None:
     """The oracle: sort all records by (order word, id)."""
     found = run(Sample(records=777), ROWS, record_id="row", seed=11)["row"]
-    table = embedded.with_record_ids(embedded.scan(Source(data=ROWS)), "row", Seed.of(11))
+    table = embedded.with_record_ids(embedded.scan(Source(data=ROWS)), "row", Seed.insecure(11))
 
     class Ids:
         def measure(self, block: Any, facts: Any) -> list[tuple[int, list[int]]]:
@@ -43,7 +43,7 @@ def test_exactly_the_records_of_least_keyed_order(embedded: Engine, run: Any) ->
             return left + right
 
     ids = dict(embedded.reduce_rows(table, ["row"], Ids(), None))  # type: ignore[arg-type]
-    stream = Draws(Seed.of(11), 0, "sample").of("")
+    stream = Draws(Seed.insecure(11), 0, "sample").of("")
     order = stream.order(np.array([ids[row] for row in range(N)])).tolist()
     assert sorted(found) == sorted(sorted(range(N), key=lambda row: (order[row], ids[row]))[:777])
     assert len(run(Sample(records=N), ROWS)["row"]) == N

@@ -44,14 +44,14 @@ def frame() -> pa.Table:
 
 
 def shifted(engine: Engine, stage: ShiftDates, rows: pa.Table, person: str | None = None, seed: int = 1) -> pa.Table:
-    table = engine.with_record_ids(engine.scan(Source(data=rows)), "row", Seed.of(seed))
+    table = engine.with_record_ids(engine.scan(Source(data=rows)), "row", Seed.insecure(seed))
     roles = Roles(insensitive=tuple(rows.column_names))
     context = StageContext(roles=roles, schema=table.schema, person=person, place="transform[0]")
     plan = stage.learn(engine, table, context)
     assert "0123456789abcdef" not in repr(plan)
-    return engine.collect(stage.run(engine, table, plan, Draws(Seed.of(seed), 0, "shift_dates"), context)).sort_by(
-        "row"
-    )
+    return engine.collect(
+        stage.run(engine, table, plan, Draws(Seed.insecure(seed), 0, "shift_dates"), context)
+    ).sort_by("row")
 
 
 def moves(before: pa.Table, after: pa.Table, column: str) -> list[int | None]:
@@ -94,13 +94,13 @@ def test_another_key_another_shift(embedded: Engine, tmp_path: Path) -> None:
     one = ShiftDates(columns=["admitted"], days=300, key=KEY)
     two = ShiftDates(columns=["admitted"], days=300, key={"from_file": str(other)})
     assert not shifted(embedded, one, rows)["admitted"].equals(shifted(embedded, two, rows)["admitted"])
-    table = embedded.with_record_ids(embedded.scan(Source(data=rows)), "row", Seed.of(1))
+    table = embedded.with_record_ids(embedded.scan(Source(data=rows)), "row", Seed.insecure(1))
     context = StageContext(roles=Roles(insensitive=rows.column_names), schema=table.schema, place="transform[0]")
     plan = one.learn(embedded, table, context)
     with pytest.raises(UsageError, match="not the one the plan was made with"):
-        two.run(embedded, table, plan, Draws(Seed.of(1), 0, "shift_dates"), context)
+        two.run(embedded, table, plan, Draws(Seed.insecure(1), 0, "shift_dates"), context)
     with pytest.raises(UsageError, match="another person_id"):
-        one.run(embedded, table, plan, Draws(Seed.of(1), 0, "shift_dates"), replace(context, person="person"))
+        one.run(embedded, table, plan, Draws(Seed.insecure(1), 0, "shift_dates"), replace(context, person="person"))
 
 
 def test_what_cannot_be(run: Any) -> None:

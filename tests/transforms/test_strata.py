@@ -23,7 +23,7 @@ ROWS = {
 
 
 def learnt(engine: Engine, **options: Any) -> Strata:
-    table = engine.with_record_ids(engine.scan(Source(data=pa.table(ROWS))), None, Seed.of(1))
+    table = engine.with_record_ids(engine.scan(Source(data=pa.table(ROWS))), None, Seed.insecure(1))
     context = StageContext(roles=Roles(insensitive=tuple(ROWS)), schema=table.schema, place="transform[0]")
     return Strata.learn(engine, table, ("sex",), ("pay",), context, **options)
 

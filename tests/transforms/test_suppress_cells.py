@@ -33,7 +33,7 @@ def suppressed(
 ) -> tuple[Any, pa.Table]:
     """The plan, and the released rows."""
     keys = roles.pop("quasi_identifiers", [name for name in rows.column_names if name in KEYS])
-    table = engine.with_record_ids(engine.scan(Source(data=rows)), None, Seed.of(seed))
+    table = engine.with_record_ids(engine.scan(Source(data=rows)), None, Seed.insecure(seed))
     context = StageContext(
         roles=pp.Roles(quasi_identifiers=keys, insensitive=[n for n in rows.column_names if n not in keys]),
         schema=table.schema,
@@ -43,7 +43,7 @@ def suppressed(
         **roles,
     )
     plan = planner_of(stage.name())(engine, table, stage, context)
-    made = stage.run(engine, table, plan, Draws(Seed.of(seed), 0, stage.name()), context)
+    made = stage.run(engine, table, plan, Draws(Seed.insecure(seed), 0, stage.name()), context)
     return plan, engine.collect(made)
 
 
@@ -171,8 +171,12 @@ def test_the_stage_takes_its_k_from_the_guarantees_and_may_only_be_stricter(embe
 
 def test_records_of_nothing_but_marks_are_left_alone(embedded: Engine) -> None:
     rows = pa.table({"a": ["*", "x", "x", "y"], "b": ["*", "u", "u", "u"]})
-    plan, found = suppressed(embedded, SuppressCells(k=2), rows, "wildcard")
-    assert plan.detail["blanked_cells"] == 1
+    columns = {name: {"role": "quasi_identifier"} for name in ("a", "b")}
+    cells, asked = {"suppress_cells": {"k": 2}}, [{"k_anonymity": {"k": 2}}]
+    document = {"version": 1, "columns": columns, "nulls": "wildcard", "transform": [cells], "guarantees": asked}
+    plan = pp.plan(rows, document, engine=embedded)
+    assert plan.stages[0].detail["blanked_cells"] == 1
+    found = pp.transform(rows, plan, engine=embedded)
     assert ("*", "*") in set(zip(found["a"].to_pylist(), found["b"].to_pylist(), strict=True))
 
 
@@ -200,10 +204,10 @@ def test_what_the_policy_alone_shows(embedded: Engine) -> None:
 def test_a_plan_of_another_table_is_refused(embedded: Engine) -> None:
     people = make_people(60)
     plan, _ = suppressed(embedded, SuppressCells(k=3), people, "wildcard")
-    table = embedded.with_record_ids(embedded.scan(Source(data=people.slice(1))), None, Seed.of(1))
+    table = embedded.with_record_ids(embedded.scan(Source(data=people.slice(1))), None, Seed.insecure(1))
     context = StageContext(roles=pp.Roles(), schema=table.schema, place="transform[0]")
     with pytest.raises(DataError, match="make a new plan"):
-        SuppressCells(k=3).run(embedded, table, plan, Draws(Seed.of(1), 0, "x"), context)
+        SuppressCells(k=3).run(embedded, table, plan, Draws(Seed.insecure(1), 0, "x"), context)
 
 
 @pytest.mark.parametrize(
@@ -241,7 +245,8 @@ def test_a_policy_releases_through_the_stage(tmp_path: Any, nulls: str) -> None:
         "transform": [{"suppress_cells": {"k": 4, "weights": {"a": 2}}}],
         "guarantees": [{"k_anonymity": {"k": 3}}],
         "sink": {"path": str(tmp_path / "out"), "format": "parquet"},
-        "seed": 1,
+        "seed": {"insecure": 1},
+        "allow_insecure_seed": True,
     }
     result = pp.release(policy)
     assert result.assessment.passed

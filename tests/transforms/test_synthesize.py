@@ -210,7 +210,8 @@ def test_a_release_of_some_drawn_columns(tmp_path: Path) -> None:
         },
         "transform": [{"synthesize": {"columns": ["age"]}}],
         "guarantees": [{"k_anonymity": {"k": 30, "quasi_identifiers": ["town"]}}, {"record_linkage": {"at_most": 1.0}}],
-        "seed": "a seed for tests",
+        "seed": {"insecure": "a seed for tests"},
+        "allow_insecure_seed": True,
         "source": {"path": str(tmp_path / "people.parquet")},
         "sink": {"path": str(tmp_path / "out")},
     }

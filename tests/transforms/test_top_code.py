@@ -44,7 +44,8 @@ def test_a_threshold_of_a_policy_is_exact_beyond_2_to_53() -> None:
         "version": 1,
         "columns": {"x": column},
         "guarantees": [{"k_anonymity": {"k": 1}}],
-        "seed": "a seed for tests",
+        "seed": {"insecure": "a seed for tests"},
+        "allow_insecure_seed": True,
         "transform": [{"top_code": {"columns": ["x"], "at": 2**60 + 2}}],
     }
     frame = pa.table({"x": [2**60 + each for each in (1, 2, 3, 90)]})

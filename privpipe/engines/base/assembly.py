@@ -12,6 +12,7 @@ import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from privpipe.blocks import Cells, ClassBlock, ClassQuery
+from privpipe.blocks.suppressed import bears_nothing
 from privpipe.engines.base.histograms import codes_of, group_key
 from privpipe.errors import DataError
 
@@ -51,11 +52,9 @@ def require_query_columns(schema: pa.Schema, query: ClassQuery) -> None:
             raise DataError(f"weight column {query.weight!r} is {kind}; weights must be numbers")
 
 
-def may_be_marked(schema: pa.Schema, query: ClassQuery) -> bool:
-    """Whether a record can bear the suppression mark in every key: all of them hold text."""
-    return bool(query.mark is not None and query.keys) and all(
-        pt.is_string(schema.field(name).type) for name in query.keys
-    )
+def may_be_marked(query: ClassQuery) -> bool:
+    """Whether classes are told that have nothing but the mark, or no value, in every key."""
+    return query.mark is not None and bool(query.keys)
 
 
 def block_of_cells(cells: pa.Table, query: ClassQuery, ids: NDArray[np.int64] | None = None) -> ClassBlock:
@@ -94,13 +93,13 @@ def block_of_cells(cells: pa.Table, query: ClassQuery, ids: NDArray[np.int64] | 
     offsets = _boundaries(sorted_ids)
     counts = np.asarray(_column(cells, COUNT).cast(pa.int64()).to_numpy(zero_copy_only=False))[order]
     if query.person is not None:
-        return _in_persons(cells, query, order, offsets, _marks(keys, cells, query, order[offsets[:-1]]))
+        return _in_persons(cells, query, order, offsets, _marks(keys, query, order[offsets[:-1]]))
     return ClassBlock(
         sizes=_sums(offsets, counts),
         cells={
             name: _marginal(offsets, _codes(cells, name, query)[order], counts) for name in dict.fromkeys(query.columns)
         },
-        marked=_marks(keys, cells, query, order[offsets[:-1]]),
+        marked=_marks(keys, query, order[offsets[:-1]]),
         weights=_weights(cells, query, order, offsets, counts),
     )
 
@@ -174,15 +173,12 @@ def _codes(cells: pa.Table, name: str, query: ClassQuery) -> NDArray[np.int64]:
     return combined_ids([values], len(values))
 
 
-def _marks(
-    keys: Sequence[pa.Array], cells: pa.Table, query: ClassQuery, first: NDArray[np.int64]
-) -> NDArray[np.bool_] | None:
-    if not may_be_marked(cells.schema, query):
+def _marks(keys: Sequence[pa.Array], query: ClassQuery, first: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+    if query.mark is None or not may_be_marked(query):
         return None
     marked = np.ones(len(first), np.bool_)
     for key in keys:
-        equal = pc.fill_null(pc.equal(key.take(pa.array(first)), query.mark), False)
-        marked &= equal.to_numpy(zero_copy_only=False)
+        marked &= bears_nothing(key.take(pa.array(first)), query.mark)
     return marked
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
-import glob
+import functools
 import io
+import logging
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -14,14 +16,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
+from privpipe.engines.base.folders import FolderFiles, folder_files
 from privpipe.engines.base.logical import logical_schema
 from privpipe.engines.base.source import Format, Source
+from privpipe.engines.base.table_formats import refuse_table_format
 from privpipe.engines.base.unpacking import MOST_BYTES, PACKED, Unpacking, is_packed, reading
-from privpipe.errors import DataError
+from privpipe.errors import DataError, EngineError
 
 __all__ = [
     "csv_columns",
+    "elsewhere",
+    "left_out",
+    "left_out_note",
     "list_files",
+    "local_path",
     "open_text",
     "parquet_head",
     "parquet_instants_fit",
@@ -29,6 +37,10 @@ __all__ = [
     "wrong_delimiter_hint",
 ]
 
+log = logging.getLogger("privpipe.engines")
+MOST_NAMED = 10
+_ELSEWHERE = re.compile(r"(?!file:)([A-Za-z][A-Za-z0-9+.-]+):/")
+# A single letter before the colon is a drive.
 _ENDINGS: dict[Format, tuple[str, ...]] = {
     "parquet": (".parquet", ".pq"),
     "csv": (".csv", ".tsv", ".txt", ".data"),
@@ -38,45 +50,98 @@ LAST_MILLISECOND = (2**63 - 1) // 1000
 
 
 def list_files(source: Source) -> list[str]:
-    """Files of a source in order of name: the file itself, a folder's (deep), or what a glob matches.
+    """Files of a source in order of name: the file itself, or a folder's (deep).
 
-    Hidden files and folders (a leading ``.`` or ``_``) are left out; in a folder, so are files whose ending
-    is another format's.
+    A path is a path: no sign in it is a pattern. What a folder holds and is not read is told by `left_out`.
 
     Raises
     ------
     DataError
-        Nothing there; a folder of Hive partitions, whose columns would go missing.
+        Nothing there; a folder of Hive partitions, whose columns would go missing; a table format's files.
+    EngineError
+        A path on a file system that is not mounted here, or a folder that cannot be listed.
     """
-    path, kind = os.fspath(source.data), source.resolved_format
-    if path.startswith("file://"):
-        path = path.removeprefix("file://")
+    path, kind = local_path(source), source.resolved_format
+    found = _found(path, kind)
+    if not found.read:
+        raise DataError(f"no {kind} file at {path!r}; check the path{_hint(path)}")
+    if found.left_out:
+        _tell(path, tuple(found.left_out))
+    return found.read
+
+
+def left_out(source: Source) -> tuple[str, ...]:
+    """Names of what lies in a source's folder and is not read though it may hold data; nothing for a frame or file."""
+    if not source.is_path or source.resolved_format == "delta" or elsewhere(os.fspath(source.data)):
+        return ()
+    return tuple(_found(local_path(source), source.resolved_format).left_out)
+
+
+def local_path(source: Source) -> str:
+    """The path of a source in the file system of this process.
+
+    Raises
+    ------
+    EngineError
+        It names another file system.
+    """
+    path = os.fspath(source.data)
+    scheme = elsewhere(path)
+    if scheme:
+        raise EngineError(
+            f"{path!r} cannot be read: files on `{scheme}` are read by the spark engine alone, in a session with the "
+            f"connector for `{scheme}`; mount or copy them, or hand a frame over"
+        )
+    return path.removeprefix("file://")
+
+
+def elsewhere(path: str) -> str:
+    """The scheme of a path on another file system, else nothing; what exists here is here.
+
+    Examples
+    --------
+    >>> elsewhere("s3://lake/adult"), elsewhere("file:///data/adult"), elsewhere("data/adult")
+    ('s3', '', '')
+    """
+    found = _ELSEWHERE.match(path)
+    return found[1] if found and not os.path.lexists(path) else ""
+
+
+def _found(path: str, kind: Format) -> FolderFiles:
+    if os.path.exists(path):
+        refuse_table_format(path)
     if os.path.isdir(path):
-        found = sorted(_walk(path, kind))
-    elif os.path.isfile(path):
-        found = [path]
-    else:
-        found = sorted(name for name in glob.glob(path, recursive=True) if os.path.isfile(name) and not _hidden(name))
-    if not found:
-        raise DataError(f"no {kind} file at {path!r}; check the path (relative ones start at the policy file)")
-    return found
+        return folder_files(path, lambda name: _is_of(name, kind))
+    return FolderFiles([path] if os.path.isfile(path) else [])
 
 
-def _walk(folder: str, kind: Format) -> Iterator[str]:
-    for place, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not _hidden(name)]
-        if any("=" in name for name in folders):
-            raise DataError(
-                "the folder holds Hive partitions (`column=value` folders), whose columns are not in the files; "
-                "write it without partitions"
-            )
-        for name in names:
-            if not _hidden(name) and _is_of(name, kind):
-                yield os.path.join(place, name)
+def _hint(path: str) -> str:
+    if os.path.isfile(os.path.join(path, "_CURRENT")):
+        return "; it is the sink of an object store, whose `_CURRENT` names the folder of the release: give that"
+    if any(sign in path for sign in "*?[{"):
+        return "; a path names one file or one folder, and its signs are no pattern: give the folder of the files"
+    return " (relative ones start at the policy file)"
 
 
-def _hidden(path: str) -> bool:
-    return os.path.basename(path).startswith((".", "_"))
+@functools.lru_cache(maxsize=256)
+def _tell(path: str, names: tuple[str, ...]) -> None:
+    """Said once for a folder and what it holds, however often it is read."""
+    log.warning("%r: %s", path, left_out_note(names))
+
+
+def left_out_note(names: Sequence[str]) -> str:
+    """What is said of files that are not read.
+
+    Examples
+    --------
+    >>> left_out_note(["_old.parquet"])
+    "1 name in the folder was left out: '_old.parquet'"
+    """
+    shown = ", ".join(map(repr, names[:MOST_NAMED])) + (
+        f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
+    )
+    said = "names in the folder were" if len(names) != 1 else "name in the folder was"
+    return f"{len(names):,} {said} left out: {shown}"
 
 
 def _is_of(name: str, kind: Format) -> bool:
@@ -84,7 +149,7 @@ def _is_of(name: str, kind: Format) -> bool:
     for packed in PACKED:
         name = name.removesuffix(packed)
     others = {ending for other, endings in _ENDINGS.items() if other != kind for ending in endings}
-    return not name.endswith(tuple(others)) and not name.endswith((".crc", ".md", ".yaml", ".yml"))
+    return not name.endswith((*others, ".crc", ".md", ".yaml", ".yml"))
 
 
 def parquet_schema(files: list[str]) -> pa.Schema:

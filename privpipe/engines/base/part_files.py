@@ -15,6 +15,7 @@ from privpipe.engines.base.contract import Written
 from privpipe.engines.base.source import Format
 from privpipe.errors import SinkError, UnsupportedError
 from privpipe.hierarchies import canonical_text
+from privpipe.private_files import create_private
 
 __all__ = ["ROWS_PER_FILE", "csv_bytes", "csv_header", "json_bytes", "part_name", "write_parts"]
 
@@ -146,6 +147,7 @@ class _TextPart:
 
 
 def _open(path: Path, schema: pa.Schema, format: Format) -> _Part:
+    create_private(path)  # until it is judged; publishing gives it the modes of a public file
     if format == "parquet":
         return _ParquetPart(path, schema)
     if format in {"csv", "json"}:

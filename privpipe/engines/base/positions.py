@@ -54,8 +54,9 @@ def _whole(found: Any) -> pa.Table:
 
 
 def _parquet(name: str) -> pa.Table:
-    with reading(name, "Parquet"):
-        return pq.read_table(name)
+    # No reader of folders, which would make columns of the names above the file.
+    with reading(name, "Parquet"), pq.ParquetFile(name) as file:
+        return file.read()
 
 
 def _files(source: Source) -> pa.Table:

@@ -33,7 +33,8 @@ class Source:
     Parameters
     ----------
     data : str, path or frame
-        A file, a folder of files, a glob, or a pandas, polars, pyarrow, DuckDB, Dask or Spark frame.
+        A file or a folder of files (no sign of a path is a pattern), or a pandas, polars, pyarrow, DuckDB, Dask or
+        Spark frame.
     format : {"parquet", "csv", "json", "delta"}, optional
         Default: by the file name's ending.
     delimiter : str
@@ -88,10 +89,10 @@ def format_of(path: str) -> Format:
 
     Examples
     --------
-    >>> format_of("raw/2024/*.csv.gz"), format_of("lake/adult")
+    >>> format_of("raw/2024/adult.csv.gz"), format_of("lake/adult")
     ('csv', 'parquet')
     """
-    name = path.rstrip("/").rsplit("/", 1)[-1].casefold()
+    name = path.rstrip("/").rsplit("/", 1)[-1].casefold().lstrip(".")
     for suffix in (".gz", ".zst", ".bz2"):
         name = name.removesuffix(suffix)
     if "." not in name:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from privpipe.blocks import Table
 from privpipe.errors import DataError, did_you_mean
 
-__all__ = ["stacked_schema"]
+__all__ = ["require_same", "stacked_schema"]
 
 
 def stacked_schema(schema: pa.Schema, other: pa.Schema, columns: Sequence[str], tag: str) -> pa.Schema:
@@ -39,3 +40,15 @@ def stacked_schema(schema: pa.Schema, other: pa.Schema, columns: Sequence[str], 
                 "declare its type, or generalize both tables alike"
             )
     return pa.schema([*(schema.field(name) for name in columns), pa.field(tag, pa.int64())])
+
+
+def require_same(table: Table, other: Table) -> None:
+    """Refuse to append records of other columns, or with ids to some without.
+
+    Raises
+    ------
+    DataError
+    """
+    stacked_schema(table.schema, other.schema, table.schema.names, "")
+    if table.has_record_ids != other.has_record_ids:
+        raise DataError("one of two tables to be joined end to end has record ids and the other has none")

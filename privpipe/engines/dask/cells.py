@@ -55,23 +55,23 @@ class CellPlan:
         Meeting places over which classes are spread.
     seed : Seed
         One-time key of the hashes.
-    markable : bool
-        Whether a class may be marked as suppressed: a mark is given and all keys are text.
+    types : tuple of pyarrow.DataType, or None
+        Of the keys, where the class of nothing but the mark is told apart.
     """
 
     query: ClassQuery
     places: int
     seed: Seed = field(default_factory=Seed.from_os)
-    markable: bool = False
+    types: tuple[pa.DataType, ...] | None = None
 
     def salted(self, purpose: str) -> Seed:
         """The key of one purpose's hashes."""
         return Seed(self.seed.key(purpose))
 
     def marked_hash(self) -> Ints:
-        """Hash of the class whose every key is the suppression mark."""
-        mark = encode(pa.array([self.query.mark], pa.string()))
-        return tuple_hashes([mark] * len(self.query.keys), self.salted("class"), 1)[0]
+        """Hash of the class whose every key is the suppression mark, or missing where it is no text."""
+        marks = [pa.array([self.query.mark if pa.types.is_string(kind) else None], kind) for kind in self.types or ()]
+        return tuple_hashes([encode(mark) for mark in marks], self.salted("class"), 1)[0]
 
 
 @dataclass(frozen=True, repr=False)
@@ -190,8 +190,8 @@ def _marginal(offsets: Ints, codes: Ints, counts: Ints) -> Cells:
 
 
 def marked_classes(keys: Ints, plan: CellPlan) -> NDArray[np.bool_] | None:
-    """Which classes, given by their hashes, bear the suppression mark; None where none can."""
-    return np.all(keys == plan.marked_hash(), axis=1) if plan.markable else None
+    """Which class, given by its hash, holds nothing but the suppression mark; None where nobody asks."""
+    return None if plan.types is None else np.all(keys == plan.marked_hash(), axis=1)
 
 
 def _weights(offsets: Ints, bits: Ints, counts: Ints) -> NDArray[np.float64]:

@@ -85,7 +85,8 @@ class _Judge:
 
 
 def _plan(table: DaskTable, query: ClassQuery, places: int) -> CellPlan:
-    return CellPlan(query, places, markable=may_be_marked(table.schema, query))
+    types = tuple(table.schema.field(name).type for name in query.keys) if may_be_marked(query) else None
+    return CellPlan(query, places, types=types)
 
 
 def _sent(runtime: Runtime, table: DaskTable, query: ClassQuery, places: int) -> tuple[CellPlan, list[Node]]:

@@ -22,6 +22,7 @@ from privpipe.blocks import (
     RowBlock,
 )
 from privpipe.draws import Seed, Stream
+from privpipe.engines.base.besides import beside_schema
 from privpipe.engines.base.contract import Engine, Where, Written
 from privpipe.engines.base.names import check_record_ids
 from privpipe.engines.base.source import Format, Source
@@ -34,6 +35,7 @@ from privpipe.engines.dask.learn import CountDistinct, Learn, facts_of, merge_di
 from privpipe.engines.dask.parquet_parts import parquet_table
 from privpipe.engines.dask.ranges import ranked
 from privpipe.engines.dask.rows import (
+    Beside,
     CutById,
     CutByKey,
     MapGroups,
@@ -45,7 +47,7 @@ from privpipe.engines.dask.rows import (
     taken,
 )
 from privpipe.engines.dask.session import Options, Session
-from privpipe.engines.dask.stacking import stack
+from privpipe.engines.dask.stacking import append, stack
 from privpipe.engines.dask.table import DaskTable
 from privpipe.engines.dask.typed import summed
 from privpipe.engines.dask.writing import collected, written
@@ -167,6 +169,19 @@ class DaskEngine(Engine):
         tasks = meet(self._runtime, "measure pairs", sent, places, measure, self._runtime.place(facts))
         return _merged(self._runtime.compute("measure pairs", tasks), reduction)
 
+    def beside(self, released: DaskTable, original: DaskTable, columns: Mapping[str, str]) -> DaskTable:
+        schema = beside_schema(released, original, columns)
+        places = self._places(original, released)
+        cuts = CutById(tuple(columns), places), CutById(tuple(released.schema.names), places)
+        sent = [
+            self._runtime.task("cut by id", cut, part)
+            for cut, table in zip(cuts, (original, released), strict=True)
+            for part in table.parts
+        ]
+        together = meet(self._runtime, "join by id", sent, places, Beside(len(original.parts), schema))
+        kept = tuple(self._runtime.keep("join by id", together))
+        return DaskTable(schema, kept)
+
     def distinct(self, table: DaskTable, columns: Sequence[str]) -> pa.Table:
         _require(table, columns)
         names = tuple(dict.fromkeys(columns))
@@ -240,13 +255,16 @@ class DaskEngine(Engine):
         names = list(columns)
         schema = pa.schema([table.schema.field(name) for name in names])
         if table.narrow is not None:
-            return DaskTable(schema, tuple(table.narrow(names)), False, table.narrow, table.at_most)
+            return DaskTable(schema, tuple(table.narrow(names)), False, table.narrow)
         ids = list(ID_COLUMNS) if table.has_record_ids else []
         parts = [self._runtime.task("select", taken, part, columns=[*names, *ids]) for part in table.parts]
         return table.derived(parts, schema)
 
     def stack(self, table: DaskTable, other: DaskTable, columns: Sequence[str], tag: str) -> DaskTable:
         return stack(self._runtime, table, other, columns, tag)
+
+    def append(self, table: DaskTable, other: DaskTable) -> DaskTable:
+        return append(self._runtime, table, other)
 
     def with_record_ids(self, table: DaskTable, column: str | None, seed: Seed) -> DaskTable:
         places = self._places(table)
@@ -257,7 +275,7 @@ class DaskEngine(Engine):
             self._require_unique(table, column, places)
             parts = declared_ids(self._runtime, table.parts, column, seed)
         kept = self._runtime.keep("attach ids", parts)
-        return DaskTable(table.schema, tuple(kept), True, None, table.at_most)
+        return DaskTable(table.schema, tuple(kept), True)
 
     def write(self, table: DaskTable, folder: str, format: Format, stream: Stream) -> Written:
         return written(self._runtime, table, folder, format, stream)

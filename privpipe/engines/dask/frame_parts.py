@@ -103,7 +103,7 @@ def local_table(runtime: Runtime, source: Source, partition_bytes: int, npartiti
     rows = table.num_rows
     wanted = npartitions or max(-(-table.nbytes // partition_bytes), min(runtime.workers, rows // LEAST_ROWS), 1)
     slices = list(_slices(table, min(wanted, max(rows, 1))))
-    return typed_table(runtime, runtime.place_each(slices), table.schema, source.types, rows)
+    return typed_table(runtime, runtime.place_each(slices), table.schema, source.types)
 
 
 def delta_dataset(source: Source) -> Any:

@@ -53,8 +53,7 @@ def parquet_table(runtime: Runtime, source: Source, partition_bytes: int) -> Das
         checks = [runtime.task("check types", bad_cells_of, run=run, typing=narrow) for run in runs]
         typing.refuse(summed(runtime.compute("check types", checks)))
     reading = _Reading(runtime, tuple(runs), typing, _plain_texts(schema, typing.schema))
-    records = sum(head.num_rows for head in heads.values())
-    return DaskTable(typing.schema, tuple(reading(typing.schema.names)), narrow=reading, at_most=records)
+    return DaskTable(typing.schema, tuple(reading(typing.schema.names)), narrow=reading)
 
 
 def _plain_texts(found: pa.Schema, logical: pa.Schema) -> frozenset[str]:

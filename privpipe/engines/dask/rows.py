@@ -17,6 +17,7 @@ from privpipe.engines.base.typing import normalised
 from privpipe.engines.dask.exchange import Pieces, Sent
 from privpipe.engines.dask.ranges import joined
 from privpipe.errors import EngineError
+from privpipe.kernels.partners import partners
 from privpipe.kernels.word_groups import group_rows, ordered_by_group, split_order
 
 __all__ = [
@@ -158,15 +159,25 @@ class MeasurePairs:
     def __call__(self, pieces: Sequence[pa.RecordBatch], facts: Facts) -> Any:
         original = RowBlock(joined(pieces[: self.originals]))
         released = RowBlock(joined(pieces[self.originals :]))
-        groups, firsts = group_rows(np.concatenate([original.record_ids, released.record_ids]))
-        place = np.full(len(firsts), -1, dtype=np.int64)
-        place[groups[: len(original)]] = np.arange(len(original))
-        partners = place[groups[len(original) :]]
-        paired = np.flatnonzero(partners >= 0)
-        if not len(paired):
+        before, after = partners(original.record_ids, released.record_ids)
+        if not len(after):
             return None
-        block = PairBlock(original.take(partners[paired]), released.take(paired))
-        return self.reduction.measure(block, facts)
+        return self.reduction.measure(PairBlock(original.take(before), released.take(after)), facts)
+
+
+@dataclass(frozen=True, repr=False)
+class Beside:
+    """The released rows that came to one place with the columns of their originals behind them."""
+
+    originals: int
+    schema: pa.Schema
+
+    def __call__(self, pieces: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+        original = RowBlock(joined(pieces[: self.originals]))
+        released = RowBlock(joined(pieces[self.originals :]))
+        before, after = partners(original.record_ids, released.record_ids)
+        columns = [*released.take(after).batch.columns, *original.take(before).batch.columns]
+        return pa.record_batch(columns, schema=self.schema)
 
 
 @dataclass(frozen=True, repr=False)

@@ -7,12 +7,14 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from math import inf
+from pathlib import Path
 from typing import Any, Self
 
 from privpipe.engines.dask.graph import engine_error
 from privpipe.engines.dask.patience import PATIENCE
 from privpipe.engines.dask.runtime import Runtime, processors
 from privpipe.errors import UsageError, did_you_mean
+from privpipe.private_files import new_folder, remove_folder
 
 __all__ = ["Options", "Session"]
 
@@ -112,6 +114,7 @@ class Session:
 
     def __init__(self, options: Options) -> None:
         self._own: list[Any] = []
+        self._spilled: Path | None = None
         client = self._client(options)
         workers = options.workers or processors()
         if client is not None:
@@ -141,6 +144,7 @@ class Session:
         from distributed import Client, LocalCluster
 
         if options.address is None:
+            self._spilled = new_folder("dask")
             # All ports on the loopback, the status page's too: without an address it would listen to the network.
             cluster = LocalCluster(
                 n_workers=options.workers or max(1, processors() // (options.threads_per_worker or 1)),
@@ -149,6 +153,7 @@ class Session:
                 host="127.0.0.1",
                 dashboard_address="127.0.0.1:0",
                 silence_logs=logging.CRITICAL,
+                local_directory=str(self._spilled),
             )
             self._own.append(cluster)
         client = Client(options.address or cluster, set_as_default=False, timeout=f"{options.patience}s")
@@ -159,6 +164,9 @@ class Session:
         """End what was started here."""
         while self._own:
             self._own.pop().close()
+        if self._spilled is not None:
+            remove_folder(self._spilled)
+            self._spilled = None
 
 
 def current_client() -> Any:

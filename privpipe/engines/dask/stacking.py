@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from privpipe.engines.base.stackable import stacked_schema
+from privpipe.blocks import ID_COLUMNS
+from privpipe.engines.base.stackable import require_same, stacked_schema
 from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.dask.table import DaskTable
 
-__all__ = ["stack"]
+__all__ = ["append", "stack"]
 
 
 def stack(runtime: Runtime, table: DaskTable, other: DaskTable, columns: Sequence[str], tag: str) -> DaskTable:
@@ -22,9 +23,20 @@ def stack(runtime: Runtime, table: DaskTable, other: DaskTable, columns: Sequenc
         for side, each in enumerate((table, other))
         for part in (each.holding(columns) if columns else each.parts)
     ]
-    bounds = table.at_most, other.at_most
-    at_most = None if None in bounds else sum(bound for bound in bounds if bound is not None)
-    return DaskTable(schema, tuple(parts), False, None, at_most)
+    return DaskTable(schema, tuple(parts))
+
+
+def append(runtime: Runtime, table: DaskTable, other: DaskTable) -> DaskTable:
+    """See `Engine.append`."""
+    require_same(table, other)
+    names = [*table.schema.names, *(ID_COLUMNS if table.has_record_ids else ())]
+    theirs = [runtime.task("append records", in_order, part, names=names) for part in other.parts]
+    return DaskTable(table.schema, (*table.parts, *theirs), table.has_record_ids, None)
+
+
+def in_order(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+    """One partition with its columns in the order of another table."""
+    return batch.select(list(names))
 
 
 def tagged(batch: pa.RecordBatch, schema: pa.Schema, side: int) -> pa.RecordBatch:

@@ -26,15 +26,12 @@ class DaskTable:
     narrow : callable, optional
         For a table straight from columnar files: tasks that read only some columns; asked for `coded` ones, with
         texts as dictionaries.
-    at_most : int, optional
-        A number of records that the table does not exceed, where it is known without counting.
     """
 
     schema: pa.Schema
     parts: tuple[Node, ...]
     has_record_ids: bool = False
     narrow: Callable[..., list[Node]] | None = field(default=None)
-    at_most: int | None = None
 
     def __repr__(self) -> str:
         return f"DaskTable({len(self.schema)} columns, {len(self.parts)} partitions)"
@@ -53,6 +50,4 @@ class DaskTable:
 
     def derived(self, parts: Sequence[Node], schema: pa.Schema | None = None) -> DaskTable:
         """A table of no more records, computed from this one; ids travelled along."""
-        return DaskTable(
-            self.schema if schema is None else schema, tuple(parts), self.has_record_ids, None, self.at_most
-        )
+        return DaskTable(self.schema if schema is None else schema, tuple(parts), self.has_record_ids)

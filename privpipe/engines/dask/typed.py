@@ -27,15 +27,13 @@ class Read:
     bad: Mapping[str, int]
     ragged: int = 0
 
-    def problems(self) -> tuple[Mapping[str, int], int, int]:
-        """The counts alone, and the number of records."""
-        return self.bad, self.ragged, self.batch.num_rows
+    def problems(self) -> tuple[Mapping[str, int], int]:
+        """The counts alone."""
+        return self.bad, self.ragged
 
 
-def typed_table(
-    runtime: Runtime, raw: Sequence[Node], schema: pa.Schema, types: Mapping[str, str], at_most: int | None = None
-) -> DaskTable:
-    """A table of tasks that yield Arrow tables or batches of `schema`, of `at_most` so many records.
+def typed_table(runtime: Runtime, raw: Sequence[Node], schema: pa.Schema, types: Mapping[str, str]) -> DaskTable:
+    """A table of tasks that yield Arrow tables or batches of `schema`.
 
     Raises
     ------
@@ -48,7 +46,7 @@ def typed_table(
         checks = [runtime.task("check types", bad_cells, part, typing=narrowed(typing, doubtful)) for part in raw]
         typing.refuse(summed(runtime.compute("check types", checks)))
     parts = [runtime.task("convert types", typing.convert, part) for part in raw]
-    return DaskTable(typing.schema, tuple(parts), at_most=at_most)
+    return DaskTable(typing.schema, tuple(parts))
 
 
 def text_table(runtime: Runtime, raw: Sequence[Node], names: Sequence[str], types: Mapping[str, str]) -> DaskTable:
@@ -64,12 +62,12 @@ def text_table(runtime: Runtime, raw: Sequence[Node], names: Sequence[str], type
     typing = typing_of(schema, types, scales_of(runtime, texts, decimals))
     read = runtime.keep("read text", [runtime.task("convert text", converted, part, typing=typing) for part in raw])
     problems = runtime.compute("check text", [runtime.task("check text", Read.problems, part) for part in read])
-    ragged = sum(lines for _bad, lines, _rows in problems)
+    ragged = sum(lines for _bad, lines in problems)
     if ragged:
         raise ragged_error(ragged, names)
-    typing.refuse(summed([bad for bad, _lines, _rows in problems]))
+    typing.refuse(summed([bad for bad, _lines in problems]))
     parts = tuple(runtime.task("take rows", batch_of, part) for part in read)
-    return DaskTable(typing.schema, parts, at_most=sum(rows for _bad, _lines, rows in problems))
+    return DaskTable(typing.schema, parts)
 
 
 def text_decimals(schema: pa.Schema, types: Mapping[str, str]) -> list[str]:

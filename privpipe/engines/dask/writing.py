@@ -26,11 +26,12 @@ from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.dask.table import DaskTable
 from privpipe.errors import SinkError, UnsupportedError
 from privpipe.kernels.word_groups import split_order
+from privpipe.private_files import create_private
 
 __all__ = ["collected", "written"]
 
 Ints = NDArray[np.int64]
-LEAST_ROWS_A_FILE = 500_000
+ROWS_A_FILE = 500_000
 TEXT_ROWS = 65536
 
 
@@ -38,8 +39,9 @@ def written(runtime: Runtime, table: DaskTable, folder: str, format: Format, str
     """Write the visible columns, rows and files in keyed order (without ids: in the order of all values)."""
     if format not in ("parquet", "csv", "json"):
         raise UnsupportedError(f"a release is written as parquet, csv or json, not {format}")
-    files = len(table.parts) if table.at_most is None else -(-table.at_most // LEAST_ROWS_A_FILE)
-    parts = ordered(runtime, table, stream, max(1, min(files, len(table.parts))))
+    # By the released records alone: by partitions, the number of files would tell how large the source was.
+    sizes = runtime.compute("count records", [runtime.task("count", len, part) for part in table.parts])
+    parts = ordered(runtime, table, stream, max(1, -(-sum(sizes) // ROWS_A_FILE)))
     names = [part_name(number, format) for number in range(len(parts))]
     write = _WriteFile(folder, format, table.schema)
     tasks = [runtime.task("write file", write, part, file=name) for part, name in zip(parts, names, strict=True)]
@@ -115,7 +117,8 @@ class _WriteFile:
 
 
 def write_file(rows: pa.RecordBatch, path: Path, format: Format) -> None:
-    """One part file, its rows' bytes as on every engine."""
+    """One part file, its rows' bytes as on every engine; private until it is published."""
+    create_private(path)
     if format == "parquet":
         with pq.ParquetWriter(path, rows.schema, compression="zstd", store_schema=False) as file:
             file.write_batch(rows)

@@ -23,7 +23,7 @@ from privpipe.engines.base.histograms import dictionary_values, not_covered
 from privpipe.engines.base.parallel import reduce_blocks
 from privpipe.engines.embedded.joint_cells import CLASS, JointCells
 from privpipe.engines.embedded.session import Kept, OutOfMemory, Session
-from privpipe.engines.embedded.table import EmbeddedTable, quoted
+from privpipe.engines.embedded.table import EmbeddedTable, nothing_but_mark, quoted
 
 __all__ = ["ClassTable", "NumberedClasses", "reduce_class_table"]
 
@@ -61,7 +61,7 @@ class ClassTable:
         require_query_columns(table.schema, query)
         self.session, self.table, self.query = session, table, query
         self.frames: dict[str, Any] = dict(table.frames)
-        self.marks = may_be_marked(table.schema, query)
+        self.marks = may_be_marked(query)
         self.codes: tuple[_Code, ...] = ()
         self.joint = None if self._has_letters() else JointCells(session, table, query)
 
@@ -155,8 +155,7 @@ class ClassTable:
         return _Code(name, view, len(values))
 
     def _marked(self) -> str:
-        mark = str(self.query.mark).replace("'", "''")
-        return " AND ".join(f"coalesce({quoted(name)} = '{mark}', false)" for name in self.query.keys)
+        return nothing_but_mark(self.table.schema, self.query.keys, str(self.query.mark))
 
     def _raise_uncovered(self, code: _Code) -> None:
         name = quoted(code.column)

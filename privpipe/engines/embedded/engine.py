@@ -41,7 +41,7 @@ from privpipe.engines.embedded import (
 )
 from privpipe.engines.embedded.class_table import ClassTable, reduce_class_table
 from privpipe.engines.embedded.session import OutOfMemory, Session
-from privpipe.engines.embedded.stacking import stack
+from privpipe.engines.embedded.stacking import append, stack
 from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted
 from privpipe.engines.embedded.weighed_classes import weighed_classes
 
@@ -152,6 +152,9 @@ class EmbeddedEngine(Engine):
         blocks = pairs.paired(self.session, original, released, columns)
         return reduce_blocks(reduction, blocks, facts, self.session.threads)
 
+    def beside(self, released: EmbeddedTable, original: EmbeddedTable, columns: Mapping[str, str]) -> EmbeddedTable:
+        return pairs.beside(self.session, released, original, columns)
+
     def distinct(self, table: EmbeddedTable, columns: Sequence[str]) -> pa.Table:
         table.require(columns)
         if not columns:
@@ -163,6 +166,12 @@ class EmbeddedEngine(Engine):
         )
         found = mapping.logical_table(found, table.schema)
         return pa.table([pa.chunked_array(map(group_key, c.chunks), c.type) for c in found.columns], found.schema)
+
+    def estimated_distinct(self, table: EmbeddedTable, columns: Sequence[str]) -> dict[str, int]:
+        table.require(columns)
+        asked = ", ".join(f"approx_count_distinct({quoted(name)})" for name in columns)
+        found = self.session.row(f"SELECT {asked} FROM {table.source}", table.frames) if columns else ()
+        return {name: int(number) for name, number in zip(columns, found, strict=True)}
 
     def keep_classes(
         self, table: EmbeddedTable, query: ClassQuery, passing: Callable[[ClassBlock], NDArray[np.bool_]]
@@ -209,6 +218,9 @@ class EmbeddedEngine(Engine):
 
     def stack(self, table: EmbeddedTable, other: EmbeddedTable, columns: Sequence[str], tag: str) -> EmbeddedTable:
         return stack(table, other, columns, tag)
+
+    def append(self, table: EmbeddedTable, other: EmbeddedTable) -> EmbeddedTable:
+        return append(table, other)
 
     def with_record_ids(self, table: EmbeddedTable, column: str | None, seed: Seed) -> EmbeddedTable:
         return record_ids.with_record_ids(self.session, table, column, seed)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
 from privpipe.blocks import ID_COLUMNS, PairBlock, RowBlock
+from privpipe.engines.base.besides import beside_schema
 from privpipe.engines.embedded.mapping import logical
 from privpipe.engines.embedded.session import Session
 from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted
 from privpipe.errors import DataError
 
-__all__ = ["paired"]
+__all__ = ["beside", "paired"]
 
 BEFORE, AFTER = "__privpipe_before_", "__privpipe_after_"
 
@@ -35,6 +36,19 @@ def paired(
     sql = f"SELECT {select} FROM {original.source} AS o JOIN {released.source} AS r ON {on}"
     for batch in session.stream(sql, {**original.frames, **released.frames}):
         yield PairBlock(_side(batch, BEFORE, columns, original.schema), _side(batch, AFTER, columns, released.schema))
+
+
+def beside(
+    session: Session, released: EmbeddedTable, original: EmbeddedTable, columns: Mapping[str, str]
+) -> EmbeddedTable:
+    """See `Engine.beside`."""
+    schema = beside_schema(released, original, columns)
+    more = [f"o.{quoted(name)} AS {quoted(new)}" for name, new in columns.items()]
+    select = ", ".join([column_list(released.schema.names, "r"), *more])
+    on = " AND ".join(f"o.{name} = r.{name}" for name in ID_COLUMNS)
+    sql = f"SELECT {select} FROM {released.source} AS r JOIN {original.source} AS o ON {on}"
+    kept = session.keep(sql, {**original.frames, **released.frames})
+    return EmbeddedTable(f"SELECT * FROM {kept.name}", schema, holds=(kept,))
 
 
 def _side(batch: pa.RecordBatch, prefix: str, columns: Sequence[str], schema: pa.Schema) -> RowBlock:

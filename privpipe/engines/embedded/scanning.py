@@ -37,11 +37,23 @@ def scan(session: Session, source: Source) -> EmbeddedTable:
     if kind == "parquet":
         found = parquet_schema(files)
         if not parquet_instants_fit(files, found):
-            dataset = _readable(ds.dataset(files, schema=found, format="parquet"))
+            dataset = _readable(ds.dataset(files, schema=found, format="parquet", partitioning=None))
             return _typed(session, converted_rows(session, dataset, typing_of(found, {})), source)
-        raw = EmbeddedTable(f"SELECT * FROM {parquet_scan(files)}", found)
+        raw = (
+            _escaped(session, files, found)
+            if any("\\" in name for name in files)
+            else EmbeddedTable(f"SELECT * FROM {parquet_scan(files)}", found)
+        )
         return _typed(session, raw, source)
     return scan_text(session, source, files)
+
+
+def _escaped(session: Session, files: list[str], schema: pa.Schema) -> EmbeddedTable:
+    """Files with a backslash in a name, which DuckDB takes for an escape whatever stands around it."""
+    view = session.name("frame")
+    return EmbeddedTable(
+        f"SELECT * FROM {view}", schema, False, {view: ds.dataset(files, schema, format="parquet", partitioning=None)}
+    )
 
 
 def _scan_frame(session: Session, source: Source) -> EmbeddedTable:

@@ -6,20 +6,18 @@ import contextlib
 import itertools
 import logging
 import re
-import shutil
-import tempfile
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
-from pathlib import Path
 from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
 
 from privpipe.errors import DataError, EngineError, PrivpipeError, UsageError, did_you_mean
+from privpipe.private_files import new_folder, remove_folder
 
 __all__ = ["BATCH_ROWS", "HeldRows", "OutOfMemory", "Session"]
 
@@ -61,11 +59,8 @@ class Session:
         threads = options.get("threads")
         if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
             raise UsageError(f"embedded engine: threads must be an integer of at least 1, got {threads!r}")
-        parent = options.get("temp_directory")
-        if parent is not None:
-            Path(parent).mkdir(parents=True, exist_ok=True)
-        self.folder = Path(tempfile.mkdtemp(prefix="privpipe-", dir=parent))
-        self._remove = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+        self.folder = new_folder("embedded", options.get("temp_directory"))
+        self._remove = weakref.finalize(self, remove_folder, self.folder)
         # Extensions are never fetched: a query must not reach for the network.
         config: dict[str, Any] = {
             "autoinstall_known_extensions": False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 import weakref
@@ -17,11 +18,14 @@ from privpipe.engines.base.parallel import in_order
 from privpipe.engines.base.typing import normalised
 from privpipe.engines.embedded.session import Session, guarded
 from privpipe.engines.embedded.table import EmbeddedTable, column_list
+from privpipe.private_files import create_private
 
 __all__ = ["MEMORY_BYTES", "fitted", "in_memory", "store"]
 
 MEMORY_BYTES, SMALL_BYTES = 4 << 30, 32 << 20
 """Results up to this size stay in memory while the session has room; small ones even where it has none."""
+
+PATTERN = re.compile(r"([*?[])")
 
 
 class _Files:
@@ -29,7 +33,7 @@ class _Files:
 
     def __init__(self, session: Session) -> None:
         self.folder = session.folder / session.name("rows")
-        self.folder.mkdir()
+        self.folder.mkdir(mode=0o700)
         self.names: list[str] = []
         self._lock = threading.Lock()
         self._remove = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
@@ -42,6 +46,7 @@ class _Files:
         # Dictionaries pay for text; tried on ids and numbers they cost more than all the rest.
         texts = [field.name for field in table.schema if pa.types.is_string(field.type)]
         with guarded("spilling of rows"):
+            create_private(path)
             pq.write_table(
                 table, path, compression="lz4", write_statistics=False, store_schema=False, use_dictionary=texts
             )
@@ -116,8 +121,9 @@ def _in_files(files: _Files, schema: pa.Schema, ids: bool) -> EmbeddedTable:
 
 
 def parquet_scan(files: list[str]) -> str:
-    """A FROM item that reads these Parquet files."""
-    listed = ", ".join("'" + name.replace("'", "''") + "'" for name in files)
+    """A FROM item that reads these Parquet files: of their names each sign of a pattern stands for itself alone."""
+    plain = (PATTERN.sub(r"[\1]", name).replace("'", "''") for name in files)
+    listed = ", ".join(f"'{name}'" for name in plain)
     return f"read_parquet([{listed}], hive_partitioning = false)"
 
 

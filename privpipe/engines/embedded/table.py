@@ -14,7 +14,7 @@ from privpipe.errors import DataError, did_you_mean
 if TYPE_CHECKING:
     from privpipe.engines.embedded.session import Session
 
-__all__ = ["EmbeddedTable", "column_list", "quoted"]
+__all__ = ["EmbeddedTable", "column_list", "nothing_but_mark", "quoted"]
 
 
 def quoted(name: str) -> str:
@@ -38,6 +38,23 @@ def column_list(names: Iterable[str], alias: str = "") -> str:
     """
     prefix = f"{alias}." if alias else ""
     return ", ".join(prefix + quoted(name) for name in names)
+
+
+def nothing_but_mark(schema: pa.Schema, keys: Iterable[str], mark: str) -> str:
+    """The SQL condition of rows that bear the mark in every text among some columns, and no value in the others.
+
+    Examples
+    --------
+    >>> nothing_but_mark(pa.schema([("zip", pa.string()), ("age", pa.int64())]), ["zip", "age"], "*")
+    'coalesce("zip" = \'*\', false) AND "age" IS NULL'
+    """
+    text = "'" + mark.replace("'", "''") + "'"
+    return " AND ".join(
+        f"coalesce({quoted(name)} = {text}, false)"
+        if pa.types.is_string(schema.field(name).type)
+        else f"{quoted(name)} IS NULL"
+        for name in keys
+    )
 
 
 @dataclass(frozen=True, eq=False)

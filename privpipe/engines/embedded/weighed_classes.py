@@ -12,7 +12,7 @@ import pyarrow.types as pt
 from privpipe.blocks import ClassBlock, ClassQuery
 from privpipe.engines.base.assembly import may_be_marked, require_query_columns
 from privpipe.engines.embedded.session import Session
-from privpipe.engines.embedded.table import EmbeddedTable, quoted
+from privpipe.engines.embedded.table import EmbeddedTable, nothing_but_mark, quoted
 from privpipe.errors import DataError
 
 __all__ = ["weighed_classes"]
@@ -77,7 +77,7 @@ def _blocks(session: Session, table: EmbeddedTable, query: ClassQuery, places: i
     from privpipe.kernels.arrays import read_only
     from privpipe.kernels.weight_sums import rounded_words
 
-    marks = may_be_marked(table.schema, query)
+    marks = may_be_marked(query)
     for batch in session.stream(_sql(table, query, places, marks), table.frames, BLOCK_CLASSES):
         high = read_only(batch.column(HIGH).to_numpy(), np.int64)
         low = read_only(batch.column(LOW).to_numpy(), np.uint64)
@@ -94,8 +94,7 @@ def _flags(column: Any) -> Any:
 
 def _sql(table: EmbeddedTable, query: ClassQuery, places: int, marks: bool) -> str:
     keys = [quoted(name) for name in query.keys]
-    mark = str(query.mark).replace("'", "''")
-    bears = " AND ".join(f"coalesce({key} = '{mark}', false)" for key in keys)
+    bears = nothing_but_mark(table.schema, query.keys, str(query.mark))
     scaled = f"({quoted(str(query.weight))}::DOUBLE * pow(2::DOUBLE, {places}))::HUGEINT"
     columns = [f"count(*) AS {SIZE}", f"sum({scaled}) AS total", *([f"{bears} AS {MARKED}"] if marks else [])]
     group = f"GROUP BY {', '.join(keys)}" if keys else "HAVING count(*) > 0"

@@ -73,7 +73,7 @@ class PartReader:
     def of(cls, table: SparkTable, query: ClassQuery) -> PartReader:
         """The reader of a query on a table."""
         types = tuple(table.schema.field(name).type for name in value_columns(query))
-        return cls(query, types, may_be_marked(table.schema, query))
+        return cls(query, types, may_be_marked(query))
 
     def parts(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The parts of the classes of a partition, chunk after chunk."""

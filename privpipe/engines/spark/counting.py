@@ -34,7 +34,7 @@ __all__ = [
 WORDS = ("__privpipe_k0", "__privpipe_k1")
 """Hidden columns with the 128 bits that stand for a class."""
 MARKED = (-0x1E3779B97F4A7C15, 0x7F4A7C15BF58476D)
-"""Words of the class of suppressed records, as unlikely as any other two for a class that is not."""
+"""Words of the class of nothing but the mark, as unlikely as any other two for a class that is not."""
 CLASS = "__privpipe_class"
 BLOCK_CELLS = 1 << 18
 
@@ -60,10 +60,11 @@ def class_words(table: SparkTable, query: ClassQuery, salt: int) -> tuple[Column
     # The salt is no secret; whoever wrote the data before it was drawn cannot have aimed at a collision.
     seed = sf.lit(salt)
     words = [sf.xxhash64(seed, *masks, *keys), sf.xxhash64(*reversed(keys), *masks, seed)]
-    if may_be_marked(table.schema, query):
+    if may_be_marked(query):
         bears_mark = sf.lit(True)
-        for key in keys:
-            bears_mark &= sf.coalesce(key == sf.lit(query.mark), sf.lit(False))
+        for name, key in zip(query.keys, keys, strict=True):
+            text = pa.types.is_string(table.schema.field(name).type)
+            bears_mark &= sf.coalesce(key == sf.lit(query.mark), sf.lit(False)) if text else sf.isnull(key)
         words = [sf.when(bears_mark, sf.lit(mark)).otherwise(word) for mark, word in zip(MARKED, words, strict=True)]
     return words[0].alias(WORDS[0]), words[1].alias(WORDS[1])
 
@@ -114,7 +115,7 @@ class CellReader:
     def of(cls, table: SparkTable, query: ClassQuery) -> CellReader:
         """The reader of a query on a table."""
         types = tuple(table.schema.field(name).type for name in value_columns(query))
-        return cls(query, types, may_be_marked(table.schema, query))
+        return cls(query, types, may_be_marked(query))
 
     def blocks(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[ClassBlock, NDArray[np.int64]]]:
         """Blocks of whole classes, each with the words of its classes, shape (n_classes, 2)."""

@@ -25,11 +25,11 @@ from privpipe.draws import Seed, Stream
 from privpipe.engines.base.contract import Engine, Where, Written
 from privpipe.engines.base.source import Format, Source
 from privpipe.engines.spark import class_table, mapping, rank_exchange, rank_relay, ranking, records, writing
-from privpipe.engines.spark.learning import count_records, distinct, learn
+from privpipe.engines.spark.learning import count_records, distinct, estimated_distinct, learn
 from privpipe.engines.spark.patience import Watch
 from privpipe.engines.spark.reading import is_spark_frame, scan
 from privpipe.engines.spark.session import Options, hush_py4j, is_connect, open_session
-from privpipe.engines.spark.stacking import stack
+from privpipe.engines.spark.stacking import append, stack
 from privpipe.engines.spark.table import SparkTable
 from privpipe.errors import DataError, did_you_mean
 
@@ -145,9 +145,16 @@ class SparkEngine(Engine):
             _require_ids(table)
         return mapping.reduce_pairs(original, released, columns, reduction, facts)
 
+    def beside(self, released: SparkTable, original: SparkTable, columns: Mapping[str, str]) -> SparkTable:
+        return self._kept(mapping.beside(released, original, columns))
+
     def distinct(self, table: SparkTable, columns: Sequence[str]) -> pa.Table:
         _require(table, columns)
         return distinct(table, columns)
+
+    def estimated_distinct(self, table: SparkTable, columns: Sequence[str]) -> dict[str, int]:
+        _require(table, columns)
+        return estimated_distinct(table, columns)
 
     def keep_classes(
         self, table: SparkTable, query: ClassQuery, passing: Callable[[ClassBlock], NDArray[np.bool_]]
@@ -198,6 +205,9 @@ class SparkEngine(Engine):
 
     def stack(self, table: SparkTable, other: SparkTable, columns: Sequence[str], tag: str) -> SparkTable:
         return stack(table, other, columns, tag)
+
+    def append(self, table: SparkTable, other: SparkTable) -> SparkTable:
+        return append(table, other)
 
     def with_record_ids(self, table: SparkTable, column: str | None, seed: Seed) -> SparkTable:
         if column is None:

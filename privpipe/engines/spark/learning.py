@@ -20,7 +20,7 @@ from privpipe.engines.spark.workers import fold
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["count_records", "distinct", "histograms_of", "learn", "value_order_of"]
+__all__ = ["count_records", "distinct", "estimated_distinct", "histograms_of", "learn", "value_order_of"]
 
 SET, RECORDS = "__privpipe_set", "__privpipe_records"
 SETS_AT_A_TIME = 60  # Spark numbers grouping sets by a mask of 64 bits
@@ -49,6 +49,18 @@ def count_records(table: SparkTable) -> int:
 def histograms_of(table: SparkTable, columns: Sequence[str]) -> dict[str, Histogram]:
     """Histograms of some columns."""
     return _counted(table, columns, [])[1]
+
+
+def estimated_distinct(table: SparkTable, columns: Sequence[str]) -> dict[str, int]:
+    """See `Engine.estimated_distinct`."""
+    from pyspark.sql import functions as sf
+
+    if not columns:
+        return {}
+    asked = [sf.approx_count_distinct(table.counted(name)) for name in columns]
+    with reported("estimate distinct values"):
+        found = table.frame.agg(*asked).collect()[0]
+    return {name: int(number) for name, number in zip(columns, found, strict=True)}
 
 
 def distinct(table: SparkTable, columns: Sequence[str]) -> pa.Table:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS, Facts, PairBlock, Reduction, RowBlock
+from privpipe.engines.base.besides import beside_schema
 from privpipe.engines.base.histograms import group_key
 from privpipe.engines.spark.layout import Layout
 from privpipe.engines.spark.learning import histograms_of
@@ -20,7 +21,7 @@ from privpipe.engines.spark.table import SparkTable
 from privpipe.engines.spark.workers import fold, map_batches
 from privpipe.errors import DataError
 
-__all__ = ["map_groups", "map_rows", "recode", "reduce_pairs", "reduce_rows"]
+__all__ = ["beside", "map_groups", "map_rows", "recode", "reduce_pairs", "reduce_rows"]
 
 R = TypeVar("R")
 Batches = Iterator[pa.RecordBatch]
@@ -104,6 +105,22 @@ def reduce_pairs(
                 yield reduction.measure(block, facts)
 
     return fold(pairs, measure, reduction.merge, "measure the pairs")
+
+
+def beside(released: SparkTable, original: SparkTable, columns: Mapping[str, str]) -> SparkTable:
+    """See `Engine.beside`."""
+    from pyspark.sql import functions as sf
+
+    layout = Layout(beside_schema(released, original, columns))
+    other = original.select(list(columns))
+    renamed = [f"other_{name}" for name in other.layout.arrow.names]
+    joined = released.frame.join(
+        other.frame.toDF(*renamed), [sf.col(name) == sf.col(f"other_{name}") for name in ID_COLUMNS], "inner"
+    )
+    behind = renamed[: len(columns)]
+    names = [*released.layout.names(released.schema.names), *behind]
+    chosen = [sf.col(name).alias(new) for name, new in zip(names, layout.arrow.names, strict=True)]
+    return SparkTable(joined.select(*chosen), layout, at_most=released.bound)
 
 
 def recode(table: SparkTable, codebooks: Mapping[str, tuple[pa.Array, pa.Array]]) -> SparkTable:

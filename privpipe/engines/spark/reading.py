@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -12,11 +11,12 @@ import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.types as pt
 
-from privpipe.engines.base.files import list_files, parquet_head, parquet_instants_fit, parquet_schema
+from privpipe.engines.base.files import elsewhere, list_files, parquet_head, parquet_instants_fit, parquet_schema
 from privpipe.engines.base.frames import arrow_of
 from privpipe.engines.base.logical import logical_schema
 from privpipe.engines.base.names import check_names
 from privpipe.engines.base.source import Source
+from privpipe.engines.base.table_formats import table_format_error
 from privpipe.engines.base.text import decimal_scale
 from privpipe.engines.base.typing import typing_of
 from privpipe.engines.spark.failures import reported
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["is_spark_frame", "scan"]
 
-ELSEWHERE = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:/")
-"""The start of a path on another file system; a single letter is a drive."""
+MARKS = {"Delta": "_delta_log", "Hudi": ".hoodie", "Iceberg": "metadata/*.metadata.json"}
 
 
 def scan(session: SparkSession, source: Source) -> tuple[SparkTable, bool]:
@@ -42,7 +41,7 @@ def scan(session: SparkSession, source: Source) -> tuple[SparkTable, bool]:
     if not source.is_path:
         return _local(session, source), False
     kind = source.resolved_format
-    if ELSEWHERE.match(os.fspath(source.data)):
+    if elsewhere(os.fspath(source.data)):
         return typed_table(_remote(session, source), source.types), kind == "csv"
     if kind == "delta":
         return typed_table(_delta(session, source), source.types), False
@@ -54,7 +53,8 @@ def scan(session: SparkSession, source: Source) -> tuple[SparkTable, bool]:
     found = parquet_schema(files)
     check_names(found.names)  # before Spark folds their case and fails
     logical_schema(found)  # what no release can carry; Spark would read some of it as something else
-    if not (all(_is_native(field.type) for field in found) and parquet_instants_fit(files, found)):
+    native = all(_is_native(field.type) for field in found) and all(map(_is_found_by_spark, files))
+    if not (native and parquet_instants_fit(files, found)):
         return parquet_frame(session, source, files, found), True
     with reported("open the Parquet files"):
         frame = session.read.parquet(*(_uri(name) for name in files))
@@ -144,24 +144,77 @@ def _is_native(kind: pa.DataType) -> bool:
     return not pt.is_decimal256(kind)
 
 
+def _is_found_by_spark(path: str) -> bool:
+    """Whether Spark reads a file of this name when it is told to: it drops hidden ones and stumbles over colons."""
+    return not os.path.basename(path).startswith((".", "_")) and ":" not in os.path.abspath(path)
+
+
 def _uri(path: str) -> str:
-    """A local path as Hadoop takes it: without the signs of a pattern."""
-    absolute = os.path.abspath(path)
-    return "file://" + "".join("\\" + sign if sign in "{}[]*?\\" else sign for sign in absolute)
+    """A local path as Hadoop takes it."""
+    return f"file://{_plain(os.path.abspath(path))}"
+
+
+def _plain(path: str) -> str:
+    """A path without the signs of a pattern."""
+    return "".join("\\" + sign if sign in "{}[]*?\\" else sign for sign in path)
 
 
 def _remote(session: SparkSession, source: Source) -> RawFrame:
     """Files on a file system that Spark knows and Python need not."""
     path, kind = os.fspath(source.data), source.resolved_format
-    if kind == "parquet":
-        with reported("open the Parquet files"):
-            return _frame(session.read.parquet(path))
     if kind == "delta":
         return _delta(session, source)
+    if kind == "parquet":
+        try:
+            _refuse_table_format(session, path.rstrip("/"))
+            with reported(f"open the Parquet files at {path!r}"):
+                return _frame(session.read.parquet(_plain(path)))
+        except EngineError as error:
+            problem = _unread(error, path)
+        raise problem
     raise UnsupportedError(
         f"the spark engine reads {kind} from local or mounted folders; convert {path} to Parquet, or give the "
         "DataFrame that Spark reads it as"
     )
+
+
+def _refuse_table_format(session: SparkSession, path: str) -> None:
+    """As `refuse_table_format` for a folder that only Spark sees.
+
+    Raises
+    ------
+    DataError
+        The folder, or the one above it, is a table of a format.
+    """
+    for folder in (path, path.rpartition("/")[0]):
+        for found, mark in MARKS.items():
+            if _exists(session, f"{_plain(folder)}/{mark}"):
+                raise table_format_error(found, folder)
+
+
+def _exists(session: SparkSession, pattern: str) -> bool:
+    from pyspark.errors import AnalysisException
+
+    with reported(f"look for {pattern!r}"):
+        try:
+            return bool(session.read.format("text").load(pattern).schema)  # asked, so that Connect looks too
+        except AnalysisException as error:
+            if "PATH_NOT_FOUND" in str(error):
+                return False
+            raise
+
+
+def _unread(error: EngineError, path: str) -> EngineError:
+    """Why a path on another file system was not read."""
+    scheme = elsewhere(path)
+    if "UnsupportedFileSystemException" in str(error) or "ClassNotFoundException" in str(error):
+        return EngineError(
+            f"{path!r} cannot be read: this Spark session has no connector for `{scheme}`; start it with the package "
+            "that brings it (`engines.spark.conf: {spark.jars.packages: ...}`), or copy the files to a mounted folder"
+        )
+    if "PATH_NOT_FOUND" in str(error):
+        return EngineError(f"{path!r} cannot be read: nothing is there; a path names one file or one folder")
+    return error
 
 
 def _delta(session: SparkSession, source: Source) -> RawFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import re
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.patience import PATIENCE, require_master
 from privpipe.errors import UsageError, did_you_mean
+from privpipe.private_files import new_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -155,7 +157,8 @@ def _remote(options: Options) -> Any:
 
     builder = SparkSession.builder.remote(options.remote or "")
     starts_server = LOOPBACK.match(options.remote or "")
-    for name, value in {**(QUIET if starts_server else {}), **options.conf}.items():
+    here = QUIET | _spilling() if starts_server else {}
+    for name, value in {**here, **options.conf}.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.conf.set("spark.sql.session.timeZone", "UTC")
@@ -183,8 +186,14 @@ def _settings(options: Options) -> dict[str, str]:
                 # Two tasks a core: the default of 200 starts some 200 Python workers for a table of any size.
                 "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 2)),
                 "spark.driver.maxResultSize": "0",  # what is collected has to fit the driver, not a gigabyte
-            }
+            } | _spilling()
     return settings | dict(options.conf)
+
+
+@functools.cache
+def _spilling() -> dict[str, str]:
+    """Where a Spark of this process spills: one folder as long as it lives, since the JVM never asks again."""
+    return {"spark.local.dir": str(new_folder("spark"))}
 
 
 def _quarter_of_memory() -> int:

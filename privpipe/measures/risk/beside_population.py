@@ -30,6 +30,7 @@ class BesidePopulation(Guarantee):
     """
 
     threshold_field: ClassVar[str | None] = "at_most"
+    protects_nobody_at: ClassVar[float | None] = 1
     needs_population: ClassVar[bool] = True
     about: ClassVar[Mapping[str, str]] = {"at_most": "largest figure that is tolerated"}
 

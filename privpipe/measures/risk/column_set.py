@@ -42,6 +42,7 @@ class ColumnSetMeasure(SizeModel):
     """
 
     threshold_field: ClassVar[str | None] = "at_most"
+    protects_nobody_at: ClassVar[float | None] = 1
     about: ClassVar[Mapping[str, str]] = {
         "columns": "the set of columns, of any role; left out: all quasi-identifiers",
         "quasi_identifiers": "the same as `columns`; give one of the two",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from privpipe.blocks import Verdict
 from privpipe.blocks.entry import require_choice, require_integer
 from privpipe.blocks.guarantee import Direction, short
-from privpipe.blocks.release_history import EarlierTables, HistoryMeasure, ReleaseHistory
-from privpipe.draws.secret import require_key_place
+from privpipe.blocks.release_history import EarlierTables, HistoryMeasure, ReleaseHistory, ReleaseRows
 from privpipe.errors import UsageError
 from privpipe.tolerance import at_least
 
@@ -34,6 +33,9 @@ class ComplementaryRelease(HistoryMeasure):
     key : {"from_env": NAME} or {"from_file": PATH}, optional
         Key of these hashes, the same for all releases: persons are followed by `person_id`, else `record_id`. Without
         it combinations of original quasi-identifiers are followed, a lower bound.
+    normalise : tuple of {"trim", "casefold", "nfc"}
+        What is done to a person's key before it is hashed: surrounding spaces go, case goes, Unicode is composed.
+        Nothing unless given: " Ann" and "ann" are two persons then. A ledger keeps the one it was begun with.
     earlier : list of str
         Instead of a ledger: earlier releases as published, where nothing else is left of them.
     k : int, optional
@@ -72,6 +74,7 @@ class ComplementaryRelease(HistoryMeasure):
 
     threshold_field: ClassVar[str | None] = "k"
     direction: ClassVar[Direction] = "at_least"
+    protects_nobody_at: ClassVar[float | None] = 1
     about: ClassVar[Mapping[str, str]] = {
         "ledger": "folder that remembers who was in which class of each release; secret",
         "key": "{from_env: NAME} or {from_file: PATH}, the same for all releases; left out: no persons are followed",
@@ -88,6 +91,7 @@ class ComplementaryRelease(HistoryMeasure):
     formula: ClassVar[str] = "min over persons of those with the same classes in all releases >= k"
     choose: ClassVar[str] = "The k of the release itself; where recodings refine one another nothing is lost."
 
+    earlier: tuple[str, ...] = ()
     k: int | None = None
     presence: Literal["known", "unknown"] = "known"
     sensitive: str | None = None
@@ -101,16 +105,17 @@ class ComplementaryRelease(HistoryMeasure):
         object.__setattr__(self, "earlier", tuple(self.earlier))
         if (self.ledger is None) == (not self.earlier):
             raise UsageError(f"{owner}: give a ledger, or else the earlier releases; one of the two")
-        if self.key is not None:
-            require_key_place(owner, self.key)
-            if self.ledger is None:
-                raise UsageError(f"{owner}: key is for a ledger")
+        if self.key is not None and self.ledger is None:
+            raise UsageError(f"{owner}: key is for a ledger")
         if self.k is not None:
             require_integer(owner, "k", self.k, least=1)
         require_choice(owner, "presence", self.presence, ("known", "unknown"))
         require_integer(owner, "l", self.l, least=1)
         if self.sensitive is not None and self.ledger is None:
             raise UsageError(f"{owner}: sensitive is judged by a ledger alone")
+
+    def earlier_tables(self) -> tuple[str, ...]:
+        return self.earlier
 
     def sensitive_columns(self) -> tuple[str, ...]:
         return () if self.sensitive is None else (self.sensitive,)
@@ -138,7 +143,7 @@ class ComplementaryRelease(HistoryMeasure):
         return self._verdict(observed, history)
 
     def _values(self, history: ReleaseHistory, codes: Ints, numbers: Ints) -> dict[str, int]:
-        from privpipe.kernels.combined_classes import values_left, values_within
+        from privpipe.kernels.combined_classes import values_within
         from privpipe.kernels.word_groups import group_rows
 
         releases = (*history.earlier, history.current)
@@ -157,12 +162,30 @@ class ComplementaryRelease(HistoryMeasure):
         here = codes[:, -1] >= 0
         current = history.current.values
         within = values_within(codes, numbers[cuts[-2] :], np.zeros((0, 2), np.int64) if current is None else current)
-        left = values_left(codes, held)[here]
+        left = self._left(codes, releases, held)[here]
         changed = left == 0
         figures = {"l": int(within[here].min()), "values_changed": int(changed.sum())}
         if not changed.all():
             figures["values_left"] = int(left[~changed].min())
         return figures
+
+    @staticmethod
+    def _left(codes: Ints, releases: Sequence[ReleaseRows], held: Sequence[tuple[Ints, Ints] | None]) -> Ints:
+        """Values left of each unit; 0: they changed.
+
+        Another column of the same ledger has nothing in common with this one, and must not pass for a change: the
+        values of each column are laid beside the new ones by themselves as well.
+        """
+        from privpipe.kernels.combined_classes import values_left
+
+        now, names = releases[-1].sensitive, dict.fromkeys(rows.sensitive for rows in releases)
+        found = [values_left(codes, held)]
+        for name in names if len(names) > 1 else ():
+            own = [each if rows.sensitive in (name, now) else None for rows, each in zip(releases, held, strict=True)]
+            found.append(values_left(codes, own))
+        most = np.iinfo(np.int64).max
+        least = np.min([np.where(left == 0, most, left) for left in found], axis=0)
+        return np.where(least == most, 0, least).astype(np.int64)
 
     def _verdict(self, observed: dict[str, int], history: ReleaseHistory) -> Verdict:
         enough = self.k is None or bool(at_least(observed["k"], self.k))

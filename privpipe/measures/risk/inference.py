@@ -30,6 +30,7 @@ class ClassInference(Guarantee):
     """
 
     threshold_field: ClassVar[str | None] = "at_most"
+    protects_nobody_at: ClassVar[float | None] = 1
     about: ClassVar[Mapping[str, str]] = {
         "column": "the sensitive column",
         "at_most": "largest share of records that is tolerated",

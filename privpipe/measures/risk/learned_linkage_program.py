@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tempfile
 import time
 import warnings
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.kernels.learned_distances import EPSILON, Rivals, subset_sums
+from privpipe.private_files import scratch_folder
 
 __all__ = ["Learned", "solver_name", "worst_case"]
 
@@ -285,11 +285,13 @@ def _with_cbc(problem: Any, seconds: float) -> float:
     import pulp
 
     options = ["primalTolerance 1e-9", "integerTolerance 1e-9"]
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+    with scratch_folder("program") as folder, warnings.catch_warnings():
         # pulp 3 announces that its next version ships CBC apart.
         warnings.simplefilter("ignore", DeprecationWarning)
-        log = Path(folder) / "log"
-        problem.solve(pulp.PULP_CBC_CMD(msg=False, threads=1, timeLimit=seconds, logPath=str(log), options=options))
+        log = folder / "log"
+        solver = pulp.PULP_CBC_CMD(msg=False, threads=1, timeLimit=seconds, logPath=str(log), options=options)
+        solver.tmpDir = str(folder)
+        problem.solve(solver)
         return _logged_bound(log)
 
 

@@ -49,6 +49,7 @@ class ProsecutorRisk(SizeModel):
 
     judges_matching: ClassVar[bool] = True
     threshold_field: ClassVar[str | None] = "at_most"
+    protects_nobody_at: ClassVar[float | None] = 1
     about: ClassVar[Mapping[str, str]] = {
         "at_most": "largest risk that is tolerated",
         "figure": "which figure is compared: highest, average or at_risk",

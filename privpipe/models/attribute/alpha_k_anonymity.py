@@ -109,6 +109,9 @@ class AlphaKAnonymity(SeveralFigures):
         object.__setattr__(filled, "_every", tuple(roles.sensitive))  # no parameter: `column` names one column
         return filled
 
+    def idle(self) -> str:
+        return "k = 1" if self.k == 1 else super().idle()
+
     def least_size(self) -> int:
         return max(self.k or 1, self.least_values())
 

@@ -44,6 +44,7 @@ class DistinctLDiversity(ClassModel):
     """
 
     threshold_field: ClassVar[str | None] = "l"
+    protects_nobody_at: ClassVar[float | None] = 1
     hereditary: ClassVar[bool] = True
     convex: ClassVar[bool] = True
     about: ClassVar[Mapping[str, str]] = {

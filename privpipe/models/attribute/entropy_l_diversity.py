@@ -57,6 +57,7 @@ class EntropyLDiversity(ClassModel):
     """
 
     threshold_field: ClassVar[str | None] = "l"
+    protects_nobody_at: ClassVar[float | None] = 1
     convex: ClassVar[bool] = True
     about: ClassVar[Mapping[str, str]] = {
         "column": "the sensitive column",

@@ -78,6 +78,7 @@ class TCloseness(ClassModel):
 
     threshold_field: ClassVar[str | None] = "t"
     direction: ClassVar[Direction] = "at_most"
+    protects_nobody_at: ClassVar[float | None] = 1
     convex: ClassVar[bool] = True
     needs_base: ClassVar[bool] = True
     about: ClassVar[Mapping[str, str]] = {

@@ -45,6 +45,7 @@ class AverageRisk(SizeModel):
 
     judges_matching: ClassVar[bool] = True
     threshold_field: ClassVar[str | None] = "at_most"
+    protects_nobody_at: ClassVar[float | None] = 1
     about: ClassVar[Mapping[str, str]] = {
         "at_most": "highest mean probability, over records, that a record is matched to its person"
     }

@@ -56,6 +56,7 @@ class EstimatedKMap(ClassModel):
     """
 
     threshold_field: ClassVar[str | None] = "k"
+    protects_nobody_at: ClassVar[float | None] = 1
     hereditary: ClassVar[bool] = True
     convex: ClassVar[bool] = True
     needs_records: ClassVar[bool] = True

@@ -41,6 +41,7 @@ class KAnonymity(ClassModel):
     """
 
     threshold_field: ClassVar[str | None] = "k"
+    protects_nobody_at: ClassVar[float | None] = 1
     hereditary: ClassVar[bool] = True
     convex: ClassVar[bool] = True
     judges_matching: ClassVar[bool] = True

@@ -44,6 +44,7 @@ class KMap(ClassModel):
     """
 
     threshold_field: ClassVar[str | None] = "k"
+    protects_nobody_at: ClassVar[float | None] = 1
     hereditary: ClassVar[bool] = True
     convex: ClassVar[bool] = True
     needs_population: ClassVar[bool] = True

@@ -67,6 +67,7 @@ class KmAnonymity(ClassModel):
     """
 
     threshold_field: ClassVar[str | None] = "k"
+    protects_nobody_at: ClassVar[float | None] = 1
     hereditary: ClassVar[bool] = True
     convex: ClassVar[bool] = True
     about: ClassVar[Mapping[str, str]] = {

@@ -58,6 +58,7 @@ class PopulationUniqueness(SizeModel):
     """
 
     threshold_field: ClassVar[str | None] = "at_most"
+    protects_nobody_at: ClassVar[float | None] = 1
     trusts_values: ClassVar[bool] = True
     prefix_monotone: ClassVar[bool] = False
     about: ClassVar[Mapping[str, str]] = {

@@ -43,6 +43,7 @@ class SampleUniqueness(SizeModel):
 
     judges_matching: ClassVar[bool] = True
     threshold_field: ClassVar[str | None] = "at_most"
+    protects_nobody_at: ClassVar[float | None] = 1
     trusts_values: ClassVar[bool] = True
     about: ClassVar[Mapping[str, str]] = {
         "at_most": "highest share of records whose quasi-identifier combination no other record has"
@@ -66,6 +67,10 @@ class SampleUniqueness(SizeModel):
 
     def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
         return float(counts[sizes == 1].sum() / (sizes @ counts))
+
+    @classmethod
+    def counts_records(cls) -> bool:
+        return True
 
     @classmethod
     def examples(cls) -> list[Self]:

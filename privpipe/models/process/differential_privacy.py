@@ -19,7 +19,6 @@ RECORDED: Mapping[str, type | tuple[type, ...]] = {
     "k": int,
     "scheme": str,
     "data_independent": bool,
-    "drawn": int,
 }
 
 
@@ -44,8 +43,9 @@ class DifferentialPrivacy(Guarantee):
     table is smaller than k, and no more records were released than drawn. Without a record the outcome is an error.
     Each further release of the same data adds up epsilon and delta.
 
-    The record is a mapping: epsilon, delta, beta, k, scheme (a hash), data_independent, drawn; and `beside`, columns
-    that were released without being part of the classes, which the guarantee does not cover and its reason names.
+    The record is a mapping: epsilon, delta, beta, k, scheme (a hash), data_independent; `drawn`, which a run counts
+    and no public document may tell; and `beside`, columns that were released without being part of the classes, which
+    the guarantee does not cover and its reason names.
 
     Source: Bild, Kuhn, Prasser, SafePub, PoPETs 2018(1); Li, Qardaji, Su, On sampling, anonymization, and
     differential privacy, ASIACCS 2012.
@@ -64,6 +64,7 @@ class DifferentialPrivacy(Guarantee):
     """
 
     reads: ClassVar[Any] = "process"
+    forbids_counts: ClassVar[bool] = True
     about: ClassVar[Mapping[str, str]] = {
         "epsilon": "how much likelier any result may become by one person's record, as an exponent",
         "delta": "chance that more than that is lost; below one over the number of records",
@@ -151,7 +152,7 @@ class DifferentialPrivacy(Guarantee):
             found.append(f"classes below {record['k']:,} records were suppressed, needed is below {k:,}")
         if not record["data_independent"]:
             found.append("the generalization scheme is not declared to be independent of the data")
-        if observed.records > record["drawn"]:
+        if "drawn" in record and observed.records > record["drawn"]:
             found.append(f"the table has {observed.records:,} records and {record['drawn']:,} were drawn")
         if observed.failing_classes:
             found.append(
@@ -172,8 +173,9 @@ def _class_size(facts: Facts) -> int:
 
 def _malformed(record: Mapping[str, Any]) -> list[str]:
     """What the record lacks."""
+    asked = {**RECORDED, "drawn": int} if "drawn" in record else RECORDED
     return [
         f"the process record has no {name} of its type"
-        for name, kind in RECORDED.items()
+        for name, kind in asked.items()
         if not isinstance(record.get(name), kind) or (kind is not bool and isinstance(record.get(name), bool))
     ]

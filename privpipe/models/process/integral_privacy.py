@@ -72,6 +72,7 @@ class IntegralPrivacy(Guarantee):
 
     reads: ClassVar[Any] = "facts"
     threshold_field: ClassVar[str | None] = "k"
+    protects_nobody_at: ClassVar[float | None] = 1
     about: ClassVar[Mapping[str, str]] = {
         "k": "least number of minimal sets of changes that keep the statistic",
         "query": "the statistic: {statistic: mean | sum | count, column: name, digits: 2}",

@@ -14,11 +14,23 @@ from privpipe.engines.base import Format
 from privpipe.engines.base.unpacking import MOST_BYTES
 from privpipe.roles import ColumnType, NullRule, Role
 
-__all__ = ["COLUMN", "SINK", "SOURCE", "TOP", "VERSION", "Key", "source_keys"]
+__all__ = ["COLUMN", "PLAN", "SINK", "SOURCE", "TOP", "VERSION", "Key", "source_keys"]
 
 VERSION = 1
+UNDECLARED = ("refuse", "note")
 Kind = Literal[
-    "text", "integer", "flag", "texts", "mapping", "entries", "secret", "source", "sink", "columns", "hierarchy"
+    "text",
+    "integer",
+    "flag",
+    "texts",
+    "mapping",
+    "entries",
+    "secret",
+    "source",
+    "sink",
+    "plan",
+    "columns",
+    "hierarchy",
 ]
 
 
@@ -48,7 +60,9 @@ class Key:
 
 
 SOURCE: Mapping[str, Key] = {
-    "path": Key("text", "a file, a folder of files or a glob; relative to the policy file", required=True),
+    "path": Key(
+        "text", "a file or a folder of files; relative to the policy file, no sign of it a pattern", required=True
+    ),
     "format": Key("text", "format of the files; left out, told by the name's ending", get_args(Format)),
     "delimiter": Key("text", "character between the fields of a CSV file", default=","),
     "header": Key("flag", "whether the first line of a CSV file names its columns", default=True),
@@ -62,6 +76,10 @@ GENERALIZED = Key("flag", "whether the table is generalized already; else the pl
 SINK: Mapping[str, Key] = {
     "path": Key("text", "folder to publish into; relative to the policy file", required=True),
     "format": Key("text", "format of the published files", ("parquet", "csv", "json"), default="parquet"),
+}
+
+PLAN: Mapping[str, Key] = {
+    "file": Key("text", "JSON of a plan of this policy, as a private record holds it", required=True),
 }
 
 COLUMN: Mapping[str, Key] = {
@@ -83,13 +101,21 @@ TOP: Mapping[str, Key] = {
     "record_id": Key("text", "column that is unique to a record"),
     "person_id": Key("text", "column that names the person, where one has several records"),
     "nulls": Key("text", "how a missing quasi-identifier matches", get_args(NullRule), default="own_value"),
+    "undeclared": Key(
+        "text", "whether a column without a role in a judged table is an error or a note", UNDECLARED, default="refuse"
+    ),
     "wildcard": Key("text", "text that matches anything; only with `nulls: wildcard`"),
     "suppression_mark": Key("text", "text that stands for a suppressed value", default="*"),
     "transform": Key("entries", "stages, in order"),
     "guarantees": Key("entries", "what the release must meet; all are judged", required=True),
     "measures": Key("entries", "what is reported and never judged"),
     "sink": Key("sink", "where the release is published"),
-    "seed": Key("secret", "secret from which all draws follow; left out, one is drawn for the run"),
+    "records": Key("text", "folder of the private records of runs; left out, one in the sink's work area"),
+    "plan": Key("plan", "a plan of an earlier run: its stages are taken from there and not learnt anew"),
+    "seed": Key("secret", "secret of 128 bits from which all draws follow; left out, one is drawn for the run"),
+    "allow_insecure_seed": Key(
+        "flag", "publish although the seed is declared insecure; for demonstrations", default=False
+    ),
 }
 
 

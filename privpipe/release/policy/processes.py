@@ -25,7 +25,7 @@ def check_processes(draft: Draft, report: Report) -> None:
                 f"comes after transform[{read.at}].{read.name}, which looks at other records too; draw first",
             )
     seed = draft.values.get("seed")
-    if isinstance(seed, SecretSpec) and seed.literal is not None:
+    if isinstance(seed, SecretSpec) and seed.within is not None:
         report.warn(first.place, "the sample is drawn by the seed written in this file: it is as secret as the file")
     beside = [name for name in draft.columns if draft.columns[name].role in ("sensitive", "insensitive")]
     beside += [

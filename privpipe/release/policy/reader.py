@@ -18,6 +18,7 @@ from privpipe.release.policy.sections import (
     read_columns,
     read_engines,
     read_keys,
+    read_plan,
     read_secret,
     read_sink,
     read_source,
@@ -70,6 +71,8 @@ def _read(document: Any, report: Report, base_dir: Path, catalogues: Catalogues 
             found[name] = read_source(report, found[name], (name,))
     if "sink" in found:
         found["sink"] = read_sink(report, found["sink"], ("sink",))
+    if "plan" in found:
+        found["plan"] = read_plan(report, found["plan"], ("plan",))
     if "seed" in found:
         found["seed"] = read_secret(report, found["seed"], ("seed",), base_dir)
     if "engines" in found:
@@ -90,6 +93,8 @@ def _read(document: Any, report: Report, base_dir: Path, catalogues: Catalogues 
     fields = {name: value for name, value in found.items() if name not in ENTRIES and value is not None}
     for name in ENTRIES:
         fields[name] = tuple(item.entry for item in read[name])
+    # Whoever lists it finds it where it stands in every verdict: first.
+    fields["guarantees"] = tuple(sorted(fields["guarantees"], key=lambda entry: entry.reads != "columns"))
     stem = Path(report.file).stem if report.file else "policy"
     return {
         "name": stem,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from privpipe.assess.unlooked import unlooked_quasi_identifiers
 from privpipe.blocks import Guarantee
 from privpipe.errors import did_you_mean
 from privpipe.release.policy.counting import check_counting, check_stages_under_counting
@@ -27,6 +28,7 @@ def check(draft: Draft, report: Report) -> None:
         check_judged_columns,
         check_every_sensitive_column_is_judged,
         check_every_quasi_identifier_is_looked_at,
+        check_thresholds,
         check_population,
         check_repeated_guarantees,
         check_stages,
@@ -39,6 +41,7 @@ def check(draft: Draft, report: Report) -> None:
         check_ledgers,
         check_sink,
         check_packages,
+        check_records,
     )
     for rule in rules:
         rule(draft, report)
@@ -112,21 +115,16 @@ def check_every_quasi_identifier_is_looked_at(draft: Draft, report: Report) -> N
     """A quasi-identifier in no guarantee's classes or attack deserves a word."""
     if any(read.entry is None for read in draft.guarantees):
         return
-    looked_at: set[str] = set()
+    guarantees = [read.entry for read in draft.guarantees if isinstance(read.entry, Guarantee)]
+    for name in unlooked_quasi_identifiers(guarantees, draft.with_role("quasi_identifier")) if guarantees else ():
+        report.warn(("columns", name), "no guarantee looks at this quasi-identifier")
+
+
+def check_thresholds(draft: Draft, report: Report) -> None:
+    """A threshold that every table meets deserves a word."""
     for read in draft.guarantees:
-        entry = read.entry
-        if isinstance(entry, Guarantee) and entry.reads != "process":
-            own = (
-                entry.quasi_identifiers
-                if entry.reads in ("classes", "weights", "releases")
-                else getattr(entry, "columns", None)
-            )
-            if entry.reads == "items":
-                own = (str(read.parameters["items"]),)
-            looked_at.update(draft.with_role("quasi_identifier") if own is None else own)
-    for name in draft.with_role("quasi_identifier"):
-        if draft.guarantees and name not in looked_at:
-            report.warn(("columns", name), "no guarantee looks at this quasi-identifier")
+        if isinstance(read.entry, Guarantee) and (idle := read.entry.idle()):
+            report.warn(read.place, f"{idle} protects nobody")
 
 
 def check_population(draft: Draft, report: Report) -> None:
@@ -231,6 +229,21 @@ def check_sink(draft: Draft, report: Report) -> None:
             path = Path(located(spec.path, draft.base_dir))
             if path == target or path in target.parents or target in path.parents:
                 report.wrong(("sink", "path"), f"overlaps with the path of `{name}:`; publish into a folder of its own")
+
+
+def check_records(draft: Draft, report: Report) -> None:
+    """Private records lie on this machine, and never where readers of the release look."""
+    records, sink = draft.values.get("records"), draft.values.get("sink")
+    if not isinstance(records, str):
+        return
+    if "://" in records:
+        report.wrong(("records",), "private records lie on a local (or mounted) file system; name a folder there")
+        return
+    home = Path(located(records, draft.base_dir))
+    if isinstance(sink, SinkSpec) and Path(sink.target(draft.base_dir)) in (home, *home.parents):
+        report.wrong(
+            ("records",), "lies inside the sink, where readers of the release would see it; name another folder"
+        )
 
 
 def _named(read: ReadEntry) -> Iterable[tuple[Place, str]]:

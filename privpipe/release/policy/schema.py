@@ -9,7 +9,7 @@ from typing import Any
 from privpipe.blocks import Entry, Guarantee
 from privpipe.hierarchies import BUILDERS, OPTION_KEYS
 from privpipe.release.policy.entries import Catalogues
-from privpipe.release.policy.grammar import COLUMN, SINK, TOP, VERSION, Key, source_keys
+from privpipe.release.policy.grammar import COLUMN, PLAN, SINK, TOP, VERSION, Key, source_keys
 from privpipe.transforms.base import Transformer
 
 __all__ = ["json_schema"]
@@ -17,7 +17,7 @@ __all__ = ["json_schema"]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SECRET = {
     "oneOf": [
-        {"type": ["string", "integer"], "description": "the secret itself: not advised"},
+        {"type": ["string", "integer"], "description": "the seed itself, of at least 128 bits: not advised"},
         *(
             {
                 "type": "object",
@@ -27,6 +27,13 @@ SECRET = {
             }
             for key in ("from_env", "from_file")
         ),
+        {
+            "type": "object",
+            "description": "any text or integer: for demonstrations and tests",
+            "properties": {"insecure": {"type": ["string", "integer"]}},
+            "required": ["insecure"],
+            "additionalProperties": False,
+        },
     ]
 }
 SHAPES: Mapping[str, Mapping[str, Any]] = {
@@ -38,6 +45,7 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {
     "hierarchy": {"$ref": "#/$defs/hierarchy"},
     "secret": SECRET,
     "sink": {"$ref": "#/$defs/sink"},
+    "plan": {"$ref": "#/$defs/plan"},
     "columns": {"type": "object", "minProperties": 1, "additionalProperties": {"$ref": "#/$defs/column"}},
 }
 
@@ -55,6 +63,7 @@ def json_schema(catalogues: Catalogues | None = None) -> dict[str, Any]:
     definitions: dict[str, Any] = {
         "column": _section(COLUMN),
         "sink": _section(SINK),
+        "plan": _section(PLAN),
         "hierarchy": _hierarchy(),
         **{name: _section(source_keys(name)) for name in ("source", "population")},
     }

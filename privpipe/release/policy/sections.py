@@ -6,18 +6,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from privpipe.draws import Seed
 from privpipe.engines import ENGINES
 from privpipe.errors import PolicyError, UsageError, did_you_mean
 from privpipe.hierarchies import HierarchySpec
-from privpipe.release.policy.grammar import COLUMN, SINK, Key, source_keys
+from privpipe.release.policy.grammar import COLUMN, PLAN, SINK, Key, source_keys
 from privpipe.release.policy.places import Place, Report
 from privpipe.release.policy.secret import SecretSpec
-from privpipe.release.policy.specs import ColumnSpec, SinkSpec, SourceSpec
+from privpipe.release.policy.specs import ColumnSpec, PlanSpec, SinkSpec, SourceSpec
 from privpipe.roles import case_collisions
 
-__all__ = ["read_columns", "read_engines", "read_keys", "read_secret", "read_sink", "read_source"]
+__all__ = ["read_columns", "read_engines", "read_keys", "read_plan", "read_secret", "read_sink", "read_source"]
 
 RESERVED = "__privpipe"
+PLACES = ("from_env", "from_file", "insecure")
 OF_CSV = ("delimiter", "header", "columns", "null_values")
 
 
@@ -85,6 +87,12 @@ def read_sink(report: Report, value: Any, place: Place) -> SinkSpec | None:
     return SinkSpec(**found) if "path" in found else None
 
 
+def read_plan(report: Report, value: Any, place: Place) -> PlanSpec | None:
+    """`plan`."""
+    found = read_keys(report, value, place, PLAN)
+    return PlanSpec(**found) if "file" in found else None
+
+
 def read_columns(report: Report, value: Any, place: Place, base_dir: Path) -> dict[str, ColumnSpec]:
     """`columns`: every column that is well described."""
     if not isinstance(value, Mapping):
@@ -133,22 +141,36 @@ def read_engines(report: Report, value: Any, place: Place) -> dict[str, dict[str
 
 
 def read_secret(report: Report, value: Any, place: Place, base_dir: Path) -> SecretSpec | None:
-    """A secret: `{from_env: NAME}`, `{from_file: PATH}` or, with a warning, the secret itself."""
+    """A seed: `{from_env: NAME}`, `{from_file: PATH}`, with a warning the seed itself, or `{insecure: ...}`."""
     form = "write {from_env: NAME} or {from_file: PATH}"
-    if isinstance(value, str | int) and not isinstance(value, bool) and value != "":
+    if _is_text(value):
+        try:
+            Seed.of(value)
+        except UsageError as error:
+            report.wrong(place, str(error))
+            return None
         report.warn(place, f"the secret stands in the policy, where everybody who reads it can undo the noise; {form}")
         return SecretSpec(literal=value)
     if not isinstance(value, Mapping):
         report.wrong(place, f"must be text, an integer or a mapping; {form}")
         return None
     for name in value:
-        if name not in ("from_env", "from_file"):
-            report.wrong((*place, name), f"unknown key{did_you_mean(name, ('from_env', 'from_file'))}; {form}")
+        if name not in PLACES:
+            report.wrong((*place, name), f"unknown key{did_you_mean(name, PLACES)}; {form}")
             return None
+    if "insecure" in value:
+        if len(value) != 1 or not _is_text(value["insecure"]):
+            report.wrong(place, "insecure must be a text or an integer, alone")
+            return None
+        return SecretSpec(insecure=value["insecure"])
     if len(value) != 1 or not all(isinstance(item, str) and item for item in value.values()):
         report.wrong(place, f"must be one place as text; {form}")
         return None
     return SecretSpec(**value, base_dir=base_dir)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool) and value != ""
 
 
 def _mismatch(value: Any, key: Key) -> str:

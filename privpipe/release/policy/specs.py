@@ -13,7 +13,7 @@ from privpipe.engines.base.unpacking import MOST_BYTES
 from privpipe.hierarchies import HierarchySpec
 from privpipe.roles import ColumnType, Role
 
-__all__ = ["ColumnSpec", "SinkSpec", "SourceSpec", "located"]
+__all__ = ["ColumnSpec", "PlanSpec", "SinkSpec", "SourceSpec", "located"]
 
 
 def located(path: str, base_dir: Path) -> str:
@@ -80,6 +80,17 @@ class SinkSpec:
     def target(self, base_dir: Path) -> str:
         """The folder, seen from where the program runs."""
         return located(self.path, base_dir)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanSpec:
+    """A plan that a release takes as it is."""
+
+    file: str
+
+    def target(self, base_dir: Path) -> str:
+        """The file, seen from where the program runs."""
+        return located(self.file, base_dir)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from privpipe.errors import PrivpipeError
 from privpipe.kernels.quality import QualityModel, quality_model
-from privpipe.tolerance import floor_share
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.class_failures import judged_sets
+from privpipe.transforms.suppression import budget_of
 
 if TYPE_CHECKING:
     from privpipe.search.encoded import EncodedTable
@@ -28,7 +28,7 @@ def searched_quality(table: EncodedTable, stage: Generalize, context: StageConte
     UsageError, UnsupportedError
         Parameters that do not fit the table; the message begins with the stage's place in the policy.
     """
-    budget = None if stage.limit is None else floor_share(stage.limit, table.records)
+    budget = None if stage.limit is None else budget_of(stage.limit, table.records, context)
     everything = {*table.columns, *table.fixed}
     sizes = [
         model.least_size()

@@ -36,7 +36,8 @@ def oracle(table: pa.Table, query: ClassQuery, values: dict[str, list[Any]] | No
         if query.weight:
             shape.append(round(sum(row[query.weight] for row in rows), 6))
         if query.mark is not None:
-            shape.append(all(value == query.mark for value in key))
+            texts = [pa.types.is_string(table.schema.field(name).type) for name in query.keys]
+            shape.append(all(a == (query.mark if text else None) for a, text in zip(key, texts, strict=True)))
         found[tuple(shape)] += 1
     return found
 

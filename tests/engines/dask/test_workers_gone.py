@@ -62,7 +62,7 @@ def test_workers_that_are_all_gone_end_the_run(cluster: Cluster, tmp_path: Path,
     source = Source(data=ROWS if held else str(tmp_path / "rows.parquet"))
     words = "is lost, since they died" if held else r"no worker gave a sign of life for 12 s.*`patience`"
     with open_engine("dask", {"address": cluster.address, "patience": 12, "npartitions": 4}) as engine:
-        table = engine.with_record_ids(engine.scan(source), "at", Seed.of("a seed"))
+        table = engine.with_record_ids(engine.scan(source), "at", Seed.insecure("a seed"))
         assert engine.count(table) == 1000
         cluster.kill()
         with pytest.raises(EngineError, match=words):

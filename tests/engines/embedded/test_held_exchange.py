@@ -56,7 +56,7 @@ def test_rows_in_memory_receive_what_they_would_by_stream(
     rows = pa.table({"x": column(kind, n, distinct, seed), "row": range(n)})
     stream = Nearly(bytes(16)) if tied else STREAM
     with EmbeddedEngine.open({"threads": 3}) as engine:
-        table = engine.with_record_ids(engine.scan(Source(data=rows)), "row", Seed.of(1))
+        table = engine.with_record_ids(engine.scan(Source(data=rows)), "row", Seed.insecure(1))
         records = n - rows.column("x").null_count
         exchange = RankExchange(records, max(records // 2, 2), 7, SegmentPermutation(stream, 7, "unswapped"))
         held = exchange_held(engine.session, table, "x", stream, exchange)
@@ -73,7 +73,9 @@ def test_rows_in_memory_receive_what_they_would_by_stream(
 
 def test_another_table_is_refused_before_anything_moves() -> None:
     with EmbeddedEngine.open({"threads": 2}) as engine:
-        table = engine.with_record_ids(engine.scan(Source(data=pa.table({"x": [1.0, 2.0, None]}))), None, Seed.of(1))
+        table = engine.with_record_ids(
+            engine.scan(Source(data=pa.table({"x": [1.0, 2.0, None]}))), None, Seed.insecure(1)
+        )
         for records in (1, 3):
             exchange = RankExchange(records, 3, 1, SegmentPermutation(STREAM, 1, "unswapped"))
             with pytest.raises(DataError, match="made for another table"):
@@ -83,7 +85,7 @@ def test_another_table_is_refused_before_anything_moves() -> None:
 def test_without_room_or_a_number_rows_go_by_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = pa.table({"x": [1.0, 2.0, 3.0], "d": pa.array([1, 2, 3]).cast(pa.decimal128(38, 2))})
     with EmbeddedEngine.open({"threads": 2}) as engine:
-        table = engine.with_record_ids(engine.scan(Source(data=rows)), None, Seed.of(1))
+        table = engine.with_record_ids(engine.scan(Source(data=rows)), None, Seed.insecure(1))
         exchange = RankExchange(3, 3, 1, SegmentPermutation(STREAM, 1, "unswapped"))
         assert exchange_held(engine.session, table, "d", STREAM, exchange) is None
         assert exchange_held(engine.session, table, "x", STREAM, exchange) is not None
@@ -97,7 +99,9 @@ def test_rows_in_memory_count_until_nobody_holds_them() -> None:
     with EmbeddedEngine.open({"threads": 2, "memory_limit": "800MB"}) as engine:
         before = engine.session.room()
         assert before == pytest.approx(100e6, rel=0.01)
-        table = engine.with_record_ids(engine.scan(Source(data=pa.table({"x": np.arange(1000.0)}))), None, Seed.of(1))
+        table = engine.with_record_ids(
+            engine.scan(Source(data=pa.table({"x": np.arange(1000.0)}))), None, Seed.insecure(1)
+        )
         assert engine.session.room() == pytest.approx(before - 24_000, abs=1000)
         exchange = RankExchange(1000, 1000, 9, SegmentPermutation(STREAM, 9, "unswapped"))
         swapped = engine.exchange_ranks(table, "x", STREAM, exchange)
@@ -112,7 +116,7 @@ def test_rows_in_memory_count_until_nobody_holds_them() -> None:
 def test_rows_are_brought_into_memory_where_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = pa.table({"x": [3.0, 1.0, None], "s": ["a", "bb", None], "b": [True, None, False]})
     with EmbeddedEngine.open({"threads": 2}) as engine:
-        table = engine.with_record_ids(engine.scan(Source(data=rows)), None, Seed.of(1))
+        table = engine.with_record_ids(engine.scan(Source(data=rows)), None, Seed.insecure(1))
         chosen = engine.select(table, ["s", "x"])
         assert chosen.rows is not None
         assert chosen.rows.column_names == ["s", "x", *ID_COLUMNS]
@@ -133,7 +137,7 @@ def test_memory_that_runs_out_is_an_engine_error(monkeypatch: pytest.MonkeyPatch
         raise MemoryError
 
     with EmbeddedEngine.open({"threads": 2}) as engine:
-        table = engine.with_record_ids(engine.scan(Source(data=pa.table({"x": [1.0, 2.0]}))), None, Seed.of(1))
+        table = engine.with_record_ids(engine.scan(Source(data=pa.table({"x": [1.0, 2.0]}))), None, Seed.insecure(1))
         exchange = RankExchange(2, 2, 1, SegmentPermutation(STREAM, 1, "unswapped"))
         monkeypatch.setattr(held_exchange, "positions_by_value", exhausted)
         monkeypatch.setattr(grouping, "positions_by_code", exhausted)

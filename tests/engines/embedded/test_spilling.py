@@ -71,7 +71,7 @@ def test_files_and_memory_give_the_same_rows(job: str, tmp_path: Path, monkeypat
     for limit in (storing.MEMORY_BYTES, 10):
         monkeypatch.setattr(storing, "MEMORY_BYTES", limit)
         with EmbeddedEngine.open({"threads": 3, "temp_directory": str(tmp_path / "temp")}) as engine:
-            table = engine.with_record_ids(engine.scan(Source(data=ROWS)), None, Seed.of(1))
+            table = engine.with_record_ids(engine.scan(Source(data=ROWS)), None, Seed.insecure(1))
             found.append(JOBS[job](engine, table, tmp_path))
             del table
             assert not list((tmp_path / "temp").rglob("*.parquet"))
@@ -90,7 +90,7 @@ def test_equal_order_words_go_by_id(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(session.Session.stream, "__defaults__", (None, 100))
     with EmbeddedEngine.open({"threads": 2}) as engine:
-        table = engine.with_record_ids(engine.scan(Source(data=ROWS)), None, Seed.of(1))
+        table = engine.with_record_ids(engine.scan(Source(data=ROWS)), None, Seed.insecure(1))
         for column in (None, "s"):
             batches = ranking.ordered_rows(engine.session, table, Flat(bytes(16)), column)
             rows = pa.Table.from_batches(batches).to_pylist()

@@ -90,6 +90,6 @@ def test_files_and_local_frames_say_how_many_records_they_hold(spark_engine: Spa
     pq.write_table(rows, tmp_path / "a.parquet")
     for data in (rows, str(tmp_path / "a.parquet")):
         table = spark_engine.scan(Source(data=data, types={"a": "integer"}))
-        named = spark_engine.select(spark_engine.with_record_ids(table, None, Seed.of(1)), ["a"])
+        named = spark_engine.select(spark_engine.with_record_ids(table, None, Seed.insecure(1)), ["a"])
         assert jobs_of(spark_engine, partial(spark_engine.count, named)) == 0
         assert spark_engine.count(named) == named.frame.count() == 3

@@ -20,7 +20,7 @@ STREAM = Stream(bytes(range(16)))
 
 def table_of(engine: SparkEngine, rows: int = 500) -> Any:
     table = engine.scan(Source(data=pa.table({"n": list(range(rows)), "t": [f"x{n % 7}" for n in range(rows)]})))
-    return engine.with_record_ids(table, "n", Seed.of(1))
+    return engine.with_record_ids(table, "n", Seed.insecure(1))
 
 
 @pytest.mark.parametrize("format", ["csv", "parquet", "json"])

@@ -35,7 +35,7 @@ COLUMNS = {
 def placed(spark_engine: SparkEngine) -> Iterator[tuple[SparkTable, Any]]:
     """All columns in one table, computed once, and its ids by row."""
     rows = pa.table({**COLUMNS, "row": pa.array(range(N))})
-    table = spark_engine.with_record_ids(spark_engine.scan(Source(data=rows)), None, Seed.of(1))
+    table = spark_engine.with_record_ids(spark_engine.scan(Source(data=rows)), None, Seed.insecure(1))
     table = replace(table, frame=table.frame.persist())
     yield table, ids_by_row(spark_engine, table)
     table.frame.unpersist()

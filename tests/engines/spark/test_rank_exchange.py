@@ -61,7 +61,7 @@ def cells(engine: SparkEngine, table: SparkTable, columns: list[str]) -> dict[An
 def placed(spark_engine: SparkEngine) -> Iterator[tuple[SparkTable, dict[Any, Any]]]:
     """All columns in one table, computed once, and its cells by record."""
     rows = pa.table({**COLUMNS, "row": pa.array(range(N))})
-    table = spark_engine.with_record_ids(spark_engine.scan(Source(data=rows)), None, Seed.of(1))
+    table = spark_engine.with_record_ids(spark_engine.scan(Source(data=rows)), None, Seed.insecure(1))
     table = replace(table, frame=table.frame.repartition(3).persist())
     yield table, cells(spark_engine, table, list(rows.column_names))
     table.frame.unpersist()

@@ -12,10 +12,10 @@ import pytest
 
 from privpipe.assess import assess
 from privpipe.blocks import Guarantee, Verdict
+from privpipe.blocks.oracle_classes import plain_cell
 from privpipe.engines import Engine, Source
 from privpipe.measures import AttributeRisk, Distinction, Separation
 from privpipe.testing import HOSTILE_TABLES, HostileTable
-from privpipe.testing.oracle_classes import plain_cell
 
 TABLES = [table for table in HOSTILE_TABLES.values() if table.refused is None]
 EXAMPLES = [example for entry in (AttributeRisk, Distinction, Separation) for example in entry.examples()]

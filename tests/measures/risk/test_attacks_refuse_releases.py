@@ -63,7 +63,8 @@ def policy_of(folder: Path, gate: dict[str, Any], **roles: str) -> dict[str, Any
         ],
         "guarantees": [{"k_anonymity": {"k": 5, "quasi_identifiers": ["town", "street"]}}, gate],
         "sink": {"path": str(folder / "published"), "format": "parquet"},
-        "seed": "a test's seed",
+        "seed": {"insecure": "a test's seed"},
+        "allow_insecure_seed": True,
     }
 
 

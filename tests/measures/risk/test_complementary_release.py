@@ -7,6 +7,7 @@ persons a to f is that of the definition.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,22 @@ def test_values_that_several_releases_give_away() -> None:
     changed = rows_of(dict(zip(people, "CCCC", strict=True)), dict(zip(people, [2, 2, 3, 3], strict=True)))
     verdict = measure.judge_history(ReleaseHistory(current=changed, earlier=(one,)))
     assert (verdict.outcome, verdict.observed["values_changed"]) == ("pass", 4)
+
+
+def test_values_of_another_column_are_no_change() -> None:
+    """One ledger, and a release between that remembered another column: what the others give away stays given away."""
+    people = "abcd"
+    one = replace(
+        rows_of(dict.fromkeys(people, "A"), dict(zip(people, [0, 0, 1, 1], strict=True))), sensitive="illness"
+    )
+    other = replace(rows_of(dict.fromkeys(people, "B"), dict.fromkeys(people, 3)), sensitive="smoker")
+    two = replace(
+        rows_of(dict.fromkeys(people, "C"), dict(zip(people, [0, 2, 2, 2], strict=True))), sensitive="illness"
+    )
+    measure = ComplementaryRelease(ledger="l", k=2, sensitive="illness")
+    for earlier in ((one,), (one, other), (other, one), (replace(one, sensitive="diagnosis"), other)):
+        verdict = measure.judge_history(ReleaseHistory(current=two, earlier=earlier))
+        assert (verdict.outcome, verdict.observed["values_left"]) == ("fail", 1), earlier
 
 
 releases = st.lists(st.lists(st.integers(-1, 2), min_size=7, max_size=7), min_size=1, max_size=4)

@@ -233,7 +233,8 @@ def test_a_release_is_refused_with_the_attacks_figure(tmp_path: Path) -> None:
             {"learned_linkage": {"columns": ["income", "wealth"], "at_most": 0.5}},
         ],
         "sink": {"path": str(tmp_path / "published"), "format": "parquet"},
-        "seed": "a test's seed",
+        "seed": {"insecure": "a test's seed"},
+        "allow_insecure_seed": True,
     }
     with pytest.raises(Refused) as refused:
         pp.release(policy)

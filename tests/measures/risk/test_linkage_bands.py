@@ -21,7 +21,7 @@ MOST = 6
 
 
 def swapped(x: np.ndarray, w: int, key: int) -> np.ndarray:
-    draws, y = Draws(Seed.of(key), 0, "rank_swap"), np.empty_like(x)
+    draws, y = Draws(Seed.insecure(key), 0, "rank_swap"), np.empty_like(x)
     for j in range(x.shape[1]):
         order = np.argsort(x[:, j], kind="stable")
         pi = swap_permutation(len(x), w, draws.of(str(j)), partner="skip", segment=len(x))

@@ -14,19 +14,18 @@ import pytest
 from privpipe.assess import JudgingRules, assess
 from privpipe.blocks import Verdict
 from privpipe.blocks.table_files import TableFiles, TableMeasure
-from privpipe.draws import Seed
+from privpipe.draws import RunKey, Seed
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, UsageError
 from privpipe.hierarchies import HierarchySpec
 from privpipe.kernels.membership import advantage_limit, member_figures
 from privpipe.measures import ClosestRecord, MembershipAttack
-from privpipe.release.aligning import attack_order
 from privpipe.roles import Roles
 
 
 def judged(engine: Engine, entry: TableMeasure, original: pa.Table, released: pa.Table) -> Verdict:
     first, second = (engine.scan(Source(data=table)) for table in (original, released))
-    rules = JudgingRules(order=attack_order(Seed.of("members")))
+    rules = JudgingRules(order=RunKey.of(Seed.insecure("members"), "", "").attacks())
     roles = Roles(quasi_identifiers=tuple(original.schema.names))
     found = assess(engine, second, guarantees=[entry], roles=roles, rules=rules, original=first)
     return found.verdicts[0]

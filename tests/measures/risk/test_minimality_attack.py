@@ -53,7 +53,7 @@ def files_of(towns: list[str], illness: list[str], rerun: Any) -> FilePair:
         hierarchies={"town": TREE},
         models=(DistinctLDiversity(column="illness", l=2),),
         rerun=rerun,
-        order=Draws(Seed.of("worlds"), -1, "attack").of("order"),
+        order=Draws(Seed.insecure("worlds"), -1, "attack").of("order"),
     )
 
 
@@ -118,7 +118,8 @@ def test_a_minimal_search_is_refused(tmp_path: Path) -> None:
             {"minimality_attack": {"column": "illness", "at_most": 0.9}},
         ],
         "sink": {"path": str(tmp_path / "published"), "format": "parquet"},
-        "seed": "a test's seed",
+        "seed": {"insecure": "a test's seed"},
+        "allow_insecure_seed": True,
     }
     with pytest.raises(Refused) as refused:
         pp.release(policy)

@@ -142,7 +142,8 @@ def policy_of(folder: Path, stage: dict[str, Any], at_most: float) -> dict[str, 
         "transform": [stage],
         "guarantees": [{"transparency_attack": {"at_most": at_most, "sample": None}}],
         "sink": {"path": str(folder / "published"), "format": "parquet"},
-        "seed": "a test's seed",
+        "seed": {"insecure": "a test's seed"},
+        "allow_insecure_seed": True,
     }
 
 

@@ -20,13 +20,12 @@ from hypothesis import strategies as st
 import privpipe as pp
 from privpipe.assess import JudgingRules, assess
 from privpipe.blocks import FilePair, Verdict
-from privpipe.draws import Seed
+from privpipe.draws import RunKey, Seed
 from privpipe.engines import Engine, Source
 from privpipe.errors import PolicyError, Refused, UnsupportedError, UsageError
 from privpipe.hierarchies import HierarchySpec
 from privpipe.measures import InformationLoss
 from privpipe.measures.utility.loss_functions import REGISTERED, register_loss
-from privpipe.release.aligning import attack_order
 from privpipe.roles import Roles
 
 REFERENCE = {"il1s": "IL1s", "il1": "IL1", "arctan": "il_variables", "sse_sst": "IL_SSE_over_SST_pct"}
@@ -77,9 +76,9 @@ def judged_at_once(engine: Engine, entries: list[InformationLoss], tables: Any, 
     sides = []
     for table in tables:
         numbered = table.append_column("row", pa.array(range(table.num_rows), pa.int64())).take(order)
-        scanned = engine.with_record_ids(engine.scan(Source(data=numbered)), "row", Seed.of("losses"))
+        scanned = engine.with_record_ids(engine.scan(Source(data=numbered)), "row", Seed.insecure("losses"))
         sides.append(engine.select(scanned, table.schema.names))
-    rules = JudgingRules(order=attack_order(Seed.of("losses")))
+    rules = JudgingRules(order=RunKey.of(Seed.insecure("losses"), "", "").attacks())
     roles = Roles(quasi_identifiers=tuple(tables[0].schema.names))
     found = assess(engine, sides[1], guarantees=(), measures=entries, roles=roles, rules=rules, original=sides[0])
     return found.measures
@@ -347,7 +346,8 @@ def test_a_release_that_lost_too_much_is_refused(tmp_path: Path) -> None:
             "guarantees": [{"k_anonymity": {"k": 5}}, *guarantees],
             "measures": [{"information_loss": {"measure": "sse_sst", "columns": ["income"]}}],
             "sink": {"path": str(tmp_path / "published")},
-            "seed": 5,
+            "seed": {"insecure": 5},
+            "allow_insecure_seed": True,
         }
 
     gate = {"measure": "il1s", "columns": ["income"], "at_most": 0.3}

@@ -216,7 +216,8 @@ def test_a_gate_on_loss_stops_a_release(tmp_path: Path) -> None:
                 "guarantees": [{"k_anonymity": {"k": 2}}, {"quality": {**model, "at_most": at_most}}],
                 "measures": [{"quality": {"name": "entropy"}}],
                 "sink": {"path": str(tmp_path / "release")},
-                "seed": "s" * 32,
+                "seed": {"insecure": "s" * 32},
+                "allow_insecure_seed": True,
             }
         )
 

@@ -9,8 +9,8 @@ from privpipe.blocks import ClassBlock, Facts
 from privpipe.errors import DataError, UsageError
 from privpipe.kernels.uniqueness import pitman, population_uniques, snb, zayatz
 from privpipe.models import PopulationUniqueness
+from privpipe.models.identity.population_uniqueness_oracle import uniques_of
 from privpipe.testing import judged
-from privpipe.testing.oracle_of_uniques import uniques_of
 
 SIZES, COUNTS = np.array([1, 2, 3, 7]), np.array([40, 15, 6, 2])
 ESTIMATORS = ("dankar", "pitman", "zayatz", "snb")

@@ -153,12 +153,16 @@ def test_unknown_keys_inside_a_parameter_have_their_place() -> None:
         Policy.from_dict({**DOCUMENT, "transform": [{"generalize": {"levels": {"agee": 1}}}]})
 
 
-def test_a_literal_seed_appears_in_no_repr_and_enters_the_digest_as_its_commitment() -> None:
-    policy = Policy.from_dict({**DOCUMENT, "seed": "hunter2"})
-    assert "hunter2" not in repr(policy) + str(policy.public_document()) + str(policy.warnings)
-    assert policy.public_document()["seed"] == {"commitment": Seed.of("hunter2").commitment()}
-    assert policy.digest() != Policy.from_dict({**DOCUMENT, "seed": "hunter3"}).digest()
-    assert len(policy.warnings) == 1
+@pytest.mark.parametrize("way", ["literal", "insecure"])
+def test_a_seed_in_the_document_appears_nowhere_and_no_hash_of_it_either(way: str) -> None:
+    one, other = "7d1c9a3e5b8f2046d1e7c3a95f80b264", "0f9e4b7a6c2d8153e9b04d7c1fa36285"
+    policies = [
+        Policy.from_dict({**DOCUMENT, "seed": text if way == "literal" else {way: text}}) for text in (one, other)
+    ]
+    assert one not in repr(policies[0]) + str(policies[0].public_document()) + str(policies[0].warnings)
+    assert policies[0].public_document()["seed"] == {way: True}
+    assert policies[0].digest() == policies[1].digest()
+    assert len(policies[0].warnings) == (way == "literal")
 
 
 def test_options_of_engines_stay_out_of_what_is_published() -> None:
@@ -169,14 +173,31 @@ def test_options_of_engines_stay_out_of_what_is_published() -> None:
 
 
 def test_secrets_come_from_the_environment_or_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("A_SEED", "42")
-    (tmp_path / "seed").write_text("42\n")
+    text = "7d1c9a3e5b8f2046d1e7c3a95f80b264"
+    monkeypatch.setenv("A_SEED", text)
+    (tmp_path / "seed").write_text(f"{text}\n")
     places = (
         SecretSpec(from_env="A_SEED"),
         SecretSpec(from_file="seed", base_dir=tmp_path),
-        SecretSpec(literal=42),
+        SecretSpec(literal=text),
     )
-    assert {spec.resolve() for spec in places} == {Seed.of(42)}
+    assert {spec.resolve() for spec in places} == {Seed.of(text)}
+    raw = bytes(range(99, 114)) + b"\xff\n"  # the last byte of raw ones is no line end
+    (tmp_path / "seed").write_bytes(raw)
+    assert places[1].resolve() == Seed(raw)
+
+
+@pytest.mark.parametrize("weak", ["7", "20261122", "a seed for tests", "5f" * 32, "s" * 64, "0123456789" * 4])
+def test_a_weak_seed_is_refused_wherever_it_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weak: str) -> None:
+    monkeypatch.setenv("A_SEED", weak)
+    (tmp_path / "seed").write_text(weak)
+    for spec in (SecretSpec(from_env="A_SEED"), SecretSpec(from_file="seed", base_dir=tmp_path)):
+        with pytest.raises(UsageError, match="privpipe seed") as caught:
+            spec.resolve()
+        assert weak not in str(caught.value).replace("128", "")
+    with pytest.raises(PolicyError, match="seed: .* needs 128"):
+        Policy.from_dict({**DOCUMENT, "seed": weak})
+    assert SecretSpec(insecure=weak).resolve() == Seed.insecure(weak)
 
 
 def test_a_missing_secret_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,8 @@ def document(stages: list[dict[str, Any]], source: Path | str = "data.parquet") 
         "transform": stages,
         "guarantees": [{"k_anonymity": {"k": 1}}],
         "sink": {"path": "published", "format": "parquet"},
-        "seed": 42,
+        "seed": {"insecure": 42},
+        "allow_insecure_seed": True,
     }
 
 

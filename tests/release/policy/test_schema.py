@@ -99,7 +99,8 @@ def test_both_refuse(change: dict[str, Any]) -> None:
         {"population": {"path": "a.csv", "generalized": True}},
         {"measures": [{"k_anonymity": {}}]},
         {"transform": [{"generalize": {"suppress_at_most": 0.1}}, {"drop_identifiers": None}]},
-        {"seed": 7},
+        {"seed": {"insecure": 7}, "allow_insecure_seed": True},
+        {"seed": "7d1c9a3e5b8f2046d1e7c3a95f80b264"},
     ],
     ids=str,
 )

@@ -1,18 +1,42 @@
-"""Population uniques by plain sums and bisection, to compare the solvers with."""
+"""Population uniqueness from its definition: uniques by plain sums and bisection, to compare the solvers with."""
 
 from __future__ import annotations
 
 import functools
 import math
+from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
-__all__ = ["uniques_of"]
+from privpipe.blocks.oracle_classes import Classes, Expected, slack
+from privpipe.errors import DataError
+
+__all__ = ["oracle", "thresholds", "uniques_of"]
+
 
 Sizes = tuple[tuple[int, int], ...]
+
+
+def oracle(model: Any, classes: Classes) -> Expected:
+    """The estimated uniques over the population."""
+    sizes = Counter(len(rows) for rows in classes.members)
+    records = sum(size * count for size, count in sizes.items())
+    if records > model.population_size:
+        raise DataError("the population is smaller than the table")
+    if not records:
+        return Expected("fail", None)
+    uniques: float | None = 0.0
+    if records == model.population_size:
+        uniques = float(sizes[1])
+    elif sizes[1]:
+        uniques = uniques_of(tuple(sorted(sizes.items())), model.population_size, model.estimator)
+    share = None if uniques is None else uniques / model.population_size
+    met = model.at_most is None or (share is not None and share <= model.at_most + slack(model.at_most))
+    return Expected("pass" if met else "fail", share)
 
 
 @functools.cache
@@ -141,3 +165,8 @@ def _root(score: Callable[[float], float], low: float, high: float) -> float:
         else:
             high = middle
     return (low + high) / 2
+
+
+def thresholds(rng: Any) -> dict[str, Any]:
+    """Parameters of a random gate."""
+    return {"at_most": float(rng.uniform(0, 1))}

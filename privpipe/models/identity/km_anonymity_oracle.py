@@ -1,19 +1,40 @@
-"""Oracle of set-valued k^m-anonymity: every combination of items, every record, one by one."""
+"""k^m-anonymity from its definition, in plain Python."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from itertools import combinations
 from typing import Any
 
+from privpipe.blocks.oracle_classes import Classes, Expected
 from privpipe.errors import DataError
-from privpipe.testing.oracle_classes import Classes, Expected
 
-__all__ = ["km_anonymity_of_items"]
+__all__ = ["oracle", "thresholds"]
 
 
-def km_anonymity_of_items(model: Any, classes: Classes) -> Expected:
+def oracle(model: Any, classes: Classes) -> Expected:
+    """Every set of m keys, record by record."""
+    if model.items is not None:
+        return _of_items(model, classes)
+    rows = [row for rows in classes.members for row in rows]
+    known = min(model.m, len(classes.keys))
+    supports: list[int] = []
+    for columns in combinations(classes.keys, known):
+        seen = Counter(tuple(classes.values[name][row] for name in columns) for row in rows)
+        supports += seen.values()
+    sets = math.comb(len(classes.keys), known)
+    failing = [support for support in supports if model.k is not None and support < model.k]
+    return Expected(
+        "fail" if failing else "pass",
+        min(supports, default=None),
+        len(failing),
+        sum(failing) if sets == 1 else None,
+    )
+
+
+def _of_items(model: Any, classes: Classes) -> Expected:
     """Each combination of at most m items that occurs in a record must occur in k of them.
 
     Counted as failing are those of m items and those that are a whole record of fewer.
@@ -43,3 +64,8 @@ def _items(cell: str, separator: str | None) -> list[str]:
         if isinstance(found, list) and all(isinstance(item, str | None) for item in found):
             return [item for item in found if item]
     return cell.split(separator or ",")
+
+
+def thresholds(rng: Any) -> dict[str, Any]:
+    """Parameters of a random gate."""
+    return {"k": int(rng.integers(1, 9))}

@@ -1,15 +1,65 @@
-"""Distance along a tree of values, node by node with fractions."""
+"""t-closeness from its definition: sums over lines and trees with fractions, node by node."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
+from itertools import accumulate
 from typing import Any
 
-from privpipe.errors import DataError
+from privpipe.blocks.oracle_classes import Classes, Expected, by_class, slack
+from privpipe.errors import DataError, UsageError
 
-__all__ = ["distance_along", "paths_of"]
+__all__ = ["distance_along", "oracle", "paths_of", "thresholds"]
+
+
+def oracle(model: Any, classes: Classes) -> Expected:
+    """The distance of each class from the base, by the model's way to measure it."""
+    base = classes.base[model.column]
+    if model.distance == "hierarchical":
+        return _along_a_tree(model, classes)
+    ordered = model.distance == "ordered"
+    line = _line(model, base) if ordered else list(base)
+    total = sum(base.values())
+    distances = []
+    for counts in classes.counts(model.column):
+        if any(value not in base for value in counts):
+            raise DataError("base does not cover the released values")
+        size = sum(counts.values())
+        gains = [Fraction(counts[value], size) - Fraction(base[value], total) for value in line]
+        moved = list(accumulate(gains))[:-1] if ordered else gains
+        steps = max(len(line) - 1, 1) if ordered else 2
+        distances.append(sum(map(abs, moved), start=Fraction(0)) / steps)
+    passes = (model.t is None or float(distance) <= model.t + slack(model.t) for distance in distances)
+    return by_class(classes, distances, passes, max)
+
+
+def _along_a_tree(model: Any, classes: Classes) -> Expected:
+    base = classes.base[model.column]
+    counted = classes.counts(model.column)
+    if any(value not in base for counts in counted for value in counts):
+        raise DataError("base does not cover the released values")
+    paths = paths_of(model.hierarchy, list(base))
+    distances = [distance_along(paths, counts, base) for counts in counted]
+    passes = (model.t is None or float(distance) <= model.t + slack(model.t) for distance in distances)
+    return by_class(classes, distances, passes, max)
+
+
+def _line(model: Any, base: Counter[Any]) -> list[Any]:
+    """The values of the base in their order."""
+    if None in base:
+        raise DataError("a missing value has no place in an order")
+    text = any(isinstance(value, str) for value in base)
+    if model.order is None and text:
+        raise UsageError("text has no order of its own")
+    if model.order is None:
+        return sorted(base)
+    if model.order == "text":
+        return sorted(base, key=str)
+    if any(value not in model.order for value in base):
+        raise DataError("a value has no place in the order")
+    return [value for value in model.order if value in base]
 
 
 def paths_of(hierarchy: Mapping[str, Any], values: list[Any]) -> dict[Any, list[Any]]:
@@ -76,3 +126,8 @@ def distance_along(paths: Mapping[Any, list[Any]], counts: Counter[Any], base: C
             cost += Fraction(level, height) * min(much, little)
             extra[level, node] = much - little
     return cost
+
+
+def thresholds(rng: Any) -> dict[str, Any]:
+    """Parameters of a random gate."""
+    return {"t": float(rng.uniform(0, 1))}

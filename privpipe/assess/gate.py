@@ -1,0 +1,89 @@
+"""What the gate makes of a table's columns: none without a role, none that is an identifier."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from privpipe.blocks import Guarantee, Verdict
+from privpipe.errors import DataError
+from privpipe.models.identity.no_identifiers import NoIdentifiers
+from privpipe.roles import Roles
+
+__all__ = ["Gate", "UndeclaredRule", "column_verdicts"]
+
+UndeclaredRule = Literal["refuse", "note"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gate:
+    """How the columns of a judged table are looked at.
+
+    Parameters
+    ----------
+    undeclared : {"refuse", "note"}
+        Whether a column without a role is an error.
+    raw : bool
+        The table is a source, raw by nature: its identifiers are noted, for no release holds them.
+    columns : tuple of str, optional
+        What readers see, where the judged table holds more; default: all its columns.
+    whole : bool
+        Whether the guarantees are all that the table is judged by.
+    notes : bool
+        Whether columns and spellings that nobody asked for are looked at as well.
+    pseudonyms : tuple of str
+        Columns that a `pseudonymise` stage made: each value stands for one person by design.
+    """
+
+    undeclared: UndeclaredRule = "note"
+    raw: bool = False
+    columns: tuple[str, ...] | None = None
+    whole: bool = True
+    notes: bool = False
+    pseudonyms: tuple[str, ...] = ()
+
+    def seen(self, names: Sequence[str]) -> tuple[str, ...]:
+        """The columns that readers of the table see."""
+        return tuple(names) if self.columns is None else self.columns
+
+
+def column_verdicts(
+    gate: Gate, names: Sequence[str], roles: Roles, guarantees: Sequence[Guarantee]
+) -> tuple[tuple[Verdict, ...], tuple[Verdict, ...], list[str]]:
+    """Verdicts over the columns of a table: built-in ones that fail, built-in ones that hold, and notes.
+
+    Where the guarantees list `no_identifiers` themselves it is not built in a second time.
+
+    Raises
+    ------
+    DataError
+        Columns without a role, unless these are noted.
+    """
+    seen = gate.seen(names)
+    notes = _undeclared(gate, seen, roles)
+    if gate.raw:
+        found = [name for name in seen if name in roles.identifiers]
+        if found:
+            notes.append(f"identifiers of the source, which no release holds: {_listed(found)}")
+        return (), (), notes
+    if any(isinstance(guarantee, NoIdentifiers) for guarantee in guarantees):
+        return (), (), notes
+    verdict = NoIdentifiers().judge_columns(seen, roles)
+    return ((), (verdict,), notes) if verdict.passed else ((verdict,), (), notes)
+
+
+def _undeclared(gate: Gate, seen: Sequence[str], roles: Roles) -> list[str]:
+    extra = [name for name in seen if name not in roles.columns]
+    if not extra:
+        return []
+    if gate.undeclared == "note":
+        return [f"columns without a role, which nobody looked at: {_listed(extra)}"]
+    raise DataError(
+        f"{len(extra)} column(s) of the table have no role: {_listed(extra)}; give each a role under `columns:`, take "
+        "it out of the table, or write `undeclared: note` to judge the table all the same"
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names))

@@ -1,0 +1,66 @@
+"""What the guarantees leave out: columns that none of them looks at, thresholds that protect nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from privpipe.blocks import Guarantee
+from privpipe.roles import Roles
+
+__all__ = ["guarantee_notes", "looked_at", "unlooked_quasi_identifiers"]
+
+OVER_KEYS = ("classes", "weights", "releases")
+
+
+def looked_at(entry: Guarantee, quasi_identifiers: Sequence[str]) -> tuple[str, ...]:
+    """The quasi-identifiers that a guarantee looks at, of those that are declared."""
+    if entry.reads in ("process", "columns"):
+        return ()
+    if entry.reads == "items":
+        return (str(getattr(entry, "items", "")),)
+    over_keys = entry.reads in OVER_KEYS and getattr(entry, "forms_classes", True)
+    own = entry.quasi_identifiers if over_keys else getattr(entry, "columns", None)
+    return tuple(quasi_identifiers if own is None else own)
+
+
+def unlooked_quasi_identifiers(guarantees: Sequence[Guarantee], quasi_identifiers: Sequence[str]) -> list[str]:
+    """Declared quasi-identifiers in no guarantee's classes or attack, in their order."""
+    seen = {column for entry in guarantees for column in looked_at(entry, quasi_identifiers)}
+    return [name for name in quasi_identifiers if name not in seen]
+
+
+def guarantee_notes(guarantees: Sequence[Guarantee], roles: Roles, *, whole: bool) -> list[str]:
+    """What a reader of the verdicts must know of what they leave out.
+
+    Parameters
+    ----------
+    guarantees : sequence of Guarantee
+    roles : Roles
+    whole : bool
+        Whether these are all guarantees of the table, so that a column none of them names is looked at by nobody.
+
+    Examples
+    --------
+    >>> from privpipe.models import KAnonymity
+    >>> roles = Roles(quasi_identifiers=["zip", "age"])
+    >>> guarantee_notes([KAnonymity(k=1, quasi_identifiers=("zip",))], roles, whole=True)
+    ["no guarantee looks at the quasi-identifier 'age'", 'k_anonymity with k = 1 protects nobody']
+    """
+    notes = []
+    if whole and guarantees:
+        if not roles.quasi_identifiers:
+            notes.append("no column is a quasi-identifier: nobody is taken to know anything of a person")
+        notes += [
+            f"no guarantee looks at the quasi-identifier {name!r}"
+            for name in unlooked_quasi_identifiers(guarantees, roles.quasi_identifiers)
+        ]
+        judged = {column for entry in guarantees for column in entry.sensitive_columns()}
+        notes += [
+            f"no guarantee looks at the sensitive column {name!r}" for name in roles.sensitive if name not in judged
+        ]
+    for entry in guarantees:
+        if entry.quasi_identifiers == () and entry.reads in OVER_KEYS:
+            notes.append(f"{entry.name()} takes all records as one class, whatever they hold")
+        if idle := entry.idle():
+            notes.append(f"{entry.name()} with {idle} protects nobody")
+    return list(dict.fromkeys(notes))

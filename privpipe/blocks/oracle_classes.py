@@ -1,0 +1,163 @@
+"""The classes of a table as oracles see them, and the common shapes of a verdict.
+
+An oracle says what a model must say, straight from the definition: no kernel, dictionaries and fractions. It stands
+beside its model as ``oracle(model, classes)``: a static method of the entry, or a function of the sibling module
+``<model>_oracle``. Nothing but `privpipe.testing` and the tests loads either. Beside it may stand, in the same way:
+
+- ``thresholds(rng)``: the parameters of a random gate, drawn from a numpy generator;
+- ``around(model, observed, facts)``: cases at the threshold, for a model that compares with more than its figure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from privpipe.blocks.verdict import Outcome
+from privpipe.errors import DataError
+
+__all__ = [
+    "Case",
+    "Classes",
+    "Expected",
+    "around_figure",
+    "at_most",
+    "base_shares",
+    "by_class",
+    "plain_cell",
+    "shares",
+    "slack",
+]
+
+WITHIN, BEYOND, LEAST = 1e-11, 1e-6, 1e-11
+"""Relative distances from a threshold: what rounding explains, and what it does not; the latter at least so much."""
+
+Case = tuple[str, Mapping[str, Any], bool]
+"""What is asked of a table, the parameters of the gate that asks it, and whether it must pass."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a verdict must say; `failing_*` are None for models that judge no single class.
+
+    `tolerance` is relative, wider where the figure is a root that is searched for.
+    """
+
+    outcome: Outcome
+    observed: Any
+    failing_classes: int | None = None
+    failing_records: int | None = None
+    tolerance: float = 1e-9
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The classes of a table over one set of quasi-identifiers, as an oracle sees them.
+
+    Parameters
+    ----------
+    members : list of list of int
+        Row numbers of each class, the suppressed one left out.
+    suppressed : int
+        Records of which nothing is left.
+    values : mapping of column to list
+        Cells, every missing one None.
+    base : mapping of column to Counter
+        Values of the distribution to compare with.
+    records : int
+        Records of the table, suppressed ones too.
+    sensitive : tuple of str
+        The sensitive columns.
+    keys : tuple of str
+        The quasi-identifiers.
+    population : tuple of int
+        Records of the population in each class.
+    foreign : tuple of int
+        Records of the population in each class that the table has no record of, a suppressed one aside.
+    """
+
+    members: list[list[int]]
+    suppressed: int
+    values: Mapping[str, list[Any]]
+    base: Mapping[str, Counter[Any]]
+    records: int = 0
+    sensitive: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    population: tuple[int, ...] = ()
+    foreign: tuple[int, ...] = ()
+
+    def counts(self, column: str) -> list[Counter[Any]]:
+        """Values of a column in each class, with their number."""
+        return [Counter(self.values[column][row] for row in rows) for rows in self.members]
+
+
+def plain_cell(value: Any) -> Any:
+    """One missing value for all of them; -0.0 equals 0.0 as it stands, and 1 equals 1.0."""
+    return None if value is None or value != value else value
+
+
+def slack(bound: float) -> float:
+    """The tolerance of comparisons with a bound."""
+    return 1e-12 + 1e-9 * abs(bound)
+
+
+def by_class(classes: Classes, figures: Sequence[Any], passes: Iterable[bool], worst: Any) -> Expected:
+    """The verdict of a rule that every class must meet by itself."""
+    failing = [len(rows) for rows, fine in zip(classes.members, passes, strict=True) if not fine]
+    observed = worst(figures) if figures else None
+    return Expected("fail" if failing else "pass", observed, len(failing), sum(failing))
+
+
+def at_most(model: Any, figure: Fraction | None) -> Expected:
+    """The verdict of a figure of the whole table."""
+    met = figure is None or model.at_most is None or float(figure) <= model.at_most + slack(model.at_most)
+    return Expected("pass" if met else "fail", figure)
+
+
+def shares(counts: Counter[Any]) -> dict[Any, Fraction]:
+    """Share of each value."""
+    total = sum(counts.values())
+    return {value: Fraction(count, total) for value, count in counts.items()}
+
+
+def base_shares(model: Any, classes: Classes) -> dict[Any, Fraction]:
+    """Share of each value in the distribution that classes are compared with.
+
+    Raises
+    ------
+    DataError
+        A class holds a value that the base has not.
+    """
+    base = classes.base[model.column]
+    for counts in classes.counts(model.column):
+        if any(value not in base for value in counts):
+            raise DataError("base does not cover the released values")
+    return shares(base)
+
+
+def around_figure(figure: Any, direction: str) -> Iterator[tuple[str, Any, bool]]:
+    """Thresholds at a figure and on both sides of it, and whether a table of this figure must meet each.
+
+    Examples
+    --------
+    >>> [(threshold, passes) for _, threshold, passes in around_figure(3, "at_least")]
+    [(3, True), (4, False), (2, True)]
+    """
+    if figure is None or isinstance(figure, bool) or not math.isfinite(figure):
+        return
+    harder = 1 if direction == "at_least" else -1
+    strict = direction == "below"
+    yield "at the threshold", figure, not strict
+    if isinstance(figure, int):
+        yield "one beyond the threshold", figure + harder, False
+        yield "one within the threshold", figure - harder, True
+    elif figure:
+        near, far = harder * WITHIN * abs(figure), harder * (BEYOND * abs(figure) + LEAST)
+        yield "beyond by rounding", figure + near, not strict
+        yield "within by rounding", figure - near, not strict
+        yield "clearly beyond", figure + far, False
+        yield "clearly within", figure - far, True

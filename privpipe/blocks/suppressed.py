@@ -1,0 +1,175 @@
+"""Suppressed records: those of which nothing is left in any released column. The one place that tells them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks.facts import Facts
+from privpipe.blocks.primitives import Primitives
+from privpipe.blocks.row_block import RowBlock
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "Blanked",
+    "Kept",
+    "NothingLeft",
+    "SuppressedNumber",
+    "bears_nothing",
+    "suppressed_alone",
+    "suppressed_records",
+    "without_suppressed",
+]
+
+
+@dataclass(frozen=True)
+class NothingLeft:
+    """Tells the records of which nothing is left: the mark in every text, no value in any other column.
+
+    A missing text is not the mark: it may say something ("no diagnosis"), and such a record is judged. Without a
+    column that can bear the mark no record is suppressed.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        Every column that is released.
+    mark : str
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> rows = RowBlock(pa.record_batch({"zip": ["*", "*", "*", "1"], "age": [None, 30, None, None]}))
+    >>> NothingLeft(("zip", "age"), "*")(rows).tolist()
+    [True, False, True, False]
+    """
+
+    columns: tuple[str, ...]
+    mark: str
+
+    def texts(self, schema: pa.Schema) -> tuple[str, ...]:
+        """The columns that can bear the mark."""
+        return tuple(name for name in self.columns if _is_text(schema.field(name).type))
+
+    def possible(self, schema: pa.Schema) -> bool:
+        """Whether any column can bear the mark."""
+        return bool(self.texts(schema))
+
+    def __call__(self, rows: Any) -> NDArray[np.bool_]:
+        """Which rows of a block, a batch or a table are suppressed."""
+        return self.like(rows) if self.possible(rows.schema) else np.zeros(len(rows), dtype=np.bool_)
+
+    def like(self, rows: Any) -> NDArray[np.bool_]:
+        """Which rows look so over these columns, were they some of those that are released."""
+        texts = self.texts(rows.schema)
+        found = np.ones(len(rows), dtype=np.bool_)
+        for name in (*texts, *(name for name in self.columns if name not in texts)):
+            if not found.any():
+                break
+            found &= bears_nothing(rows.column(name), self.mark)
+        return found
+
+
+def bears_nothing(column: Any, mark: str) -> NDArray[np.bool_]:
+    """Which cells of an Arrow column tell nothing: the mark, or no value where the column cannot hold text."""
+    import pyarrow.compute as pc
+
+    text = _is_text(column.type)
+    found = pc.fill_null(pc.equal(column, mark), False) if text else column.is_null(nan_is_null=True)
+    return np.asarray(found, dtype=np.bool_)
+
+
+def suppressed_records(engine: Primitives, table: Any, columns: Sequence[str], mark: str) -> int:
+    """How many records of a table are suppressed; one text column is looked at first, all only where it has the mark.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        Every column that is released.
+    """
+    by = NothingLeft(tuple(columns), mark)
+    if not by.possible(table.schema):
+        return 0
+    first = NothingLeft(by.texts(table.schema)[:1], mark)
+    found: int = engine.reduce_rows(table, first.columns, SuppressedNumber(first), Facts()) or 0
+    if not found or first == by:
+        return found
+    return engine.reduce_rows(table, by.columns, SuppressedNumber(by), Facts()) or 0
+
+
+def without_suppressed(engine: Primitives, table: Any, columns: Sequence[str], mark: str) -> Any:
+    """The table without its suppressed records; the very table where it has none."""
+    if not suppressed_records(engine, table, columns, mark):
+        return table
+    return engine.map_rows(table, Kept(NothingLeft(tuple(columns), mark), suppressed=False), table.schema)
+
+
+def suppressed_alone(engine: Primitives, table: Any, columns: Sequence[str], mark: str) -> Any:
+    """The suppressed records of a table, and no others."""
+    return engine.map_rows(table, Kept(NothingLeft(tuple(columns), mark), suppressed=True), table.schema)
+
+
+@dataclass(frozen=True)
+class Blanked:
+    """Turns every row into one of which nothing is left.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+        Of what comes out.
+    mark : str
+    held : tuple of str
+        Columns that are not released and keep what they hold.
+    """
+
+    schema: pa.Schema
+    mark: str
+    held: tuple[str, ...] = ()
+
+    def __call__(self, rows: RowBlock) -> RowBlock:
+        import pyarrow as pa
+
+        size, made = len(rows), []
+        for field in self.schema:
+            if field.name in self.held:
+                made.append(rows.column(field.name))
+            elif _is_text(field.type):
+                made.append(pa.array([self.mark] * size, field.type))
+            else:
+                made.append(pa.nulls(size, field.type))
+        return rows.with_batch(pa.record_batch(made, names=self.schema.names))
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Keeps the suppressed records, or the others."""
+
+    by: NothingLeft
+    suppressed: bool
+
+    def __call__(self, rows: RowBlock) -> RowBlock:
+        return rows.take(np.flatnonzero(self.by(rows) == self.suppressed))
+
+
+@dataclass(frozen=True)
+class SuppressedNumber:
+    """How many records are suppressed."""
+
+    by: NothingLeft
+
+    def measure(self, block: RowBlock, facts: Facts) -> int:
+        return int(self.by(block).sum())
+
+    def merge(self, left: int, right: int) -> int:
+        return left + right
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    import pyarrow.types as pt
+
+    return bool(pt.is_string(kind) or pt.is_large_string(kind))

@@ -1,0 +1,97 @@
+"""What a folder holds: its data files, and what lies beside them and is not read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from privpipe.engines.base.table_formats import table_format_error, table_format_of
+from privpipe.errors import DataError, EngineError
+
+__all__ = ["FolderFiles", "folder_files"]
+
+FURNITURE = ("_SUCCESS", "_metadata", "_common_metadata", "_privpipe", ".DS_Store", ".ipynb_checkpoints")
+FURNITURE_BEGINS = ("_committed_", "_started_")
+
+
+@dataclass(frozen=True)
+class FolderFiles:
+    """The files below a folder.
+
+    Parameters
+    ----------
+    read : list of str
+        Data files, in order of path.
+    left_out : list of str
+        Files and folders that may hold data and are not read, by their names below the folder; what writers put
+        beside every table is not among them.
+    """
+
+    read: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+
+def folder_files(folder: str, is_data: Callable[[str], bool]) -> FolderFiles:
+    """The files below a folder, found alike for every engine.
+
+    Read are files of folders at any depth, also through links. Names with a leading ``.`` or ``_`` are left out, as
+    data tools do, and files whose name `is_data` denies.
+
+    Raises
+    ------
+    DataError
+        Hive partitions, whose columns would go missing; a table format's folder; a link that leads nowhere or in
+        circles; what is neither file nor folder.
+    EngineError
+        A folder that cannot be listed.
+    """
+    found = FolderFiles()
+    _look(folder, folder, (), is_data, found)
+    found.read.sort()
+    found.left_out.sort()
+    return found
+
+
+def _look(top: str, folder: str, above: tuple[str, ...], is_data: Callable[[str], bool], found: FolderFiles) -> None:
+    real = os.path.realpath(folder)
+    if real in above:
+        raise DataError(f"{os.path.relpath(folder, top)!r} is a link to a folder above it; remove the link")
+    table = table_format_of(folder)
+    if table is not None:
+        raise table_format_error(table, folder)
+    for name, is_folder in _entries(top, folder):
+        path = os.path.join(folder, name)
+        below = os.path.relpath(path, top)
+        if name.startswith((".", "_")):
+            if not _is_furniture(name):
+                found.left_out.append(below)
+        elif is_folder and "=" in name:
+            raise DataError(
+                f"the folder holds Hive partitions (sub-folders `{name.partition('=')[0]}=...`), whose columns are not "
+                "in the files; write it without partitions"
+            )
+        elif is_folder:
+            _look(top, path, (*above, real), is_data, found)
+        elif is_data(name):
+            found.read.append(path)
+        else:
+            found.left_out.append(below)
+
+
+def _entries(top: str, folder: str) -> list[tuple[str, bool]]:
+    """Names in a folder, each with whether it is a folder."""
+    try:
+        with os.scandir(folder) as entries:
+            listed = [(entry.name, entry.is_dir(), entry.is_file()) for entry in entries]
+    except OSError as error:
+        raise EngineError(f"the folder {folder!r} cannot be listed: {error.strerror}") from None
+    for name, is_folder, is_file in listed:
+        if not (is_folder or is_file or name.startswith((".", "_"))):
+            below = os.path.relpath(os.path.join(folder, name), top)
+            raise DataError(f"{below!r} is neither a file nor a folder (a link that leads nowhere?); remove it")
+    return [(name, is_folder) for name, is_folder, _ in listed]
+
+
+def _is_furniture(name: str) -> bool:
+    return name in FURNITURE or name.startswith(FURNITURE_BEGINS) or name.endswith(".crc")

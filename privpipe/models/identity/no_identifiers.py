@@ -1,0 +1,78 @@
+"""No identifier among the released columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from privpipe.blocks import Guarantee, Verdict
+from privpipe.errors import UsageError
+from privpipe.roles import Roles
+
+__all__ = ["NoIdentifiers"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class NoIdentifiers(Guarantee):
+    """No column of the table is an identifier; observed = number of identifier columns.
+
+    Every table is judged by it, whether or not a policy lists it.
+
+    Parameters
+    ----------
+    columns : tuple of str, optional
+        Columns that must not be there besides those whose role is `identifier`.
+    quasi_identifiers : tuple of str, optional
+        Not used: it looks at names of columns alone.
+
+    Notes
+    -----
+    What a `pseudonymise` stage of the policy releases is no identifier any more. A guarantee over
+    quasi-identifiers says nothing of a row that carries a name.
+
+    Source: 45 CFR 164.514(b)(2), where direct identifiers are removed before anything else is asked.
+
+    Examples
+    --------
+    >>> verdict = NoIdentifiers().judge_columns(["name", "zip"], Roles(identifiers=["name"]))
+    >>> verdict.outcome, verdict.observed, verdict.reason
+    ('fail', 1, "1 column is an identifier: 'name'; take it out, or pseudonymise it.")
+    """
+
+    reads: ClassVar[Any] = "columns"
+    about: ClassVar[Mapping[str, str]] = {
+        "columns": "columns that must not be there either, whatever their role",
+        "quasi_identifiers": "not used: names of columns are looked at, no classes",
+    }
+    source: ClassVar[str] = "45 CFR 164.514(b)(2)"
+    threat: ClassVar[str] = "Somebody reads the name, or any other direct identifier, off the row."
+    formula: ClassVar[str] = "number of columns with the role identifier = 0"
+    choose: ClassVar[str] = "Built in: nothing to choose. Released identifiers go through `pseudonymise`."
+
+    columns: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names = self.columns
+        if names is None:
+            return
+        if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):
+            raise UsageError("NoIdentifiers: columns must be a list of column names")
+        object.__setattr__(self, "columns", tuple(dict.fromkeys(names)))
+
+    def judge_columns(self, present: Sequence[str], roles: Roles) -> Verdict:
+        """The verdict over a table with these columns."""
+        named = {*roles.identifiers, *(self.columns or ())}
+        found = [name for name in present if name in named]
+        if not found:
+            return Verdict(self, 0, "pass", 0, reason="no column is an identifier.")
+        shown = ", ".join(map(repr, found))
+        one = len(found) == 1
+        are, them = ("column is an identifier", "it") if one else ("columns are identifiers", "them")
+        reason = f"{len(found)} {are}: {shown}; take {them} out, or pseudonymise {them}."
+        return Verdict(self, len(found), "fail", 0, reason=reason)
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(), cls(columns=("name",))]

@@ -1,0 +1,234 @@
+"""The one folder in which a process keeps what it spills: private, removed at its end, known to the next run.
+
+Its name tells who made it, ``privpipe-<uid>-<pid>-<start>-<random>``, and the file ``owner`` in it is locked while that
+process lives. What a killed process left is removed by the next run of the same user: its lock is free, and no
+process of that number and start is there. Either alone may err (a container sees no process of another, a network file
+system may not lock), both together err towards keeping.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import itertools
+import os
+import re
+import shutil
+import stat
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from privpipe.errors import EngineError
+from privpipe.private_files.owned import keep_private, require_ours
+
+__all__ = ["Leftover", "leftovers", "new_folder", "remove_folder", "remove_leftovers", "scratch_folder"]
+
+NAME = re.compile(r"privpipe-(\d+)-(\d+)-(\d+)-\w+")
+OWNER = "owner"
+YOUNG = 60.0
+"""Seconds for which a folder without a locked file is taken for one that is being made."""
+_numbers = itertools.count()
+_folders: dict[tuple[int, str], tuple[Path, int]] = {}
+_users: dict[tuple[int, str], int] = {}
+_lock = threading.RLock()
+
+
+def new_folder(purpose: str, parent: str | os.PathLike[str] | None = None) -> Path:
+    """A new private folder below this process's own, which is made when it is not there.
+
+    Who asks for it calls `remove_folder`; otherwise it goes with the process.
+
+    Parameters
+    ----------
+    purpose : str
+        First part of its name.
+    parent : path, optional
+        Where the process's folder lies; default: where temporary files go (``TMPDIR``).
+
+    Raises
+    ------
+    EngineError
+        It cannot be made.
+    """
+    place = os.path.abspath(parent if parent is not None else tempfile.gettempdir())
+    with _lock:
+        key = (os.getpid(), place)  # a forked child has a folder of its own
+        _users[key] = (
+            _users.get(key, 0) + 1
+        )  # first, so that a finalizer which runs here does not take the last one away
+        try:
+            if key not in _folders:
+                _folders[key] = _made(place)
+            folder = _folders[key][0]
+            require_ours(folder, EngineError)
+            made = folder / f"{purpose}-{next(_numbers)}"
+            made.mkdir(mode=0o700)
+        except EngineError:
+            _users[key] -= 1
+            raise
+        except OSError as error:
+            _users[key] -= 1
+            raise EngineError(
+                f"no folder for temporary files can be made in {place!r}: {error.strerror}; set TMPDIR to a folder "
+                "with room"
+            ) from None
+    return made
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder that `new_folder` made, and the process's own with the last; nothing in a forked child."""
+    key = (os.getpid(), str(folder.parent.parent))
+    with _lock:
+        if key not in _folders or _folders[key][0] != folder.parent:
+            return
+        shutil.rmtree(folder, ignore_errors=True)
+        _users[key] -= 1
+        if _users[key] <= 0:
+            _remove(key)
+
+
+@contextmanager
+def scratch_folder(purpose: str, parent: str | os.PathLike[str] | None = None) -> Iterator[Path]:
+    """A new private folder, gone at the end of the context."""
+    folder = new_folder(purpose, parent)
+    try:
+        yield folder
+    finally:
+        remove_folder(folder)
+
+
+def _made(place: str) -> tuple[Path, int]:
+    """The process's folder with a handle on its locked file."""
+    os.makedirs(place, exist_ok=True)
+    mode = os.stat(place).st_mode
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        raise EngineError(
+            f"any user may rename what lies in {place!r}, so no temporary files are kept there; set TMPDIR (or "
+            "`temp_directory`) to a folder of yours"
+        )
+    remove_leftovers([place])
+    name = f"privpipe-{os.geteuid()}-{os.getpid()}-{_start(os.getpid())}-"
+    folder = Path(tempfile.mkdtemp(prefix=name, dir=place))
+    handle = os.open(folder / OWNER, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with suppress(OSError):  # where files cannot be locked, number and start of the process tell
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    keep_private(folder)
+    return folder, handle
+
+
+def _remove(key: tuple[int, str]) -> None:
+    folder, handle = _folders.pop(key)
+    shutil.rmtree(folder, ignore_errors=True)
+    os.close(handle)
+
+
+@atexit.register
+def _remove_own() -> None:
+    """At the end of the process; a forked child leaves its parent's alone."""
+    with _lock:
+        for key in [key for key in _folders if key[0] == os.getpid()]:
+            _remove(key)
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """A folder that a process left behind when it was killed.
+
+    Parameters
+    ----------
+    path : Path
+    pid : int
+        The process's number.
+    bytes : int
+        Of the files in it.
+    """
+
+    path: Path
+    pid: int
+    bytes: int
+
+
+def leftovers(places: Sequence[str | os.PathLike[str]] | None = None) -> list[Leftover]:
+    """Folders of this user's that no living process owns, below `places` (default: where temporary files go)."""
+    return [
+        Leftover(path, pid, sum(file.lstat().st_size for file in path.rglob("*") if file.is_file()))
+        for place in dict.fromkeys(map(os.path.abspath, places or [tempfile.gettempdir()]))
+        for path, pid in _abandoned(place)
+    ]
+
+
+def remove_leftovers(places: Sequence[str | os.PathLike[str]] | None = None) -> list[Path]:
+    """Remove what `leftovers` finds; returns what is gone."""
+    gone = []
+    for place in dict.fromkeys(map(os.path.abspath, places or [tempfile.gettempdir()])):
+        for path, _ in _abandoned(place):
+            shutil.rmtree(path, ignore_errors=True)
+            if not path.exists():
+                gone.append(path)
+    return gone
+
+
+def _abandoned(place: str) -> Iterator[tuple[Path, int]]:
+    """Folders whose process is gone, each locked against other cleaners while it is looked at."""
+    try:
+        names = sorted(os.listdir(place))
+    except OSError:
+        return
+    for name in names:
+        found = NAME.fullmatch(name)
+        if found is None or int(found[1]) != os.geteuid():
+            continue
+        path, pid = Path(place, name), int(found[2])
+        try:
+            require_ours(path, EngineError)
+        except EngineError:
+            continue
+        if not _alive(pid, found[3]) and (handle := _locked(path)) is not None:
+            try:
+                yield path, pid
+            finally:
+                os.close(handle)
+
+
+def _locked(folder: Path) -> int | None:
+    """A handle that holds the folder's lock; None where somebody else does, or may be about to."""
+    handle: int | None = None
+    try:
+        handle = os.open(folder / OWNER, os.O_RDWR | os.O_NOFOLLOW)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        try:
+            old = time.time() - folder.lstat().st_mtime > YOUNG
+        except OSError:
+            return None
+        return os.open(folder, os.O_RDONLY) if old else None
+    except OSError:
+        if handle is not None:
+            os.close(handle)
+        return None
+    return handle
+
+
+def _alive(pid: int, start: str) -> bool:
+    """Whether the process of this number is there and began then (0: not told on this system)."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return start == "0" or _start(pid) == start
+
+
+def _start(pid: int) -> str:
+    """When a process began, in the system's own ticks; 0 where it is not told."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return "0"

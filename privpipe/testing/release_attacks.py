@@ -1,0 +1,344 @@
+"""Attacks on what readers hold: published rows in their order, and the public documents beside them.
+
+Each takes published files alone; the sources are there to tell what was found from what chance would find.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import itertools
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "Finding",
+    "Published",
+    "aligned_by_order",
+    "guessed_hashes",
+    "joined_by_position",
+    "ordered_rows",
+    "source_figures",
+    "unmasked",
+]
+
+STANDARD_ERRORS = 6.0
+"""How far above chance a finding must be: one in 10^9 for each comparison."""
+SHARE = 0.05
+"""A share of the records whose values come back exactly that no chance explains."""
+DIGITS = re.compile(r"[0-9a-f]{16,}")
+CONSTANT_KEYS = (
+    b"",
+    b"privpipe",
+    b"privpipe/strata",
+    b"privpipe/commitment/1",
+    b"privpipe/commitment/2",
+    b"0",
+    b"seed",
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that a reader learned beyond the released cells.
+
+    Parameters
+    ----------
+    attack : str
+    what : str
+        Columns or place in a document; never a value.
+    figure, chance : float
+        What was found, and what guessing finds.
+    """
+
+    attack: str
+    what: str
+    figure: float
+    chance: float = 0.0
+
+
+@dataclass(frozen=True)
+class Published:
+    """A published folder as its readers see it.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        In the order of the files, these by name.
+    documents : mapping of name to document
+        The JSON files of `_privpipe`.
+    """
+
+    rows: pd.DataFrame = field(repr=False)
+    documents: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def read(cls, folder: Path) -> Published:
+        """Read a folder of Parquet files.
+
+        Raises
+        ------
+        FileNotFoundError
+            It holds none.
+        """
+        import pandas as pd
+
+        files = sorted(folder.glob("*.parquet"))
+        if not files:
+            raise FileNotFoundError(f"no Parquet file in {folder.name!r}")
+        rows = pd.concat([pd.read_parquet(path) for path in files], ignore_index=True)
+        home = folder / "_privpipe"
+        documents = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(home.glob("*.json"))}
+        return cls(rows, documents)
+
+    def without_blanks(self) -> pd.DataFrame:
+        """The rows that hold anything but the mark."""
+        nothing = (self.rows.isna() | (self.rows == "*")).all(axis=1)
+        return self.rows[~nothing].reset_index(drop=True)
+
+
+def joined_by_position(a: Published, b: Published) -> list[Finding]:
+    """Whether row i of one release and row i of the other are alike more often than a chance order explains.
+
+    Columns are compared by ranks, whole and without suppressed rows, forwards and backwards. Only columns that the
+    released cells do not already join by themselves tell something, so a column of both releases counts as well.
+    """
+    found = []
+    for name, (x, y) in {
+        "as they stand": (a.rows, b.rows),
+        "without suppressed rows": (a.without_blanks(), b.without_blanks()),
+        "backwards": (a.rows, b.rows[::-1].reset_index(drop=True)),
+    }.items():
+        rows = min(len(x), len(y))
+        if rows < 30:
+            continue
+        for left in x.columns:
+            for right in y.columns:
+                z = _association(x[left].iloc[:rows], y[right].iloc[:rows])
+                if z > STANDARD_ERRORS:
+                    found.append(Finding("position", f"{left} ~ {right}, {name}", z, STANDARD_ERRORS))
+    return found
+
+
+def aligned_by_order(a: Published, b: Published) -> list[Finding]:
+    """Whether the rows of two releases stand in one order although some are in one of them alone.
+
+    The longest common subsequence of the columns that both release as they are, against shuffled rows.
+    """
+    common = [name for name in a.rows.columns if name in b.rows.columns and set(a.rows[name]) & set(b.rows[name])]
+    if not common or min(len(a.rows), len(b.rows)) < 30:
+        return []
+    first, second = (_codes(release.rows[common].astype(str).agg("\0".join, axis=1)) for release in (a, b))
+    shuffled = np.random.default_rng(0)
+    chance = [_common_subsequence(first, shuffled.permutation(second)) for _ in range(12)]
+    expected, spread = float(np.mean(chance)), max(float(np.std(chance)), 1.0)
+    z = (_common_subsequence(first, second) - expected) / spread
+    return [Finding("alignment", ", ".join(common), z, STANDARD_ERRORS)] if z > 2 * STANDARD_ERRORS else []
+
+
+def _codes(texts: pd.Series) -> NDArray[np.int64]:
+    return np.array([int.from_bytes(hashlib.blake2b(t.encode(), digest_size=7).digest()) for t in texts], np.int64)
+
+
+def _common_subsequence(x: NDArray[np.int64], y: NDArray[np.int64]) -> int:
+    """Length of the longest common subsequence, a row of the table at a time."""
+    best = np.zeros(len(y) + 1, np.int64)
+    for value in x:
+        longer = np.where(y == value, best[:-1] + 1, best[1:])
+        best[1:] = np.maximum.accumulate(np.maximum(longer, best[1:]))
+    return int(best[-1])
+
+
+def ordered_rows(release: Published, source: pd.DataFrame, key: str | None = None) -> list[Finding]:
+    """Whether the order of rows tells a cell, or (where `key` is released) the order of the source."""
+    rows = release.without_blanks()
+    if len(rows) < 30:
+        return []
+    import pandas as pd
+
+    places = pd.Series(np.arange(len(rows)))
+    found = []
+    for column in rows.columns:
+        z = _association(rows[column], places)
+        if z > STANDARD_ERRORS:
+            found.append(Finding("order", column, z, STANDARD_ERRORS))
+    if key is not None and key in rows.columns and key in source.columns:
+        at = {value: place for place, value in enumerate(source[key])}
+        z = _association(rows[key].map(at), places)
+        if z > STANDARD_ERRORS:
+            found.append(Finding("order", "the source's order", z, STANDARD_ERRORS))
+    return found
+
+
+def unmasked(
+    a: Published, b: Published, source: pd.DataFrame, ratios: Mapping[str, tuple[float, float]], key: str | None = None
+) -> list[Finding]:
+    """Original numbers got back by adding up the noisy columns of two releases with weights.
+
+    Parameters
+    ----------
+    ratios : mapping of column to (float, float)
+        The public variance ratios of the noise in either release.
+    key : str, optional
+        A released column by which rows are joined too, besides their positions.
+    """
+    found = []
+    for column, (first, second) in ratios.items():
+        if column not in a.rows or column not in b.rows:
+            continue
+        originals = np.sort(source[column].dropna().to_numpy(np.float64))
+        for name, (x, y) in _aligned(a.rows, b.rows, column, key).items():
+            if len(x) < 30:
+                continue
+            for weight in _weights(first, second):
+                hits = _hits(originals, (x - weight * y) / (1 - weight))
+                chance = _hits(originals, (x - weight * np.roll(y, 1)) / (1 - weight))
+                if hits > chance + SHARE:
+                    found.append(Finding("combination", f"{column}, {name}", hits, chance))
+    return found
+
+
+def guessed_hashes(release: Published, source: pd.DataFrame) -> list[Finding]:
+    """Hashes in the public documents that hashing the source's content without a key gives again."""
+    told = {text.lower() for text in _texts(release.documents) for text in DIGITS.findall(text.lower())}
+    numbers = {number for number in _numbers(release.documents) if isinstance(number, int) and abs(number) > 2**31}
+    published = _content(release.rows)
+    found = []
+    lengths = sorted({len(text) for text in told})
+    for content in _content(source) - published:
+        for digest in _digests(content):
+            if any(digest[:length] in told for length in lengths):
+                found.append(Finding("hash", "a hash of source content", 1.0))
+            words = {int.from_bytes(bytes.fromhex(digest[:16]), order, signed=True) for order in ("big", "little")}
+            if numbers & words:
+                found.append(Finding("hash", "a number hashed from source content", 1.0))
+    return found
+
+
+def source_figures(release: Published, source: pd.DataFrame) -> list[Finding]:
+    """Moments, ends, quartiles and single values of source columns that stand in the public documents."""
+    shown = {float(n) for n in _numbers(release.documents) if isinstance(n, float) and n not in (0.0, 0.5, 1.0)}
+    known = {number for column in release.rows.columns for number in _figures(release.rows[column])}
+    stated = {float(n) for n in _numbers(release.documents.get("manifest", {}).get("policy", {}))}
+    found = []
+    for column in source.columns:
+        for figure in _figures(source[column]):
+            if any(math.isclose(figure, number, rel_tol=1e-9) for number in shown - known - stated):
+                found.append(Finding("figure", column, 1.0))
+    return found
+
+
+def _association(x: pd.Series, y: pd.Series) -> float:
+    """|Spearman's rho| in standard errors of independent columns; categories are ranked by their text."""
+    first, second = _ranks(x), _ranks(y)
+    known = ~(np.isnan(first) | np.isnan(second))
+    if known.sum() < 30 or np.ptp(first[known]) == 0 or np.ptp(second[known]) == 0:
+        return 0.0
+    rho = float(np.corrcoef(first[known], second[known])[0, 1])
+    return abs(rho) * math.sqrt(float(known.sum()) - 1)
+
+
+def _ranks(column: pd.Series) -> NDArray[np.float64]:
+    import pandas as pd
+
+    if not pd.api.types.is_numeric_dtype(column):
+        column = column.astype("string")
+    return np.asarray(column.rank(method="average"), np.float64)
+
+
+def _aligned(
+    a: pd.DataFrame, b: pd.DataFrame, column: str, key: str | None
+) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    rows = min(len(a), len(b))
+    found = {"by position": (a[column].iloc[:rows], b[column].iloc[:rows])}
+    if len(a) == len(b):
+        found["by rank"] = (a[column].sort_values(), b[column].sort_values())
+    if key is not None and key in a and key in b:
+        both = a[[key, column]].dropna().merge(b[[key, column]].dropna(), on=key)
+        found["by key"] = (both[f"{column}_x"], both[f"{column}_y"])
+    return {name: (np.asarray(x, np.float64), np.asarray(y, np.float64)) for name, (x, y) in found.items()}
+
+
+def _weights(first: float, second: float) -> list[float]:
+    """Weights that cancel a draw that both releases scaled, as deviations or as variances, or took as it is."""
+    ratios = [first / second, math.sqrt(first / second)]
+    return [ratio for ratio in (*ratios, -1.0) if not math.isclose(ratio, 1.0)]
+
+
+def _hits(originals: NDArray[np.float64], guesses: NDArray[np.float64]) -> float:
+    """Share of the guesses that are an original value to a millionth."""
+    guesses = guesses[~np.isnan(guesses)]
+    if not len(guesses) or not len(originals):
+        return 0.0
+    at = np.clip(np.searchsorted(originals, guesses), 1, len(originals) - 1) if len(originals) > 1 else None
+    near = originals[[0]] if at is None else np.where(
+        np.abs(originals[at] - guesses) < np.abs(originals[at - 1] - guesses), originals[at], originals[at - 1]
+    )  # fmt: skip
+    return float(np.mean(np.abs(near - guesses) <= 1e-6 * np.maximum(1.0, np.abs(near))))
+
+
+def _content(table: pd.DataFrame) -> set[str]:
+    """Texts of cells, of rows and of neighbouring pairs of cells."""
+    texts = {str(value) for column in table.columns for value in table[column].dropna().unique()}
+    for row in table.astype(str).drop_duplicates().itertuples(index=False):
+        texts.update(separator.join(row) for separator in ("", ",", "|", "\0"))
+        texts.update(f"{left},{right}" for left, right in itertools.pairwise(row))
+    return texts | {str(len(table))}
+
+
+def _digests(content: str) -> Iterator[str]:
+    raw = content.encode()
+    for form in (raw, json.dumps(content).encode()):
+        for algorithm in ("sha256", "sha1", "md5", "blake2b"):
+            yield hashlib.new(algorithm, form).hexdigest()
+        for key in CONSTANT_KEYS:
+            yield hmac.new(key, form, hashlib.sha256).hexdigest()
+
+
+def _figures(column: pd.Series) -> set[float]:
+    import pandas as pd
+
+    if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
+        return set()
+    values = column.dropna().to_numpy(np.float64)
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return set()
+    figures = [values.mean(), values.min(), values.max(), *np.quantile(values, [0.25, 0.5, 0.75])]
+    figures += [values.std(), values.std(ddof=1)] if len(values) > 1 else []
+    single = [value for value in np.unique(values) if value != int(value)] if len(values) < 100_000 else []
+    return {float(figure) for figure in (*figures, *single) if figure != int(figure)}
+
+
+def _texts(document: Any) -> Iterable[str]:
+    if isinstance(document, str):
+        yield document
+    elif isinstance(document, Mapping):
+        for key, value in document.items():
+            yield str(key)
+            yield from _texts(value)
+    elif isinstance(document, Sequence):
+        for value in document:
+            yield from _texts(value)
+
+
+def _numbers(document: Any) -> Iterable[float | int]:
+    if isinstance(document, Mapping):
+        for value in document.values():
+            yield from _numbers(value)
+    elif isinstance(document, Sequence) and not isinstance(document, str):
+        for value in document:
+            yield from _numbers(value)
+    elif isinstance(document, int | float) and not isinstance(document, bool):
+        yield document

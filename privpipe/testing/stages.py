@@ -1,0 +1,366 @@
+"""What every stage must hold: the same rows and plan however the input lies, others under another seed if it draws."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privpipe.blocks.verdict import plain
+from privpipe.engines import Engine, Source, open_engine
+from privpipe.errors import PrivpipeError
+from privpipe.release.plan import Plan, canonical_json
+from privpipe.release.policy import Policy
+from privpipe.release.staging import attach, run_stages
+from privpipe.testing.empty_blocks import EmptyBlocks
+from privpipe.testing.people import TABLES, People
+from privpipe.transforms.base import StagePlan, Transformer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Outcome", "Staging", "first_outcome", "stage_problems"]
+
+PARTITIONS = (1, 3, 7)
+SEEDS = ("5eed0000" * 8, "0ddba115" * 8)
+KEY = "4b657920" * 8
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a stage made of a table.
+
+    Parameters
+    ----------
+    plan : str
+        Its plan, as canonical JSON; `public` what everybody may read of it.
+    rows : tuple of tuple
+        Cells with their types, sorted: where a row lies is nobody's business.
+    schema, promised : pyarrow.Schema
+        What came out, and what `released_schema` said.
+    made : Plan
+    table : People
+        What it was made of.
+    """
+
+    plan: str
+    public: str
+    rows: tuple[tuple[str, ...], ...] = field(repr=False)
+    schema: pa.Schema
+    promised: pa.Schema
+    made: Plan = field(repr=False)
+    table: People = field(repr=False)
+
+
+class Staging:
+    """Runs one stage as a policy does, over a table dealt out to files in any order.
+
+    Parameters
+    ----------
+    stage : Transformer
+    folder : Path
+        Where the tables lie.
+    table : People, optional
+        Default: what ``example_table()`` of the stage gives, else `people()`.
+    """
+
+    def __init__(self, stage: Transformer, folder: Path, table: People | None = None) -> None:
+        self.stage = stage
+        self.folder = folder
+        self.table = table or next(tables_for(stage))
+
+    def policy(self, seed: int = 0) -> Policy:
+        """The policy with this stage alone, under one of the two seeds."""
+        path = self.folder / f"seed-{seed}"
+        if not path.exists():
+            path.touch(mode=0o600)
+            path.write_text(SEEDS[seed], encoding="utf-8")
+        document = {**self.table.document, "seed": {"from_file": str(path)}}
+        return replace(Policy.from_dict(document, base_dir=self.folder), transform=(self.stage,))
+
+    def run(self, engine: Engine, parts: int = 0, seed: int = 0, given: Plan | None = None) -> Outcome:
+        """Plan, unless a plan is given, and apply the stage.
+
+        Parameters
+        ----------
+        engine : Engine
+        parts : int
+            Files among which the rows are dealt out in an order of their own, the last of seven without a row;
+            0: the table is handed over as it is.
+        seed : int
+            0 or 1.
+        given : Plan, optional
+        """
+        policy = self.policy(seed)
+        secret = policy.seed.resolve()  # type: ignore[union-attr]
+        source = Source(data=self.table.rows, types=policy.types)
+        if parts:
+            folder = dealt_out(self.table.rows, self.folder / f"rows-{parts}", parts)
+            source = Source(data=str(folder), format="parquet", types=policy.types)
+        with keys_of(self.stage):
+            original = attach(engine, source, policy, secret)
+            staged = run_stages(engine, original, policy, secret, plan=given)
+            found = engine.collect(staged.table)
+            made = staged.plan.stages[0]
+            promised = self.stage.released_schema(self._entering(original.schema, policy), made)
+        return Outcome(
+            plan=canonical_json(made.detail),
+            public=_public(made),
+            rows=sorted_rows(found),
+            schema=found.schema,
+            promised=promised,
+            made=staged.plan,
+            table=self.table,
+        )
+
+    def run_empty(self, engine: Engine, plan: Plan) -> pa.Table:
+        """The plan applied to a table without a row."""
+        policy = self.policy()
+        secret = policy.seed.resolve()  # type: ignore[union-attr]
+        source = Source(data=self.table.rows.slice(0, 0), types=policy.types)
+        with keys_of(self.stage):
+            original = engine.with_record_ids(engine.scan(source), policy.record_id, secret)
+            return engine.collect(run_stages(engine, original, policy, secret, plan=plan).table)
+
+    def _entering(self, schema: pa.Schema, policy: Policy) -> pa.Schema:
+        """What enters the stage: identifiers have gone, but for those it gives pseudonyms."""
+        import pyarrow as pa
+
+        kept = self.stage.masked_columns() if self.stage.name() == "pseudonymise" else ()
+        gone = {name for name in policy.roles.identifiers if name not in kept}
+        return pa.schema([entry for entry in schema if entry.name not in gone])
+
+
+def stage_problems(
+    stage: Transformer,
+    engine: Engine | str = "embedded",
+    *,
+    table: People | None = None,
+    partitions: Sequence[int] = PARTITIONS,
+    draws: bool | None = None,
+    expected: Outcome | None = None,
+    folder: Path | None = None,
+) -> list[str]:
+    """What is wrong with a stage, one line a fault; empty when it conforms.
+
+    Parameters
+    ----------
+    stage : Transformer
+    engine : Engine or str
+    table : People, optional
+        Default: what ``example_table()`` of the stage gives, else a table with the columns that examples of the
+        catalogue name.
+    partitions : sequence of int
+        Files the rows are dealt out to, each time in another order.
+    draws : bool, optional
+        Whether its rows follow the seed; default: what the stage declares (`needs_draws`).
+    expected : Outcome, optional
+        What another engine made of it (`first_outcome`): then the rows are compared with that, and what does not
+        depend on the engine (seeds, plans read back, blocks without rows) is not tried once more.
+    folder : Path, optional
+        An empty folder to work in; default: a temporary one.
+
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
+    >>> from privpipe.transforms import Round
+    >>> stage_problems(Round(columns=["income"], base=10), draws=False)
+    []
+    """
+    if isinstance(engine, str):
+        with open_engine(engine) as opened:
+            return stage_problems(
+                stage,
+                opened,
+                table=table,
+                partitions=partitions,
+                draws=draws,
+                expected=expected,
+                folder=folder,
+            )
+    with tempfile.TemporaryDirectory() as made:
+        if expected is not None:
+            other = Staging(stage, Path(made) if folder is None else folder, expected.table)
+            return [*dict.fromkeys(_dealing_problems(other, engine, partitions, expected))]
+        staging, first = _served(stage, engine, Path(made) if folder is None else folder, table)
+        if first is None:
+            return [f"none of the tables serves it: {staging}"]
+        return _problems(staging, engine, partitions, draws, first)
+
+
+def first_outcome(stage: Transformer, engine: Engine, folder: Path, table: People | None = None) -> Outcome:
+    """What an engine makes of the table that a stage is tried on, to be compared with other engines.
+
+    Raises
+    ------
+    LookupError
+        No table serves the stage.
+    """
+    staging, first = _served(stage, engine, folder, table)
+    if first is None:
+        raise LookupError(f"none of the tables serves {stage!r}: {staging}")
+    return first
+
+
+def _served(stage: Transformer, engine: Engine, folder: Path, table: People | None) -> tuple[Any, Outcome | None]:
+    """The stage over the first table that serves it, and what it made of it; else why none does."""
+    refusals = []
+    for at, one in enumerate([table] if table is not None else tables_for(stage)):
+        own = folder / f"table-{at}"
+        own.mkdir(exist_ok=True)
+        staging = Staging(stage, own, one)
+        try:
+            return staging, staging.run(engine)
+        except PrivpipeError as error:
+            refusals.append(f"{type(error).__name__}: {error}")
+    return "; ".join(refusals), None
+
+
+def _problems(
+    staging: Staging, engine: Engine, partitions: Sequence[int], draws: bool | None, first: Outcome
+) -> list[str]:
+    problems = [*_broken_promises(first), *_dealing_problems(staging, engine, partitions, first)]
+    before = _bytes_of(staging.table.rows)
+    probing: Any = EmptyBlocks(engine)
+    again = staging.run(probing, given=_read_back(first, staging))
+    problems += probing.problems
+    problems += [] if _bytes_of(staging.table.rows) == before else ["it changes its input"]
+    problems += [f"{fault} by its own plan, read back" for fault in _differences(first, again)]
+    problems += _seed_problems(staging, engine, first, staging.stage.needs_draws if draws is None else draws)
+    return [*dict.fromkeys((*problems, *_empty_problems(staging, engine, first)))]
+
+
+def _dealing_problems(staging: Staging, engine: Engine, partitions: Sequence[int], first: Outcome) -> list[str]:
+    problems = []
+    for parts in partitions:
+        found = staging.run(engine, parts)
+        problems += [f"{fault} in {parts} partitions and another order" for fault in _differences(first, found)]
+        problems += _broken_promises(found)
+    return problems
+
+
+def _seed_problems(staging: Staging, engine: Engine, first: Outcome, draws: bool) -> list[str]:
+    other = staging.run(engine, seed=1)
+    if draws and other.rows == first.rows:
+        return ["the rows are the same under another seed, although the stage draws"]
+    if not draws and other.rows != first.rows:
+        return ["the rows are others under another seed, although the stage draws nothing"]
+    return []
+
+
+def _empty_problems(staging: Staging, engine: Engine, first: Outcome) -> list[str]:
+    """An empty table gives an empty one, or a plan for so many records is refused by a typed error."""
+    try:
+        found = staging.run_empty(engine, first.made)
+    except PrivpipeError:
+        return []
+    except Exception as error:  # noqa: BLE001 - whatever breaks is the finding
+        return [f"an empty table breaks it: {type(error).__name__}"]
+    if not found.schema.equals(first.schema):
+        return ["an empty table comes out with another schema"]
+    # Invented records are no rows of the input.
+    return [] if len(found) == 0 or staging.stage.taxon == "synthetic" else ["an empty table comes out with rows"]
+
+
+def _differences(one: Outcome, other: Outcome) -> list[str]:
+    found = []
+    if one.plan != other.plan:
+        found.append("the plan differs")
+    if one.public != other.public:
+        found.append("the public plan differs")
+    if not one.schema.equals(other.schema):
+        found.append("the schema differs")
+    if one.rows != other.rows:
+        found.append("the rows differ")
+    return found
+
+
+def _broken_promises(found: Outcome) -> list[str]:
+    promised = {entry.name: entry.type for entry in found.promised}
+    came = {entry.name: entry.type for entry in found.schema}
+    if promised != came or list(promised) != list(came):
+        return [f"released_schema promises {_shown(found.promised)} and {_shown(found.schema)} comes out"]
+    return []
+
+
+def _shown(schema: pa.Schema) -> str:
+    return ", ".join(f"{entry.name} {entry.type}" for entry in schema)
+
+
+def _read_back(outcome: Outcome, staging: Staging) -> Plan:
+    return Plan.from_json(outcome.made.to_json(), staging.policy())
+
+
+def _public(made: StagePlan) -> str:
+    """What everybody may read of a plan, where the stage parts it; it must be JSON and the same everywhere too."""
+    parted = getattr(made, "public", None)
+    return "" if parted is None else json.dumps(plain(parted().detail), sort_keys=True)
+
+
+def dealt_out(rows: pa.Table, folder: Path, parts: int) -> Path:
+    """A folder with the rows dealt out to so many files in an order of their own, the last of seven without a row."""
+    import numpy as np
+    import pyarrow.parquet as pq
+
+    if not folder.exists():
+        folder.mkdir()
+        mixed = rows.take(np.random.default_rng(parts).permutation(len(rows)))
+        filled = parts - 1 if parts > 6 else parts
+        for part in range(parts):
+            some = mixed.take(np.arange(part, len(mixed), filled)) if part < filled else mixed.slice(0, 0)
+            pq.write_table(some, folder / f"part-{part}.parquet")
+    return folder
+
+
+def sorted_rows(rows: pa.Table) -> tuple[tuple[str, ...], ...]:
+    """Rows as texts that tell types and bits apart, sorted.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> sorted_rows(pa.table({"x": [0.5, -0.0], "y": ["b", None]}))
+    (('-0.0', 'None'), ('0.5', "'b'"))
+    """
+    columns = [map(repr, column.to_pylist()) for column in rows.columns]
+    return tuple(sorted(zip(*columns, strict=True)))
+
+
+def tables_for(stage: Transformer) -> Iterator[People]:
+    """Tables that a stage's examples may run on: its own, or those with the columns that examples name."""
+    own = getattr(type(stage), "example_table", None)
+    if own is not None:
+        yield People(**own())
+    else:
+        yield from (make() for make in TABLES.values())
+
+
+@contextmanager
+def keys_of(entry: Any) -> Iterator[None]:
+    """A key in each environment variable that the entry's parameters name."""
+    named = {
+        value["from_env"]: KEY for value in vars(entry).values() if isinstance(value, Mapping) and "from_env" in value
+    }
+    unset = {name: key for name, key in named.items() if name not in os.environ}
+    os.environ.update(unset)
+    try:
+        yield
+    finally:
+        for name in unset:
+            del os.environ[name]
+
+
+def _bytes_of(rows: pa.Table) -> bytes:
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return bytes(sink.getvalue())

@@ -1,0 +1,245 @@
+"""Every entry that judges: the same verdict however the table lies, whatever way it reads the data."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from privpipe.assess import assess
+from privpipe.blocks import Guarantee, Verdict
+from privpipe.draws import Stream
+from privpipe.engines import Engine, Source, open_engine
+from privpipe.errors import PrivpipeError
+from privpipe.release.policy import Policy
+from privpipe.release.staging import attach, run_stages
+from privpipe.testing.people import COLUMNS, People, few_classes, people
+from privpipe.testing.stages import PARTITIONS, SEEDS, dealt_out, keys_of
+
+__all__ = ["SETTINGS", "Judging", "Setting", "verdict_problems"]
+
+NUMBERS: Mapping[str, Mapping[str, Any]] = {
+    name: {"role": "quasi_identifier"} if name in ("age", "income") else {"role": "insensitive"}
+    for name in ("age", "income", "zip", "weight")
+} | {name: COLUMNS[name] for name in ("name", "household", "illness")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """A table, and the stages that make the release of it which is judged.
+
+    Parameters
+    ----------
+    table : callable
+        Makes the `People`.
+    stages : tuple of mapping
+        The policy's `transform:`.
+    population : bool
+        Whether the records are a sample of a population that is at hand.
+    """
+
+    table: Callable[[], People]
+    stages: tuple[Mapping[str, Any], ...]
+    population: bool = False
+
+
+def _numbers() -> People:
+    rows = people(80, seed=8).rows
+    return People(rows=rows.select(list(NUMBERS)), columns=NUMBERS)
+
+
+def _one_number() -> People:
+    table = _numbers()
+    return replace(table, columns={**NUMBERS, "income": {"role": "insensitive"}})
+
+
+SWAP = {"rank_swap": {"columns": ["income"], "p": 0.2}}
+SETTINGS: Mapping[str, Setting] = {
+    "labels": Setting(
+        table=people, stages=(SWAP, {"generalize": {"levels": {"age": 2, "zip": 2, "town": 1}}}), population=True
+    ),
+    "numbers": Setting(table=_numbers, stages=({"rank_swap": {"columns": ["age", "income"], "p": 0.2}},)),
+    "one number": Setting(table=_one_number, stages=({"add_noise": {"columns": ["age"], "variance_ratio": 0.1}},)),
+    "a private process": Setting(table=few_classes, stages=({"safepub": {"epsilon": 1.0, "delta": 0.001}},)),
+}
+"""An entry is tried on the first of these in which it has a figure."""
+
+
+@dataclass
+class Judging:
+    """Releases made once for each engine and each way of dealing out the rows, judged by any entry.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the tables lie; also those that parameters of examples name (``others.csv``, ``census.csv``).
+    settings : mapping of name to Setting
+    """
+
+    folder: Path
+    settings: Mapping[str, Setting] = field(default_factory=lambda: SETTINGS)
+    _released: dict[tuple[str, str, int], Any] = field(default_factory=dict, repr=False)
+    _first: dict[tuple[str, str], tuple[str, Verdict]] = field(default_factory=dict, repr=False)
+
+    def judged(self, entries: Sequence[Guarantee], engine: Engine, setting: str, parts: int = 0) -> list[Verdict]:
+        """The verdicts of some entries over a release of a setting.
+
+        Parameters
+        ----------
+        parts : int
+            Files among which rows and population are dealt out in an order of their own; 0: as they are.
+
+        Raises
+        ------
+        PrivpipeError
+            The setting does not serve an entry.
+        """
+        key = (engine.name, setting, parts)
+        if key not in self._released:
+            self._released[key] = self._release(engine, setting, parts)
+        staged = self._released[key]
+        found = assess(
+            engine,
+            staged.table if staged.counted is None else staged.counted,
+            guarantees=(),
+            measures=[self._placed(entry) for entry in entries],
+            roles=staged.roles,
+            rules=replace(
+                staged.rules,
+                stages=tuple(staged.plan.to_dict()["stages"]),
+                order=Stream(bytes(16)),
+            ),
+            original=staged.original,
+            released=staged.table,
+            population=staged.population,
+        )
+        return list(found.measures)
+
+    def first(self, entry: Guarantee, engine: Engine) -> tuple[str, Verdict]:
+        """The setting in which the entry has a figure, or else a verdict, and that verdict.
+
+        Raises
+        ------
+        LookupError
+            No setting serves it.
+        """
+        key = (engine.name, repr(entry))
+        if key not in self._first:
+            self._first[key] = self._first_of(entry, engine)
+        return self._first[key]
+
+    def _first_of(self, entry: Guarantee, engine: Engine) -> tuple[str, Verdict]:
+        refusals: list[str] = []
+        without: list[tuple[str, Verdict]] = []
+        for name in self.settings:
+            try:
+                (verdict,) = self.judged([entry], engine, name)
+            except PrivpipeError as error:
+                refusals.append(f"{name}: {type(error).__name__}: {error}")
+                continue
+            if _has_figure(verdict):
+                return name, verdict
+            without.append((name, verdict))
+        if without:
+            return without[0]
+        raise LookupError(f"no setting serves {entry!r}: " + "; ".join(refusals))
+
+    def _release(self, engine: Engine, setting: str, parts: int) -> Any:
+        made = self.settings[setting]
+        table = made.table()
+        seed = self.folder / "seed"
+        if not seed.exists():
+            seed.touch(mode=0o600)
+            seed.write_text(SEEDS[0], encoding="utf-8")
+        document = {**table.document, "transform": list(made.stages), "seed": {"from_file": str(seed)}}
+        policy = Policy.from_dict(document, base_dir=self.folder)
+        secret = policy.seed.resolve()  # type: ignore[union-attr]
+        original = attach(engine, self._source(table.rows, setting, parts, policy), policy, secret)
+        population = None
+        if made.population:
+            population = engine.scan(self._source(_population(table), f"population of {setting}", parts, policy))
+        return run_stages(engine, original, policy, secret, population=population)
+
+    def _source(self, rows: Any, name: str, parts: int, policy: Policy) -> Source:
+        if not parts:
+            return Source(data=rows, types=policy.types)
+        return Source(data=str(dealt_out(rows, self.folder / f"{name}-{parts}", parts)), types=policy.types)
+
+    def _placed(self, entry: Guarantee) -> Guarantee:
+        """The entry with the tables that its examples name where they lie."""
+        import pyarrow.csv
+
+        named = {name: value for name, value in vars(entry).items() if isinstance(value, str) and value[-4:] == ".csv"}
+        for value in named.values():
+            if not (self.folder / value).exists():
+                pyarrow.csv.write_csv(people(90, seed=11).rows, self.folder / value)
+        places: dict[str, Any] = {name: str(self.folder / value) for name, value in named.items()}
+        return replace(entry, **places)
+
+
+def verdict_problems(
+    entry: Guarantee,
+    engine: Engine | str = "embedded",
+    *,
+    partitions: Sequence[int] = PARTITIONS,
+    judging: Judging | None = None,
+) -> list[str]:
+    """What is wrong with a model or measure that judges a release, one line a fault; empty when it conforms.
+
+    The release of a small table is judged beside its original, its population and its process, the rows dealt out to
+    several files in another order each time; verdicts are compared to the last bit.
+
+    Parameters
+    ----------
+    entry : Guarantee
+    engine : Engine or str
+    partitions : sequence of int
+    judging : Judging, optional
+        Keeps releases from entry to entry.
+
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
+    >>> from privpipe.measures import RecordLinkage
+    >>> verdict_problems(RecordLinkage(at_most=0.5, columns=["income"]), partitions=[3])
+    []
+    """
+    if isinstance(engine, str):
+        with open_engine(engine) as opened:
+            return verdict_problems(entry, opened, partitions=partitions, judging=judging)
+    if judging is None:
+        with tempfile.TemporaryDirectory() as folder:
+            return verdict_problems(entry, engine, partitions=partitions, judging=Judging(Path(folder)))
+    with keys_of(entry):
+        try:
+            setting, first = judging.first(entry, engine)
+        except LookupError as error:
+            return [str(error)]
+        problems = [] if _has_figure(first) else [f"no setting has a figure for it: {first.reason}"]
+        for parts in partitions:
+            (found,) = judging.judged([entry], engine, setting, parts)
+            problems += [
+                f"{fault} in {parts} partitions and another order" for fault in verdict_differences(first, found)
+            ]
+    return problems
+
+
+def verdict_differences(one: Verdict, other: Verdict) -> list[str]:
+    """What two verdicts say otherwise, to the last bit."""
+    first, second = one.to_dict(), other.to_dict()
+    return [f"{name} differs" for name in first if repr(first[name]) != repr(second[name])]
+
+
+def _has_figure(verdict: Verdict) -> bool:
+    return verdict.observed is not None and verdict.outcome != "error"
+
+
+def _population(table: People) -> Any:
+    import pyarrow as pa
+
+    return pa.concat_tables([table.rows, people(300, seed=9).rows])

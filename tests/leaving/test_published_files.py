@@ -1,0 +1,147 @@
+"""Published files carry their rows and nothing else of the source: no metadata, statistics of written rows alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import privpipe as pp
+from privpipe.engines import Engine, open_engine
+
+CANARY = "Zanzibarella"
+
+
+def source(rows: int = 900) -> pa.Table:
+    """Rows with two rare towns, whose ages and incomes lie beyond all others; and metadata wherever it can stand."""
+    table = pa.table(
+        {
+            "name": [f"person {at}" for at in range(rows)],
+            "town": pa.array(
+                [["Ash", "Barrow", "Crewe"][at % 3] for at in range(rows - 2)] + ["aa " + CANARY, "zz " + CANARY]
+            ),
+            "age": [20 + at % 5 for at in range(rows - 2)] + [1, 99],
+            "income": [1000.0 + at for at in range(rows - 2)] + [-5.5, 9e9],
+        }
+    )
+    coded = table["town"].cast(pa.dictionary(pa.int32(), pa.string()))
+    table = table.set_column(1, pa.field("town", coded.type, metadata={b"note": CANARY.encode()}), coded)
+    return table.replace_schema_metadata({b"pandas": b'{"index_columns": ["' + CANARY.encode() + b'"]}', b"of": b"us"})
+
+
+def policy(folder: Path, format: str = "parquet") -> dict[str, Any]:
+    return {
+        "version": 1,
+        "source": {"path": str(folder / "rows.parquet")},
+        "columns": {
+            "name": {"role": "identifier"},
+            "town": {"role": "quasi_identifier"},
+            "age": {"role": "sensitive"},
+            "income": {"role": "insensitive"},
+        },
+        "transform": [{"suppress_records": {"suppress_at_most": 0.1}}],
+        "guarantees": [{"k_anonymity": {"k": 3}}, {"distinct_l_diversity": {"column": "age", "l": 2}}],
+        "sink": {"path": str(folder / "out"), "format": format},
+        "seed": {"from_env": "PRIVPIPE_TEST_SEED"},
+    }
+
+
+def columns_of(file: pq.ParquetFile) -> Iterator[tuple[pa.Array, Any]]:
+    """Each column of each row group: its values, and what the footer says of it."""
+    for group in range(file.metadata.num_row_groups):
+        rows = file.read_row_group(group)
+        for at, name in enumerate(rows.schema.names):
+            yield rows[name].combine_chunks(), file.metadata.row_group(group).column(at)
+
+
+def test_a_parquet_footer_tells_of_the_written_rows_alone(engine: Engine, tmp_path: Path) -> None:
+    pq.write_table(source(), tmp_path / "rows.parquet")
+    result = pp.release(policy(tmp_path), engine=engine)
+    assert result.plan.suppressed_records == 2
+    seen = 0
+    for path in Path(result.path).glob("*.parquet"):
+        file = pq.ParquetFile(path)
+        assert file.metadata.metadata is None
+        assert file.schema_arrow.metadata is None
+        assert not any(field.metadata for field in file.schema_arrow)
+        assert CANARY.encode() not in path.read_bytes()
+        for values, told in columns_of(file):
+            seen += 1
+            known = values.drop_null().to_pylist()
+            statistics = told.statistics
+            assert (statistics.min, statistics.max) == (min(known), max(known))
+            assert statistics.null_count == values.null_count
+            assert statistics.num_values == len(known)
+            assert statistics.distinct_count is None
+            assert not told.has_column_index
+            assert not told.has_offset_index
+    assert seen >= 3
+
+
+def test_no_dictionary_page_holds_a_value_without_a_row(engine: Engine, tmp_path: Path) -> None:
+    pq.write_table(source(), tmp_path / "rows.parquet")
+    result = pp.release(policy(tmp_path), engine=engine)
+    for path in Path(result.path).glob("*.parquet"):
+        coded = pq.read_table(path, read_dictionary=["town"])["town"]
+        for chunk in coded.chunks:
+            assert set(chunk.dictionary.to_pylist()) == set(chunk.dictionary_decode().to_pylist())
+
+
+@pytest.mark.parametrize("format", ["csv", "json"])
+def test_a_text_file_holds_its_rows_alone(engine: Engine, tmp_path: Path, format: str) -> None:
+    pq.write_table(source(), tmp_path / "rows.parquet")
+    result = pp.release(policy(tmp_path, format), engine=engine)
+    files = sorted(path for path in Path(result.path).iterdir() if path.is_file())
+    assert [path.name for path in files] == [f"part-00000.{format}"]
+    lines = files[0].read_text(encoding="utf-8").splitlines()
+    assert len(lines) == result.assessment.records + (format == "csv")
+    assert CANARY not in "".join(lines)
+    read = pd.read_csv(files[0]) if format == "csv" else pd.read_json(files[0], lines=True)
+    assert sorted(read.columns) == ["age", "income", "town"]
+
+
+def test_the_number_of_files_tells_nothing_of_how_the_source_lay(tmp_path: Path, engine: Engine) -> None:
+    """One file, or many of a few rows; read as one partition or as many."""
+    whole = source()
+    names = []
+    for parts in (1, 30):
+        folder = tmp_path / str(parts)
+        (folder / "rows").mkdir(parents=True)
+        for at in range(parts):
+            size = -(-len(whole) // parts)
+            pq.write_table(whole.slice(at * size, size), folder / "rows" / f"{at:02d}.parquet", row_group_size=10)
+        asked = policy(folder)
+        asked["source"] = {"path": str(folder / "rows"), "format": "parquet"}
+        result = pp.release(asked, engine=engine)
+        names.append(sorted(path.name for path in Path(result.path).iterdir()))
+    assert names[0] == names[1] == ["_privpipe", "part-00000.parquet"]
+
+
+def test_dask_writes_as_many_files_as_the_released_rows_fill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two sources with the same released rows, one has ten times as many rows that are suppressed."""
+    monkeypatch.setattr("privpipe.engines.dask.writing.ROWS_A_FILE", 300)
+    files = []
+    for name, rare in (("few", 1), ("many", 2000)):
+        whole = source()
+        more = pa.table(
+            {
+                "name": [f"more {at}" for at in range(rare)],
+                "town": [f"rare {at}" for at in range(rare)],
+                "age": [5] * rare,
+                "income": [0.5] * rare,
+            }
+        )
+        (tmp_path / name).mkdir()
+        table = pa.concat_tables([whole.set_column(1, "town", whole["town"].cast(pa.string())), more])
+        pq.write_table(table.replace_schema_metadata(None), tmp_path / name / "rows.parquet", row_group_size=100)
+        asked = policy(tmp_path / name)
+        asked["transform"] = [{"suppress_records": {"suppress_at_most": 0.9}}]
+        with open_engine("dask", {"scheduler": "threads", "partition_size": "4KB"}) as engine:
+            files.append(pp.release(asked, engine=engine).manifest["output"]["files"])
+    assert [each["name"] for each in files[0]] == [each["name"] for each in files[1]]
+    assert len(files[0]) == 3

@@ -1,0 +1,177 @@
+"""A folder of a table format is read as that table or refused by name, never as plain files that count deleted rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import privpipe as pp
+from privpipe.engines import Engine, Source
+from privpipe.errors import DataError, PrivpipeError, UsageError
+
+ROWS = pa.table({"n": pa.array(range(16)), "illness": ["flu", "cold"] * 8})
+COLUMNS = {"n": {"role": "quasi_identifier"}, "illness": {"role": "sensitive"}}
+GUARANTEES = [{"k_anonymity": {"k": 3}}, {"distinct_l_diversity": {"column": "illness", "l": 1}}]
+
+
+def delta(folder: Path) -> Path:
+    """16 unique records overwritten three times: read as plain files, every record has three of its kind."""
+    (folder / "_delta_log").mkdir(parents=True)
+    for version in range(3):
+        pq.write_table(ROWS, folder / f"part-{version}.parquet")
+        actions: list[dict[str, Any]] = [{"add": {"path": f"part-{version}.parquet", "dataChange": True}}]
+        if version:
+            actions.append({"remove": {"path": f"part-{version - 1}.parquet", "dataChange": True}})
+        text = "\n".join(map(json.dumps, actions))
+        (folder / "_delta_log" / f"{version:020d}.json").write_text(text)
+    return folder
+
+
+def iceberg(folder: Path) -> Path:
+    (folder / "metadata").mkdir(parents=True)
+    (folder / "data").mkdir()
+    for version in range(3):
+        pq.write_table(ROWS, folder / "data" / f"{version:05d}.parquet")
+        (folder / "metadata" / f"{version:05d}-1b.metadata.json").write_text("{}")
+    return folder
+
+
+def hudi(folder: Path) -> Path:
+    (folder / ".hoodie").mkdir(parents=True)
+    for version in range(3):
+        pq.write_table(ROWS, folder / f"{version}.parquet")
+    return folder
+
+
+PLACES: dict[str, tuple[str, Callable[[Path], Path]]] = {
+    "delta": ("Delta", delta),
+    "a file of delta": ("Delta", lambda folder: delta(folder) / "part-0.parquet"),
+    "above delta": ("Delta", lambda folder: delta(folder / "tables" / "people").parent),
+    "a link to delta": ("Delta", lambda folder: linked(delta(folder))),
+    "iceberg": ("Iceberg", iceberg),
+    "data of iceberg": ("Iceberg", lambda folder: iceberg(folder) / "data"),
+    "a file of iceberg": ("Iceberg", lambda folder: iceberg(folder) / "data" / "00001.parquet"),
+    "hudi": ("Hudi", hudi),
+}
+
+
+def linked(folder: Path) -> Path:
+    link = folder.with_name("linked")
+    link.symlink_to(folder)
+    return link
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: place.replace(" ", "-"))
+def test_no_engine_reads_its_files(engine: Engine, tmp_path: Path, place: str) -> None:
+    name, make = PLACES[place]
+    path = make(tmp_path / "table")
+    with pytest.raises(DataError, match=f"{name} table.*deleted or overwritten"):
+        engine.scan(Source(data=path, format="parquet"))
+
+
+def test_what_only_spark_sees_is_looked_at_too(spark_engine: Any, tmp_path: Path) -> None:
+    from privpipe.engines.spark.reading import _refuse_table_format
+
+    for name, make in (("Delta", delta), ("Iceberg", iceberg), ("Hudi", hudi)):
+        with pytest.raises(DataError, match=f"{name} table"):
+            _refuse_table_format(spark_engine.session, str(make(tmp_path / f"{name} [1]")))
+    with pytest.raises(DataError, match="Iceberg table"):
+        _refuse_table_format(spark_engine.session, str(tmp_path / "Iceberg [1]" / "data"))
+    (tmp_path / "plain").mkdir()
+    _refuse_table_format(spark_engine.session, str(tmp_path / "plain"))
+
+
+def test_format_delta_is_never_read_as_plain_files(engine: Engine, tmp_path: Path) -> None:
+    """Where the package is not installed there is an error; where it is, this log without a protocol is one."""
+    with pytest.raises((UsageError, DataError), match="(?i)delta"):
+        engine.scan(Source(data=delta(tmp_path / "table"), format="delta"))
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> str:
+    path = tmp_path / "plain.parquet"
+    pq.write_table(pa.concat_tables([ROWS] * 3), path)
+    return str(path)
+
+
+def policy(plain: str, **sections: Any) -> dict[str, Any]:
+    return {
+        "columns": COLUMNS,
+        "guarantees": GUARANTEES,
+        "source": {"path": plain},
+        "sink": {"path": str(Path(plain).with_name("out"))},
+        "seed": {"from_env": "PRIVPIPE_TEST_SEED"},
+        **sections,
+    }
+
+
+def runs(table: str, plain: str) -> dict[str, Callable[[], Any]]:
+    """Every argument that takes a path, given a table."""
+    base = {"t_closeness": {"column": "illness", "t": 0.5, "base": {"file": table}}}
+    holdout = {"closest_record": {"columns": ["n"], "holdout": table, "at_least": 0.5}}
+    earlier = {"complementary_release": {"earlier": [table], "k": 2}}
+    key = {"record_id": "n", "columns": COLUMNS}
+    return {
+        "source": lambda: pp.release(policy(plain, source={"path": table})),
+        "plan": lambda: pp.plan(table, policy(plain)),
+        "assess": lambda: pp.assess(table, policy(plain)),
+        "validate": lambda: pp.assess(Path(table), policy(plain)),
+        "original": lambda: pp.assess(plain, policy(plain), original=table),
+        "population": lambda: pp.assess(
+            None, policy(plain, population={"path": table}, guarantees=[{"k_map": {"k": 2}}, *GUARANTEES])
+        ),
+        "base": lambda: pp.assess(None, policy(plain, guarantees=[*GUARANTEES, base])),
+        "holdout": lambda: pp.assess(
+            plain, policy(plain, guarantees=[*GUARANTEES, holdout], **key), original=plain, align="position"
+        ),
+        "earlier": lambda: pp.assess(plain, policy(plain, guarantees=[*GUARANTEES, earlier])),
+        "positions": lambda: pp.assess(
+            plain,
+            policy(plain, guarantees=[*GUARANTEES, {"unsorted_matching": {"at_most": 0.5}}]),
+            original=table,
+            align="position",
+        ),
+    }
+
+
+@pytest.mark.parametrize("argument", sorted(runs("", "")))
+def test_every_argument_that_takes_a_path_refuses_a_table(argument: str, tmp_path: Path, plain: str) -> None:
+    with pytest.raises(DataError, match="Delta table"):
+        runs(str(delta(tmp_path / "table")), plain)[argument]()
+
+
+@pytest.mark.gx
+@pytest.mark.parametrize("part", ["batch", "original"])
+def test_great_expectations_refuses_a_table(part: str, tmp_path: Path, plain: str) -> None:
+    gx = pytest.importorskip("great_expectations")
+    import privpipe.gx as ppgx
+
+    table = str(delta(tmp_path / "table"))
+    frame = ppgx.handle(table if part == "batch" else plain)
+    asset = gx.get_context(mode="ephemeral").data_sources.add_pandas("p").add_dataframe_asset("a")
+    batch = asset.add_batch_definition_whole_dataframe("b").get_batch({"dataframe": frame})
+    expected = ppgx.EXPECTATIONS["t_closeness"](
+        column="illness",
+        t=0.9,
+        quasi_identifiers=["n"],
+        sensitive=["illness"],
+        **({"original_source": table} if part == "original" else {}),
+    )
+    found = batch.validate(expected)
+    assert not found.success
+    assert "Delta table" in json.dumps(found.to_json_dict())
+
+
+def test_a_frame_of_the_live_rows_is_judged_as_it_is(tmp_path: Path) -> None:
+    live = pd.read_parquet(delta(tmp_path / "table") / "part-2.parquet")
+    judged = pp.assess(live, {"columns": COLUMNS, "guarantees": GUARANTEES})
+    assert judged.verdicts[0].observed == 1
+    assert not judged.passed
+    assert issubclass(DataError, PrivpipeError)

@@ -1,0 +1,33 @@
+"""No identifier among the columns of a judged table."""
+
+from __future__ import annotations
+
+import pytest
+
+from privpipe.errors import UsageError
+from privpipe.models import NoIdentifiers
+from privpipe.roles import Roles
+
+ROLES = Roles(quasi_identifiers=["zip"], identifiers=["name", "ssn"])
+
+
+def test_observed_is_the_number_of_identifier_columns_that_are_there() -> None:
+    verdict = NoIdentifiers().judge_columns(["ssn", "zip", "name"], ROLES)
+    assert (verdict.outcome, verdict.observed, verdict.threshold) == ("fail", 2, 0)
+    assert "'ssn', 'name'" in verdict.reason
+
+
+def test_a_table_without_them_passes() -> None:
+    verdict = NoIdentifiers().judge_columns(["zip"], ROLES)
+    assert (verdict.outcome, verdict.observed, verdict.threshold) == ("pass", 0, 0)
+
+
+def test_columns_of_other_roles_can_be_forbidden_too() -> None:
+    verdict = NoIdentifiers(columns=("zip", "zip", "elsewhere")).judge_columns(["zip"], ROLES)
+    assert (verdict.outcome, verdict.observed) == ("fail", 1)
+
+
+@pytest.mark.parametrize("columns", ["name", [""], [3]])
+def test_columns_are_names(columns: object) -> None:
+    with pytest.raises(UsageError, match="columns must be a list of column names"):
+        NoIdentifiers(columns=columns)  # type: ignore[arg-type]
