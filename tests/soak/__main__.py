@@ -11,10 +11,11 @@ import sys
 from pathlib import Path
 
 from policies import soak_policies
+from records import soak_records
 from trials import Table
 
 PROJECT = Path(__file__).resolve().parents[2]
-TESTS = {"policies": (soak_policies, "SOAK_POLICIES", 10_000)}
+TESTS = {"policies": (soak_policies, "SOAK_POLICIES", 10_000), "records": (soak_records, "SOAK_DOCUMENTS", 2000)}
 
 
 def main(names: list[str]) -> int:

@@ -51,7 +51,7 @@ def _changed(document: Any, place: Place, draw: random.Random) -> Any:
     for step in place[:-1]:
         holder = holder[step]
     last = place[-1]
-    what = draw.randrange(8)
+    what = draw.choice((0, 1, 2, 3, 4, 5, 5, 5, 5, 5, 6, 7))
     if what == 0:
         del holder[last]
     elif what == 1 and isinstance(holder, dict):
@@ -95,7 +95,7 @@ def _near(value: Any, draw: random.Random) -> Any:
     if isinstance(value, bool) or value is None:
         return not value
     if isinstance(value, int | float):
-        return draw.choice((-value, value + 1, value * 1000, value / 3, str(value), [value], float(value)))
+        return draw.choice((-value, value + 1, value + 1, value * 2, value * 1000, value / 3, str(value), [value]))
     if isinstance(value, str):
         return draw.choice((_typo(value, draw), value.upper(), value[::-1], [value], value + "\u202e", value * 50))
     return draw.choice((json.dumps(value), [value], None))

@@ -84,7 +84,7 @@ def _column(key: str, item: Any, draw: random.Random) -> Any:
 
 
 def documents(project: Path, draw: random.Random) -> list[dict[str, Any]]:
-    """All of them; those that the reader takes as they are come first."""
+    """Those that the reader takes as they are, ten times each, and the others."""
     found = [base()]
     for catalogue, section in ((TRANSFORMS, "transform"), (MODELS, "guarantees"), (MEASURES, "measures")):
         for name in catalogue:
@@ -96,7 +96,7 @@ def documents(project: Path, draw: random.Random) -> list[dict[str, Any]]:
                 found.append(document)
     yaml = YAML(typ="safe", pure=True)
     found += [yaml.load(path.read_text()) for path in sorted(project.glob("pipelines/*/release.yaml"))]
-    return sorted(found, key=_fails)
+    return [document for document in found for _ in range(1 if _fails(document) else 10)]
 
 
 def _fails(document: dict[str, Any]) -> bool:

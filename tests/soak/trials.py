@@ -74,7 +74,10 @@ class Outcome:
         found = []
         if not self.late and self.code not in CODES:
             found.append(f"exit code {self.code}: {self.stderr.strip().splitlines()[:1]}")
-        if any(canary in self.stderr or canary in self.stdout for canary in CANARIES):
+        said = (
+            self.stderr if self.code == 0 else self.stderr + self.stdout
+        )  # a plan may hold labels, which are released
+        if any(canary in said for canary in CANARIES):
             found.append("a value of the data was said")
         return found
 
