@@ -17,6 +17,8 @@ __all__ = ["Values", "near_unique_notes", "values_of"]
 PRUNED_BELOW = 0.1
 """A column whose distinct values, by an estimate, are fewer than this share of the records is not counted: for half of
 the records to be alone the estimate would have to be off by five times its standard error of at most 13 %."""
+HELD = 200_000
+"""Distinct values that come to the driver, at the most."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,26 @@ def values_of(
     """
     estimated = engine.estimated_distinct(table, columns) if columns else {}
     near = [name for name in columns if estimated.get(name, records) >= PRUNED_BELOW * records]
+    few = [name for name in near if household is None and min(estimated.get(name, records), records) <= HELD]
+    found = _by_histograms(engine, table, few)
+    return found | _by_classes(engine, table, [name for name in near if name not in found], household)
+
+
+def _by_histograms(engine: Engine, table: Any, columns: Sequence[str]) -> dict[str, Values]:
+    """Values that are few enough for the driver, all columns in one pass."""
+    if not columns:
+        return {}
+    histograms = engine.facts(table, FactsRequest(histograms=tuple(columns))).histograms
+    found = {}
+    for name in columns:
+        counts = histograms[name].counts
+        counts = counts[:-1] if histograms[name].nulls else counts  # a missing value is nobody's own
+        found[name] = Values(len(counts), int(np.count_nonzero(counts == 1)))
+    return found
+
+
+def _by_classes(engine: Engine, table: Any, near: Sequence[str], household: str | None) -> dict[str, Values]:
+    """Values of any number, counted where they lie."""
     if not near:
         return {}
     nulls = engine.facts(table, FactsRequest(nulls=(*near, *([household] if household else [])))).nulls
@@ -69,7 +91,7 @@ def values_of(
     for name in near:
         together = household if household != name else None
         seen = table
-        if nulls[name]:  # a missing value is nobody's own
+        if nulls[name]:
             kept = [name, *([together] if together else [])]
             chosen = engine.select(table, kept)
             seen = engine.map_rows(chosen, _Present(name), chosen.schema)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 from collections import Counter, defaultdict
@@ -44,6 +45,7 @@ def spelled(engine: Engine, frame: Any) -> list[str]:
 
 
 class TestNearUnique:
+    @pytest.mark.parametrize("held", [0, 200_000], ids=["in place", "on the driver"])
     @pytest.mark.parametrize(
         ("pay", "said"),
         [
@@ -55,7 +57,10 @@ class TestNearUnique:
             (["1", "2", "3", "4", None, "5"], OWN.replace("100 %", "83.3 %")),
         ],
     )
-    def test_more_than_half_have_a_value_of_their_own(self, engine: Engine, pay: list[Any], said: str) -> None:
+    def test_more_than_half_have_a_value_of_their_own(
+        self, engine: Engine, monkeypatch: pytest.MonkeyPatch, pay: list[Any], said: str, held: int
+    ) -> None:
+        monkeypatch.setattr(importlib.import_module("privpipe.assess.near_unique"), "HELD", held)
         assert noted(engine, table(pay=pay)) == ([said] if said else [])
 
     def test_suppressed_records_have_none(self, embedded: Engine) -> None:
