@@ -31,7 +31,7 @@ def read_plan(path: str | Path, policy: Policy | None = None) -> Plan:
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise UsageError(f"cannot read the plan {str(path)!r}: {type(error).__name__}") from None
     return Plan.from_json(text, policy)
 

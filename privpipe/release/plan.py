@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["PLAN_VERSION", "PUBLIC_EDITION", "Plan", "canonical_json", "document_digest"]
 
 PLAN_VERSION = 1
-SALTED = ("seed_commitment", "seed_salt")
+SALTED = ("seed_commitment", "seed_salt", "checksum")
 PUBLIC_EDITION = (
     "this is the public edition of a plan, which tells too little to be applied: give the plan of the private record "
     "(`records:` in the policy, else records/ in the sink's work area)"
@@ -138,7 +138,7 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """The whole plan as plain JSON values: no data value among them, yet much that only the source tells."""
-        return {
+        document = {
             "plan_version": PLAN_VERSION,
             "edition": "private",
             "policy_digest": self.policy_digest,
@@ -149,6 +149,7 @@ class Plan:
             **({"hash_key": self.hash_key.hex()} if self.hash_key else {}),
             "stages": [_stage_dict(stage) for stage in self.stages],
         }
+        return {**document, "checksum": document_digest(document)}
 
     def to_json(self) -> str:
         """The plan as indented JSON text."""
@@ -161,12 +162,13 @@ class Plan:
         Raises
         ------
         UsageError
-            Not a plan, another version, or made for another policy.
+            Not a plan, another version, damaged, or made for another policy.
         """
         try:
             document: Mapping[str, Any] = json.loads(text)
             if document.get("edition") == "public":
                 raise UsageError(PUBLIC_EDITION)
+            sound = document.get("checksum") == _checksum(document)
             version = document["plan_version"]
             stages = tuple(
                 StagePlan(name=stage["name"], parameters=stage["parameters"], detail=stage["detail"])
@@ -174,10 +176,15 @@ class Plan:
             )
             hash_key = bytes.fromhex(str(document.get("hash_key", "")))
             digest, records = str(document["policy_digest"]), int(document["records"])
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise UsageError(f"this is not a privpipe plan: {type(error).__name__}") from None
         if version != PLAN_VERSION:
             raise UsageError(f"the plan has version {version}, this privpipe reads version {PLAN_VERSION}")
+        if not sound:
+            raise UsageError(
+                "the plan is damaged or was edited: its checksum does not fit what it holds; make a new one with "
+                "`privpipe plan`"
+            )
         if policy is not None and policy.digest() != digest:
             raise UsageError("the plan was made for another policy: make a new one with `privpipe plan`")
         return cls(
@@ -196,6 +203,10 @@ class Plan:
             if name in stage.detail:
                 return stage.detail[name]
         return None
+
+
+def _checksum(document: Mapping[str, Any]) -> str:
+    return document_digest({name: value for name, value in document.items() if name != "checksum"})
 
 
 def _stage_dict(stage: StagePlan) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from privpipe.errors import UsageError
+from privpipe.report.document_shapes import MANIFEST, VERDICT, misshapen
 
 __all__ = ["RunDocuments"]
 
@@ -87,9 +88,11 @@ class RunDocuments:
 def _document(file: Path, path: str) -> Mapping[str, Any]:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:  # whatever is malformed was not written by a run
+    except (OSError, ValueError, RecursionError) as error:  # whatever is malformed was not written by a run
         raise UsageError(f"{file.name} of {path!r} cannot be read ({type(error).__name__})") from None
-    wanted = ("guarantees", "measures") if file.name != "manifest.json" else ("plan",)
-    if not isinstance(found, dict) or any(key not in found for key in wanted):
-        raise UsageError(f"{file.name} of {path!r} is no document of a run")
-    return found
+    shape = MANIFEST if file.name == "manifest.json" else VERDICT
+    wrong = misshapen(found, shape)
+    if wrong:
+        raise UsageError(f"{file.name} of {path!r} is no document of a run, or damaged: {wrong}")
+    document: Mapping[str, Any] = found
+    return document

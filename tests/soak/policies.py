@@ -12,7 +12,7 @@ from typing import Any
 
 from mutants import mutated, mutated_text
 from ruamel.yaml import YAML
-from sources import documents, write_people
+from sources import STRONG, documents, write_people
 from trials import Table, command, fresh_place, violations_of_sink
 
 __all__ = ["soak_policies"]
@@ -22,7 +22,7 @@ COMMANDS = ("assess", "plan", "release", "release", "hierarchy")
 
 def soak_policies(project: Path, table: Table, trials: int, seed: int) -> None:
     """So many mutants of policies."""
-    os.environ["SOAK_SEED_OF_POLICIES"] = "5f" * 32
+    os.environ["SOAK_SEED_OF_POLICIES"] = STRONG
     known = documents(project, random.Random(seed))
     for trial in range(trials):
         draw = random.Random(f"{seed}/policies/{trial}")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mutants import mutated, mutated_text
-from sources import base, write_people
+from sources import STRONG, base, write_people
 from trials import Outcome, Table, command, fresh_place
 
 import privpipe as pp
@@ -47,7 +47,7 @@ def readers(kind: str) -> Mapping[str, Reader]:
 
 def soak_records(project: Path, table: Table, trials: int, seed: int) -> None:
     """So many mutants of each kind; each is given to one of the commands that read it."""
-    os.environ["SOAK_SEED_OF_POLICIES"] = "5f" * 32
+    os.environ["SOAK_SEED_OF_POLICIES"] = STRONG
     with fresh_place() as place:
         write_people(place)
         prepare(place)

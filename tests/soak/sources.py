@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from privpipe.models import CATALOGUE as MODELS
 from privpipe.release.policy import Policy
 from privpipe.transforms import CATALOGUE as TRANSFORMS
 
-__all__ = ["documents", "write_people"]
+__all__ = ["STRONG", "base", "documents", "write_people"]
 
+STRONG = hashlib.sha256(b"soak").hexdigest()
 SEED = {"from_env": "SOAK_SEED_OF_POLICIES"}
 
 

@@ -1,0 +1,123 @@
+"""What the documents of a run look like, as far as reports read them: told before one is made of something else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+__all__ = ["MANIFEST", "VERDICT", "Shape", "misshapen"]
+
+Shape = Callable[[Any], str]
+"""What is wrong with a value, as the end of a sentence that begins with its place; nothing where it fits."""
+
+
+def text(value: Any) -> str:
+    return "" if isinstance(value, str) else " is no text"
+
+
+def flag(value: Any) -> str:
+    return "" if isinstance(value, bool) else " is neither true nor false"
+
+
+def count(value: Any) -> str:
+    return "" if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else " is no number of things"
+
+
+def anything(value: Any) -> str:
+    """A figure, or figures under names; numbers are finite."""
+    if isinstance(value, Mapping):
+        return mapping(anything)(value)
+    if isinstance(value, list):
+        return listed(anything)(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return " is no finite number"
+    return "" if not isinstance(value, int) or -(2**63) <= value < 2**63 else " is a number beyond 64 bits"
+
+
+def optional(shape: Shape) -> Shape:
+    return lambda value: "" if value is None else shape(value)
+
+
+def listed(shape: Shape) -> Shape:
+    def check(value: Any) -> str:
+        if not isinstance(value, list):
+            return " is no list"
+        wrong = ((at, shape(item)) for at, item in enumerate(value))
+        return next((f"[{at}]{problem}" for at, problem in wrong if problem), "")
+
+    return check
+
+
+def mapping(shape: Shape) -> Shape:
+    def check(value: Any) -> str:
+        if not isinstance(value, Mapping):
+            return " is no mapping"
+        wrong = ((name, shape(item)) for name, item in value.items())
+        return next((f".{name}{problem}" for name, problem in wrong if problem), "")
+
+    return check
+
+
+def document(required: Mapping[str, Shape], known: Mapping[str, Shape]) -> Shape:
+    """A mapping that has some keys, and others perhaps; what else it holds is not looked at."""
+
+    def check(value: Any) -> str:
+        if not isinstance(value, Mapping):
+            return " is no mapping"
+        missing = [name for name in required if name not in value]
+        if missing:
+            return f".{missing[0]} is missing"
+        shapes = {**{name: optional(shape) for name, shape in known.items()}, **required}
+        wrong = ((name, shape(value[name])) for name, shape in shapes.items() if name in value)
+        return next((f".{name}{problem}" for name, problem in wrong if problem), "")
+
+    return check
+
+
+ROW = document(
+    {"name": text, "parameters": mapping(anything)},
+    {
+        "observed": anything,
+        "threshold": anything,
+        "outcome": text,
+        "failing_records": count,
+        "failing_classes": count,
+        "reason": text,
+    },
+)
+STAGE = document({"name": text, "parameters": mapping(anything)}, {"detail": mapping(anything)})
+VERDICT = document(
+    {"guarantees": listed(ROW), "measures": listed(ROW)},
+    {
+        **dict.fromkeys(("run_id", "name", "engine", "policy_hash", "plan_hash", "nulls", "edition"), text),
+        **dict.fromkeys(("records", "suppressed_records", "classes"), count),
+        "passed": flag,
+        "versions": mapping(text),
+        "notes": listed(text),
+        "source_notes": listed(text),
+        "built_in": listed(ROW),
+    },
+)
+MANIFEST = document(
+    {"plan": document({}, {"stages": listed(STAGE)})},
+    {
+        **dict.fromkeys(("run_id", "created", "name", "edition"), text),
+        "policy": mapping(anything),
+        "output": document({}, {"columns": listed(text), "files": listed(anything), "records": count}),
+    },
+)
+
+
+def misshapen(found: Any, shape: Shape) -> str:
+    """What is wrong with a document, or nothing.
+
+    Examples
+    --------
+    >>> misshapen({"guarantees": [], "measures": [{"name": "k_anonymity", "parameters": 3}]}, VERDICT)
+    'measures[0].parameters is no mapping'
+    >>> misshapen({"guarantees": [], "measures": []}, VERDICT), misshapen([], MANIFEST)
+    ('', 'it is no mapping')
+    """
+    wrong = shape(found)
+    return wrong.removeprefix(".") if wrong.startswith((".", "[")) else f"it{wrong}" if wrong else ""
