@@ -155,6 +155,10 @@ class Guarantee(Entry):
         """What `observed` is compared with."""
         return None if self.threshold_field is None else getattr(self, self.threshold_field)
 
+    def needs_matching(self) -> str:
+        """What of it has a meaning only where blanks match anything (`nulls: wildcard`), or nothing."""
+        return ""
+
     def unattainable(self, records: int, facts: Facts) -> str:
         """Why no generalization or suppression of a table of so many records can meet it, or nothing.
 

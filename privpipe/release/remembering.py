@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from privpipe.assess.class_memory import class_memory
 from privpipe.blocks.release_history import ReleaseHistory, ReleaseRows
-from privpipe.blocks.suppressed import without_suppressed
+from privpipe.blocks.suppressed import NothingLeft, without_suppressed
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UsageError
 from privpipe.release.ledger import Ledger, named_ledger
@@ -77,7 +77,9 @@ class Remembering:
         self._current = class_memory(
             engine,
             original,
-            without_suppressed(engine, released, tuple(released.schema.names), self.policy.suppression_mark),
+            without_suppressed(
+                engine, released, NothingLeft(tuple(released.schema.names), self.policy.suppression_mark)
+            ),
             unit=unit,
             keys=keys,
             sensitive=getattr(named, "sensitive", None),
