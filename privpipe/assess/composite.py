@@ -13,13 +13,15 @@ __all__ = ["Composite", "Judged"]
 class Judged:
     """What all entries of a composite saw of some classes.
 
-    `released` and `marked` count records, `classes` the released classes.
+    `released` and `marked` count records, `classes` the released classes; `alone`, under wildcard matching, the records
+    that are complete and equal no other complete record.
     """
 
     tallies: tuple[Tally, ...]
     released: int
     marked: int
     classes: int
+    alone: int | None = None
 
 
 @dataclass(frozen=True)

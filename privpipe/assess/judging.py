@@ -21,12 +21,12 @@ from privpipe.assess.recovering import recovery_verdicts
 from privpipe.assess.releases import history_verdicts
 from privpipe.assess.row_columns import with_row_columns
 from privpipe.assess.rules import JudgingRules
-from privpipe.assess.served import refused_in_persons, refused_under_wildcard
+from privpipe.assess.served import refused_in_persons, refused_under_wildcard, refused_without_wildcard
 from privpipe.assess.suppressed import Sheet
 from privpipe.assess.table_notes import table_notes
 from privpipe.assess.unlooked import guarantee_notes
 from privpipe.assess.whole_files import whole_verdicts
-from privpipe.assess.wildcards import reduce_matching
+from privpipe.assess.wildcards import alone_notes, reduce_matching
 from privpipe.blocks import (
     ClassQuery,
     DistinctBlock,
@@ -107,7 +107,7 @@ def assess(
         require_persons(table, rules.person)
     compared = dict.fromkeys(key for entry in entries if entry.needs_population for key in keys_of(entry, roles))
     require_population(engine, population, entries, tuple(compared), rules.nulls == "refuse")
-    sheet = Sheet(engine, table, rules.released or tuple(table.schema.names), rules.mark)
+    sheet = Sheet.of(engine, table, rules)
     facts, notes = facts_by_base(sheet, entries, roles, rules)
     verdicts: dict[int, Verdict] = {}
     tallies: dict[int, list[Tally]] = {}
@@ -116,6 +116,7 @@ def assess(
     for group in groups_of(entries, roles, rules):
         judged = _judged(sheet, population, group, facts[group.base], rules)
         seen.append(judged)
+        notes += alone_notes(judged, group.keys, roles)
         if classes is None and group.keys == group.over:  # not those over some columns alone
             classes = judged.classes
         for place, (at, entry) in enumerate(group.entries):
@@ -128,7 +129,8 @@ def assess(
     items = CountedItems(sheet)
     for at, entry in enumerate(entries):
         if entry.reads == "facts":
-            verdicts[at] = entry.judge(Tally(), facts["released"])
+            empty = sheet.nothing
+            verdicts[at] = _all_suppressed(entry, rules) if empty else entry.judge(Tally(), facts["released"])
         elif isinstance(entry, NoIdentifiers):
             verdicts[at] = entry.judge_columns(rules.gate.seen(table.schema.names), roles)
         elif entry.reads == "distinct":
@@ -138,7 +140,7 @@ def assess(
         elif entry.reads == "items":
             verdicts[at] = item_verdict(items, entry, rules)
     # The judged records with their ids hold the released columns and no others.
-    with_ids = sheet if released is None else Sheet(engine, released, tuple(released.schema.names), rules.mark)
+    with_ids = sheet if released is None else Sheet.of(engine, released, replace(rules, released=None))
     paired = {at: entry for at, entry in enumerate(entries) if entry.reads in ("pairs", "files")}
     verdicts |= pair_verdicts(with_ids, original, paired, roles, rules)
     verdicts |= recovery_verdicts(with_ids, original, dict(enumerate(entries)), roles, rules)
@@ -171,7 +173,8 @@ def _require_served(entries: Sequence[Guarantee], rules: JudgingRules) -> None:
     if rules.nulls == "wildcard" and rules.person is not None:
         raise UnsupportedError("nulls: wildcard counts records and cannot be had together with person_id")
     for entry in entries:
-        if rules.nulls == "wildcard" and (refused := refused_under_wildcard(entry)):
+        served = refused_under_wildcard if rules.nulls == "wildcard" else refused_without_wildcard
+        if refused := served(entry):
             raise UsageError(refused)
         if rules.person is not None and (refused := refused_in_persons(entry)):
             raise UnsupportedError(refused)
@@ -220,6 +223,8 @@ def _as_it_is(
     sheet: Sheet, population: Any, query: ClassQuery, group: Group, facts: Facts, rules: JudgingRules
 ) -> Judged | None:
     """The table counted whole; None where its suppressed records must be left out before it is."""
+    if query.keys and not sheet.told_by(query.keys) and sheet.suppressed:
+        return None
     if sheet.known == 0:
         query = replace(query, mark=None)
     try:
@@ -233,7 +238,7 @@ def _as_it_is(
         raise DataError("the table has no records: there is nothing to judge")
     if query.mark is None or sheet.alone_in(query.keys):
         return judged
-    if query.keys and not judged.marked:
+    if not judged.marked and sheet.told_by(query.keys):
         sheet.none_found()
     # All suppressed records are in the class of the mark; they may be the whole of it.
     return judged if sheet.suppressed == judged.marked and query.person is None else None

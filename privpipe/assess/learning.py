@@ -52,7 +52,11 @@ def facts_by_base(
     asking = {base: [entry for entry in entries if not entry.needs_base or base_of(entry) == base] for base in found}
     if not rules.base:
         asking["original"] += [entry for entry in entries if entry.needs_base and base_of(entry) == "released"]
-    ready: dict[Base, Facts] = {base: prepared(facts, asking[base]) for base, facts in found.items()}
+    # Of suppressed records alone there is nothing to learn, and no class to judge by it.
+    nothing = sheet.nothing
+    ready: dict[Base, Facts] = {
+        base: facts if nothing else prepared(facts, asking[base]) for base, facts in found.items()
+    }
     return ready, [*_notes(entries, rules), *perturbation_notes(entries, roles, rules)]
 
 

@@ -65,7 +65,7 @@ def _counted(sheet: Sheet, original: Any, columns: tuple[str, ...]) -> tuple[pa.
         if column not in names:
             raise DataError(f"column {column!r} is not in the table{did_you_mean(column, names)}")
     released = engine.distinct(sheet.table, columns)
-    if NothingLeft(columns, sheet.mark).like(released).any() and sheet.suppressed:
+    if NothingLeft(columns, sheet.by.mark, sheet.by.untyped).like(released).any() and sheet.suppressed:
         released = engine.distinct(sheet.left, columns)
     marked = sheet.known or 0
     if not released.num_rows and not marked:

@@ -56,7 +56,7 @@ def record_risks(
     for column in columns:
         if column not in table.schema.names:
             raise DataError(f"column {column!r} is not in the table{did_you_mean(column, list(table.schema.names))}")
-    sheet = Sheet(engine, table, rules.released or tuple(table.schema.names), rules.mark)
+    sheet = Sheet.of(engine, table, rules)
     rows = engine.distinct(sheet.left, columns)
     if (rows["__count"].to_numpy() > 1).any() or len(rows[record_id].unique()) < rows.num_rows:
         raise DataError(f"record_id {record_id!r} does not tell records apart")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from privpipe.assess.perturbed import stage_columns
 from privpipe.blocks import Verdict
 from privpipe.blocks.release_history import EarlierTables, HistoryMeasure
-from privpipe.blocks.suppressed import without_suppressed
+from privpipe.blocks.suppressed import NothingLeft, without_suppressed
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError
 from privpipe.roles import Roles
@@ -54,7 +54,7 @@ def _by_tables(sheet: Sheet, entry: HistoryMeasure, roles: Roles, rules: Judging
     earlier = []
     for table in tables:
         shared = [name for name in (*keys, *joined) if name in table.schema.names]
-        earlier.append(engine.distinct(_unsuppressed(engine, table, rules), shared))
+        earlier.append(engine.distinct(_unsuppressed(engine, table, sheet), shared))
     # By what an earlier release lacks no row is joined with it; each is compared over the columns it shares.
     current = engine.distinct(sheet.left, [*(name for name in keys if name in names), *joined])
     return entry.judge_tables(
@@ -62,6 +62,12 @@ def _by_tables(sheet: Sheet, entry: HistoryMeasure, roles: Roles, rules: Judging
     )
 
 
-def _unsuppressed(engine: Engine, table: Any, rules: JudgingRules) -> Any:
-    """An earlier release without its suppressed records, by all the columns it has."""
-    return without_suppressed(engine, table, tuple(table.schema.names), rules.mark)
+def _unsuppressed(engine: Engine, table: Any, sheet: Sheet) -> Any:
+    """An earlier release without its suppressed records, by all the columns it has.
+
+    It is read without declared types: where this release has no text, missing there says nothing.
+    """
+    names, now = tuple(table.schema.names), sheet.table.schema
+    texts = NothingLeft(tuple(name for name in names if name in now.names), sheet.by.mark).texts(now)
+    untyped = {*sheet.by.untyped, *(name for name in names if name in now.names and name not in texts)}
+    return without_suppressed(engine, table, NothingLeft(names, sheet.by.mark, tuple(sorted(untyped))))

@@ -39,6 +39,8 @@ class JudgingRules:
         missing where it cannot hold text.
     released : tuple of str, optional
         The released columns; default: all of the judged table.
+    untyped : tuple of str
+        Columns declared as no text that are read as text, from a file without types.
     base : mapping of column to Histogram
         Base distributions handed over by a run: S over the records that entered the suppressing stage.
     records : int, optional
@@ -72,6 +74,7 @@ class JudgingRules:
     person: str | None = None
     mark: str = "*"
     released: tuple[str, ...] | None = None
+    untyped: tuple[str, ...] = ()
     base: Mapping[str, Histogram] = field(default_factory=dict)
     records: int | None = None
     hierarchies: Mapping[str, HierarchySpec] = field(default_factory=dict)

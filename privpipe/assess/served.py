@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from privpipe.blocks import Guarantee
 
-__all__ = ["refused_in_persons", "refused_under_wildcard"]
+__all__ = ["refused_in_persons", "refused_under_wildcard", "refused_without_wildcard"]
 
 
 def refused_under_wildcard(entry: Guarantee) -> str:
@@ -17,6 +17,17 @@ def refused_under_wildcard(entry: Guarantee) -> str:
         f"{entry.name()} needs classes, and under `nulls: wildcard` there are none: what matches is not transitive; "
         "judge it with `nulls: own_value` or `refuse`, or keep to models on sizes (k_anonymity, average_risk, "
         "strict_average_risk, sample_uniqueness)"
+    )
+
+
+def refused_without_wildcard(entry: Guarantee) -> str:
+    """Why an entry has no meaning but under `nulls: wildcard`, or nothing."""
+    what = entry.needs_matching()
+    if not what:
+        return ""
+    return (
+        f"{entry.name()}: {what} has a meaning only with `nulls: wildcard`, where blanks of others hide a record; "
+        "elsewhere sample_uniqueness bounds the records that equal no other"
     )
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from privpipe.blocks.suppressed import NothingLeft, bears_nothing, suppressed_records, without_suppressed
+from privpipe.blocks.suppressed import Kept, NothingLeft, bears_nothing, suppressed_records
 
 if TYPE_CHECKING:
+    from privpipe.assess.rules import JudgingRules
     from privpipe.blocks import Histogram
     from privpipe.engines import Engine
 
@@ -27,21 +28,24 @@ class Sheet:
     ----------
     engine : Engine
     table : Table
-    columns : tuple of str
-        Every column that is released: of a finished table all it has, of a run's table those that are written.
-    mark : str
+    by : NothingLeft
+        The rule over every column that is released: of a finished table all it has, of a run's those that are written.
     """
 
     engine: Engine
     table: Any
-    columns: tuple[str, ...]
-    mark: str
+    by: NothingLeft
     _suppressed: int | None = field(default=None, init=False)
     _left: Any = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        if not NothingLeft(self.columns, self.mark).possible(self.table.schema):
+        if not self.by.possible(self.table.schema):
             self._suppressed = 0
+
+    @classmethod
+    def of(cls, engine: Engine, table: Any, rules: JudgingRules) -> Self:
+        """A table that is judged by these rules."""
+        return cls(engine, table, NothingLeft(rules.released or tuple(table.schema.names), rules.mark, rules.untyped))
 
     @property
     def known(self) -> int | None:
@@ -52,8 +56,13 @@ class Sheet:
     def suppressed(self) -> int:
         """The number of suppressed records."""
         if self._suppressed is None:
-            self._suppressed = suppressed_records(self.engine, self.table, self.columns, self.mark)
+            self._suppressed = suppressed_records(self.engine, self.table, self.by)
         return self._suppressed
+
+    @property
+    def nothing(self) -> bool:
+        """Whether every record is known to be suppressed."""
+        return bool(self._suppressed) and self._suppressed == self.engine.count(self.table)
 
     @property
     def left(self) -> Any:
@@ -61,7 +70,7 @@ class Sheet:
         if not self.suppressed:
             return self.table
         if self._left is None:
-            self._left = without_suppressed(self.engine, self.table, self.columns, self.mark)
+            self._left = self.engine.map_rows(self.table, Kept(self.by, suppressed=False), self.table.schema)
         return self._left
 
     def none_found(self) -> None:
@@ -69,9 +78,13 @@ class Sheet:
         if self._suppressed is None:
             self._suppressed = 0
 
+    def told_by(self, keys: Sequence[str]) -> bool:
+        """Whether all suppressed records are in the class of the mark over these columns."""
+        return bool(keys) and not set(keys) & set(self.by.untyped)
+
     def alone_in(self, keys: Sequence[str]) -> bool:
         """Whether nothing but these columns is released: then a row of marks over them is suppressed."""
-        return set(self.columns) <= set(keys)
+        return self.told_by(keys) and set(self.by.columns) <= set(keys)
 
     def hinted(self, histograms: Mapping[str, Histogram], nulls: Mapping[str, int]) -> bool:
         """Whether what was learnt of some columns leaves room for a suppressed record, and would differ without it."""
@@ -79,8 +92,8 @@ class Sheet:
             return bool(self._suppressed)
         if not histograms and not any(nulls.values()):
             return False
-        known = {name: each.values for name, each in histograms.items() if name in self.columns}
-        seen = [bears_nothing(values, self.mark).any() for values in known.values()]
-        text = NothingLeft(self.columns, self.mark).texts(self.table.schema)
-        missing = [count > 0 for name, count in nulls.items() if name in self.columns and name not in text]
-        return bool(all(seen) and all(missing))
+        by = self.by
+        told = {name: each.values for name, each in histograms.items() if name in by.columns}
+        seen = [bears_nothing(values, by.mark, missing=name in by.untyped).any() for name, values in told.items()]
+        typed = [name for name in nulls if name in by.columns and name not in by.texts(self.table.schema)]
+        return bool(all(seen) and all(nulls[name] for name in typed))

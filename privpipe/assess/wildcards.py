@@ -13,11 +13,13 @@ from privpipe.assess.composite import Composite, Judged
 from privpipe.assess.persons import ClassCount
 from privpipe.blocks import Cells, ClassBlock, ClassQuery, Facts, Histogram
 from privpipe.blocks.distinct_block import weights_of
+from privpipe.blocks.suppressed import bears_nothing
 from privpipe.engines import Engine
 from privpipe.engines.base.histograms import codes_of
 from privpipe.errors import UnsupportedError
+from privpipe.roles import Roles
 
-__all__ = ["MOST_PATTERNS", "MOST_STEPS", "matching_block", "reduce_matching"]
+__all__ = ["MOST_PATTERNS", "MOST_STEPS", "alone_notes", "matching_block", "reduce_matching"]
 
 MOST_PATTERNS = 1 << 24
 """Distinct patterns that the driver holds."""
@@ -41,7 +43,18 @@ def reduce_matching(
     if not found.num_rows or not int(found["__count"][0].as_py()):
         return None
     block, marked = matching_block(found, query.keys, wildcard, query.mark, query.weight, query.dictionaries)
-    return replace(composite.measure(block, facts), marked=marked)
+    return replace(composite.measure(block, facts), marked=marked, alone=block.alone)
+
+
+def alone_notes(judged: Judged, keys: Sequence[str], roles: Roles) -> list[str]:
+    """How many complete records blanks of others alone hide; nothing where blanks match nothing."""
+    if judged.alone is None:
+        return []
+    over = "" if tuple(keys) == tuple(roles.quasi_identifiers) else f" over {', '.join(keys)}"
+    return [
+        f"{judged.alone:,} of {judged.released:,} records are complete in the quasi-identifiers{over} and equal no "
+        "other complete record: blanks of others alone hide them"
+    ]
 
 
 def matching_block(
@@ -52,7 +65,9 @@ def matching_block(
     weight: str | None = None,
     dictionaries: Mapping[str, Histogram] | None = None,
 ) -> tuple[ClassBlock, int]:
-    """Patterns as a block, with their matching sizes, and the number of suppressed records left out.
+    """Patterns as a block, with their matching sizes, and the number of records of nothing but the mark left out.
+
+    A record without a value in any of the keys vouches for nobody: it matches those like it and no others.
 
     Parameters
     ----------
@@ -71,14 +86,16 @@ def matching_block(
     >>> distinct = pa.table({"sex": ["F", "M", None], "__count": [1, 2, 4]})
     >>> block, _ = matching_block(distinct, ["sex"], None, "*")
     >>> block.sizes.tolist(), block.matching.tolist()
-    ([4, 1, 2], [7, 5, 6])
+    ([4, 1, 2], [4, 1, 2])
     """
-    from privpipe.kernels.sample_frequencies import sample_frequencies
-    from privpipe.kernels.wildcard_matching import mask_count, matching_sizes
+    from privpipe.kernels.sample_frequencies import vouched_frequencies
+    from privpipe.kernels.wildcard_matching import mask_count, vouched_sizes
 
     counts = distinct["__count"].to_numpy().astype(np.int64)
     columns = [distinct[name].combine_chunks() for name in keys]
-    marked = _marked(columns, mark, len(counts))
+    marked = np.full(len(counts), mark is not None and bool(columns))
+    for column in columns if mark is not None else ():
+        marked &= bears_nothing(column, str(mark))
     codes = np.full((len(counts), len(columns)), -1, dtype=np.int64)
     for place, column in enumerate(columns):
         codes[:, place] = _codes(column, wildcard)
@@ -88,17 +105,18 @@ def matching_block(
     distinct_codes, first, owner = np.unique(codes, axis=0, return_index=True, return_inverse=True)
     owner = owner.ravel()
     merged = np.bincount(owner, weights=kept, minlength=len(first)).astype(np.int64)
+    complete: NDArray[np.bool_] = np.asarray((distinct_codes >= 0).all(axis=1))
     gone = int(counts[marked].sum())
     cells = {
         column: _cells(codes_of(distinct[column].combine_chunks(), histogram, column)[~marked], owner, kept, len(first))
         for column, histogram in (dictionaries or {}).items()
     }
     if weight is None:
-        return ClassBlock(merged, cells, matching=matching_sizes(distinct_codes, merged)), gone
+        return ClassBlock(merged, cells, matching=vouched_sizes(distinct_codes, merged), complete=complete), gone
     weights = _pattern_weights(
         weights_of(distinct[weight], np.where(marked, 0, counts), weight)[~marked], owner, kept, len(first)
     )
-    found = sample_frequencies(distinct_codes, merged, weights)
+    found = vouched_frequencies(distinct_codes, merged, weights)
     return (
         ClassBlock(
             merged,
@@ -107,6 +125,7 @@ def matching_block(
             weights=found.weights,
             partial=found.partial,
             partial_weights=found.partial_weights,
+            complete=complete,
         ),
         gone,
     )
@@ -164,15 +183,3 @@ def _codes(column: Any, wildcard: str | None) -> NDArray[np.int64]:
     encoded = column.dictionary_encode()
     codes: NDArray[np.int64] = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     return codes
-
-
-def _marked(columns: Sequence[Any], mark: str | None, rows: int) -> NDArray[np.bool_]:
-    """Patterns of nothing but the suppression mark."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    textual = bool(columns) and all(pa.types.is_string(column.type) for column in columns)
-    marked = np.full(rows, textual and mark is not None)
-    for column in columns if textual and mark is not None else ():
-        marked &= pc.equal(column, mark).fill_null(False).to_numpy(zero_copy_only=False)
-    return marked

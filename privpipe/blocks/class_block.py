@@ -113,6 +113,8 @@ class ClassBlock:
         Where weights are summed under wildcard matching: records in w that hold blanks and are of another pattern.
     partial_weights : ndarray of float64, shape (n_classes,), or None
         Sum of the weights of those.
+    complete : ndarray of bool, shape (n_classes,), or None
+        Under wildcard matching: patterns without a blank.
 
     Examples
     --------
@@ -129,6 +131,7 @@ class ClassBlock:
     matching: NDArray[np.int64] | None = None
     partial: NDArray[np.int64] | None = None
     partial_weights: NDArray[np.float64] | None = None
+    complete: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -143,6 +146,11 @@ class ClassBlock:
         """Records that a record of each class is like: the class's size, or what matches it under wildcards."""
         return self.sizes if self.matching is None else self.matching
 
+    @property
+    def alone(self) -> int | None:
+        """Complete records that equal no other complete record; None but under wildcard matching."""
+        return None if self.complete is None else int((self.complete & (self.sizes == 1)).sum())
+
     def take(self, chosen: NDArray[np.bool_]) -> ClassBlock:
         """The chosen classes (a mask over classes)."""
         return ClassBlock(
@@ -154,6 +162,7 @@ class ClassBlock:
             None if self.matching is None else self.matching[chosen],
             None if self.partial is None else self.partial[chosen],
             None if self.partial_weights is None else self.partial_weights[chosen],
+            None if self.complete is None else self.complete[chosen],
         )
 
     def released(self) -> ClassBlock:

@@ -187,6 +187,10 @@ class Guarantee(Entry):
         """What `observed` is compared with."""
         return None if self.threshold_field is None else getattr(self, self.threshold_field)
 
+    def needs_matching(self) -> str:
+        """What of it has a meaning only where blanks match anything (`nulls: wildcard`), or nothing."""
+        return ""
+
     def idle(self) -> str:
         """The threshold in words, where it is so loose that it protects nobody; else nothing."""
         field = self.threshold_field

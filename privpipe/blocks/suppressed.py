@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +39,9 @@ class NothingLeft:
     columns : tuple of str
         Every column that is released.
     mark : str
+    untyped : tuple of str
+        Columns that hold no text and are read as text all the same, from a file without types: missing there, too,
+        says nothing.
 
     Examples
     --------
@@ -51,6 +53,7 @@ class NothingLeft:
 
     columns: tuple[str, ...]
     mark: str
+    untyped: tuple[str, ...] = ()
 
     def texts(self, schema: pa.Schema) -> tuple[str, ...]:
         """The columns that can bear the mark."""
@@ -71,47 +74,44 @@ class NothingLeft:
         for name in (*texts, *(name for name in self.columns if name not in texts)):
             if not found.any():
                 break
-            found &= bears_nothing(rows.column(name), self.mark)
+            found &= bears_nothing(rows.column(name), self.mark, missing=name in self.untyped)
         return found
 
 
-def bears_nothing(column: Any, mark: str) -> NDArray[np.bool_]:
-    """Which cells of an Arrow column tell nothing: the mark, or no value where the column cannot hold text."""
+def bears_nothing(column: Any, mark: str, *, missing: bool = False) -> NDArray[np.bool_]:
+    """Which cells of an Arrow column tell nothing: the mark, or no value where the column cannot hold text.
+
+    `missing`: no value tells nothing in a text either.
+    """
     import pyarrow.compute as pc
 
     text = _is_text(column.type)
-    found = pc.fill_null(pc.equal(column, mark), False) if text else column.is_null(nan_is_null=True)
+    found = pc.fill_null(pc.equal(column, mark), missing) if text else column.is_null(nan_is_null=True)
     return np.asarray(found, dtype=np.bool_)
 
 
-def suppressed_records(engine: Primitives, table: Any, columns: Sequence[str], mark: str) -> int:
-    """How many records of a table are suppressed; one text column is looked at first, all only where it has the mark.
-
-    Parameters
-    ----------
-    columns : sequence of str
-        Every column that is released.
-    """
-    by = NothingLeft(tuple(columns), mark)
+def suppressed_records(engine: Primitives, table: Any, by: NothingLeft) -> int:
+    """How many records of a table are suppressed: one text column is looked at, and all where it has the mark."""
     if not by.possible(table.schema):
         return 0
-    first = NothingLeft(by.texts(table.schema)[:1], mark)
+    texts = by.texts(table.schema)
+    first = NothingLeft(texts[:1], by.mark, by.untyped)
     found: int = engine.reduce_rows(table, first.columns, SuppressedNumber(first), Facts()) or 0
-    if not found or first == by:
+    if not found or first.columns == by.columns:
         return found
     return engine.reduce_rows(table, by.columns, SuppressedNumber(by), Facts()) or 0
 
 
-def without_suppressed(engine: Primitives, table: Any, columns: Sequence[str], mark: str) -> Any:
+def without_suppressed(engine: Primitives, table: Any, by: NothingLeft) -> Any:
     """The table without its suppressed records; the very table where it has none."""
-    if not suppressed_records(engine, table, columns, mark):
+    if not suppressed_records(engine, table, by):
         return table
-    return engine.map_rows(table, Kept(NothingLeft(tuple(columns), mark), suppressed=False), table.schema)
+    return engine.map_rows(table, Kept(by, suppressed=False), table.schema)
 
 
-def suppressed_alone(engine: Primitives, table: Any, columns: Sequence[str], mark: str) -> Any:
+def suppressed_alone(engine: Primitives, table: Any, by: NothingLeft) -> Any:
     """The suppressed records of a table, and no others."""
-    return engine.map_rows(table, Kept(NothingLeft(tuple(columns), mark), suppressed=True), table.schema)
+    return engine.map_rows(table, Kept(by, suppressed=True), table.schema)
 
 
 @dataclass(frozen=True)

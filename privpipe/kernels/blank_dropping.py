@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from privpipe.kernels.cell_suppression import alike, hidden_words, matches
+from privpipe.kernels.cell_suppression import alike, hidden_words, is_empty, matches
 
 __all__ = ["BlankingTable", "drop_blanks"]
 
@@ -24,6 +24,8 @@ class BlankingTable(NamedTuple):
     ----------
     words, missing : ndarray of uint64, shape (t, words)
         Packed combinations, and the bits that are missing in the data.
+    judged : ndarray of uint64, shape (words,)
+        Bits of the judged columns: who is blank in all of them matches others that are, and nobody else.
     fields : ndarray of uint64, shape (b, words)
         Bits of each column that may be blanked.
     counts : ndarray of int64, shape (t,)
@@ -36,6 +38,7 @@ class BlankingTable(NamedTuple):
 
     words: NDArray[np.uint64]
     missing: NDArray[np.uint64]
+    judged: NDArray[np.uint64]
     fields: NDArray[np.uint64]
     counts: NDArray[np.int64]
     weights: NDArray[np.float64]
@@ -66,8 +69,8 @@ def drop_blanks(
     passes : int
         Rounds of exchange over all cells, at most; they end when nothing is gained.
     most : ndarray of float64, shape (t,), optional
-        Cost of a combination's blanks that an exchange may not exceed. Without it a few combinations blanked in every
-        column, which match everything, may come to stand in for all others.
+        Cost of a combination's blanks that an exchange may not exceed. Without it a few combinations blanked in nearly
+        every column may come to stand in for all others.
 
     Returns
     -------
@@ -75,7 +78,7 @@ def drop_blanks(
         Feasible blanks that cost no more.
     """
     hidden = hidden_words(blanks, table.fields, table.missing)
-    state = _State(blanks.copy(), hidden, matches(table.words, hidden, table.counts))
+    state = _State(blanks.copy(), hidden, matches(table.words, hidden, table.judged, table.counts))
     visits = np.argsort(-table.counts, kind="stable")
     columns = np.argsort(-table.weights, kind="stable")
     limits = np.full(len(blanks), np.inf) if most is None else most
@@ -113,7 +116,8 @@ def _exchange(table: Any, state: Any, visits: Any, columns: Any, limits: Any, k:
             if more == state.blanks[one] or table.cost[more] > limits[one] + TIE:
                 continue
             blanks, hidden, sizes = state.blanks.copy(), state.hidden.copy(), state.sizes.copy()
-            saved = _drop(table, state, visits, columns, k) if _blank(table, state, one, more) else 0.0
+            gained = 0 if is_empty(state.hidden, table.judged, one) else _blank(table, state, one, more)
+            saved = _drop(table, state, visits, columns, k) if gained else 0.0
             if saved > table.counts[one] * table.weights[column] + TIE:
                 better = True
             else:
@@ -126,9 +130,14 @@ def _take_back(table: Any, state: Any, one: int, blanks: int, k: int) -> bool:
     """Leave a combination fewer blanks, if every record then still matches k."""
     words, hidden, sizes = table.words, state.hidden, state.sizes
     before, gone, found = hidden[one].copy(), 0, 0
+    was_empty = is_empty(hidden, table.judged, one)
     _hide(table, hidden, one, blanks)
+    if was_empty:
+        return bool(_refill(table, state, one, blanks, before, k))
     lost = np.empty(len(words), np.int64)
     for other in range(len(words)):
+        if is_empty(hidden, table.judged, other):
+            continue
         if _seen_alike(words, hidden, before, one, other) and not alike(words, hidden, one, other):
             gone += table.counts[other]
             if sizes[other] - table.counts[one] < k or sizes[one] - gone < k:
@@ -144,12 +153,48 @@ def _take_back(table: Any, state: Any, one: int, blanks: int, k: int) -> bool:
 
 
 @njit(cache=True, nogil=True)
+def _refill(table: Any, state: Any, one: int, blanks: int, before: Any, k: int) -> bool:
+    """The same for a combination that was blank in every judged column: it leaves those like it for other records."""
+    words, hidden, sizes = table.words, state.hidden, state.sizes
+    if is_empty(hidden, table.judged, one):
+        hidden[one] = before  # the data themselves are blank
+        return False
+    size = table.counts[one]
+    for other in range(len(words)):
+        if other == one:
+            continue
+        if not is_empty(hidden, table.judged, other):
+            size += table.counts[other] if alike(words, hidden, one, other) else 0
+        elif _seen_alike(words, hidden, before, one, other) and sizes[other] - table.counts[one] < k:
+            hidden[one] = before
+            return False
+    if size < k:
+        hidden[one] = before
+        return False
+    for other in range(len(words)):
+        if other == one:
+            continue
+        if is_empty(hidden, table.judged, other):
+            sizes[other] -= table.counts[one] if _seen_alike(words, hidden, before, one, other) else 0
+        else:
+            sizes[other] += table.counts[one] if alike(words, hidden, one, other) else 0
+    sizes[one] = size
+    state.blanks[one] = blanks
+    return True
+
+
+@njit(cache=True, nogil=True)
 def _blank(table: Any, state: Any, one: int, blanks: int) -> int:
-    """Give a combination more blanks; how many records match it more than before."""
+    """Give a combination more blanks, not in every judged column; how many records match it more than before."""
     words, hidden = table.words, state.hidden
     before, gained = hidden[one].copy(), 0
     _hide(table, hidden, one, blanks)
+    if is_empty(hidden, table.judged, one):
+        hidden[one] = before
+        return 0
     for other in range(len(words)):
+        if is_empty(hidden, table.judged, other):
+            continue
         if alike(words, hidden, one, other) and not _seen_alike(words, hidden, before, one, other):
             gained += table.counts[other]
             state.sizes[other] += table.counts[one]

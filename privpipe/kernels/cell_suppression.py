@@ -1,8 +1,10 @@
 """Local suppression under wildcard matching: combinations as words, what they match, and independent covers.
 
-A blank matches anything, on either side. Combinations are packed into words, a field of bits a column, so that two
-of them match when their difference is hidden by the blanks of either: one exclusive or, one and. Every loop runs in
-the order of the combinations; costs are added in one order, so equal tables give equal blanks.
+A blank matches anything, on either side; but a record that is blank in every judged column vouches for nobody: it
+matches records like it and no others. Bits tell which columns are judged; where there are none, no record is so.
+Combinations are packed into words, a field of bits a column, so that two of them match when their difference is hidden
+by the blanks of either: one exclusive or, one and. Every loop runs in the order of the combinations; costs are added in
+one order, so equal tables give equal blanks.
 
 Source: M. Templ, A. Kowarik, B. Meindl, J. Statistical Software 67(4), 2015 (the problem).
 """
@@ -24,6 +26,7 @@ __all__ = [
     "differing_columns",
     "hidden_words",
     "in_small_classes",
+    "is_empty",
     "matches",
     "packed",
 ]
@@ -113,12 +116,16 @@ def blank_costs(blanks: NDArray[np.int64], counts: NDArray[np.int64], cost: NDAr
 
 
 @njit(cache=True, nogil=True)
-def matches(words: NDArray[np.uint64], hidden: NDArray[np.uint64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def matches(
+    words: NDArray[np.uint64], hidden: NDArray[np.uint64], judged: NDArray[np.uint64], counts: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """Records that match each combination, its own included, shape (t,)."""
     sizes = counts.copy()
+    empty = np.empty(len(words), np.bool_)
     for one in range(len(words)):
+        empty[one] = is_empty(hidden, judged, one)
         for other in range(one):
-            if alike(words, hidden, one, other):
+            if empty[one] == empty[other] and alike(words, hidden, one, other):
                 sizes[one] += counts[other]
                 sizes[other] += counts[one]
     return sizes
@@ -141,6 +148,7 @@ def in_small_classes(words: NDArray[np.uint64], hidden: NDArray[np.uint64], coun
 def cheapest_covers(
     words: NDArray[np.uint64],
     hidden: NDArray[np.uint64],
+    judged: NDArray[np.uint64],
     fields: NDArray[np.uint64],
     counts: NDArray[np.int64],
     sizes: NDArray[np.int64],
@@ -149,14 +157,17 @@ def cheapest_covers(
 ) -> NDArray[np.int64]:
     """The cheapest blanks under which a combination matches k records of the table as it is, each by itself.
 
-    What comes out is feasible as a whole: the blanks of others only add matches. Where nothing is missing, one count
+    What comes out is feasible as a whole: the blanks of others only add matches, since none becomes blank in every
+    judged column. Where nothing is missing, one count
     of groups a set serves all combinations, the cheapest sets first until all are covered; else each combination is
     compared with all others, and one sum over all subsets of the columns gives its matches under every set.
 
     Parameters
     ----------
     words, hidden : ndarray of uint64, shape (t, words)
-        Packed combinations, and which of their bits match anything.
+        Packed combinations, none of them empty, and which of their bits match anything.
+    judged : ndarray of uint64, shape (words,)
+        Bits of the columns of which not all may be blank; zeros: all may.
     fields : ndarray of uint64, shape (b, words)
         Bits of each column that may be blanked; the others must match.
     counts, sizes : ndarray of int64, shape (t,)
@@ -170,18 +181,22 @@ def cheapest_covers(
     ndarray of int64, shape (t,)
         Columns to blank as bits; 0 where k records match already, -1 where no blanks suffice.
     """
-    return (_covers_by_pairs if hidden.any() else _covers_by_groups)(words, hidden, fields, counts, sizes, order, k)
+    by = _covers_by_pairs if hidden.any() else _covers_by_groups
+    return by(words, hidden, judged, fields, counts, sizes, order, k)
 
 
 def _covers_by_groups(
-    words: Any, hidden: Any, fields: Any, counts: Any, sizes: Any, order: Any, k: int
+    words: Any, hidden: Any, judged: Any, fields: Any, counts: Any, sizes: Any, order: Any, k: int
 ) -> NDArray[np.int64]:
     found = np.where(sizes >= k, 0, -1).astype(np.int64)
     left = np.flatnonzero(sizes < k)
     for blanks in order:
         if not len(left):
             break
-        shown = words & ~hidden_words(np.array([blanks]), fields, np.zeros_like(hidden[:1]))
+        blanked = hidden_words(np.array([blanks]), fields, np.zeros_like(hidden[:1]))
+        if is_empty(blanked, judged, 0):
+            continue
+        shown = words & ~blanked
         rows = np.ascontiguousarray(shown).view(f"V{shown.itemsize * shown.shape[1]}").ravel()
         _, owner = np.unique(shown[:, 0] if shown.shape[1] == 1 else rows, return_inverse=True)
         alike_now = np.bincount(owner, weights=counts)[owner[left]]
@@ -192,7 +207,7 @@ def _covers_by_groups(
 
 @njit(cache=True, nogil=True)
 def _covers_by_pairs(
-    words: Any, hidden: Any, fields: Any, counts: Any, sizes: Any, order: Any, k: int
+    words: Any, hidden: Any, judged: Any, fields: Any, counts: Any, sizes: Any, order: Any, k: int
 ) -> NDArray[np.int64]:
     found = np.zeros(len(words), np.int64)
     alike = np.empty(len(order), np.int64)
@@ -207,9 +222,34 @@ def _covers_by_pairs(
         _sum_over_subsets(alike, len(fields))
         found[one] = -1
         for place in range(len(order)):
-            if alike[order[place]] >= k:
+            if alike[order[place]] >= k and not _would_be_empty(hidden, judged, fields, one, order[place]):
                 found[one] = order[place]
                 break
+    return found
+
+
+@njit(cache=True, nogil=True)
+def is_empty(hidden: Any, judged: Any, one: int) -> bool:
+    """Whether a combination is blank in every judged column."""
+    found = False
+    for word in range(hidden.shape[1]):
+        if judged[word] & ~hidden[one, word]:
+            return False
+        found |= judged[word] != 0
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _would_be_empty(hidden: Any, judged: Any, fields: Any, one: int, blanks: int) -> bool:
+    found = False
+    for word in range(hidden.shape[1]):
+        bits = hidden[one, word]
+        for column in range(len(fields)):
+            if (blanks >> column) & 1:
+                bits |= fields[column, word]
+        if judged[word] & ~bits:
+            return False
+        found |= judged[word] != 0
     return found
 
 

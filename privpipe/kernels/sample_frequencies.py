@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.kernels.wildcard_matching import row_words
+from privpipe.kernels.wildcard_matching import empty_patterns, row_words
 
-__all__ = ["SampleFrequencies", "sample_frequencies"]
+__all__ = ["SampleFrequencies", "sample_frequencies", "vouched_frequencies"]
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,26 @@ def sample_frequencies(
             _add(found, rows[one], mine, rows[other], theirs, counts, own, bound, masks[one], masks[other])
             _add(found, rows[other], theirs, rows[one], mine, counts, own, bound, masks[other], masks[one])
     return found
+
+
+def vouched_frequencies(
+    codes: NDArray[np.int64], counts: NDArray[np.int64], weights: NDArray[np.float64]
+) -> SampleFrequencies:
+    """As `sample_frequencies`, but a pattern that is blank in every column matches records like it and no others.
+
+    Examples
+    --------
+    >>> codes = np.array([[0, 0], [-1, -1]])
+    >>> vouched_frequencies(codes, np.array([2, 1]), np.array([20.0, 5.0])).counts(1.0).tolist()
+    [2.0, 1.0]
+    """
+    full = ~empty_patterns(codes)
+    found = sample_frequencies(codes[full], counts[full], weights[full])
+    own = np.asarray(weights, dtype=np.float64)
+    all_of = SampleFrequencies(counts.astype(np.int64), np.zeros(len(counts), np.int64), own.copy(), np.zeros(len(own)))
+    for name in ("matching", "partial", "weights", "partial_weights"):
+        getattr(all_of, name)[full] = getattr(found, name)
+    return all_of
 
 
 def _add(

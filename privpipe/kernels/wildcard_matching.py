@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["mask_count", "matching_sizes", "row_words"]
+__all__ = ["empty_patterns", "mask_count", "matching_sizes", "row_words", "vouched_sizes"]
 
 LARGEST_WORD = 2**62
 
@@ -60,6 +60,33 @@ def matching_sizes(codes: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArr
             shared = np.flatnonzero(~(masks[one] | masks[other]))
             _add_matches(sizes, codes, counts, rows[one], rows[other], shared)
         # Within a mask equal patterns alone match; each is there once.
+    return sizes
+
+
+def empty_patterns(codes: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Patterns that are blank in every column, of which there is at least one: they vouch for nobody.
+
+    Examples
+    --------
+    >>> empty_patterns(np.array([[0, -1], [-1, -1]])).tolist()
+    [False, True]
+    """
+    return np.asarray((codes < 0).all(axis=1) & bool(codes.shape[1]), dtype=np.bool_)
+
+
+def vouched_sizes(codes: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """As `matching_sizes`, but a pattern that is blank in every column matches records like it and no others.
+
+    Else k - 1 records of nothing but blanks, which tell of nobody, would hide all others.
+
+    Examples
+    --------
+    >>> vouched_sizes(np.array([[0, 0], [0, -1], [-1, -1]]), np.array([3, 1, 2])).tolist()
+    [4, 4, 2]
+    """
+    sizes = counts.astype(np.int64, copy=True)
+    full = ~empty_patterns(codes)
+    sizes[full] = matching_sizes(codes[full], counts[full])
     return sizes
 
 

@@ -28,7 +28,7 @@ from privpipe.release.policy import Policy
 from privpipe.release.population import finished_population, raw_population
 from privpipe.release.positions import finished_positions, reads_positions
 from privpipe.release.published import process_for
-from privpipe.release.reading import finished_source, left_out_notes, read_as_source, scanned
+from privpipe.release.reading import finished_source, left_out_notes, read_as_source, scanned, untyped_columns
 from privpipe.release.remembering import Remembering
 from privpipe.release.run import ReleaseResult, release_with, source_of
 from privpipe.release.staging import judging_rules, run_stages
@@ -120,6 +120,7 @@ def assess(
         source = fingerprint(running, first, seed) if policy.seed and drawn else ""
         order = RunKey.of(seed, policy.run_digest(), source).attacks()
         rules = replace(judging_rules(policy, base), allow_empty=allow_empty, order=order, process=process)
+        rules = replace(rules, untyped=untyped_columns(finished, policy))
         positions = None
         if paired and reads_positions(policy):
             positions = finished_positions(policy, finished, read_as_source(original, policy), align)

@@ -11,7 +11,7 @@ from privpipe.engines.base.files import left_out, left_out_note
 from privpipe.errors import DataError
 from privpipe.release.policy import Policy
 
-__all__ = ["finished_source", "left_out_notes", "read_as_source", "scanned"]
+__all__ = ["finished_source", "left_out_notes", "read_as_source", "scanned", "untyped_columns"]
 
 
 def scanned(engine: Engine, source: Source) -> Any:
@@ -70,3 +70,10 @@ def finished_source(data: Any, policy: Policy, **said: Any) -> Source:
         if str(data) == target or Path(data).absolute() == Path(target):
             return Source(data=str(data), quoted_nulls=False, types=types, **{"format": sink.format, **said})
     return replace(read_as_source(data, policy, **said), types=types)
+
+
+def untyped_columns(source: Source, policy: Policy) -> tuple[str, ...]:
+    """Columns that the policy declares as no text and a file without types gives as text."""
+    if not source.is_path or source.resolved_format != "csv":
+        return ()
+    return tuple(name for name, kind in policy.types.items() if kind != "text" and name not in source.types)

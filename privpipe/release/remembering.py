@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from privpipe.assess.class_memory import class_memory
 from privpipe.assess.noise_memory import NoiseStage, noise_memory
 from privpipe.blocks.release_history import ReleaseHistory, ReleaseRows
-from privpipe.blocks.suppressed import without_suppressed
+from privpipe.blocks.suppressed import NothingLeft, without_suppressed
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UsageError
 from privpipe.release.ledger import Ledger, named_ledger
@@ -92,7 +92,8 @@ class Remembering:
         for column in unit:
             if column not in original.schema.names:
                 raise DataError(f"column {column!r} is not in the original: the ledger follows persons by it")
-        left = without_suppressed(engine, released, tuple(released.schema.names), self.policy.suppression_mark)
+        nothing = NothingLeft(tuple(released.schema.names), self.policy.suppression_mark)
+        left = without_suppressed(engine, released, nothing)
         self._current = class_memory(
             engine,
             original,

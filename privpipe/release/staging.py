@@ -13,7 +13,7 @@ from privpipe.assess.base_files import bases_from_files
 from privpipe.assess.gate import Gate
 from privpipe.assess.persons import person_histograms
 from privpipe.blocks import Facts, Histogram, prepared
-from privpipe.blocks.suppressed import Blanked, suppressed_alone, suppressed_records, without_suppressed
+from privpipe.blocks.suppressed import Blanked, NothingLeft, suppressed_alone, suppressed_records, without_suppressed
 from privpipe.draws import Draws, RunKey, Seed, Stream
 from privpipe.engines import Engine
 from privpipe.engines.base.fingerprint import fingerprint
@@ -314,11 +314,12 @@ def _set_aside(engine: Engine, policy: Policy, state: _State) -> None:
     state.marked = False
     unreleased = {name for name in state.roles.identifiers if name not in policy.pseudonyms}
     released = tuple(name for name in state.table.schema.names if name not in unreleased)
-    found = suppressed_records(engine, state.table, released, policy.suppression_mark)
+    nothing = NothingLeft(released, policy.suppression_mark)
+    found = suppressed_records(engine, state.table, nothing)
     if not found or found == engine.count(state.table):
         return  # of nothing but suppressed records the gate makes a refusal
-    state.aside.append(suppressed_alone(engine, state.table, released, policy.suppression_mark))
-    state.table = without_suppressed(engine, state.table, released, policy.suppression_mark)
+    state.aside.append(suppressed_alone(engine, state.table, nothing))
+    state.table = without_suppressed(engine, state.table, nothing)
     state.suppressed += found
 
 

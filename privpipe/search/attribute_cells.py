@@ -81,7 +81,7 @@ def search_repaired(encoded: EncodedTable, stage: Generalize, context: StageCont
             f"{context.place}: approach AG_CS minimises the loss of cells; write `loss: {{name: loss}}` with an "
             "aggregate other than rank"
         )
-    k, _, _ = aim_of(_blanking(encoded), context)
+    k = aim_of(_blanking(encoded), context).k
     lattice = Lattice.of(encoded, roots_only=stage.roots_only)
     if lattice.size > LARGEST:
         raise UnsupportedError(
@@ -203,8 +203,8 @@ def _cells_at(
     encoded: EncodedTable, levels: Sequence[int], context: StageContext
 ) -> tuple[CellTable, NDArray[np.float64]]:
     """The table at a vector of levels, in the order of its texts, and the share of each label, shape (t, m)."""
-    k, columns, fixed = aim_of(_blanking(encoded), context)
-    keys = (*columns, *fixed)
+    aim = aim_of(_blanking(encoded), context)
+    columns, keys = aim.columns, aim.keys
     rows = np.arange(len(encoded), dtype=np.int64)
     ranks = np.stack([encoded.key_ranks(key, levels, rows) for key in keys], axis=1)
     distinct, first, owner = np.unique(ranks, axis=0, return_index=True, return_inverse=True)
@@ -225,8 +225,10 @@ def _cells_at(
         codes=distinct.astype(np.int64),
         counts=counts,
         weights=np.ones(len(columns)),
-        k=k,
+        k=aim.k,
         wildcard=context.nulls == "wildcard",
+        judged=aim.judged,
+        alone_at_most=aim.alone_at_most,
         records=int(counts.sum()),
         digest="",
     )

@@ -8,20 +8,17 @@ from typing import Any
 import numpy as np
 
 from privpipe.errors import NoSolutionError
-from privpipe.kernels.blank_dropping import BlankingTable, drop_blanks
-from privpipe.kernels.cell_suppression import cheapest_covers, matches
 from privpipe.search.cell_suppression_found import CellsFound
 from privpipe.search.cell_suppression_optimal import improved
 from privpipe.search.cell_suppression_strict import strict_parcels
 from privpipe.search.cell_suppression_table import CellTable, read_cells
+from privpipe.search.cell_suppression_wildcard import vouched_blanks
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.cell_blanks import Blanked, Parcel
 from privpipe.transforms.suppress_cells import SuppressCells
 from privpipe.transforms.suppression import require_within
 
 __all__ = ["blanked_of", "cell_figures", "greedy_cells", "plan"]
-
-PASSES = 4
 
 
 def plan(engine: Any, table: Any, stage: SuppressCells, context: StageContext) -> StagePlan:
@@ -57,19 +54,12 @@ def greedy_cells(table: CellTable, context: StageContext) -> list[Parcel]:
         return []
     if not table.wildcard:
         return strict_parcels(table)
-    words, missing, fields = table.packed
-    order, cost = table.sets
-    covers = cheapest_covers(
-        words, missing, fields, table.counts, matches(words, missing, table.counts), order, table.k
-    )
-    if (covers < 0).any():
-        lost = int(table.counts[covers < 0].sum())
+    blanks, lost = vouched_blanks(table)
+    if lost:
         raise NoSolutionError(
             f"{context.place}: {lost:,} of {table.records:,} records match fewer than k = {table.k} whatever is "
             "blanked; let more columns be blanked, make strata coarser, or suppress records"
         )
-    blanking = BlankingTable(words, missing, fields, table.counts, table.weights, cost)
-    blanks = drop_blanks(blanking, covers, table.k, passes=PASSES, most=cost[covers])
     return [(at, int(blanks[at]), int(table.counts[at])) for at in np.flatnonzero(blanks).tolist()]
 
 

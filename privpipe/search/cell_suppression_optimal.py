@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from privpipe.search import cell_suppression_programs as programs
 from privpipe.search.cell_suppression_found import CellsFound
 from privpipe.search.cell_suppression_table import CellTable
+from privpipe.search.cell_suppression_wildcard import blanking_of, with_few_alone
 from privpipe.transforms.cell_blanks import Parcel
 from privpipe.transforms.suppress_cells import CellBudget
 
@@ -69,7 +70,9 @@ def improved(table: CellTable, start: CellsFound, budget: CellBudget) -> CellsFo
             timed |= answer.by_clock
             if answer.parcels is not None:
                 found = replace(found, parcels=tuple(answer.parcels))
-    closed = proved == len(strata)
+    limited = table.wildcard and table.alone_at_most is not None
+    # How many may stay alone is one limit over all strata: parts that are solved each by itself prove nothing of it.
+    closed = proved == len(strata) and (len(strata) == 1 or not limited)
     status = "optimal" if closed else "ended by the clock" if timed or clock.over() else "improved within the budget"
     return replace(found, bound=bound, optimal=closed, status=status, solved=solved)
 
@@ -116,25 +119,38 @@ def _neighbourhoods(
 def _without_own_limit(table: CellTable, parcels: Sequence[Parcel]) -> tuple[Parcel, ...]:
     """Blanks without regard to what each combination needs by itself: the objective asks for the least, and gets it.
 
-    Two starts are dropped and exchanged: the blanks there are, and in each stratum as few records as will do blanked
-    in every column, which match everything.
+    Several starts are dropped and exchanged: the blanks there are, and for each column as few records of each of its
+    values as will do, in each stratum, blanked in all the others: they match whoever has that value.
     """
-    from privpipe.kernels.blank_dropping import BlankingTable, drop_blanks
+    from privpipe.kernels.blank_dropping import drop_blanks
     from privpipe.kernels.cell_suppression import blank_costs, hidden_words, matches
 
     words, missing, fields = table.packed
     cost = table.sets[1]
-    given, whole = np.zeros((2, len(table)), dtype=np.int64)
+    given = np.zeros(len(table), dtype=np.int64)
     for at, blank, _ in parcels:
         given[at] = blank
-    for members in _strata(table):
-        rarest = members[np.argsort(table.counts[members], kind="stable")]
-        needed = int(np.searchsorted(np.cumsum(table.counts[rarest]), table.k - 1)) + 1
-        whole[rarest[:needed]] = len(cost) - 1
     best = given
-    blanking = BlankingTable(words, missing, fields, table.counts, table.weights, cost)
-    for start in (given, whole):
-        if (matches(words, hidden_words(start, fields, missing), table.counts) >= table.k).all():
-            tried = drop_blanks(blanking, start, table.k, passes=4)
-            best = min(best, tried, key=lambda blanks: blank_costs(blanks, table.counts, cost))
+    for start in (given, *_nearly_blank(table)):
+        hidden = hidden_words(start, fields, missing)
+        if (matches(words, hidden, table.judged_bits, table.counts) >= table.k).all():
+            tried = with_few_alone(table, drop_blanks(blanking_of(table), start, table.k, passes=4))
+            if table.alone(tried) <= table.allowed:
+                best = min(best, tried, key=lambda blanks: blank_costs(blanks, table.counts, cost))
     return tuple((at, int(best[at]), int(table.counts[at])) for at in np.flatnonzero(best).tolist())
+
+
+def _nearly_blank(table: CellTable) -> Iterator[NDArray[np.int64]]:
+    """For each column the blanks that leave some records of each value nothing but that value."""
+    every = (np.int64(1) << table.columns) - 1
+    for column in range(table.columns):
+        start = np.zeros(len(table), dtype=np.int64)
+        for members in _strata(table):
+            members = members[table.codes[members, column] >= 0]
+            values = table.codes[members, column]
+            for value in np.unique(values):
+                rarest = members[values == value]
+                rarest = rarest[np.argsort(table.counts[rarest], kind="stable")]
+                needed = int(np.searchsorted(np.cumsum(table.counts[rarest]), table.k - 1)) + 1
+                start[rarest[:needed]] = every & ~(np.int64(1) << column) & ~table.missing[rarest[:needed]]
+        yield start

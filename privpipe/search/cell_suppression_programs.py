@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.kernels.cell_suppression import differing_columns, hidden_words, matches
+from privpipe.kernels.cell_suppression import differing_columns, hidden_words, is_empty, matches
 from privpipe.search.cell_suppression_found import Answer, Part
 from privpipe.search.cell_suppression_table import CellTable
 from privpipe.search.integer_programs import new_program, new_variable, solve
@@ -55,6 +55,7 @@ class _WildcardProgram:
         for at in free:
             self.program += pulp.lpSum(self.chosen[at].values()) == 1
         self._require_matches()
+        self._require_few_alone()
 
     def answer(self, seconds: float) -> Answer:
         """The best blanks of the part, if they cost less than those there are."""
@@ -66,8 +67,9 @@ class _WildcardProgram:
             found[at] = max(self.chosen[at], key=lambda blank: self.chosen[at][blank].value())
         cost = sum(self._price(at, int(found[at])) for at in self.free)
         words, missing, fields = self.table.packed
-        sizes = matches(words, hidden_words(found, fields, missing), self.table.counts)
-        if (sizes < self.table.k).any() or cost >= self.before - TIE:
+        sizes = matches(words, hidden_words(found, fields, missing), self.table.judged_bits, self.table.counts)
+        failing = (sizes < self.table.k).any() or self.table.alone(found) > self.table.allowed
+        if failing or cost >= self.before - TIE:
             return Answer(None, solved.proved and cost <= self.before + TIE, solved.by_clock)
         parcels = [(at, int(found[at]), int(self.table.counts[at])) for at in np.flatnonzero(found).tolist()]
         return Answer(parcels, solved.proved, solved.by_clock)
@@ -76,53 +78,95 @@ class _WildcardProgram:
         return float(self.table.counts[at] * self.table.sets[1][blank])
 
     def _require_matches(self) -> None:
-        """Every combination of the table matches k: with those that stay, and with those that are free."""
+        """Every combination of the table matches k: with those that stay, and with those that are free.
+
+        Who is blank in every judged column matches others that are, and nobody else.
+        """
         import pulp
 
         counts, k = self.table.counts, self.table.k
         words, missing, fields = self.table.packed
-        freed = set(self.free)
+        judged, freed = self.table.judged_bits, set(self.free)
         rest = np.array([at for at in range(len(self.table)) if at not in freed], dtype=np.int64)
         hidden = hidden_words(self.blanks, fields, missing)
+        empty = {at for at in rest.tolist() if is_empty(hidden, judged, at)}
         alone = np.zeros(len(self.table), dtype=np.int64)
-        alone[rest] = matches(words[rest], hidden[rest], counts[rest])
+        alone[rest] = matches(words[rest], hidden[rest], judged, counts[rest])
         hidden[self.free] = missing[self.free]
         to_meet: dict[int, list[Any]] = defaultdict(list)
         for at in self.free:
+            partly, whole = self._by_kind(at)
             own: dict[int, int] = defaultdict(int)
+            like = 0
             for other in rest.tolist():
                 need = differing_columns(words, hidden, fields, at, other)
                 if need < 0:
                     continue
-                own[need] += int(counts[other])
+                if other in empty:
+                    like += int(counts[other])
+                    met = list(whole.values())
+                else:
+                    own[need] += int(counts[other])
+                    met = [y for blank, y in partly.items() if not need & ~blank]
                 if alone[other] < k:
-                    to_meet[other] += [counts[at] * y for blank, y in self.chosen[at].items() if not need & ~blank]
+                    to_meet[other] += [counts[at] * y for y in met]
             to_meet[at].append(int(counts[at]))
-            for blank, y in self.chosen[at].items():
-                met = sum(records for need, records in own.items() if not need & ~blank)
-                to_meet[at].append(min(met, k) * y)
+            for blank, y in partly.items():
+                met_by = sum(records for need, records in own.items() if not need & ~blank)
+                to_meet[at].append(min(met_by, k) * y)
+            to_meet[at] += [min(like, k) * y for y in whole.values()]
         self._pairs(to_meet, words, hidden, fields)
         for other in [*(at for at in rest.tolist() if alone[at] < k), *self.free]:
             self.program += pulp.lpSum(to_meet[other]) >= k - int(alone[other])
 
+    def _require_few_alone(self) -> None:
+        """No more records stay complete and alone than may."""
+        import pulp
+
+        exposed = [at for at in self.free if self.table.exposed[at]]
+        others = self.table.alone(self.blanks) - sum(self.blanks[at] == 0 for at in exposed)
+        if others + len(exposed) > self.table.allowed:
+            self.program += pulp.lpSum(self.chosen[at][0] for at in exposed) <= self.table.allowed - int(others)
+
+    def _by_kind(self, at: int) -> tuple[dict[int, Any], dict[int, Any]]:
+        """The choices of a combination that leave some judged column, and those that leave none."""
+        _, missing, fields = self.table.packed
+        kinds: tuple[dict[int, Any], dict[int, Any]] = {}, {}
+        for blank, chosen in self.chosen[at].items():
+            hidden = hidden_words(np.array([blank]), fields, missing[[at]])
+            kinds[is_empty(hidden, self.table.judged_bits, 0)][blank] = chosen
+        return kinds
+
     def _pairs(self, to_meet: dict[int, list[Any]], words: Any, hidden: Any, fields: Any) -> None:
-        """Two free combinations match when each column they differ in is blanked in either."""
+        """Two free combinations match when each column they differ in is blanked in either, or all are in both."""
         import pulp
 
         counts = self.table.counts
+        kinds = {at: self._by_kind(at) for at in self.free}
         for place, one in enumerate(self.free):
             for other in self.free[:place]:
                 need = differing_columns(words, hidden, fields, one, other)
                 if need < 0:
                     continue
-                met = new_variable(self.program, f"z_{one}_{other}", 1, integer=False)
-                for column in range(self.table.columns):
-                    if need >> column & 1:
-                        self.program += met <= pulp.lpSum(
-                            y for at in (one, other) for blank, y in self.chosen[at].items() if blank >> column & 1
-                        )
-                to_meet[one].append(int(counts[other]) * met)
-                to_meet[other].append(int(counts[one]) * met)
+                both = []
+                if all(kinds[at][0] for at in (one, other)):
+                    met = new_variable(self.program, f"z_{one}_{other}", 1, integer=False)
+                    both.append(met)
+                    for at in (one, other):
+                        if kinds[at][1]:
+                            self.program += met <= pulp.lpSum(kinds[at][0].values())
+                    for column in range(self.table.columns):
+                        if need >> column & 1:
+                            self.program += met <= pulp.lpSum(
+                                y for at in (one, other) for blank, y in kinds[at][0].items() if blank >> column & 1
+                            )
+                if all(kinds[at][1] for at in (one, other)):
+                    met = new_variable(self.program, f"e_{one}_{other}", 1, integer=False)
+                    both.append(met)
+                    for at in (one, other):
+                        self.program += met <= pulp.lpSum(kinds[at][1].values())
+                to_meet[one] += [int(counts[other]) * met for met in both]
+                to_meet[other] += [int(counts[one]) * met for met in both]
 
 
 def strict_part(table: CellTable) -> Part:

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from privpipe.blocks import ClassModel
 from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
 from privpipe.kernels.cell_suppression import MOST_COLUMNS, cheapest_covers, cheapest_first, matches, packed
+from privpipe.tolerance import floor_share
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.cell_blanks import Parcel, combinations_digest
 from privpipe.transforms.suppress_cells import SuppressCells
 
-__all__ = ["CellTable", "aim_of", "read_cells"]
+__all__ = ["Aim", "CellTable", "aim_of", "read_cells"]
 
 PAIRS_A_MASK = 100
 """Combinations for each set of missing columns, below which comparing all pairs is cheaper than joining the sets."""
@@ -40,7 +41,11 @@ class CellTable:
     weights : ndarray of float64, shape (columns,)
     k : int
     wildcard : bool
-        Whether a blank matches anything.
+        Whether a blank matches anything; one that is blank in every judged key still vouches for nobody.
+    judged : tuple of int
+        Places of the keys that the guarantees stand over; the others are strata.
+    alone_at_most : float or None
+        Under wildcards, largest share of the records that may stay complete and equal no other complete one.
     records : int
         Of the whole table.
     digest : str
@@ -54,6 +59,8 @@ class CellTable:
     weights: NDArray[np.float64] = field(repr=False)
     k: int
     wildcard: bool
+    judged: tuple[int, ...]
+    alone_at_most: float | None
     records: int
     digest: str
 
@@ -64,6 +71,31 @@ class CellTable:
     def packed(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Combinations as words, the bits missing in them, the fields of the columns that may be blanked."""
         return packed(self.codes, self.columns)
+
+    @cached_property
+    def judged_bits(self) -> NDArray[np.uint64]:
+        """Bits of the judged keys, all of which no record may be blank in to vouch for others."""
+        every = packed(self.codes, self.codes.shape[1])[2]
+        bits = np.zeros(every.shape[1], np.uint64)
+        for at in self.judged:
+            bits |= every[at]
+        return bits
+
+    @cached_property
+    def exposed(self) -> NDArray[np.bool_]:
+        """Combinations of one complete record that, left as they are, equal no other complete one."""
+        complete = (self.codes[:, list(self.judged)] >= 0).all(axis=1)
+        return np.asarray(complete & (self.counts == 1), dtype=np.bool_)
+
+    @property
+    def allowed(self) -> int:
+        """How many of the exposed records may stay complete."""
+        share = self.alone_at_most
+        return len(self) if share is None or not self.wildcard else floor_share(share, self.records)
+
+    def alone(self, blanks: NDArray[np.int64]) -> int:
+        """How many exposed records these blanks, as bits a combination, leave complete."""
+        return int((self.exposed & (blanks == 0)).sum())
 
     @cached_property
     def sets(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -100,13 +132,14 @@ class CellTable:
         order, cost = self.sets
         if self.wildcard:
             words, hidden, fields = (part[members] if at < 2 else part for at, part in enumerate(self.packed))
-            risky = matches(words, hidden, counts) < self.k
+            risky = matches(words, hidden, self.judged_bits, counts) < self.k
             return float(
                 (counts[:, None] * self.weights)[(missing[:, None] >> np.arange(self.columns) & 1) == 0].min()
                 if risky.any()
                 else 0.0
             )
-        covers = cheapest_covers(words, np.zeros_like(words), fields, counts, counts, order, self.k)
+        none = np.zeros_like(words)
+        covers = cheapest_covers(words, none, none[0], fields, counts, counts, order, self.k)
         certain = (covers > 0) & (missing == 0)
         sums = np.cumsum(np.where(certain, counts * cost[covers], 0.0))
         return float(sums[-1]) if len(sums) else 0.0
@@ -130,22 +163,56 @@ class CellTable:
 
     def failing(self, parcels: Sequence[Parcel]) -> dict[str, int]:
         """Records that are like fewer than k once these are blanked, by either reading of a blank."""
-        from privpipe.kernels.wildcard_matching import mask_count, matching_sizes
-
         codes, counts = self.patterns(parcels)
-        if len(codes) < PAIRS_A_MASK * mask_count(codes):
-            words, missing, _ = packed(codes, self.columns)
-            matching = matches(words, missing, counts)
-        else:
-            matching = matching_sizes(codes, counts)
+        empty = (codes[:, list(self.judged)] < 0).all(axis=1) & bool(self.judged)
+        matching = np.empty(len(codes), dtype=np.int64)
+        for part in (empty, ~empty):
+            matching[part] = _matching(codes[part], counts[part])
         return {
             "own_value": int(counts[counts < self.k].sum()),
             "wildcard": int(counts[matching < self.k].sum()),
         }
 
 
-def aim_of(stage: SuppressCells, context: StageContext) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
-    """k, the columns that may be blanked, and those that must match besides the strata.
+def _matching(codes: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    from privpipe.kernels.wildcard_matching import mask_count, matching_sizes
+
+    if len(codes) >= PAIRS_A_MASK * mask_count(codes):
+        return matching_sizes(codes, counts)
+    words, missing, _ = packed(codes, codes.shape[1])
+    return np.asarray(matches(words, missing, np.zeros_like(words[0]), counts), dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Aim:
+    """What cells are suppressed for.
+
+    Parameters
+    ----------
+    k : int
+    columns, fixed, by : tuple of str
+        Columns that may be blanked, those that must match, and the strata.
+    judged : tuple of int
+        Places among all of these of what the guarantees stand over.
+    alone_at_most : float or None
+        The least share of complete records alone that a guarantee over all of them allows.
+    """
+
+    k: int
+    columns: tuple[str, ...]
+    fixed: tuple[str, ...]
+    by: tuple[str, ...]
+    judged: tuple[int, ...]
+    alone_at_most: float | None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """All columns."""
+        return (*self.columns, *self.fixed, *self.by)
+
+
+def aim_of(stage: SuppressCells, context: StageContext) -> Aim:
+    """What the policy alone tells of a stage.
 
     Raises
     ------
@@ -181,20 +248,23 @@ def aim_of(stage: SuppressCells, context: StageContext) -> tuple[int, tuple[str,
             "name fewer under `columns:`"
         )
     fixed = tuple(dict.fromkeys(name for keys in judged for name in keys if name not in (*asked, *stage.by)))
-    return k, asked, fixed
+    by, every = tuple(stage.by), {name for keys in judged for name in keys}
+    own = [at for at, name in enumerate((*asked, *fixed, *by)) if name in every or (not every and name not in by)]
+    shares = [share for entry in sized if (share := getattr(entry, "alone_at_most", None)) is not None]
+    return Aim(k, asked, fixed, by, tuple(own), min(shares, default=None))
 
 
 def read_cells(engine: Any, table: Any, stage: SuppressCells, context: StageContext) -> CellTable:
     """Count the distinct combinations on the engine and encode them on the driver; sorted, so always the same."""
-    k, columns, fixed = aim_of(stage, context)
+    aim = aim_of(stage, context)
+    columns, keys = aim.columns, aim.keys
     for name in stage.by:
         if name not in context.schema.names:
             raise DataError(f"{context.place}: `by` names {name!r}{did_you_mean(name, context.schema.names)}")
     wildcard = context.nulls == "wildcard"
-    keys = (*columns, *fixed, *stage.by)
     distinct = engine.distinct(table, list(keys))
     counts = distinct["__count"].to_numpy().astype(np.int64)
-    blanks = [*columns, *(fixed if wildcard else ())]  # elsewhere a missing value equals a missing value
+    blanks = [*columns, *(aim.fixed if wildcard else ())]  # elsewhere a missing value equals a missing value
     codes = np.empty((len(counts), len(keys)), dtype=np.int64)
     for at, name in enumerate(keys):
         codes[:, at] = _codes(distinct[name], missing=-1 if name in blanks else None)
@@ -204,8 +274,10 @@ def read_cells(engine: Any, table: Any, stage: SuppressCells, context: StageCont
         codes=codes,
         counts=counts,
         weights=_weights(stage, columns, context),
-        k=k,
+        k=aim.k,
         wildcard=wildcard,
+        judged=aim.judged,
+        alone_at_most=aim.alone_at_most,
         records=int(counts.sum()),
         digest=combinations_digest(distinct, keys, context.seed_key) if len(counts) else "",
     )

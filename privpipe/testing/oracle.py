@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from privpipe.blocks import Guarantee
@@ -17,7 +17,7 @@ from privpipe.blocks.oracle_classes import Classes, Expected, plain_cell
 from privpipe.errors import PrivpipeError
 from privpipe.testing.hostile import HostileTable
 
-__all__ = ["Classes", "Expected", "beside", "has_oracle", "oracle", "oracle_of"]
+__all__ = ["Classes", "Expected", "beside", "has_oracle", "oracle", "oracle_of", "unsuppressed_rows"]
 
 Judge = Callable[[Any, Classes], Expected]
 
@@ -104,7 +104,7 @@ def count_classes(model: Guarantee, table: HostileTable, mark: str) -> Classes:
     keys = table.roles.quasi_identifiers if model.quasi_identifiers is None else model.quasi_identifiers
     values = {name: [plain_cell(value) for value in cells] for name, cells in table.rows.items()}
     groups: dict[tuple[Any, ...], list[int]] = {}
-    left = _unsuppressed(table, values, mark)
+    left = unsuppressed_rows(table, mark)
     for row in left:
         groups.setdefault(tuple(values[name][row] for name in keys), []).append(row)
     original = {} if getattr(model, "base", None) == "released" else table.base
@@ -127,8 +127,16 @@ def count_classes(model: Guarantee, table: HostileTable, mark: str) -> Classes:
     )
 
 
-def _unsuppressed(table: HostileTable, values: Mapping[str, list[Any]], mark: str) -> list[int]:
-    """Rows in which some column is not the mark, nor missing where it cannot hold text; all rows without a text."""
+def unsuppressed_rows(table: HostileTable, mark: str = "*") -> list[int]:
+    """Rows in which some column is not the mark, nor missing where it cannot hold text; all rows without a text.
+
+    Examples
+    --------
+    >>> from privpipe.testing import HOSTILE_TABLES
+    >>> unsuppressed_rows(HOSTILE_TABLES["emptied_by_suppression"])
+    [0, 1, 2, 5, 6]
+    """
+    values = {name: [plain_cell(value) for value in cells] for name, cells in table.rows.items()}
     texts = {name for name in values if _holds_text(table, name)}
     blank = {name: mark if name in texts else None for name in values}
     rows = range(len(table))

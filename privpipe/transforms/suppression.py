@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import ClassBlock, ClassModel, ClassQuery, Facts, Guarantee, Primitives, RowBlock
-from privpipe.blocks.suppressed import suppressed_alone, without_suppressed
+from privpipe.blocks.suppressed import NothingLeft, suppressed_alone, without_suppressed
 from privpipe.draws import Seed
 from privpipe.errors import NoSolutionError
 from privpipe.tolerance import floor_share
@@ -83,8 +83,8 @@ def suppress_failing(
     if not sets.keys:
         return table
     # Records that a recoding left nothing of but marks are in no class that is judged.
-    released, whole = context.released(table.schema), table
-    table = kept = without_suppressed(engine, table, released, context.mark)
+    nothing, whole = NothingLeft(context.released(table.schema), context.mark), table
+    table = kept = without_suppressed(engine, table, nothing)
     if len(sets.keys) == 1 and not sets.compared and not sets.labels:
         # Failing classes go where they lie: removing them changes no other class.
         for keys, models in sets.class_models.items():
@@ -95,7 +95,7 @@ def suppress_failing(
     if not done:
         kept = _without_failing(engine, kept, sets, context, own_loss)
     if table is not whole:
-        kept = engine.append(kept, suppressed_alone(engine, whole, released, context.mark))
+        kept = engine.append(kept, suppressed_alone(engine, whole, nothing))
     require_within(before - engine.count(kept), limit, before, context)
     return kept
 

@@ -42,7 +42,7 @@ def measure(rows: pa.Table, keys: tuple[str, ...], k: int, nulls: Any, programs:
         context = StageContext(roles=pp.Roles(quasi_identifiers=keys), schema=table.schema, nulls=nulls, place="bench")
         counted, cells = timed(lambda: read_cells(engine, table, SuppressCells(k=k), context))
     words, missing, _ = cells.packed
-    least = min(timed(lambda: matches(words, missing, cells.counts))[0] for _ in range(repeats))
+    least = min(timed(lambda: matches(words, missing, cells.judged_bits, cells.counts))[0] for _ in range(repeats))
     runs = [timed(lambda: greedy_cells(cells, context)) for _ in range(repeats)]
     seconds, parcels = min(runs, key=lambda run: run[0])
     line = (

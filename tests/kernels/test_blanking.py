@@ -14,19 +14,26 @@ from hypothesis.extra.numpy import arrays
 from privpipe.kernels.blank_dropping import BlankingTable, drop_blanks
 from privpipe.kernels.cell_suppression import blank_costs, cheapest_covers, cheapest_first, matches, packed
 from privpipe.kernels.strict_blanks import cheapest_rescue, columns_to_meet
-from privpipe.kernels.wildcard_matching import matching_sizes
+from privpipe.kernels.wildcard_matching import matching_sizes, vouched_sizes
 
 
-def matched(codes: Any, counts: Any) -> list[int]:
-    """Straight from the definition: equal in every column, or a blank on either side."""
-    return [
-        sum(
-            int(count)
-            for other, count in zip(codes, counts, strict=True)
-            if all(a == b or a < 0 or b < 0 for a, b in zip(one, other, strict=True))
-        )
-        for one in codes
-    ]
+def matched(codes: Any, counts: Any, vouching: bool = False) -> list[int]:
+    """Straight from the definition: equal in every column, or a blank on either side.
+
+    `vouching`: who is blank in every column matches others that are, and nobody else.
+    """
+
+    def match(one: Any, other: Any) -> bool:
+        if vouching and all(a < 0 for a in one) != all(a < 0 for a in other):
+            return False
+        return all(a == b or a < 0 or b < 0 for a, b in zip(one, other, strict=True))
+
+    return [sum(int(n) for other, n in zip(codes, counts, strict=True) if match(one, other)) for one in codes]
+
+
+def judged_bits(codes: Any, vouching: bool) -> Any:
+    bits = np.zeros(packed(codes, codes.shape[1])[0].shape[1], np.uint64)
+    return np.bitwise_or.reduce(packed(codes, codes.shape[1])[2], axis=0) if vouching else bits
 
 
 def blanked(codes: Any, blanks: Any) -> Any:
@@ -46,41 +53,68 @@ tables = st.integers(1, 4).flatmap(
 
 
 @settings(max_examples=40, deadline=None)
-@given(tables, st.integers(0, 2**31))
-def test_covers_are_the_cheapest_and_dropping_keeps_every_record_safe(case: Any, seed: int) -> None:
+@given(tables, st.integers(0, 2**31), st.booleans())
+def test_covers_are_the_cheapest_and_dropping_keeps_every_record_safe(case: Any, seed: int, vouching: bool) -> None:
     codes, k, weights = case
     codes = np.unique(codes, axis=0)
+    codes = codes[(codes >= 0).any(axis=1)] if vouching else codes
+    if not len(codes):
+        return
     counts = np.random.default_rng(seed).integers(1, 4, len(codes)).astype(np.int64)
     if seed % 2:  # another way where nothing is missing
         codes = np.unique(np.abs(codes), axis=0)
         counts = counts[: len(codes)]
     words, missing, fields = packed(codes, codes.shape[1])
     order, cost = cheapest_first(np.array(weights))
-    sizes = matches(words, missing, counts)
-    assert sizes.tolist() == matched(codes, counts)
-    covers = cheapest_covers(words, missing, fields, counts, sizes, order, k)
+    judged = judged_bits(codes, vouching)
+    sizes = matches(words, missing, judged, counts)
+    assert sizes.tolist() == matched(codes, counts, vouching)
+    covers = cheapest_covers(words, missing, judged, fields, counts, sizes, order, k)
     for at, cover in enumerate(covers.tolist()):
         enough = []
         for blank in range(len(cost)):
             tried = codes.copy()
             tried[at] = blanked(codes[[at]], np.array([blank]))[0]
-            if matched(tried, counts)[at] >= k:
+            if vouching and (tried[at] < 0).all():
+                continue
+            if matched(tried, counts, vouching)[at] >= k:
                 enough.append(cost[blank])
         assert (cover < 0) == (not enough)
         assert cover < 0 or cost[cover] == min(enough)
     if (covers < 0).any():
-        assert counts.sum() < k
+        assert vouching or counts.sum() < k
         return
-    table = BlankingTable(words, missing, fields, counts, np.array(weights), cost)
+    table = BlankingTable(words, missing, judged, fields, counts, np.array(weights), cost)
     before = blank_costs(covers, counts, cost)
     for passes, most in ((0, None), (3, cost[covers]), (3, None)):
         found = drop_blanks(table, covers, k, passes=passes, most=most)
-        assert min(matched(blanked(codes, found), counts)) >= k
+        assert min(matched(blanked(codes, found), counts, vouching)) >= k
         after = blank_costs(found, counts, cost)
         assert after <= before + 1e-9
         before = after if passes == 0 else before
         if most is not None:
             assert (cost[found] <= np.maximum(most, cost[found & covers]) + 1e-9).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(tables, st.integers(0, 2**31))
+def test_what_is_blank_everywhere_can_be_taken_back_too(case: Any, seed: int) -> None:
+    """From any feasible start, some combinations of it blank in every column: always feasible, and never dearer."""
+    codes, k, weights = case
+    codes = np.unique(codes, axis=0)
+    draw = np.random.default_rng(seed)
+    counts = draw.integers(1, 4, len(codes)).astype(np.int64)
+    words, missing, fields = packed(codes, codes.shape[1])
+    cost, judged = cheapest_first(np.array(weights))[1], judged_bits(codes, True)
+    start = np.where(draw.random(len(codes)) < 0.6, len(cost) - 1, draw.integers(0, len(cost), len(codes)))
+    start &= ~((codes < 0) @ (1 << np.arange(codes.shape[1])))
+    if min(matched(blanked(codes, start), counts, True)) < k:
+        return
+    table = BlankingTable(words, missing, judged, fields, counts, np.array(weights), cost)
+    for passes in (0, 3):
+        found = drop_blanks(table, start, k, passes=passes)
+        assert min(matched(blanked(codes, found), counts, True)) >= k
+        assert blank_costs(found, counts, cost) <= blank_costs(start, counts, cost) + 1e-9
 
 
 def test_fields_over_two_words_and_columns_that_must_match() -> None:
@@ -92,13 +126,17 @@ def test_fields_over_two_words_and_columns_that_must_match() -> None:
     assert two.shape == (3, 2)
     ones = np.array([1, 1, 5])
     by_set = cheapest_first(np.ones(2))[0]
-    assert cheapest_covers(two, none, parts, ones, matches(two, none, ones), by_set, 2).tolist() == [-1, -1, 0]
+    assert cheapest_covers(two, none, none[0], parts, ones, matches(two, none, none[0], ones), by_set, 2).tolist() == [
+        -1,
+        -1,
+        0,
+    ]
     counts = np.array([1, 1, 5])
     order, _ = cheapest_first(np.ones(2))
-    sizes = matches(words, missing, counts)
+    sizes = matches(words, missing, missing[0], counts)
     # The last column cannot be blanked: the two that agree in it can only meet each other.
-    assert cheapest_covers(words, missing, fields, counts, sizes, order, 2).tolist() == [1, 1, 0]
-    assert cheapest_covers(words, missing, fields, counts, sizes, order, 3).tolist() == [-1, -1, 0]
+    assert cheapest_covers(words, missing, missing[0], fields, counts, sizes, order, 2).tolist() == [1, 1, 0]
+    assert cheapest_covers(words, missing, missing[0], fields, counts, sizes, order, 3).tolist() == [-1, -1, 0]
 
 
 def test_sets_of_columns_go_by_weight_then_size_then_column_order() -> None:
@@ -141,4 +179,5 @@ def test_the_two_ways_of_counting_agree() -> None:
     codes = np.unique(np.random.default_rng(0).integers(-1, 3, (60, 5)), axis=0)
     counts = np.random.default_rng(1).integers(1, 6, len(codes)).astype(np.int64)
     words, missing, _ = packed(codes, 5)
-    assert (matches(words, missing, counts) == matching_sizes(codes, counts)).all()
+    assert (matches(words, missing, judged_bits(codes, False), counts) == matching_sizes(codes, counts)).all()
+    assert (matches(words, missing, judged_bits(codes, True), counts) == vouched_sizes(codes, counts)).all()

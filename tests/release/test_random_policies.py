@@ -78,8 +78,13 @@ class Published:
         """How many rows match each row."""
         wild = (None, ("str", self.wildcard_text))
         rows = [tuple(value_of(row[name]) for name in keys) for row in self.released()]
+        blank = [bool(r) and all(a in wild for a in r) for r in rows]  # vouches for nobody
         return [
-            sum(all(a == b or a in wild or b in wild for a, b in zip(r, s, strict=True)) for s in rows) for r in rows
+            sum(
+                one == other and all(a == b or a in wild or b in wild for a, b in zip(r, s, strict=True))
+                for s, other in zip(rows, blank, strict=True)
+            )
+            for r, one in zip(rows, blank, strict=True)
         ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import itertools
 import json
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privpipe.errors import NoSolutionError
 from privpipe.search import integer_programs
 from privpipe.search.cell_suppression import greedy_cells
 from privpipe.search.cell_suppression_found import CellsFound
@@ -29,17 +31,27 @@ class Where:
     place = "transform[0].suppress_cells"
 
 
-def table_of(codes: Any, counts: Any, k: int, wildcard: bool, weights: Any = None, fixed: int = 0) -> CellTable:
+def table_of(
+    codes: Any,
+    counts: Any,
+    k: int,
+    wildcard: bool,
+    weights: Any = None,
+    fixed: int = 0,
+    judged: Any = None,
+    alone: float | None = None,
+) -> CellTable:
     columns = codes.shape[1] - fixed
     return CellTable(
         keys=tuple(f"c{at}" for at in range(codes.shape[1])),
         columns=columns,
         codes=codes.astype(np.int64),
         counts=np.asarray(counts, dtype=np.int64),
-        places=np.arange(len(codes)),
         weights=np.ones(columns) if weights is None else np.asarray(weights, dtype=np.float64),
         k=k,
         wildcard=wildcard,
+        judged=tuple(range(codes.shape[1])) if judged is None else judged,
+        alone_at_most=alone,
         records=int(np.sum(counts)),
         digest="",
     )
@@ -72,7 +84,11 @@ def records_like(table: CellTable, parcels: Any) -> list[int]:
                 places += [at] * records
     cells = np.array(rows)
     if table.wildcard:
-        alike = [((cells == row) | (cells < 0) | (np.array(row) < 0)).all(axis=1).sum() for row in rows]
+        blank = (cells[:, list(table.judged)] < 0).all(axis=1) & bool(table.judged)
+        alike = [
+            (((cells == row) | (cells < 0) | (np.array(row) < 0)).all(axis=1) & (blank == own)).sum()
+            for row, own in zip(rows, blank, strict=True)
+        ]
     else:
         alike = [(cells == row).all(axis=1).sum() for row in rows]
     return [int(each) for each in alike]
@@ -110,8 +126,8 @@ def test_no_more_blanks_than_the_reference_tool(shared: Path) -> None:
 
 
 def test_the_optimum_of_the_survey_is_lower_and_not_claimed(shared: Path) -> None:
-    """Under wildcards k - 1 records blank in all 7 columns match everything: 7 (k - 1) cells; no bound proves more."""
-    for wildcard, k, most in ((True, 2, 7), (False, 10, 1762)):
+    """Who is blank in all 7 columns vouches for nobody; 2 (k - 1) records that show their sex alone match everybody."""
+    for wildcard, k, most in ((True, 2, 12), (False, 10, 1762)):
         table = read(shared / "data/casc/testdata.csv", KEYS, k, wildcard)
         start = greedy(table)
         found = improved(table, start, CellBudget(neighbourhoods=6))
@@ -120,6 +136,13 @@ def test_the_optimum_of_the_survey_is_lower_and_not_claimed(shared: Path) -> Non
         assert not found.optimal
         assert found.bound < table.cost(found.parcels)
         assert found.solved == 6
+
+
+def alone(table: CellTable, parcels: Any) -> int:
+    """Records without a blank that equal no other without one."""
+    touched = {at for at, blanks, _ in parcels if blanks}
+    complete = (table.codes >= 0).all(axis=1)
+    return sum(int(table.counts[at]) == 1 and complete[at] and at not in touched for at in range(len(table)))
 
 
 def least_cost(table: CellTable) -> float:
@@ -133,7 +156,7 @@ def least_cost(table: CellTable) -> float:
     for chosen in itertools.product(sets, repeat=len(units)):
         parcels = [(at, blanks, records) for (at, records), blanks in zip(units, chosen, strict=True) if blanks]
         cost = table.cost(parcels) if parcels else 0.0
-        if cost < least and min(records_like(table, parcels)) >= table.k:
+        if cost < least and min(records_like(table, parcels)) >= table.k and alone(table, parcels) <= table.allowed:
             least = cost
     return float(least)
 
@@ -159,6 +182,56 @@ def test_a_small_table_is_solved_and_proved(data: st.DataObject) -> None:
     assert found.status == "optimal"
     assert min(records_like(table, found.parcels)) >= k
     assert table.lower_bound(np.arange(len(rows))) <= best + 1e-9
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_few_stay_alone(data: st.DataObject) -> None:
+    """Complete records that equal no other complete one: as few as asked, at the least cost, also with one column."""
+    columns = data.draw(st.integers(1, 2))
+    cell = st.integers(0, 2) if data.draw(st.booleans()) else st.integers(-1, 2)
+    rows = data.draw(st.lists(st.tuples(*[cell] * columns), min_size=2, max_size=5, unique=True))
+    counts = data.draw(st.lists(st.integers(1, 2), min_size=len(rows), max_size=len(rows)))
+    k, share = data.draw(st.integers(1, 3)), data.draw(st.sampled_from([0.0, 0.3, 0.5, 1.0]))
+    if sum(counts) < k:
+        return
+    table = table_of(np.array(rows), counts, k, True, [1.0, 2.5][:columns], alone=share)
+    start = greedy(table)
+    best = least_cost(table)
+    found = improved(table, start, CellBudget())
+    for each in (start, found):
+        assert min(records_like(table, each.parcels)) >= k
+        assert alone(table, each.parcels) <= table.allowed == int(share * sum(counts) + 1e-9)
+    assert table.cost(start.parcels) >= best - 1e-9
+    assert table.cost(found.parcels) == pytest.approx(best)
+    assert found.optimal
+
+
+def test_who_is_alone_in_the_survey(shared: Path) -> None:
+    table = read(shared / "data/casc/testdata.csv", KEYS, 3, wildcard=True)
+    assert int(table.exposed.sum()) == 157
+    for share, most in ((None, 14), (0.001, 4), (0.0, 0)):
+        asked = dataclasses.replace(table, alone_at_most=share)
+        found = greedy(asked)
+        assert alone(asked, found.parcels) <= most
+        assert min(records_like(asked, found.parcels)) >= 3
+        assert asked.cost(found.parcels) <= 195 + 14
+        better = improved(asked, found, CellBudget(neighbourhoods=2))
+        assert asked.cost(better.parcels) <= asked.cost(found.parcels)
+        assert share is None or alone(asked, better.parcels) <= most
+        assert min(records_like(asked, better.parcels)) >= 3
+
+
+def test_a_stratum_that_nobody_judges_makes_nobody_like_another() -> None:
+    """The last column is a stratum: who is blank in all judged columns is like those in the same stratum alone."""
+    rows = np.array([[0, 0], [1, 0], [2, 0], [0, 1], [1, 1]])
+    table = table_of(rows, [1] * 5, 2, True, fixed=1, judged=(0,))
+    found = greedy(table)
+    assert min(records_like(table, found.parcels)) >= 2
+    assert sorted(at for at, _, _ in found.parcels) == [0, 1, 2, 3, 4]
+    short = table_of(rows[:4], [1] * 4, 2, True, fixed=1, judged=(0,))
+    with pytest.raises(NoSolutionError, match="match fewer than k = 2 whatever is blanked"):
+        greedy(short)
 
 
 def test_strata_are_solved_each_by_itself() -> None:

@@ -45,8 +45,8 @@ def nothing_but_mark(schema: pa.Schema, keys: Iterable[str], mark: str) -> str:
 
     Examples
     --------
-    >>> nothing_but_mark(pa.schema([("zip", pa.string()), ("age", pa.int64())]), ["zip", "age"], "*")
-    'coalesce("zip" = \'*\', false) AND "age" IS NULL'
+    >>> print(nothing_but_mark(pa.schema([("zip", pa.string()), ("age", pa.int64())]), ["zip", "age"], "*"))
+    coalesce("zip" = '*', false) AND "age" IS NULL
     """
     text = "'" + mark.replace("'", "''") + "'"
     return " AND ".join(

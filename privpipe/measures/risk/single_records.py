@@ -21,7 +21,7 @@ def weighed_patterns(records: DistinctBlock, matching: bool) -> tuple[ClassBlock
     ([2, 1], [5.0, 4.0], [0, 0, 1])
     """
     from privpipe.kernels.arrays import read_only
-    from privpipe.kernels.sample_frequencies import sample_frequencies
+    from privpipe.kernels.sample_frequencies import vouched_frequencies
     from privpipe.kernels.weight_sums import exact_sum_by_class
 
     blanks = records.blanks if matching else None
@@ -36,7 +36,7 @@ def weighed_patterns(records: DistinctBlock, matching: bool) -> tuple[ClassBlock
     sizes = np.bincount(owner, weights=records.counts, minlength=len(patterns)).astype(np.int64)
     if not matching:
         return ClassBlock(sizes, weights=weights), owner
-    found = sample_frequencies(patterns, sizes, weights)
+    found = vouched_frequencies(patterns, sizes, weights)
     block = ClassBlock(
         sizes,
         matching=found.matching,

@@ -8,8 +8,10 @@ from typing import Any, ClassVar, Self
 
 from numpy.typing import NDArray
 
-from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally
-from privpipe.blocks.entry import require_integer
+from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally, Verdict
+from privpipe.blocks.entry import require_integer, require_number
+from privpipe.blocks.guarantee import short
+from privpipe.tolerance import at_most
 
 __all__ = ["KAnonymity"]
 
@@ -22,6 +24,9 @@ class KAnonymity(ClassModel):
     ----------
     k : int, optional
         At least 1. Left out (under `measures:`), the least class size is reported.
+    alone_at_most : float, optional
+        Under `nulls: wildcard` only: largest share of the judged records, in [0, 1], that may be complete (without a
+        blank in the quasi-identifiers) and equal no other complete record. Left out, their number is noted.
     quasi_identifiers : tuple of str, optional
         Default: all of the policy.
 
@@ -46,7 +51,11 @@ class KAnonymity(ClassModel):
     convex: ClassVar[bool] = True
     told_by_least: ClassVar[bool] = True
     judges_matching: ClassVar[bool] = True
-    about: ClassVar[Mapping[str, str]] = {"k": "least number of records that share every quasi-identifier combination"}
+    about: ClassVar[Mapping[str, str]] = {
+        "k": "least number of records that share every quasi-identifier combination",
+        "alone_at_most": "under `nulls: wildcard`, share of the records that may be complete and equal no other "
+        "complete one",
+    }
     source: ClassVar[str] = "Samarati, IEEE TKDE 13(6), 2001; Sweeney, IJUFKS 10(5), 2002"
     threat: ClassVar[str] = (
         "Somebody who knows a person's quasi-identifiers, and that the person is in the table, finds the record."
@@ -58,11 +67,17 @@ class KAnonymity(ClassModel):
     )
 
     k: int | None = None
+    alone_at_most: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.k is not None:
             require_integer("KAnonymity", "k", self.k, least=1)
+        if self.alone_at_most is not None:
+            require_number("KAnonymity", "alone_at_most", self.alone_at_most, least=0, most=1)
+
+    def needs_matching(self) -> str:
+        return "" if self.alone_at_most is None else "alone_at_most"
 
     def least_size(self) -> int:
         return self.k or 1
@@ -76,7 +91,21 @@ class KAnonymity(ClassModel):
             return tally
         only = (block.matching >= self.least_size()) & (block.sizes < self.least_size())
         # Patterns come in one block: these are never added up.
-        return replace(tally, sums={"own": int(block.sizes.min()), "only": int(block.sizes[only].sum())})
+        sums = {"own": int(block.sizes.min()), "only": int(block.sizes[only].sum())}
+        return replace(tally, sums=sums if block.alone is None else {**sums, "alone": block.alone})
+
+    def judge(self, observed: Tally, facts: Facts) -> Verdict:
+        verdict = super().judge(observed, facts)
+        if self.alone_at_most is None or "alone" not in observed.sums:
+            return verdict
+        alone = observed.sums["alone"]
+        share = alone / observed.records
+        met = at_most(share, self.alone_at_most)
+        told = (
+            f"{alone:,} of {observed.records:,} records ({short(share)}) are complete and equal no other complete "
+            f"record, asked at most {short(self.alone_at_most)}."
+        )
+        return replace(verdict, outcome=verdict.outcome if met else "fail", reason=f"{verdict.reason} {told}")
 
     def seen(self, observed: Tally) -> str:
         own = observed.sums.get("own")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from privpipe.assess.served import refused_in_persons, refused_under_wildcard
+from privpipe.assess.served import refused_in_persons, refused_under_wildcard, refused_without_wildcard
 from privpipe.blocks import ClassModel
 from privpipe.release.policy.draft import Draft
 from privpipe.release.policy.entries import ReadEntry
@@ -27,7 +27,7 @@ def check_counting(draft: Draft, report: Report) -> None:
     if wildcard and persons:
         report.unsupported(("person_id",), "matching by `nulls: wildcard` counts records; leave one of the two out")
     for read, entry in draft.judging():
-        if wildcard and (refused := refused_under_wildcard(entry)):
+        if refused := (refused_under_wildcard if wildcard else refused_without_wildcard)(entry):
             report.wrong(read.place, refused)
         elif persons and (refused := refused_in_persons(entry)):
             report.unsupported(read.place, refused)

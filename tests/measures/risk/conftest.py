@@ -16,6 +16,7 @@ from privpipe.blocks.oracle_classes import plain_cell
 from privpipe.engines import Engine, Source
 from privpipe.measures import AttributeRisk, Distinction, Separation
 from privpipe.testing import HOSTILE_TABLES, HostileTable
+from privpipe.testing.oracle import unsuppressed_rows
 
 TABLES = [table for table in HOSTILE_TABLES.values() if table.refused is None]
 EXAMPLES = [example for entry in (AttributeRisk, Distinction, Separation) for example in entry.examples()]
@@ -25,8 +26,7 @@ JUDGED: dict[tuple[str, str], dict[str, Verdict]] = {}
 def figures(table: HostileTable, columns: Sequence[str]) -> tuple[Fraction, Fraction | None]:
     """Distinction and separation over the records that are not suppressed, by definition."""
     cells = {name: [plain_cell(value) for value in values] for name, values in table.rows.items()}
-    whole = list(dict.fromkeys([*columns, *table.roles.quasi_identifiers]))
-    rows = [row for row in range(len(table)) if not all(cells[name][row] == "*" for name in whole)]
+    rows = unsuppressed_rows(table)
     sizes = Counter(tuple(cells[name][row] for name in columns) for row in rows).values()
     n = len(rows)
     apart = None if n < 2 else 1 - Fraction(sum(size * (size - 1) for size in sizes), n * (n - 1))
