@@ -69,7 +69,6 @@ class Known:
 
     def measure(self, block: ClassBlock, facts: Facts) -> Tally:
         """The entry's figure of some whole classes."""
-        block = block.released()
         cells = block.cells[self.column]
         lengths = np.diff(cells.offsets)
         kept = (cells.codes != self.missing) | (np.repeat(lengths, lengths) == 1)
