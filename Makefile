@@ -1,4 +1,4 @@
-# make demo | setup | test | test-embedded | fuzz | lint | bench. An active virtual environment is used as it is, else .venv is made.
+# make demo | setup | test | test-embedded | fuzz | soak | lint | bench. An active virtual environment is used as it is, else .venv is made.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -13,7 +13,7 @@ PYTHON ?= python3 python3.13 python3.12 python3.11
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 export GX_ANALYTICS_ENABLED := false
 
-.PHONY: help demo setup java lint test test-embedded fuzz bench clean
+.PHONY: help demo setup java lint test test-embedded fuzz soak bench clean
 
 help:
 	@echo "make demo           publish one release of UCI Adult and see another refused (no Java needed)"
@@ -21,6 +21,7 @@ help:
 	@echo "make test           all checks and all tests on all engines"
 	@echo "make test-embedded  the tests that need neither Dask nor Spark nor Great Expectations"
 	@echo "make fuzz           the properties on new random examples, ROUNDS=5 times (no Spark)"
+	@echo "make soak           damaged policies and records against every command that reads them (long)"
 	@echo "make lint           format, lint, types, import contracts"
 	@echo "make bench          judging against counting, per engine (long)"
 	@echo "make clean          remove caches and what the demo published"
@@ -86,6 +87,10 @@ bench: setup java
 	@status=0; for file in tests/benchmarks/bench_*.py; do \
 	    echo "== $$file"; "$(BIN)/python" "$$file" $(BENCH_ARGS) || status=1; \
 	done; exit $$status
+
+# make soak SOAK_POLICIES=500 SOAK_DOCUMENTS=100
+soak: setup
+	"$(BIN)/python" tests/soak
 
 clean:
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist pipelines/*/published

@@ -1,6 +1,6 @@
-"""``python tests/soak [TEST ...]``: damaged documents, faults of the machine and kills, and a table of what came of it.
+"""``python tests/soak [TEST ...]``: damaged documents, and a table of what came of it.
 
-Counts come from the environment: SOAK_POLICIES, SOAK_DOCUMENTS (of each kind), SOAK_FAULTS, SOAK_KILLS; SOAK_SEED draws
+Counts come from the environment: SOAK_POLICIES, SOAK_DOCUMENTS (of each kind); SOAK_SEED draws
 other ones; SOAK_KEEP names a folder for what broke something.
 """
 

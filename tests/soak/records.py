@@ -66,6 +66,7 @@ def prepare(place: Path) -> None:
     (place / "process.yaml").write_text(json.dumps({**process, "measures": []}))
     for name in ("people", "other"):
         done = command("release", "release.yaml", "--target", f"published/{name}")
+        assert not done.late, "it took too long"
         assert done.code == 0, done.stderr
     assert command("plan", "release.yaml", "--out", "plan.json").code == 0
     shutil.copytree(place / "published" / "people", place / "kept")

@@ -152,7 +152,10 @@ def leftovers(place: Path, sink: Path) -> list[Path]:
     """Files outside private folders that a run left besides its release."""
     state = sink.parent / f".{sink.name}.privpipe"
     inside = [path for path in (state / "staging").rglob("*") if path.is_file()] if state.is_dir() else []
-    return [*inside, *(path for path in (place / "tmp").rglob("*") if path.is_file())]
+    # The private folder of a process goes with it, and here one process runs every trial.
+    private = [folder for folder in (place / "tmp").glob("privpipe-*") if folder.stat().st_mode & 0o077 == 0]
+    found = [path for path in (place / "tmp").rglob("*") if path.is_file()]
+    return [*inside, *(path for path in found if not set(private) & set(path.parents))]
 
 
 Check = Callable[[], list[str]]
