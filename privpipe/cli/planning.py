@@ -139,6 +139,7 @@ def _written(policy: Policy, plan: Plan, folder: Path, engine: str | None) -> in
     from privpipe.engines import open_engine
     from privpipe.private_files import make_public, public_modes
     from privpipe.release.attaching import attach
+    from privpipe.release.formula_cells import escapes_formulas, formula_notes
     from privpipe.release.run import sink_format, source_of
     from privpipe.release.staging import run_stages
     from privpipe.release.target import sink_faults
@@ -154,7 +155,10 @@ def _written(policy: Policy, plan: Plan, folder: Path, engine: str | None) -> in
         except OSError as error:
             raise SinkError(f"--target {str(folder)!r} cannot be written: {error.strerror}") from None
         tell("write")
-        records = running.write(staged.table, str(folder), sink_format(policy), staged.order).records
+        for note in formula_notes(running, policy, staged.table):
+            say(f"note: {note}")
+        escape = escapes_formulas(policy)
+        records = running.write(staged.table, str(folder), sink_format(policy), staged.order, escape=escape).records
         with sink_faults(folder, "the files may be incomplete"):
             make_public(folder, public_modes(folder))
         return records

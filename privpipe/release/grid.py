@@ -20,6 +20,7 @@ from privpipe.engines import Engine, open_engine
 from privpipe.errors import NoSolutionError, UnsupportedError, UsageError, did_you_mean
 from privpipe.private_files import scratch_folder
 from privpipe.release.attaching import attach
+from privpipe.release.formula_cells import escapes_formulas
 from privpipe.release.policy import Policy
 from privpipe.release.policy.plain_values import decoded, from_yaml
 from privpipe.release.population import population_beside
@@ -315,7 +316,9 @@ def judged_without_publishing(
         staged = replace(staged, rules=replace(staged.rules, histories=memory.histories))
         folder = place.stage(run_id)
         try:
-            written = engine.write(staged.table, str(folder), sink_format(policy), staged.order)
+            written = engine.write(
+                staged.table, str(folder), sink_format(policy), staged.order, escape=escapes_formulas(policy)
+            )
             return judge_written(engine, policy, without_notes(staged), folder, written, seed)
         finally:
             shutil.rmtree(folder, ignore_errors=True)

@@ -68,7 +68,14 @@ def finished_source(data: Any, policy: Policy, **said: Any) -> Source:
     if sink is not None and isinstance(data, str | PurePath):
         target = sink.target(policy.base_dir)
         if str(data) == target or Path(data).absolute() == Path(target):
-            return Source(data=str(data), quoted_nulls=False, types=types, **{"format": sink.format, **said})
+            escaped = sink.escapes_formulas
+            return Source(
+                data=str(data),
+                quoted_nulls=False,
+                escaped_formulas=escaped,
+                types=types,
+                **{"format": sink.format, **said},
+            )
     return replace(read_as_source(data, policy, **said), types=types)
 
 

@@ -19,6 +19,7 @@ from privpipe.engines.base.stamps import require_stamps, stamps_of
 from privpipe.errors import EngineError, UsageError
 from privpipe.release.aligning import reads_pairs
 from privpipe.release.attaching import attach
+from privpipe.release.formula_cells import escapes_formulas, formula_notes
 from privpipe.release.frozen import frozen_plan, require_fitting
 from privpipe.release.key_history import KeyHistory
 from privpipe.release.ledger import NOT_JUDGED, history_entries
@@ -143,13 +144,15 @@ def release_with(
             staged = replace(staged, population=population_beside(engine, policy, staged.table))
         tell("write")
         folder = place.stage(run_id)
-        written = engine.write(staged.table, str(folder), sink_format(policy), staged.order)
+        formulas = formula_notes(engine, policy, staged.table)
+        escape = escapes_formulas(policy)
+        written = engine.write(staged.table, str(folder), sink_format(policy), staged.order, escape=escape)
         tell("judge")
         header = run_header(engine, policy, staged.plan, run_id)
         memory.gather(engine, staged.original, staged.table, staged.roles, staged.noise)
         rerun = Rerun(engine, policy, staged.original, seed, staged.source)
         rules = replace(staged.rules, histories=memory.histories, rerun=rerun)
-        staged = replace(staged, rules=rules, notes=memory.notes)
+        staged = replace(staged, rules=rules, notes=(*memory.notes, *formulas))
         judged = judge_written(engine, policy, staged, folder, written, seed).within(**header)
         judged = judged.noting(source=notes_of_source(engine, staged))
         if not judged.passed:
@@ -234,7 +237,13 @@ def judge_written(
     Then the files are proved to hold the very same records.
     """
     types = {field.name: column_type_of(field.type) for field in staged.table.schema}
-    files = Source(data=str(folder), format=sink_format(policy), types=types, quoted_nulls=False)
+    files = Source(
+        data=str(folder),
+        format=sink_format(policy),
+        types=types,
+        quoted_nulls=False,
+        escaped_formulas=escapes_formulas(policy),
+    )
     table = engine.scan(files)
     if list(table.schema.names) != list(staged.table.schema.names):
         raise EngineError("the written files do not have the columns of the release")

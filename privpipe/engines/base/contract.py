@@ -272,11 +272,12 @@ class Engine(ABC):
         return self.with_record_ids(table, "number", seed)
 
     @abstractmethod
-    def write(self, table: Any, folder: str, format: Format, stream: Stream) -> Written:
+    def write(self, table: Any, folder: str, format: Format, stream: Stream, *, escape: bool = False) -> Written:
         """Write the visible columns as part files into an existing, empty folder, in keyed order of the ids.
 
         A table without ids is written in the order of all its values. Files are named ``part-00000.<format>``
-        and on; original order never shows.
+        and on; original order never shows. `escape` puts an apostrophe before texts of CSV files that spreadsheets
+        would run as formulas.
         """
 
     @abstractmethod

@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import csv
 
+from privpipe.engines.base.formulas import restored_cells
 from privpipe.engines.base.source import Source
 from privpipe.engines.base.stamps import Stamp, require_stamp, stamp_of
 from privpipe.engines.base.unpacking import MOST_BYTES, is_packed, reading, unpacked
@@ -31,12 +32,21 @@ class CsvDialect:
     null_values: tuple[str, ...]
     quoted_nulls: bool = True
     max_bytes: int = MOST_BYTES
+    escaped_formulas: bool = False
 
     @classmethod
     def of(cls, names: Sequence[str], source: Source) -> Self:
         """That of a source whose columns have these names."""
         nulls = tuple(source.null_values)
-        return cls(tuple(names), source.delimiter, source.header, nulls, source.quoted_nulls, source.max_bytes)
+        return cls(
+            tuple(names),
+            source.delimiter,
+            source.header,
+            nulls,
+            source.quoted_nulls,
+            source.max_bytes,
+            source.escaped_formulas,
+        )
 
 
 @dataclass(frozen=True)
@@ -140,7 +150,10 @@ def csv_rows(data: bytes, dialect: CsvDialect, place: str) -> tuple[pa.RecordBat
         if "UTF8" in str(error):
             raise DataError(f"{place}: not UTF-8 text") from None
         raise DataError(f"{place}: not readable as CSV") from None
-    return pa.RecordBatch.from_arrays([_whole(column) for column in table.columns], schema=schema), ragged.lines
+    cells = [_whole(column) for column in table.columns]
+    if dialect.escaped_formulas:
+        cells = [restored_cells(column) for column in cells]
+    return pa.RecordBatch.from_arrays(cells, schema=schema), ragged.lines
 
 
 def ragged_error(lines: int, columns: Sequence[str]) -> DataError:

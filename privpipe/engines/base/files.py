@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from privpipe.engines.base.folders import FolderFiles, folder_files
+from privpipe.engines.base.formulas import restored_cells
 from privpipe.engines.base.logical import logical_schema
 from privpipe.engines.base.source import Format, Source
 from privpipe.engines.base.table_formats import refuse_table_format
@@ -230,6 +231,8 @@ def csv_columns(source: Source, files: list[str]) -> list[str]:
         first = found
     if first is None:
         raise DataError(f"{Path(files[0]).name}: the file is empty; a CSV file needs a header line")
+    if source.escaped_formulas:
+        first = restored_cells(pa.array(first, pa.string())).to_pylist()
     return first
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from privpipe.engines.base.contract import Written
+from privpipe.engines.base.formulas import escaped_cells
 from privpipe.engines.base.source import Format
 from privpipe.errors import SinkError, UnsupportedError
 from privpipe.hierarchies import canonical_text
@@ -33,19 +35,22 @@ def part_name(number: int, format: Format) -> str:
     return f"part-{number:05d}.{format}"
 
 
-def csv_header(names: Iterable[str]) -> bytes:
-    """The header line.
+def csv_header(names: Iterable[str], escape: bool = False) -> bytes:
+    """The header line; `escape` as in `csv_bytes`.
 
     Examples
     --------
     >>> csv_header(["age", "zip,code"])
     b'age,"zip,code"\\n'
     """
-    return (",".join(_quoted(pa.array(list(names), pa.string())).to_pylist()) + "\n").encode()
+    cells = pa.array(list(names), pa.string())
+    return (",".join(_quoted(escaped_cells(cells) if escape else cells).to_pylist()) + "\n").encode()
 
 
-def csv_bytes(batch: pa.RecordBatch) -> bytes:
+def csv_bytes(batch: pa.RecordBatch, escape: bool = False) -> bytes:
     r"""Rows as CSV lines: canonical texts, quotes where needed, null an empty field, empty text a quoted one.
+
+    With `escape`, texts that a spreadsheet would run as formulas stand behind an apostrophe; numbers are none.
 
     Examples
     --------
@@ -55,7 +60,7 @@ def csv_bytes(batch: pa.RecordBatch) -> bytes:
     """
     if not batch.num_rows:
         return b""
-    columns = [_field(column, name) for name, column in zip(batch.schema.names, batch.columns, strict=True)]
+    columns = [_field(column, name, escape) for name, column in zip(batch.schema.names, batch.columns, strict=True)]
     if len(columns) == 1:  # a line of one null would be no record to most readers
         columns = [pc.fill_null(columns[0], '""')]
     lines = pc.binary_join_element_wise(*columns, ",", null_handling="replace", null_replacement="")
@@ -94,9 +99,11 @@ def _json(text: str | None, bare: bool) -> str:
     return text if bare else json.dumps(text, ensure_ascii=False)
 
 
-def _field(column: pa.Array, name: str) -> pa.Array:
+def _field(column: pa.Array, name: str, escape: bool) -> pa.Array:
     text = canonical_text(column, None, column=name)
-    return _quoted(text) if pa.types.is_string(column.type) else text
+    if not pa.types.is_string(column.type):
+        return text
+    return _quoted(escaped_cells(text) if escape else text)
 
 
 def _quoted(text: pa.Array) -> pa.Array:
@@ -133,11 +140,11 @@ class _ParquetPart:
 
 
 class _TextPart:
-    def __init__(self, path: Path, schema: pa.Schema, format: Format) -> None:
+    def __init__(self, path: Path, schema: pa.Schema, format: Format, escape: bool) -> None:
         self._file: IO[bytes] = path.open("wb")
-        self._bytes = csv_bytes if format == "csv" else json_bytes
+        self._bytes = partial(csv_bytes, escape=escape) if format == "csv" else json_bytes
         if format == "csv":
-            self._file.write(csv_header(schema.names))
+            self._file.write(csv_header(schema.names, escape))
 
     def add(self, batch: pa.RecordBatch) -> None:
         self._file.write(self._bytes(batch))
@@ -146,12 +153,12 @@ class _TextPart:
         self._file.close()
 
 
-def _open(path: Path, schema: pa.Schema, format: Format) -> _Part:
+def _open(path: Path, schema: pa.Schema, format: Format, escape: bool) -> _Part:
     create_private(path)  # until it is judged; publishing gives it the modes of a public file
     if format == "parquet":
         return _ParquetPart(path, schema)
     if format in {"csv", "json"}:
-        return _TextPart(path, schema, format)
+        return _TextPart(path, schema, format, escape)
     raise UnsupportedError(f"a release is written as parquet, csv or json, not {format}")
 
 
@@ -162,6 +169,7 @@ def write_parts(
     format: Format,
     *,
     rows_per_file: int = ROWS_PER_FILE,
+    escape: bool = False,
 ) -> Written:
     """Write batches, in their order, as part files of an existing folder; at least one file, so that types survive.
 
@@ -172,27 +180,30 @@ def write_parts(
     """
     records = 0
     files: list[str] = []
+    opened = partial(_open, schema=schema, format=format, escape=escape)
     with contextlib.ExitStack() as stack:
         part: _Part | None = None
         for batch in _cut(batches, rows_per_file):
             if part is None or records % rows_per_file == 0:
                 with _refused():
                     stack.close()
-                    part = _begin(stack, folder, schema, format, files)
+                    part = _begin(stack, opened, folder, format, files)
             with _refused():
                 part.add(batch)
             records += batch.num_rows
         if part is None:
             with _refused():
-                _begin(stack, folder, schema, format, files)
+                _begin(stack, opened, folder, format, files)
         with _refused():
             stack.close()
     return Written(records=records, files=tuple(files))
 
 
-def _begin(stack: contextlib.ExitStack, folder: str, schema: pa.Schema, format: Format, files: list[str]) -> _Part:
+def _begin(
+    stack: contextlib.ExitStack, opened: Callable[[Path], _Part], folder: str, format: Format, files: list[str]
+) -> _Part:
     files.append(part_name(len(files), format))
-    part = _open(Path(folder) / files[-1], schema, format)
+    part = opened(Path(folder) / files[-1])
     stack.callback(part.close)
     return part
 

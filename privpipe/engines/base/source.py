@@ -49,6 +49,8 @@ class Source:
         What each packed CSV or JSON file may unpack to; it is counted while unpacking.
     quoted_nulls : bool
         Whether a quoted field may mean "no value" too. Our own sink quotes the empty text and nothing that is missing.
+    escaped_formulas : bool
+        Whether texts of CSV files stand behind an apostrophe where they would be formulas; it is taken off.
     types : mapping of column to ColumnType
         Declared types. CSV and JSON columns without one are text; the others keep the source's type.
     """
@@ -61,6 +63,7 @@ class Source:
     null_values: tuple[str, ...] = ("",)
     max_bytes: int = MOST_BYTES
     quoted_nulls: bool = True
+    escaped_formulas: bool = False
     types: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -277,8 +277,8 @@ class DaskEngine(Engine):
         kept = self._runtime.keep("attach ids", parts)
         return DaskTable(table.schema, tuple(kept), True)
 
-    def write(self, table: DaskTable, folder: str, format: Format, stream: Stream) -> Written:
-        return written(self._runtime, table, folder, format, stream)
+    def write(self, table: DaskTable, folder: str, format: Format, stream: Stream, *, escape: bool = False) -> Written:
+        return written(self._runtime, table, folder, format, stream, escape)
 
     def collect(self, table: DaskTable, *, like: Any = None) -> Any:
         return collected(self._runtime, table, like)

@@ -35,7 +35,7 @@ ROWS_A_FILE = 500_000
 TEXT_ROWS = 65536
 
 
-def written(runtime: Runtime, table: DaskTable, folder: str, format: Format, stream: Stream) -> Written:
+def written(runtime: Runtime, table: DaskTable, folder: str, format: Format, stream: Stream, escape: bool) -> Written:
     """Write the visible columns, rows and files in keyed order (without ids: in the order of all values)."""
     if format not in ("parquet", "csv", "json"):
         raise UnsupportedError(f"a release is written as parquet, csv or json, not {format}")
@@ -43,7 +43,7 @@ def written(runtime: Runtime, table: DaskTable, folder: str, format: Format, str
     sizes = runtime.compute("count records", [runtime.task("count", len, part) for part in table.parts])
     parts = ordered(runtime, table, stream, max(1, -(-sum(sizes) // ROWS_A_FILE)))
     names = [part_name(number, format) for number in range(len(parts))]
-    write = _WriteFile(folder, format, table.schema)
+    write = _WriteFile(folder, format, table.schema, escape)
     tasks = [runtime.task("write file", write, part, file=name) for part, name in zip(parts, names, strict=True)]
     records = runtime.compute("write files", tasks)
     return Written(sum(records), tuple(names))
@@ -102,12 +102,13 @@ class _WriteFile:
     folder: str
     format: Format
     schema: pa.Schema
+    escape: bool
 
     def __call__(self, batch: pa.RecordBatch, file: str) -> int:
         columns = [batch.column(field.name).cast(field.type) for field in self.schema]
         rows = pa.record_batch(columns, schema=self.schema)
         try:
-            write_file(rows, Path(self.folder, file), self.format)
+            write_file(rows, Path(self.folder, file), self.format, self.escape)
         except (OSError, pa.ArrowException) as error:
             reason = getattr(error, "strerror", None) or type(error).__name__
             problem = SinkError(f"the part files of the release cannot be written: {reason}")
@@ -116,7 +117,7 @@ class _WriteFile:
         raise problem
 
 
-def write_file(rows: pa.RecordBatch, path: Path, format: Format) -> None:
+def write_file(rows: pa.RecordBatch, path: Path, format: Format, escape: bool = False) -> None:
     """One part file, its rows' bytes as on every engine; private until it is published."""
     create_private(path)
     if format == "parquet":
@@ -125,10 +126,10 @@ def write_file(rows: pa.RecordBatch, path: Path, format: Format) -> None:
         return
     with path.open("wb") as text:
         if format == "csv":
-            text.write(csv_header(rows.schema.names))
+            text.write(csv_header(rows.schema.names, escape))
         for start in range(0, rows.num_rows, TEXT_ROWS):
             piece = rows.slice(start, TEXT_ROWS)
-            text.write(csv_bytes(piece) if format == "csv" else json_bytes(piece))
+            text.write(csv_bytes(piece, escape) if format == "csv" else json_bytes(piece))
 
 
 def _dask_frame(runtime: Runtime, parts: Sequence[Node], schema: pa.Schema) -> Any:

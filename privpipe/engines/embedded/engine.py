@@ -233,8 +233,10 @@ class EmbeddedEngine(Engine):
     def with_record_ids(self, table: EmbeddedTable, column: str | None, seed: Seed) -> EmbeddedTable:
         return record_ids.with_record_ids(self.session, table, column, seed)
 
-    def write(self, table: EmbeddedTable, folder: str, format: Format, stream: Stream) -> Written:
-        return writing.write(self.session, table, folder, format, stream)
+    def write(
+        self, table: EmbeddedTable, folder: str, format: Format, stream: Stream, *, escape: bool = False
+    ) -> Written:
+        return writing.write(self.session, table, folder, format, stream, escape)
 
     def collect(self, table: EmbeddedTable, *, like: Any = None) -> Any:
         return frame_like(writing.sorted_rows(self.session, table), like)

@@ -18,11 +18,11 @@ from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted
 __all__ = ["sorted_rows", "write"]
 
 
-def write(session: Session, table: EmbeddedTable, folder: str, format: Format, stream: Stream) -> Written:
+def write(session: Session, table: EmbeddedTable, folder: str, format: Format, stream: Stream, escape: bool) -> Written:
     """See `Engine.write`."""
     batches = ordered_rows(session, table, stream) if table.has_record_ids else _by_value(session, table)
     visible = (logical(batch.select(table.schema.names), table.schema) for batch in batches)
-    return write_parts(visible, table.schema, folder, format)
+    return write_parts(visible, table.schema, folder, format, escape=escape)
 
 
 def _by_value(session: Session, table: EmbeddedTable) -> Iterator[pa.RecordBatch]:

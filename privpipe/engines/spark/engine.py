@@ -215,8 +215,8 @@ class SparkEngine(Engine):
         _require(table, [column])
         return self._kept(records.declared_ids(table, column, seed))
 
-    def write(self, table: SparkTable, folder: str, format: Format, stream: Stream) -> Written:
-        return writing.write(table, folder, format, stream)
+    def write(self, table: SparkTable, folder: str, format: Format, stream: Stream, *, escape: bool = False) -> Written:
+        return writing.write(table, folder, format, stream, escape)
 
     def collect(self, table: SparkTable, *, like: Any = None) -> Any:
         return writing.collect(table, like)

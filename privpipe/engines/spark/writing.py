@@ -38,13 +38,13 @@ PART, ORDER = "__privpipe_part", "__privpipe_order"
 STAGING = ".privpipe-part-"
 
 
-def write(table: SparkTable, folder: str, format: Format, stream: Stream) -> Written:
+def write(table: SparkTable, folder: str, format: Format, stream: Stream, escape: bool) -> Written:
     """See `Engine.write`."""
     records = count_records(table)
     if records <= ROWS_HERE or not table.has_record_ids:
         rows = sorted_rows(table, stream)
-        return write_parts(rows.to_batches(), table.schema, folder, format)
-    return _written_by_workers(table, folder, format, stream, -(-records // ROWS_HERE))
+        return write_parts(rows.to_batches(), table.schema, folder, format, escape=escape)
+    return _written_by_workers(table, folder, format, stream, -(-records // ROWS_HERE), escape)
 
 
 def collect(table: SparkTable, like: Any) -> Any:
@@ -74,7 +74,9 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
-def _written_by_workers(table: SparkTable, folder: str, format: Format, stream: Stream, parts: int) -> Written:
+def _written_by_workers(
+    table: SparkTable, folder: str, format: Format, stream: Stream, parts: int, escape: bool
+) -> Written:
     """Each part is sorted and written by one task into a folder of its own, then moved to its name.
 
     An attempt that is given up leaves its folder behind, never half a part file.
@@ -92,7 +94,7 @@ def _written_by_workers(table: SparkTable, folder: str, format: Format, stream: 
         for part, rows in whole_runs(batches, PART):
             place = _new_place(folder)
             batch = pa.RecordBatch.from_arrays(placed.visible(rows), schema=schema)
-            done = write_parts([batch], schema, str(place), format)
+            done = write_parts([batch], schema, str(place), format, escape=escape)
             yield boxed((part, place.name, done))
 
     gathered = map_batches(table.frame, add_part, placed).repartition(PART)

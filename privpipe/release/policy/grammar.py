@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 from privpipe.engines import ENGINES
 from privpipe.engines.base import Format
 from privpipe.engines.base.unpacking import MOST_BYTES
+from privpipe.release.policy.specs import FormulaRule
 from privpipe.roles import ColumnType, NullRule, Role
 
 __all__ = ["COLUMN", "PLAN", "SINK", "SOURCE", "TOP", "VERSION", "Key", "source_keys"]
@@ -76,6 +77,12 @@ GENERALIZED = Key("flag", "whether the table is generalized already; else the pl
 SINK: Mapping[str, Key] = {
     "path": Key("text", "folder to publish into; relative to the policy file", required=True),
     "format": Key("text", "format of the published files", ("parquet", "csv", "json"), default="parquet"),
+    "formula_cells": Key(
+        "text",
+        "CSV texts that spreadsheets run as formulas: kept and noted, behind an apostrophe, or an error",
+        get_args(FormulaRule),
+        default="keep",
+    ),
 }
 
 PLAN: Mapping[str, Key] = {

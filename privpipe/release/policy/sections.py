@@ -84,6 +84,8 @@ def read_source(report: Report, value: Any, place: Place) -> SourceSpec | None:
 def read_sink(report: Report, value: Any, place: Place) -> SinkSpec | None:
     """`sink`."""
     found = read_keys(report, value, place, SINK)
+    if "formula_cells" in found and found.get("format", "parquet") != "csv":
+        report.wrong((*place, "formula_cells"), "is for `format: csv`; other formats say what is text")
     return SinkSpec(**found) if "path" in found else None
 
 

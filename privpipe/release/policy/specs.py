@@ -13,7 +13,9 @@ from privpipe.engines.base.unpacking import MOST_BYTES
 from privpipe.hierarchies import HierarchySpec
 from privpipe.roles import ColumnType, Role
 
-__all__ = ["ColumnSpec", "PlanSpec", "SinkSpec", "SourceSpec", "located"]
+__all__ = ["ColumnSpec", "FormulaRule", "PlanSpec", "SinkSpec", "SourceSpec", "located"]
+
+FormulaRule = Literal["keep", "escape", "refuse"]
 
 
 def located(path: str, base_dir: Path) -> str:
@@ -76,6 +78,12 @@ class SinkSpec:
 
     path: str
     format: Format = "parquet"
+    formula_cells: FormulaRule = "keep"
+
+    @property
+    def escapes_formulas(self) -> bool:
+        """Whether texts that would be formulas are written behind an apostrophe."""
+        return self.formula_cells == "escape"
 
     def target(self, base_dir: Path) -> str:
         """The folder, seen from where the program runs."""
