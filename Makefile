@@ -21,7 +21,7 @@ help:
 	@echo "make test           all checks and all tests on all engines"
 	@echo "make test-embedded  the tests that need neither Dask nor Spark nor Great Expectations"
 	@echo "make fuzz           the properties on new random examples, ROUNDS=5 times (no Spark)"
-	@echo "make soak           damaged policies and records against every command that reads them (long)"
+	@echo "make soak           damaged policies and records against every command, and killed runs (long)"
 	@echo "make lint           format, lint, types, import contracts"
 	@echo "make bench          judging against counting, per engine (long)"
 	@echo "make clean          remove caches and what the demo published"

@@ -1,7 +1,7 @@
-"""``python tests/soak [TEST ...]``: damaged documents, and a table of what came of it.
+"""``python tests/soak [TEST ...]``: damaged documents and killed runs, and a table of what came of it.
 
-Counts come from the environment: SOAK_POLICIES, SOAK_DOCUMENTS (of each kind); SOAK_SEED draws
-other ones; SOAK_KEEP names a folder for what broke something.
+Counts come from the environment: SOAK_POLICIES, SOAK_DOCUMENTS (of each kind), SOAK_KILLS;
+SOAK_SEED draws other ones; SOAK_KEEP names a folder for what broke something.
 """
 
 from __future__ import annotations
@@ -10,12 +10,17 @@ import os
 import sys
 from pathlib import Path
 
+from kills import soak_kills
 from policies import soak_policies
 from records import soak_records
 from trials import Table
 
 PROJECT = Path(__file__).resolve().parents[2]
-TESTS = {"policies": (soak_policies, "SOAK_POLICIES", 10_000), "records": (soak_records, "SOAK_DOCUMENTS", 2000)}
+TESTS = {
+    "policies": (soak_policies, "SOAK_POLICIES", 10_000),
+    "records": (soak_records, "SOAK_DOCUMENTS", 2000),
+    "kills": (soak_kills, "SOAK_KILLS", 1000),
+}
 
 
 def main(names: list[str]) -> int:
