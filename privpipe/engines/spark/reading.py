@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -57,7 +58,8 @@ def scan(session: SparkSession, source: Source) -> tuple[SparkTable, bool]:
     if not (native and parquet_instants_fit(files, found)):
         return parquet_frame(session, source, files, found), True
     with reported("open the Parquet files"):
-        frame = session.read.parquet(*(_uri(name) for name in files))
+        # Without a mark, Spark takes a scan for an earlier one of the same paths, whose rows it may still hold.
+        frame = session.read.option("privpipe.scan", secrets.token_hex(8)).parquet(*(_uri(name) for name in files))
     records = sum(parquet_head(name).num_rows for name in files)
     return replace(typed_table(_frame(frame), source.types), remembered={"records": records}), False
 
