@@ -119,6 +119,7 @@ class _Again:
                 keys=keys_of(entry, self._roles),
                 columns=entry.sensitive_columns(),
                 dictionaries={column: histogram},
+                mark=self._rules.mark,
                 person=self._rules.person,
             )
             found = self._engine.reduce_classes(self._table, query, Known(entry, column, len(histogram) - 1), facts)

@@ -184,19 +184,13 @@ class RemoteTarget:
         return getattr(self.files, "protocol", None) in ("file", ("file", "local"))
 
     def recall(self) -> bytes | None:
-        try:
-            return bytes(self.files.cat_file(self._memory))
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise SinkError(f"what the sink {self.url!r} remembers cannot be read: {type(error).__name__}") from None
+        with self._told():
+            return bytes(self.files.cat_file(self._memory)) if self.files.exists(self._memory) else None
 
     def remember(self, data: bytes) -> None:
-        try:
+        with self._told():
             self.files.makedirs(self._memory.rsplit("/", 1)[0], exist_ok=True)
             self.files.pipe_file(self._memory, data)
-        except OSError as error:
-            raise SinkError(f"the sink {self.url!r} cannot be written: {type(error).__name__}") from None
 
     @property
     def _memory(self) -> str:

@@ -16,7 +16,7 @@ from privpipe.draws import Seed
 from privpipe.engines import Engine, Source, Written
 from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.engines.base.stamps import require_stamps, stamps_of
-from privpipe.errors import EngineError, UsageError
+from privpipe.errors import EngineError, SinkError, UsageError
 from privpipe.release.aligning import reads_pairs
 from privpipe.release.attaching import attach
 from privpipe.release.formula_cells import escapes_formulas, formula_notes
@@ -186,9 +186,7 @@ def release_with(
                 memory.settle()
                 records.settle(place.current())
             raise
-        memory.settle()
-        records.settle(place.current())
-        keys.keep(policy.transform, staged.draws)
+        _tidied(memory, records, keys, policy, staged, run_id)
     return ReleaseResult(
         path=path,
         run_id=run_id,
@@ -198,6 +196,18 @@ def release_with(
         record=str(record),
         public=public,
     )
+
+
+def _tidied(
+    memory: Remembering, records: PrivateRecords, keys: KeyHistory, policy: Policy, staged: Staged, run_id: str
+) -> None:
+    """Settle what was noted before the release was published; what fails now does not make it unpublished."""
+    steps = (memory.settle, lambda: records.settle(run_id), lambda: keys.keep(policy.transform, staged.draws))
+    for step in steps:
+        try:
+            step()
+        except SinkError as error:
+            log.warning("the release is published; the next run settles what could not be written: %s", error)
 
 
 def source_of(policy: Policy) -> Source:

@@ -275,11 +275,12 @@ class SplitsClasses(PlainEngine):
                 yield replace(block.take(large), sizes=np.ones(int(large.sum()), dtype=np.int64))
 
 
-class ForgetsTheMark(PlainEngine):
-    """Judges suppressed records."""
+class MarksOtherClasses(PlainEngine):
+    """Takes classes that somebody is in for suppressed ones. (One that forgets the mark is found out by the judge.)"""
 
     def classes(self, table: Any, query: ClassQuery) -> Iterator[ClassBlock]:
-        return super().classes(table, replace(query, mark=None))
+        for block in super().classes(table, query):
+            yield ClassBlock(block.sizes, block.cells, ~np.asarray(block.marked))
 
 
 class IgnoresTheDictionary(PlainEngine):
@@ -309,7 +310,7 @@ ENGINES: list[Callable[[], Any]] = [
     DropsTheLastBlock,
     CountsABlockTwice,
     SplitsClasses,
-    ForgetsTheMark,
+    MarksOtherClasses,
     IgnoresTheDictionary,
     LosesMissingValues,
 ]

@@ -14,7 +14,7 @@ from privpipe.kernels.rank_swap import Partner, segment_length, swap_permutation
 
 STREAM = Draws(Seed.insecure(42), stage=0, transformer="rank_swap").of("income")
 PARTNERS: tuple[Partner, ...] = ("unswapped", "content", "skip")
-FIXED = [2, 4, 0, 5, 1, 3, 8, 9, 6, 7, 14, 15, 16, 17, 10, 11, 12, 13, 19, 18]
+FIXED = [2, 4, 0, 7, 1, 6, 5, 3, 11, 13, 12, 8, 10, 9, 15, 14, 19, 18, 17, 16]
 
 
 def below(stream: Stream, rank: int, word: int, bound: int) -> int:

@@ -16,6 +16,7 @@ import privpipe as pp
 from privpipe.cli import app
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UsageError
+from privpipe.release.plan import document_digest
 
 STRONG = {"from_env": "PRIVPIPE_TEST_SEED"}
 N = 200
@@ -175,6 +176,9 @@ def test_a_plan_is_that_of_the_policys_stages_parameters_and_seed(
         pp.release({**document, "plan": {"file": str(tmp_path / "none.json")}}, engine=embedded)
     bare = {**plan.to_dict(), "stages": [{**stage, "detail": {}} for stage in plan.to_dict()["stages"]]}
     file.write_text(json.dumps(bare))
+    refused(stages, "damaged or was edited")
+    del bare["checksum"]
+    file.write_text(json.dumps({**bare, "checksum": document_digest(bare)}))
     refused(stages, r"transform\[1\].pram: the plan of this stage cannot be applied")
     monkeypatch.setenv("PRIVPIPE_TEST_SEED", "c1" + "0123456789abcdef" * 4)
     with pytest.raises(UsageError, match="another seed"):

@@ -37,14 +37,14 @@ def seen(folder):
     return [(path, oct(os.lstat(path).st_mode & 0o7777), os.path.isdir(path))
             for root, folders, files in os.walk(folder) for path in (os.path.join(root, n) for n in folders + files)]
 
-def told(running, rules, *, target, progress):
+def told(running, rules, *, progress, **more):
     def tell(step):
         if step == "judge":
             temp = os.environ["TMPDIR"]
             print("SEEN", repr([each for each in seen(temp) if "privpipe-" in each[0]]), flush=True)
         if step == at:
             os.kill(os.getpid(), int(number))
-    return release_with(running, rules, target=target, progress=tell)
+    return release_with(running, rules, progress=tell, **more)
 
 if __name__ == "__main__":
     import privpipe.engines.embedded.storing as storing

@@ -130,7 +130,7 @@ def test_files_in_another_order_are_refused(people: Path, monkeypatch: pytest.Mo
     from privpipe.draws import Seed
     from privpipe.kernels.record_ids import declared_id
 
-    ids = declared_id(table["name"], Seed.insecure(policy["seed"]))
+    ids = declared_id(table["name"], Seed.insecure(policy["seed"]["insecure"]))
     places = {tuple(each): at for at, each in enumerate(ids.tolist())}
     words = lambda self, asked: np.array([places[tuple(each)] for each in asked.tolist()], dtype=np.int64)  # noqa: E731
     monkeypatch.setattr(Stream, "order", words)
