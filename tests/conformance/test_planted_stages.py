@@ -157,7 +157,7 @@ MUTANTS = {
 }
 
 
-PARTED = (DependsOnPartitions, PlansByOrder)
+PARTED = (DependsOnPartitions, PlansByOrder, PlansByPartitions)
 """Seen where blocks are partitions: the embedded engine hands a small table over in one block."""
 
 

@@ -23,7 +23,7 @@ Make = Callable[..., dict[str, Any]]
 def make(tmp_path: Path) -> Make:
     """A policy over a table with such texts in a sensitive column, in labels, and in the name of a column."""
     (tmp_path / "ages.csv").write_text(
-        "".join(f"{age};{AGES['young' if age < 40 else 'old']}\n" for age in range(20, 60))
+        "".join(f"{age};{AGES['young' if age < 40 else 'old']};*\n" for age in range(20, 60))
     )
 
     def policy(rule: str | None, *, name: str = "=home", format: str = "csv") -> dict[str, Any]:
