@@ -24,7 +24,7 @@ from privpipe.cli import (
     seeding,
 )
 from privpipe.cli.console import settle
-from privpipe.cli.endings import guarded, heed_signals, interrupted
+from privpipe.cli.endings import ended_by_signal, guarded, heed_signals, interrupted
 
 __all__ = ["app", "main"]
 
@@ -97,3 +97,7 @@ def main() -> None:
         app(prog_name="privpipe")
     except KeyboardInterrupt:
         sys.exit(interrupted())
+    except SystemExit as ending:
+        if ended_by_signal(ending.code):
+            sys.exit(interrupted())
+        raise

@@ -16,7 +16,7 @@ import typer
 from privpipe.cli.console import SETTINGS, say
 from privpipe.errors import EngineError, PrivpipeError
 
-__all__ = ["CRASH", "guarded", "heed_signals", "interrupted"]
+__all__ = ["CRASH", "ended_by_signal", "guarded", "heed_signals", "interrupted"]
 
 CRASH = 1
 ENDING = (signal.SIGTERM, signal.SIGHUP)
@@ -60,8 +60,7 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
         except (typer.Exit, typer.Abort):
             raise
         except KeyboardInterrupt:
-            how = f"ended by {signal.Signals(_received[0][0]).name}" if _received else "interrupted"
-            say(f"{how}; nothing was published by this run, and what was published before is untouched")
+            _ended()
             raise typer.Exit(interrupted()) from None
         except BrokenPipeError:
             # The reader of stdout left; the interpreter must not fail again on flushing it.
@@ -80,10 +79,23 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
             _faulty(error)
             raise typer.Exit(EngineError.exit_code) from None
         except Exception as error:  # noqa: BLE001 the last stop: texts of foreign errors may quote data values
+            if _received:  # a library that was interrupted may fail in a way of its own
+                _ended()
+                raise typer.Exit(interrupted()) from None
             _crashed(error)
             raise typer.Exit(CRASH) from None
 
     return run
+
+
+def ended_by_signal(code: object) -> bool:
+    """Whether an exit code is what the command line's own layer makes of a signal that met it outside of a command."""
+    return bool(_received) and code in (CRASH, 128 + signal.SIGINT)
+
+
+def _ended() -> None:
+    how = f"ended by {signal.Signals(_received[0][0]).name}" if _received else "interrupted"
+    say(f"{how}; nothing was published by this run, and what was published before is untouched")
 
 
 def _faulty(error: OSError) -> None:
