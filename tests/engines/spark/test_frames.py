@@ -220,7 +220,7 @@ def test_files_that_only_spark_reaches(spark_engine: SparkEngine) -> None:
     for path in ("s3a://bucket/a.csv", "dbfs:/mnt/a.json"):
         with pytest.raises(UnsupportedError, match="Parquet"):
             spark_engine.scan(Source(data=path))
-    with pytest.raises(EngineError, match="could not open the Parquet files"):
+    with pytest.raises(EngineError, match="has no connector"):
         spark_engine.scan(Source(data="nosuchscheme://bucket/a.parquet"))
 
 
