@@ -157,7 +157,7 @@ class _Counted:
         return found or Guesses()
 
     def _reduced(self, query: ClassQuery, reduction: Any) -> Any:
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} counts nothing")
 
 
 class _OnEngine(_Counted):
