@@ -67,6 +67,9 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(EngineError.exit_code) from None
         except PrivpipeError as error:
+            if _received and isinstance(error, EngineError):  # an engine that was interrupted may say that it failed
+                _ended()
+                raise typer.Exit(interrupted()) from None
             _tell(error)
             raise typer.Exit(error.exit_code) from None
         except MemoryError:
