@@ -30,7 +30,8 @@ def store() -> Any:
 
 
 @pytest.fixture
-def document(tmp_path: Path) -> dict[str, Any]:
+def document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.chdir(tmp_path)  # the private records of a sink in a store are kept in the folder of the run
     pq.write_table(pa.table({"zip": ["a", "a", "b", "b"]}), tmp_path / "in.parquet")
     return {
         "source": {"path": str(tmp_path / "in.parquet")},

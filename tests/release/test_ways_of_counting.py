@@ -164,7 +164,9 @@ def test_files_that_are_not_what_was_counted_are_not_published(
     monkeypatch.setattr(
         EmbeddedEngine,
         "write",
-        lambda self, table, *rest: write(self, table.derived(f"SELECT * FROM {table.source} LIMIT 399"), *rest),
+        lambda self, table, *rest, **options: write(
+            self, table.derived(f"SELECT * FROM {table.source} LIMIT 399"), *rest, **options
+        ),
     )
     with pytest.raises(EngineError, match="do not hold the records that were staged"):
         pp.release(visits)
