@@ -15,17 +15,17 @@ from typing import Any
 __version__ = "0.1.0"
 
 _WIRES = {
-    "Assessment": "privpipe.assess",
+    "Assessment": "privpipe.judging",
     "Hierarchy": "privpipe.hierarchies",
     "Plan": "privpipe.release",
     "Policy": "privpipe.release",
     "Roles": "privpipe.roles",
     "Seed": "privpipe.draws",
     "Verdict": "privpipe.blocks",
-    "assess": "privpipe.release.facade",
-    "plan": "privpipe.release.facade",
-    "release": "privpipe.release.facade",
-    "transform": "privpipe.release.facade",
+    "assess": "privpipe.running.verbs",
+    "plan": "privpipe.running.verbs",
+    "release": "privpipe.running.verbs",
+    "transform": "privpipe.running.verbs",
 }
 _ROOMS = ("errors", "measures", "models", "transforms")
 

@@ -62,7 +62,7 @@ def compare(
 
 
 def _grid(policy: Path, grid: Path, risk: list[str], loss: list[str], engine: str | None, *, json: bool) -> None:
-    from privpipe.release.grid import compare_grid, read_grid, settings_of
+    from privpipe.running.grid import compare_grid, read_grid, settings_of
 
     rules, places = loaded(policy), read_grid(grid)
     with progress(len(settings_of(places))) as tell:

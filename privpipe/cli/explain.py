@@ -68,7 +68,7 @@ def described(name: str) -> dict[str, Any]:
 
 
 def _rooms() -> tuple[Catalogue, ...]:
-    from privpipe.release.policy.entries import Catalogues
+    from privpipe.policy.entries import Catalogues
 
     catalogues = Catalogues.shipped()
     return (catalogues.models, catalogues.transforms, catalogues.measures)

@@ -117,7 +117,7 @@ class Asked:
         from privpipe.blocks import FactsRequest
         from privpipe.engines import Source, open_engine
         from privpipe.errors import DataError
-        from privpipe.release.run import source_of
+        from privpipe.running.run import source_of
 
         policy = self.policy
         if self.data is None and (policy is None or policy.source is None):

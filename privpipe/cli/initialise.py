@@ -50,8 +50,8 @@ def init(
 
 def _require_sound(text: str, home: Path) -> None:
     """A draft that does not load would be our mistake, told at once."""
-    from privpipe.release.policy.plain_values import from_yaml
-    from privpipe.release.policy.reader import read_mapping
+    from privpipe.policy.plain_values import from_yaml
+    from privpipe.policy.reader import read_mapping
 
     document, report = from_yaml(text, "draft")
     report.raise_if_wrong()

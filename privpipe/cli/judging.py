@@ -12,7 +12,7 @@ from privpipe.cli.verdicts import show_assessment
 from privpipe.errors import Refused, UsageError, did_you_mean
 
 if TYPE_CHECKING:
-    from privpipe.assess import Assessment
+    from privpipe.judging import Assessment
     from privpipe.release import Policy
 
 __all__ = ["assess", "validate"]
@@ -36,11 +36,11 @@ def assess(
 
     Nothing is transformed or published. Exit code 5 when a guarantee fails.
     """
-    from privpipe.release.facade import assess as judge
+    from privpipe.running.verbs import assess as judge
 
     rules = loaded(policy)
     if show_records is not None:
-        from privpipe.release.record_list import write_record_risks
+        from privpipe.running.record_list import write_record_risks
 
         records = write_record_risks(rules, show_records, engine=engine)
         say(f"risks of {records:,} single records written; they are data about people: keep them like the source")
@@ -70,7 +70,7 @@ def validate(
 
     The gate alone, for tables of other pipelines. Exit code 5 when a guarantee fails.
     """
-    from privpipe.release.facade import assess as judge
+    from privpipe.running.verbs import assess as judge
 
     rules = loaded(policy)
     how = _alignment(align)
@@ -100,7 +100,7 @@ def _alignment(how: str) -> Literal["record_id", "position"]:
 
 def _finished(data: str, policy: Policy, format: str | None, delimiter: str | None) -> Any:
     """The table to judge, read as the arguments say and else as `pp.assess` reads it."""
-    from privpipe.release.reading import finished_source
+    from privpipe.running.reading import finished_source
 
     given: dict[str, Any] = {} if delimiter is None else {"delimiter": delimiter}
     if format is not None:
@@ -109,7 +109,7 @@ def _finished(data: str, policy: Policy, format: str | None, delimiter: str | No
 
 
 def _format(name: str) -> str:
-    from privpipe.release.policy.grammar import SOURCE
+    from privpipe.policy.grammar import SOURCE
 
     formats = SOURCE["format"].choices
     if name not in formats:

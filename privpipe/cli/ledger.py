@@ -47,8 +47,8 @@ class _Asked:
     @contextmanager
     def sink(self, *, held: bool = False) -> Iterator[tuple[str, Any] | None]:
         """The policy's sink as a witness; `held`: no run can write it meanwhile."""
-        from privpipe.release.remote import RemoteTarget
-        from privpipe.release.run import target_of
+        from privpipe.sinks.remote import RemoteTarget
+        from privpipe.running.run import target_of
 
         if self.policy is None or self.policy.sink is None:
             yield None
@@ -71,7 +71,7 @@ def check(source: SourceArgument, key_env: KeyEnv = None, key_file: KeyFile = No
 
     Exit code 3 when anything is missing, changed or older than a sink knows it. Nothing is changed.
     """
-    from privpipe.release.ledger.examine import examined
+    from privpipe.ledger.examine import examined
 
     asked = _asked(source, key_env, key_file)
     _require_key(asked)
@@ -99,7 +99,7 @@ def show(source: SourceArgument, key_env: KeyEnv = None, key_file: KeyFile = Non
 
     Without the key nothing is proved of them, and the list says so. No key and no hash is shown.
     """
-    from privpipe.release.ledger.examine import entry_rows
+    from privpipe.ledger.examine import entry_rows
 
     asked = _asked(source, key_env, key_file)
     proved = asked.key is not None or not _follows_persons(asked.path)
@@ -133,7 +133,7 @@ def repair(
     Drops torn pending entries, seals a ledger of version 1, makes a lost ledger.json anew from the entries, and a
     damaged record of the policy's sink from the ledger. Exit code 3 when it cannot be mended: nothing was changed then.
     """
-    from privpipe.release.ledger.repair import repair as mend
+    from privpipe.ledger.repair import repair as mend
 
     asked = _asked(source, key_env, key_file)
     if asked.path.is_dir():
@@ -153,7 +153,7 @@ for name, command in (("check", check), ("show", show), ("repair", repair)):
 
 
 def _asked(source: Path, key_env: str | None, key_file: str | None) -> _Asked:
-    from privpipe.release.ledger import named_ledger
+    from privpipe.ledger import named_ledger
 
     if key_env is not None and key_file is not None:
         raise UsageError("give --key-env or --key-file, one of the two")
@@ -177,8 +177,8 @@ def _require_key(asked: _Asked) -> None:
 
 def _follows_persons(path: Path) -> bool:
     """Whether a ledger says that it needs a key; one that says nothing is left to what comes next."""
-    from privpipe.release.ledger.chain import read_bytes
-    from privpipe.release.ledger.folder import HEAD, read_document
+    from privpipe.ledger.chain import read_bytes
+    from privpipe.ledger.folder import HEAD, read_document
 
     if not (path / HEAD).is_file():
         return False

@@ -36,7 +36,7 @@ def plan(
     keep it private. Exit code 6 when nothing within the limits
     meets the guarantees.
     """
-    from privpipe.release.facade import plan as decide
+    from privpipe.running.verbs import plan as decide
 
     if out is None and not json and not explore:
         raise UsageError("nowhere to write the plan: give --out FILE, --json for stdout, or --explore to look only")
@@ -109,7 +109,7 @@ def _explored(plan: Plan) -> None:
 
 
 def _read(path: Path, policy: Policy) -> Plan:
-    from privpipe.release.frozen import read_plan
+    from privpipe.running.frozen import read_plan
 
     plan: Plan = read_plan(path, policy)
     if policy.seed is not None and not plan.made_with(policy.seed.resolve()):
@@ -138,11 +138,11 @@ def _written(policy: Policy, plan: Plan, folder: Path, engine: str | None) -> in
     from privpipe.draws import Seed
     from privpipe.engines import open_engine
     from privpipe.private_files import make_public, public_modes
-    from privpipe.release.attaching import attach
-    from privpipe.release.formula_cells import escapes_formulas, formula_notes
-    from privpipe.release.run import sink_format, source_of
-    from privpipe.release.staging import run_stages
-    from privpipe.release.target import sink_faults
+    from privpipe.running.attaching import attach
+    from privpipe.sinks.formula_cells import escapes_formulas, formula_notes
+    from privpipe.running.run import sink_format, source_of
+    from privpipe.running.staging import run_stages
+    from privpipe.sinks.local import sink_faults
 
     seed = policy.seed.resolve() if policy.seed else Seed.from_os()
     name = engine or policy.engine

@@ -45,8 +45,8 @@ def release(
 
 def released(policy: Policy, *, engine: str | None, target: str | None, plan: Path | None = None, json: bool) -> int:
     """Run a release and show its verdict; the exit code."""
-    from privpipe.release.facade import release as run
-    from privpipe.release.run import STEPS
+    from privpipe.running.verbs import release as run
+    from privpipe.running.run import STEPS
 
     try:
         with progress(len(STEPS)) as tell:

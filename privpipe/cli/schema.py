@@ -22,7 +22,7 @@ def schema(
     Draft 2020-12, with every entry of the catalogues. For the YAML language server, put
     `# yaml-language-server: $schema=policy.schema.json` atop a policy.
     """
-    from privpipe.release.policy import json_schema
+    from privpipe.policy import json_schema
 
     if out is None:
         print_json(json_schema())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from privpipe.cli.console import plain_cell, print_json, print_table, put
 
 if TYPE_CHECKING:
-    from privpipe.assess import Assessment
+    from privpipe.judging import Assessment
     from privpipe.blocks import Verdict
 
 __all__ = ["figure", "show_assessment"]

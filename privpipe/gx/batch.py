@@ -12,7 +12,7 @@ from great_expectations.execution_engine import PandasExecutionEngine, SparkDFEx
 from great_expectations.expectations.metrics.metric_provider import metric_value
 from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
 
-from privpipe.assess import Assessment, Gate, JudgingRules, assess
+from privpipe.judging import Assessment, Gate, JudgingRules, assess
 from privpipe.blocks import FactsRequest, Guarantee, Histogram
 from privpipe.draws import RunKey, Seed
 from privpipe.engines import Source, engine_for, open_engine

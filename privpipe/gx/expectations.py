@@ -11,7 +11,7 @@ from great_expectations.expectations.expectation import BatchExpectation, MetaEx
 from great_expectations.expectations.metrics.metric_provider import MetricConfiguration
 from great_expectations.validator.validator import ValidationDependencies
 
-from privpipe.assess import Gate
+from privpipe.judging import Gate
 from privpipe.blocks import Guarantee
 from privpipe.blocks.verdict import plain
 from privpipe.errors import PrivpipeError, UnsupportedError, UsageError, did_you_mean

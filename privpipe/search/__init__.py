@@ -11,10 +11,10 @@ from privpipe.errors import UsageError
 __all__ = ["PLANNERS", "planner_of"]
 
 PLANNERS = {
-    "generalize": "privpipe.search.generalization",
-    "local_recoding": "privpipe.search.local_recoding",
-    "mondrian": "privpipe.search.mondrian",
-    "suppress_cells": "privpipe.search.cell_suppression",
+    "generalize": "privpipe.transforms.recoding.planner",
+    "local_recoding": "privpipe.transforms.local_recoding.planner",
+    "mondrian": "privpipe.transforms.mondrian.planner",
+    "suppress_cells": "privpipe.transforms.local_suppression.planner",
 }
 """Module of the planner of each searching stage: its function `plan(engine, table, stage, context)`."""
 

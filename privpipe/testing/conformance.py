@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, cast
 
-from privpipe.assess import Assessment, JudgingRules, assess
+from privpipe.judging import Assessment, JudgingRules, assess
 from privpipe.blocks import Catalogue, Guarantee, Verdict
 from privpipe.engines import Engine, Source, open_engine
 from privpipe.errors import PrivpipeError

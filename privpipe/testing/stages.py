@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from privpipe.blocks.verdict import plain
 from privpipe.engines import Engine, Source, open_engine
 from privpipe.errors import PrivpipeError
-from privpipe.release.attaching import attach
-from privpipe.release.plan import Plan, canonical_json
-from privpipe.release.policy import Policy
-from privpipe.release.staging import run_stages
+from privpipe.running.attaching import attach
+from privpipe.running.plan import Plan, canonical_json
+from privpipe.policy import Policy
+from privpipe.running.staging import run_stages
 from privpipe.testing.empty_blocks import EmptyBlocks
 from privpipe.testing.people import TABLES, People
 from privpipe.transforms.base import StagePlan, Transformer

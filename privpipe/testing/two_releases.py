@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privpipe.errors import PrivpipeError
-from privpipe.release.facade import release
+from privpipe.running.verbs import release
 from privpipe.testing.release_attacks import (
     Finding,
     Published,

@@ -77,7 +77,7 @@ def stratum_keys(values: pa.RecordBatch | pa.Table, key: bytes = b"") -> NDArray
     True
     """
     from privpipe.draws import Seed
-    from privpipe.kernels.record_ids import content_hash
+    from privpipe.kernels.ids.record_ids import content_hash
 
     return np.asarray(content_hash(values, Seed(key) if key else Seed.public("privpipe/strata"))[:, 0])
 

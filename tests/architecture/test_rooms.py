@@ -134,8 +134,8 @@ def _docstring_lines(node: ast.FunctionDef) -> int:
 
 
 def test_rooms_and_functions_of_one_name_are_told_apart() -> None:
-    import privpipe.assess
+    import privpipe.judging
     import privpipe.release  # binding the rooms must not shadow the functions
 
-    assert callable(privpipe.assess)
+    assert callable(privpipe.judging)
     assert callable(privpipe.release)

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import privpipe as pp
-from privpipe.assess import Assessment, JudgingRules, assess
+from privpipe.judging import Assessment, JudgingRules, assess
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, UnsupportedError, UsageError
 from privpipe.models import BasicBetaLikeness, DeltaDisclosure, EnhancedBetaLikeness, TCloseness

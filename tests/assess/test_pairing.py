@@ -12,13 +12,13 @@ import pyarrow.csv
 import pytest
 
 import privpipe as pp
-from privpipe.assess import JudgingRules, assess
+from privpipe.judging import JudgingRules, assess
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
 from privpipe.draws import RunKey, Seed
 from privpipe.engines import Engine, Source
 from privpipe.engines.base.positions import positioned
 from privpipe.errors import DataError, UnsupportedError
-from privpipe.release.aligning import aligned
+from privpipe.running.aligning import aligned
 from privpipe.roles import Roles
 
 SEED = Seed.insecure("pairs")

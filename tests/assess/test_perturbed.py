@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from privpipe.assess import JudgingRules, assess
+from privpipe.judging import JudgingRules, assess
 from privpipe.engines import Engine, Source
 from privpipe.measures import IndividualRisk, ProsecutorRisk, SpecialUniques
 from privpipe.models import KAnonymity, SampleUniqueness

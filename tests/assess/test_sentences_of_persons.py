@@ -6,7 +6,7 @@ import re
 
 import pyarrow as pa
 
-from privpipe.assess import JudgingRules, assess
+from privpipe.judging import JudgingRules, assess
 from privpipe.engines import Engine, Source
 from privpipe.models import CATALOGUE
 from privpipe.roles import Roles

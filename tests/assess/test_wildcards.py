@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from privpipe.assess import JudgingRules, assess, wildcards
+from privpipe.judging import JudgingRules, assess, wildcards
 from privpipe.engines import Engine, Source
 from privpipe.errors import UnsupportedError
 from privpipe.models import KAnonymity

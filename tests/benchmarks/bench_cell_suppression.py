@@ -17,14 +17,14 @@ import pyarrow as pa
 
 import privpipe as pp
 from privpipe.engines import Source, open_engine
-from privpipe.kernels.cell_suppression import matches
-from privpipe.search.cell_suppression import greedy_cells
-from privpipe.search.cell_suppression_found import CellsFound
-from privpipe.search.cell_suppression_optimal import improved
-from privpipe.search.cell_suppression_table import read_cells
+from privpipe.kernels.local_suppression.covers import matches
+from privpipe.transforms.local_suppression.planner import greedy_cells
+from privpipe.transforms.local_suppression.found import CellsFound
+from privpipe.transforms.local_suppression.optimal import improved
+from privpipe.transforms.local_suppression.table import read_cells
 from privpipe.transforms import SuppressCells
 from privpipe.transforms.base import StageContext
-from privpipe.transforms.suppress_cells import CellBudget
+from privpipe.transforms.local_suppression.suppress_cells import CellBudget
 
 HOUSEHOLDS = ("urbrur", "roof", "walls", "water", "electcon", "relat", "sex")
 

@@ -20,7 +20,7 @@ import dask
 import dask.dataframe as dd
 from tables import QUASI_IDENTIFIERS, SENSITIVE, SHAPES, benchmark_table
 
-from privpipe.assess.composite import Composite
+from privpipe.judging.composite import Composite
 from privpipe.blocks import ClassQuery, FactsRequest, RowBlock
 from privpipe.draws import Draws, Seed
 from privpipe.engines import Source

@@ -16,7 +16,7 @@ from pathlib import Path
 import duckdb
 from tables import QUASI_IDENTIFIERS, SENSITIVE, SHAPES, benchmark_table
 
-from privpipe.assess.composite import Composite
+from privpipe.judging.composite import Composite
 from privpipe.blocks import ClassQuery, FactsRequest
 from privpipe.engines import Source
 from privpipe.engines.embedded import EmbeddedEngine

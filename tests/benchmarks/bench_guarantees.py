@@ -23,7 +23,7 @@ from typing import Any
 from tables import QUASI_IDENTIFIERS, SECOND_SENSITIVE, SENSITIVE, SHAPES, benchmark_table
 
 from privpipe import models
-from privpipe.assess import assess
+from privpipe.judging import assess
 from privpipe.engines import Engine, Source, open_engine
 from privpipe.roles import Roles
 

@@ -26,11 +26,11 @@ from privpipe.hierarchies import HierarchySpec
 from privpipe.models import KAnonymity
 from privpipe.roles import Roles
 from privpipe.search import planner_of
-from privpipe.search.cut_search import cut_tables
-from privpipe.search.cut_source import by_combination, histograms_of
+from privpipe.transforms.mondrian.cut_search import cut_tables
+from privpipe.transforms.mondrian.cut_source import by_combination, histograms_of
 from privpipe.transforms import LocalRecoding, Mondrian
 from privpipe.transforms.base import StageContext, Transformer
-from privpipe.transforms.mondrian import tree_columns, tree_names
+from privpipe.transforms.mondrian.stage import tree_columns, tree_names
 
 CHUNK = 1_000_000
 REDRAWN = 0.03
@@ -105,7 +105,7 @@ def measure(
 
 def tree_alone(engine: EmbeddedEngine, table: Any, stage: Mondrian, context: StageContext, rounds: int) -> None:
     """Print what the tree takes once the combinations are counted and coded."""
-    from privpipe.kernels.mondrian import grown
+    from privpipe.kernels.mondrian.tree import grown
 
     least = max(model.least_size() for model in context.guarantees if isinstance(model, KAnonymity))
     counted, distinct = seconds(lambda: engine.distinct(table, tree_names(stage, context)[0]))

@@ -22,7 +22,7 @@ from tables import SECOND_SENSITIVE, SENSITIVE, benchmark_table
 import privpipe as pp
 from privpipe.engines import open_engine
 
-staging = importlib.import_module("privpipe.release.staging")
+staging = importlib.import_module("privpipe.running.staging")
 
 
 @contextmanager

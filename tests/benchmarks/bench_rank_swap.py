@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 
 from privpipe.draws import Draws, Seed
 from privpipe.engines import Engine, Source, open_engine
-from privpipe.kernels.rank_exchange import bucket_permutation, distribution_permutation
-from privpipe.kernels.rank_swap import swap_permutation
+from privpipe.kernels.swapping.chance import bucket_permutation, distribution_permutation
+from privpipe.kernels.swapping.window import swap_permutation
 from privpipe.roles import Roles
 from privpipe.transforms import RankSwap
 from privpipe.transforms.base import StageContext

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from privpipe.assess import JudgingRules, assess
+from privpipe.judging import JudgingRules, assess
 from privpipe.blocks import Guarantee
 from privpipe.engines import Engine, Source, open_engine
 from privpipe.measures import IndividualRisk, LoglinearRisk, SpecialUniques

@@ -80,10 +80,10 @@ def searched(folder: Path, data: Path, case: str, rounds: int) -> None:
     from privpipe.hierarchies import HierarchySpec
     from privpipe.models import DistinctLDiversity, KAnonymity, TCloseness
     from privpipe.roles import Roles
-    from privpipe.search.encoded import encode
-    from privpipe.search.node import NodeCheck
-    from privpipe.search.optimal import search_optimal
-    from privpipe.search.quality import searched_quality
+    from privpipe.transforms.recoding.encoded import encode
+    from privpipe.transforms.recoding.node import NodeCheck
+    from privpipe.transforms.recoding.optimal import search_optimal
+    from privpipe.transforms.recoding.quality import searched_quality
     from privpipe.tolerance import floor_share
     from privpipe.transforms import Generalize
     from privpipe.transforms.base import StageContext

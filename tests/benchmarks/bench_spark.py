@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tables import QUASI_IDENTIFIERS, SENSITIVE, SHAPES, benchmark_table
 
-from privpipe.assess.composite import Composite
+from privpipe.judging.composite import Composite
 from privpipe.blocks import ClassQuery, FactsRequest
 from privpipe.engines import Source
 from privpipe.engines.spark import SparkEngine

@@ -36,7 +36,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
         raise error
 
     # By the module itself: `privpipe.release` as an attribute is the function.
-    monkeypatch.setattr(importlib.import_module("privpipe.release.facade"), "assess", judge)
+    monkeypatch.setattr(importlib.import_module("privpipe.running.verbs"), "assess", judge)
 
 
 def test_every_error_has_its_code() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from privpipe.cli.explain import described
-from privpipe.release.policy.entries import Catalogues
+from privpipe.policy.entries import Catalogues
 
 CATALOGUES = Catalogues.shipped()
 NAMES = [name for room in CATALOGUES.every() for name in room]

@@ -16,9 +16,9 @@ from privpipe.cli.guessing import Profile, guess_role, guess_type, suggest_hiera
 from privpipe.cli.profiling import seen_delimiter
 from privpipe.engines import Source
 from privpipe.hierarchies import HierarchySpec
-from privpipe.release.policy import Policy
-from privpipe.release.policy.plain_values import from_yaml
-from privpipe.release.policy.reader import read_mapping
+from privpipe.policy import Policy
+from privpipe.policy.plain_values import from_yaml
+from privpipe.policy.reader import read_mapping
 
 CANARY = "Canary-Marie"
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from privpipe.assess import Assessment
+from privpipe.judging import Assessment
 from privpipe.blocks import Verdict
 from privpipe.cli.verdicts import show_assessment
 from privpipe.errors import NoSolutionError, Refused
 from privpipe.models import AverageRisk, DistinctLDiversity, KAnonymity
 from privpipe.release import Plan
-from privpipe.release.policy import Policy
+from privpipe.policy import Policy
 from privpipe.transforms.base import StagePlan
 
 
@@ -35,7 +35,7 @@ def assessment(outcome: Any = "pass") -> Assessment:
 
 def facade(monkeypatch: pytest.MonkeyPatch, name: str, function: Any) -> None:
     """Put a function in the place of one of the facade's."""
-    monkeypatch.setattr(importlib.import_module("privpipe.release.facade"), name, function)
+    monkeypatch.setattr(importlib.import_module("privpipe.running.verbs"), name, function)
 
 
 def published(judged: Assessment) -> Any:

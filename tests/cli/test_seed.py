@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from privpipe.draws import Seed
-from privpipe.release.policy.secret import SecretSpec
+from privpipe.policy.secret import SecretSpec
 
 
 def test_each_seed_is_fresh_and_strong(run: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privpipe.assess import assess
+from privpipe.judging import assess
 from privpipe.engines import Engine, Source
 from privpipe.models import CATALOGUE
 from privpipe.testing import HOSTILE_TABLES, Case, Conformance, HostileTable, PlainEngine, cases, examples_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from privpipe.assess import JudgingRules, assess
+from privpipe.judging import JudgingRules, assess
 from privpipe.engines import Source
 from privpipe.models import CATALOGUE
 from privpipe.testing import (

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from privpipe.assess import Assessment, JudgingRules, assess
+from privpipe.judging import Assessment, JudgingRules, assess
 from privpipe.blocks import Guarantee
 from privpipe.blocks.oracle_classes import plain_cell
 from privpipe.engines import Engine, Source

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from privpipe.assess import assess
+from privpipe.judging import assess
 from privpipe.blocks import Guarantee
 from privpipe.engines import Engine, Source
 from privpipe.models import (

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import privpipe as pp
-from privpipe.assess import JudgingRules, assess
+from privpipe.judging import JudgingRules, assess
 from privpipe.blocks import Guarantee
 from privpipe.draws import Draws, Seed
 from privpipe.engines import Source, open_engine

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from privpipe.kernels.blank_dropping import BlankingTable, drop_blanks
-from privpipe.kernels.cell_suppression import blank_costs, cheapest_covers, cheapest_first, matches, packed
-from privpipe.kernels.strict_blanks import cheapest_rescue, columns_to_meet
-from privpipe.kernels.wildcard_matching import matching_sizes, vouched_sizes
+from privpipe.kernels.local_suppression.blank_dropping import BlankingTable, drop_blanks
+from privpipe.kernels.local_suppression.covers import blank_costs, cheapest_covers, cheapest_first, matches, packed
+from privpipe.kernels.local_suppression.strict_blanks import cheapest_rescue, columns_to_meet
+from privpipe.kernels.local_suppression.wildcard_matching import matching_sizes, vouched_sizes
 
 
 def matched(codes: Any, counts: Any, vouching: bool = False) -> list[int]:

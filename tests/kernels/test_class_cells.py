@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privpipe.kernels.class_cells import marginal_cells, merged_cells, row_cells
-from privpipe.kernels.word_groups import group_rows, number_words, ordered_by_group
+from privpipe.kernels.classes.cells import marginal_cells, merged_cells, row_cells
+from privpipe.kernels.grouping.word_groups import group_rows, number_words, ordered_by_group
 
 
 @pytest.mark.parametrize(("classes", "values"), [(1, 1), (3, 2), (3, 400), (200, 5), (200, 90)])

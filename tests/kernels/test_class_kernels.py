@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from privpipe.errors import UsageError
-from privpipe.kernels.class_counts import (
+from privpipe.kernels.classes.counts import (
     class_sizes,
     distinct_by_class,
     largest_by_class,
     top_share_by_class,
 )
-from privpipe.kernels.class_distance import emd_equal_by_class, emd_ordered_by_class
-from privpipe.kernels.class_entropy import entropy_by_class, grassberger_by_class
-from privpipe.kernels.class_recursive import recursive_ratio_by_class, recursive_tail_by_class
+from privpipe.kernels.classes.distance import emd_equal_by_class, emd_ordered_by_class
+from privpipe.kernels.classes.entropy import entropy_by_class, grassberger_by_class
+from privpipe.kernels.classes.recursive import recursive_ratio_by_class, recursive_tail_by_class
 
 Table = list[dict[int, int]]  # a class: its value codes with their counts
 Arrays = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privpipe.kernels.class_ranks import cells_by_rank
+from privpipe.kernels.classes.ranks import cells_by_rank
 
 
 @settings(max_examples=60, deadline=None)

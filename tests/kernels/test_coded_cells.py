@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privpipe.kernels import coded_cells as kernel
-from privpipe.kernels.coded_cells import Coded, coded_cells
+from privpipe.kernels.classes import coded_cells as kernel
+from privpipe.kernels.classes.coded_cells import Coded, coded_cells
 
 
 @pytest.mark.parametrize("room", [0, 1 << 21], ids=["sorted", "counted"])

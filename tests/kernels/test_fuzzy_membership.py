@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privpipe.kernels.fuzzy_membership import drawn_groups, held_by_k
+from privpipe.kernels.microaggregation.fuzzy_membership import drawn_groups, held_by_k
 
 
 def test_shares_are_those_of_the_memberships() -> None:

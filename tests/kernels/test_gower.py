@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privpipe.errors import UsageError
-from privpipe.kernels.gower import MixedRecords, gower_groups
+from privpipe.kernels.microaggregation.gower import MixedRecords, gower_groups
 
 PATHS = {0: (0, 0), 1: (1, 0), 2: (2, 1)}  # 0 and 1 share their parent, below a root two levels up
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privpipe.kernels.individual_risk import household_risk, individual_risk
+from privpipe.kernels.uniqueness.individual_risk import household_risk, individual_risk
 
 
 def series(f: float, population: float) -> float:

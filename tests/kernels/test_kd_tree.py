@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from privpipe.errors import UsageError
-from privpipe.kernels.kd_tree import BlockTree, learn_tree
+from privpipe.kernels.microaggregation.kd_tree import BlockTree, learn_tree
 
 
 @st.composite

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privpipe.errors import UsageError
-from privpipe.kernels import linkage
-from privpipe.kernels.linkage import LinkedFile, linkage_scores, one_to_one, pair_distances
-from privpipe.kernels.sampled_share import upper_share
+from privpipe.kernels.linkage.distance import distance as linkage
+from privpipe.kernels.linkage.distance import LinkedFile, linkage_scores, one_to_one, pair_distances
+from privpipe.kernels.linkage.sampled_share import upper_share
 
 
 def by_definition(distances: np.ndarray, partner: np.ndarray, ties: str) -> list[float]:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from privpipe.errors import UsageError
-from privpipe.kernels import mdav
-from privpipe.kernels.mdav import mdav_groups
-from privpipe.kernels.refine import group_sse
+from privpipe.kernels.microaggregation.blocks import mdav
+from privpipe.kernels.microaggregation.mdav import mdav_groups
+from privpipe.kernels.microaggregation.refine import group_sse
 
 POINTS = st.integers(1, 3).flatmap(
     lambda s: st.lists(st.lists(st.integers(-20, 20), min_size=s, max_size=s), min_size=1, max_size=40)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privpipe.kernels.nearest import (
+from privpipe.kernels.microaggregation.nearest import (
     PART,
     farthest,
     farthest_part,

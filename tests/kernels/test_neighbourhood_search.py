@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from privpipe.draws import Draws, Seed
-from privpipe.kernels.condition_merge import merged_groups
-from privpipe.kernels.group_condition import GroupCondition, meets
-from privpipe.kernels.mdav import mdav_groups
-from privpipe.kernels.neighbourhood_search import nearest_first
-from privpipe.kernels.neighbours import nearest_neighbours
-from privpipe.kernels.refine import descend, group_sse, path_step, search
+from privpipe.kernels.microaggregation.condition_merge import merged_groups
+from privpipe.kernels.microaggregation.group_condition import GroupCondition, meets
+from privpipe.kernels.microaggregation.mdav import mdav_groups
+from privpipe.kernels.microaggregation.neighbourhood_search import nearest_first
+from privpipe.kernels.microaggregation.neighbours import nearest_neighbours
+from privpipe.kernels.microaggregation.refine import descend, group_sse, path_step, search
 
 Points = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from privpipe.draws import Stream
 from privpipe.draws.elementary import normal_quantile, unit_interval
 from privpipe.draws.siphash import word_of_2
-from privpipe.kernels.orthogonal import block_borders, rotate_block
+from privpipe.kernels.noise.orthogonal import block_borders, rotate_block
 
 
 def dense(b: int, k: float, stream: Stream) -> np.ndarray:

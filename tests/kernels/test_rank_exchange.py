@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from privpipe.draws import Stream
 from privpipe.errors import UsageError
-from privpipe.kernels.rank_exchange import bucket_permutation, distribution_permutation
+from privpipe.kernels.swapping.chance import bucket_permutation, distribution_permutation
 
 
 @settings(max_examples=40)

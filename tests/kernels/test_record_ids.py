@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from privpipe.draws import Seed, siphash
 from privpipe.errors import DataError
-from privpipe.kernels.record_ids import content_hash, declared_id, ordinals, record_id
+from privpipe.kernels.ids.record_ids import content_hash, declared_id, ordinals, record_id
 
 SEED = Seed.insecure("a seed")
 EPOCH = dt.datetime(1970, 1, 1)

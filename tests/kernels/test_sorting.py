@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privpipe.kernels.sorting import sort_integers, sort_places
+from privpipe.kernels.grouping.sorting import sort_integers, sort_places
 
 
 @settings(max_examples=60, deadline=None)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from privpipe.kernels.special_uniques import MinimalUniques, dis_scores, minimal_uniques, size_weights
+from privpipe.kernels.uniqueness.special_uniques import MinimalUniques, dis_scores, minimal_uniques, size_weights
 
 
 def alone(codes: NDArray[np.int64], counts: NDArray[np.int64], row: int, columns: tuple[int, ...]) -> bool:

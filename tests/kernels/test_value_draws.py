@@ -17,7 +17,7 @@ from scipy.special import ndtri
 
 from privpipe.blocks import RowBlock
 from privpipe.draws import Stream, siphash
-from privpipe.kernels.value_draws import value_normals, value_uniforms, value_words
+from privpipe.kernels.ids.value_draws import value_normals, value_uniforms, value_words
 
 STREAM = Stream(bytes(range(16)))
 
@@ -39,7 +39,7 @@ def drawn(ids: list[int], words: list[int], word: int) -> int:
 
 
 def cell(value: Any) -> list[int]:
-    """A cell as `privpipe.kernels.record_ids` words it."""
+    """A cell as `privpipe.kernels.ids.record_ids` words it."""
     if value is None or value != value:
         return [0]
     if isinstance(value, str):

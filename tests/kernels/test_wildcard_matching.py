@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privpipe.kernels.wildcard_matching import mask_count, matching_sizes
+from privpipe.kernels.local_suppression.wildcard_matching import mask_count, matching_sizes
 
 
 def by_pairs(rows: list[tuple[int, ...]]) -> list[int]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privpipe.kernels.word_groups import add_hashes, group_rows, ordered_by_group, ranges_of, split_order
+from privpipe.kernels.grouping.word_groups import add_hashes, group_rows, ordered_by_group, ranges_of, split_order
 
 EDGES = [0, 1, -1, 2**63 - 1, -(2**63), 2**32, -(2**32)]
 WORDS = st.one_of(st.sampled_from(EDGES), st.integers(-3, 3))

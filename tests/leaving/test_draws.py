@@ -13,8 +13,8 @@ import privpipe as pp
 from privpipe.draws import Seed
 from privpipe.engines import Engine
 from privpipe.engines.base.source import Source
-from privpipe.release.attaching import attach
-from privpipe.release.staging import run_stages
+from privpipe.running.attaching import attach
+from privpipe.running.staging import run_stages
 
 STRONG = {"from_env": "PRIVPIPE_TEST_SEED"}
 N = 600

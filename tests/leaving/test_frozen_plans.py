@@ -16,7 +16,7 @@ import privpipe as pp
 from privpipe.cli import app
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UsageError
-from privpipe.release.plan import document_digest
+from privpipe.running.plan import document_digest
 
 STRONG = {"from_env": "PRIVPIPE_TEST_SEED"}
 N = 200

@@ -23,12 +23,12 @@ import pytest
 import privpipe as pp
 from privpipe.draws import Seed
 from privpipe.errors import DataError, PrivpipeError, Refused, SinkError, UsageError
-from privpipe.release.ledger import Ledger
-from privpipe.release.ledger.entry import table_of_rows
-from privpipe.release.ledger.examine import entry_rows, examined
-from privpipe.release.ledger.folder import canonical
-from privpipe.release.ledger.repair import repair
-from privpipe.release.target import LocalTarget
+from privpipe.ledger import Ledger
+from privpipe.ledger.entry import table_of_rows
+from privpipe.ledger.examine import entry_rows, examined
+from privpipe.ledger.folder import canonical
+from privpipe.ledger.repair import repair
+from privpipe.sinks.local import LocalTarget
 
 KEY = {"from_env": "PRIVPIPE_LEDGER_KEY"}
 KEPT, RACE, ZIP = {"race": 1, "zip": 1}, {"race": 1, "zip": 0}, {"race": 0, "zip": 1}
@@ -256,8 +256,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow, pyarrow.parquet
 from privpipe.blocks.release_history import ReleaseRows
-from privpipe.release.ledger import Ledger
-from privpipe.release.target import LocalTarget
+from privpipe.ledger import Ledger
+from privpipe.sinks.local import LocalTarget
 
 base = Path(sys.argv[1])
 words = lambda *codes: np.array([[code, code] for code in codes], dtype=np.int64)

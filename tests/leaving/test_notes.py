@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 import privpipe as pp
-from privpipe.assess.spelling import folded
+from privpipe.judging.spelling import folded
 from privpipe.cli import app
 from privpipe.engines import Engine
 
@@ -60,7 +60,7 @@ class TestNearUnique:
     def test_more_than_half_have_a_value_of_their_own(
         self, engine: Engine, monkeypatch: pytest.MonkeyPatch, pay: list[Any], said: str, held: int
     ) -> None:
-        monkeypatch.setattr(importlib.import_module("privpipe.assess.near_unique"), "HELD", held)
+        monkeypatch.setattr(importlib.import_module("privpipe.judging.near_unique"), "HELD", held)
         assert noted(engine, table(pay=pay)) == ([said] if said else [])
 
     def test_suppressed_records_have_none(self, embedded: Engine) -> None:

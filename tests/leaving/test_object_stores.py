@@ -15,7 +15,7 @@ import pytest
 import privpipe as pp
 from privpipe.engines import Engine
 from privpipe.errors import DataError, PrivpipeError, Refused, SinkError, UsageError
-from privpipe.release.remote import RemoteTarget
+from privpipe.sinks.remote import RemoteTarget
 
 fsspec = pytest.importorskip("fsspec")
 

@@ -22,7 +22,7 @@ import privpipe as pp
 from privpipe.engines import Engine
 from privpipe.errors import PrivpipeError, Refused, SinkError
 from privpipe.private_files import make_public
-from privpipe.release.target import LocalTarget
+from privpipe.sinks.local import LocalTarget
 
 NOBODY = 65534
 

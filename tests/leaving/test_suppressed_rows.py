@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import privpipe as pp
-from privpipe.assess import Assessment
+from privpipe.judging import Assessment
 from privpipe.engines import Engine
 from privpipe.errors import NoSolutionError, Refused
 

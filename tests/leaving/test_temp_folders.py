@@ -27,7 +27,7 @@ NAME = re.compile(rf"privpipe-{os.geteuid()}-(\d+)-\d+-\w+")
 
 RUN = """
 import os, sys
-from privpipe.release import facade
+from privpipe.running import verbs as facade
 from privpipe.cli.app import main
 
 policy, engine, at, number = sys.argv[1:]

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
-from privpipe.assess import JudgingRules, assess
+from privpipe.judging import JudgingRules, assess
 from privpipe.blocks import FilePairMeasure, Verdict
 from privpipe.draws import RunKey, Seed
 from privpipe.engines import Engine, Source

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts, Guarantee, SizeModel, prepared
-from privpipe.kernels.safepub import safepub_parameters
+from privpipe.kernels.proofs.safepub import safepub_parameters
 from privpipe.models import (
     AverageRisk,
     BasicBetaLikeness,

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from privpipe.assess import assess
+from privpipe.judging import assess
 from privpipe.blocks import ClassModel, FactsRequest, prepared
 from privpipe.engines import Engine, Source
 from privpipe.hierarchies import HierarchySpec
@@ -27,14 +27,14 @@ from privpipe.models import (
     TCloseness,
 )
 from privpipe.roles import Roles
-from privpipe.search.encoded import encode
-from privpipe.search.generalization import plan
-from privpipe.search.node import NodeCheck
-from privpipe.search.quality import searched_quality
+from privpipe.transforms.recoding.encoded import encode
+from privpipe.transforms.recoding.planner import plan
+from privpipe.transforms.recoding.node import NodeCheck
+from privpipe.transforms.recoding.quality import searched_quality
 from privpipe.tolerance import floor_share
 from privpipe.transforms import Generalize
 from privpipe.transforms.base import StageContext
-from privpipe.transforms.loss import LossSpec
+from privpipe.transforms.recoding.loss import LossSpec
 
 SEARCHED = {
     "arx-Combinations-00",

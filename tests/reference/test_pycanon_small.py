@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from privpipe.assess import assess
+from privpipe.judging import assess
 from privpipe.blocks import Guarantee, Verdict
 from privpipe.engines import Engine, Source
 from privpipe.models import (

@@ -12,7 +12,7 @@ import pytest
 
 import privpipe as pp
 from privpipe.errors import EngineError, PrivpipeError
-from privpipe.release.run import STEPS
+from privpipe.running.run import STEPS
 
 
 class Caller(Exception):

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import privpipe as pp
-from privpipe.release.run import STEPS
-from privpipe.release.target import METADATA
+from privpipe.running.run import STEPS
+from privpipe.sinks.local import METADATA
 
 KILLED = """
 import os, signal, sys

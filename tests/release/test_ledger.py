@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import privpipe as pp
-from privpipe.assess.class_memory import class_memory
+from privpipe.judging.class_memory import class_memory
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, EngineError, PolicyError, Refused, SinkError, UsageError
-from privpipe.release.ledger import NOT_JUDGED, Ledger
-from privpipe.release.target import LocalTarget
+from privpipe.ledger import NOT_JUDGED, Ledger
+from privpipe.sinks.local import LocalTarget
 
 KEY = "k" * 40
 Document = Callable[..., dict[str, Any]]

@@ -11,7 +11,7 @@ import pytest
 
 import privpipe as pp
 from privpipe.errors import NoSolutionError
-from privpipe.release.plan import Plan
+from privpipe.running.plan import Plan
 
 STAGES: dict[str, dict[str, Any]] = {
     "mondrian": {"mondrian": {"k": 6}},

@@ -17,7 +17,7 @@ import pytest
 import privpipe as pp
 from privpipe.engines import Engine
 from privpipe.errors import DataError, NoSolutionError, Refused, SinkError
-from privpipe.release.target import METADATA, LocalTarget
+from privpipe.sinks.local import METADATA, LocalTarget
 
 Writer = Callable[[Mapping[str, Any]], Path]
 
@@ -180,7 +180,7 @@ def test_two_runs_on_one_target_do_not_meet(document: dict[str, Any]) -> None:
 def test_a_run_elsewhere_holds_the_target_too(document: dict[str, Any]) -> None:
     code = (
         "import sys, pathlib\n"
-        "from privpipe.release.target import LocalTarget\n"
+        "from privpipe.sinks.local import LocalTarget\n"
         "with LocalTarget(pathlib.Path(sys.argv[1])):\n"
         "    print('held', flush=True)\n"
         "    sys.stdin.read()\n"

@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privpipe.errors import NoSolutionError
-from privpipe.search import integer_programs
-from privpipe.search.cell_suppression import greedy_cells
-from privpipe.search.cell_suppression_found import CellsFound
-from privpipe.search.cell_suppression_optimal import improved
-from privpipe.search.cell_suppression_table import CellTable
-from privpipe.transforms.suppress_cells import CellBudget
+from privpipe.transforms.local_suppression import integer_programs
+from privpipe.transforms.local_suppression.planner import greedy_cells
+from privpipe.transforms.local_suppression.found import CellsFound
+from privpipe.transforms.local_suppression.optimal import improved
+from privpipe.transforms.local_suppression.table import CellTable
+from privpipe.transforms.local_suppression.suppress_cells import CellBudget
 
 KEYS = ("urbrur", "roof", "walls", "water", "electcon", "relat", "sex")
 

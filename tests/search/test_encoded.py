@@ -13,7 +13,7 @@ from privpipe.errors import DataError, HierarchyError, NoSolutionError, Unsuppor
 from privpipe.hierarchies import HierarchySpec
 from privpipe.models import KAnonymity, TCloseness
 from privpipe.roles import Roles
-from privpipe.search.encoded import encode
+from privpipe.transforms.recoding.encoded import encode
 from privpipe.testing.plain_engine import histogram_of
 from privpipe.transforms import Generalize
 from privpipe.transforms.base import StageContext

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from privpipe.kernels.packed_columns import PackedColumns
-from privpipe.kernels.search_cells import cells_of, tallied, tallied_cells, tallies_merged
-from privpipe.kernels.search_classes import numbered
-from privpipe.kernels.tuple_classes import class_cells
-from privpipe.search import formed_classes
-from privpipe.search.encoded import encode
-from privpipe.search.packed import PackedTable
+from privpipe.kernels.columns.packed import PackedColumns
+from privpipe.kernels.lattice.cells import cells_of, tallied, tallied_cells, tallies_merged
+from privpipe.kernels.lattice.classes import numbered
+from privpipe.kernels.lattice.tuple_classes import class_cells
+from privpipe.transforms.recoding import formed_classes
+from privpipe.transforms.recoding.encoded import encode
+from privpipe.transforms.recoding.packed import PackedTable
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 

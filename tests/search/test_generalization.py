@@ -12,10 +12,10 @@ import pytest
 from privpipe.errors import NoSolutionError, UnsupportedError, UsageError
 from privpipe.models import AverageRisk, DistinctLDiversity, KAnonymity, SampleUniqueness
 from privpipe.search import planner_of
-from privpipe.search.generalization import plan
+from privpipe.transforms.recoding.planner import plan
 from privpipe.transforms import Generalize
-from privpipe.transforms.generalize import SearchBudget
-from privpipe.transforms.loss import LossSpec
+from privpipe.transforms.recoding.generalize import SearchBudget
+from privpipe.transforms.recoding.loss import LossSpec
 
 TREE = [["v0", "g0", "*"], ["v1", "g0", "*"], ["v2", "g1", "*"], ["v3", "g1", "*"]]
 ROWS = {

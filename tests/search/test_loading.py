@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from privpipe.search import loading
+from privpipe.transforms import loading
 
 
 @pytest.mark.parametrize("loaded", [True, False])

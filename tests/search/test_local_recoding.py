@@ -19,8 +19,8 @@ from privpipe.errors import DataError, HierarchyError, NoSolutionError, UsageErr
 from privpipe.hierarchies import Hierarchy, HierarchySpec
 from privpipe.models import AverageRisk, DeltaDisclosure, DistinctLDiversity, KAnonymity, KMap
 from privpipe.roles import Roles
-from privpipe.search.generalization import plan as plan_one_vector
-from privpipe.search.local_recoding import plan
+from privpipe.transforms.recoding.planner import plan as plan_one_vector
+from privpipe.transforms.local_recoding.planner import plan
 from privpipe.testing import GAPS
 from privpipe.tolerance import floor_share
 from privpipe.transforms import Generalize, LocalRecoding

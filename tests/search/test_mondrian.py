@@ -30,11 +30,11 @@ from privpipe.models import (
     TCloseness,
 )
 from privpipe.roles import Roles
-from privpipe.search.mondrian import plan
+from privpipe.transforms.mondrian.planner import plan
 from privpipe.testing import GAPS, Classes, oracle_of
 from privpipe.transforms import Mondrian
 from privpipe.transforms.base import StageContext, StagePlan
-from privpipe.transforms.cut_tree import CutTree
+from privpipe.transforms.mondrian.cut_tree import CutTree
 
 SEED = Seed.insecure(1)
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
@@ -410,7 +410,7 @@ def test_relaxed_trees(engine: Engine, people: pa.Table) -> None:
 def test_passes_over_a_large_table_make_the_local_tree(
     engine: Engine, embedded: Engine, people: pa.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import privpipe.search.mondrian as planner
+    import privpipe.transforms.mondrian.planner as planner
 
     rows = people.select(["age", "rent", "town"])
     spec = HierarchySpec.from_mapping({"priority": {"levels": 2, "order": "frequency"}}, column="town")

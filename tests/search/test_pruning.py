@@ -19,11 +19,11 @@ from privpipe.models import (
     RecursiveCLDiversity,
     TCloseness,
 )
-from privpipe.search.encoded import encode
-from privpipe.search.lattice import Lattice
-from privpipe.search.node import NodeCheck
-from privpipe.search.quality import LossModel
-from privpipe.search.witness import Witnesses
+from privpipe.transforms.recoding.encoded import encode
+from privpipe.transforms.recoding.lattice import Lattice
+from privpipe.transforms.recoding.node import NodeCheck
+from privpipe.transforms.recoding.quality import LossModel
+from privpipe.transforms.recoding.witness import Witnesses
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 ILL = {"column": "ill"}

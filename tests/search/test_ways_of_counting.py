@@ -30,14 +30,14 @@ from privpipe.models import (
     SampleUniqueness,
     TCloseness,
 )
-from privpipe.search.encoded import encode
-from privpipe.search.generalization import plan
-from privpipe.search.node import NodeCheck
-from privpipe.search.quality import LossModel, searched_quality
+from privpipe.transforms.recoding.encoded import encode
+from privpipe.transforms.recoding.planner import plan
+from privpipe.transforms.recoding.node import NodeCheck
+from privpipe.transforms.recoding.quality import LossModel, searched_quality
 from privpipe.tolerance import floor_share
 from privpipe.transforms import Generalize
-from privpipe.transforms.loss import LossSpec
-from privpipe.transforms.suppression import suppress_failing
+from privpipe.transforms.recoding.loss import LossSpec
+from privpipe.transforms.suppression.budget import suppress_failing
 
 TREES = {
     "a": [["v0", "g0", "*"], ["v1", "g0", "*"], ["v2", "g1", "*"], ["v3", "g1", "*"], ["v4", "g1", "*"]],

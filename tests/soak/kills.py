@@ -21,9 +21,9 @@ from typing import Any
 from sources import STRONG, base, write_people
 from trials import Table, fresh_place, violations_of_sink
 
-import privpipe.assess
+import privpipe.judging
 import privpipe.cli
-import privpipe.release.facade
+import privpipe.running.verbs
 
 __all__ = ["soak_kills"]
 
@@ -116,7 +116,7 @@ class Run:
         for stream in (1, 2):
             os.dup2(nothing, stream)
         if self.kind == "withdrawal":
-            from privpipe.release import run
+            from privpipe.running import run
 
             judge, calls = run.judge_written, []
 

@@ -14,7 +14,7 @@ from privpipe.blocks.verdict import plain
 from privpipe.errors import PrivpipeError
 from privpipe.measures import CATALOGUE as MEASURES
 from privpipe.models import CATALOGUE as MODELS
-from privpipe.release.policy import Policy
+from privpipe.policy import Policy
 from privpipe.transforms import CATALOGUE as TRANSFORMS
 
 __all__ = ["STRONG", "base", "documents", "write_people"]

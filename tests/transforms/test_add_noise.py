@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from privpipe.blocks import Facts, Moments, RowBlock
 from privpipe.draws import Draws, Seed
 from privpipe.errors import DataError, NoSolutionError, UsageError
-from privpipe.kernels.value_draws import value_normals
+from privpipe.kernels.ids.value_draws import value_normals
 from privpipe.transforms import AddNoise
 from privpipe.transforms.base import StageContext, StagePlan
-from privpipe.transforms.covariance import covariance_factor
+from privpipe.transforms.noise.covariance import covariance_factor
 
 N = 60_000
 

@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from privpipe.engines import Engine
 from privpipe.models import AverageRisk, DistinctLDiversity, KAnonymity, TCloseness
-from privpipe.release.plan import canonical_json
+from privpipe.running.plan import canonical_json
 from privpipe.roles import Roles
 from privpipe.transforms import LocalRecoding, Mondrian
 from privpipe.transforms.base import Transformer
-from privpipe.transforms.cut_tree import CutTree
+from privpipe.transforms.mondrian.cut_tree import CutTree
 
 ROLES = Roles(
     quasi_identifiers=["age", "town", "income", "rent", "admitted"],

@@ -19,7 +19,7 @@ import pytest
 
 from privpipe.draws import Draws, Seed
 from privpipe.engines import Engine, Source
-from privpipe.release.plan import canonical_json
+from privpipe.running.plan import canonical_json
 from privpipe.roles import Roles
 from privpipe.transforms import (
     AddNoise,

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from privpipe.engines import Engine
-from privpipe.release.plan import canonical_json
+from privpipe.running.plan import canonical_json
 from privpipe.transforms import FuzzyMicroaggregate, Microaggregate
 from privpipe.transforms.base import Transformer
 
@@ -63,8 +63,8 @@ def test_sampled_trees_are_the_same_everywhere(
     engine: Engine, run_on: Any, embedded: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Trees cut from a sample: the sample goes by record id, whatever the parts."""
-    monkeypatch.setattr("privpipe.kernels.microaggregation.SAMPLED", 500)
-    monkeypatch.setattr("privpipe.kernels.microaggregation.SAMPLED_A_BLOCK", 16)
+    monkeypatch.setattr("privpipe.kernels.microaggregation.blocks.SAMPLED", 500)
+    monkeypatch.setattr("privpipe.kernels.microaggregation.blocks.SAMPLED_A_BLOCK", 16)
     values = np.random.default_rng(6).lognormal(size=(1500, 3))
     frame = pa.table({name: values[:, at] for at, name in enumerate("abc")} | {"row": range(1500)})
     stage = Microaggregate(columns=["a", "b", "c"], k=3, block=100)

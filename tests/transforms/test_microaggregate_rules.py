@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from privpipe.errors import DataError, NoSolutionError, UsageError
-from privpipe.release.plan import canonical_json
+from privpipe.running.plan import canonical_json
 from privpipe.transforms import Microaggregate
 
 MANY = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -11,7 +11,7 @@ from privpipe.errors import UsageError
 from privpipe.models import KAnonymity
 from privpipe.roles import Roles
 from privpipe.transforms import Mondrian
-from privpipe.transforms.cut_tree import CutTree, order_keys
+from privpipe.transforms.mondrian.cut_tree import CutTree, order_keys
 
 
 def test_parameters() -> None:

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privpipe.errors import DataError, UsageError
-from privpipe.kernels.pram import diagonal_matrix, draw_categories, invariant_matrix, posterior, transition_matrix
+from privpipe.kernels.noise.pram import diagonal_matrix, draw_categories, invariant_matrix, posterior, transition_matrix
 from privpipe.transforms import Pram, Synthesize
-from privpipe.transforms.pram import TransitionMatrix
+from privpipe.transforms.noise.pram import TransitionMatrix
 
 REGIONS = ["n"] * 500 + ["s"] * 300 + ["e"] * 150 + ["w"] * 50
 

@@ -18,12 +18,12 @@ from privpipe.blocks import Histogram
 from privpipe.draws import Draws, Seed
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, UsageError
-from privpipe.kernels.rank_swap import swap_permutation
+from privpipe.kernels.swapping.window import swap_permutation
 from privpipe.tolerance import floor_share
 from privpipe.transforms import RankSwap, ranked_tails, segment_swap
-from privpipe.transforms.sorted_values import SortedValues, tails
+from privpipe.transforms.swapping.sorted_values import SortedValues, tails
 
-NEAR_UNIQUE = "privpipe.transforms.rank_swap.is_near_unique"
+NEAR_UNIQUE = "privpipe.transforms.swapping.rank_swap.is_near_unique"
 MANY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms import Round
-from privpipe.transforms.round import rounded_floats
+from privpipe.transforms.coding.round import rounded_floats
 
 
 def rounded(run: Any, stage: Round, x: Any) -> list[Any]:

@@ -10,7 +10,7 @@ import pytest
 
 from privpipe.engines import Engine
 from privpipe.models import AverageRisk, DistinctLDiversity, KAnonymity, TCloseness
-from privpipe.release.plan import canonical_json
+from privpipe.running.plan import canonical_json
 from privpipe.roles import Roles
 from privpipe.transforms import (
     AddNoise,
@@ -22,7 +22,7 @@ from privpipe.transforms import (
     SuppressRecords,
 )
 from privpipe.transforms.base import Transformer
-from privpipe.transforms.loss import LossSpec
+from privpipe.transforms.recoding.loss import LossSpec
 
 ROLES = Roles(
     quasi_identifiers=["age", "town"],

@@ -9,7 +9,7 @@ import pytest
 
 from privpipe.blocks import Facts
 from privpipe.models import AverageRisk, PopulationUniqueness, SampleUniqueness
-from privpipe.transforms.class_failures import shortest_prefix
+from privpipe.transforms.suppression.class_failures import shortest_prefix
 
 
 @pytest.mark.parametrize("model", [AverageRisk(at_most=0.3), SampleUniqueness(at_most=0.1)], ids=repr)

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
 from privpipe.errors import DataError, NoSolutionError, UsageError
-from privpipe.kernels.normal_scores import ValueRanks, pearson_of_spearman, proper_correlation
+from privpipe.kernels.synthesis.normal_scores import ValueRanks, pearson_of_spearman, proper_correlation
 from privpipe.transforms import Shuffle
-from privpipe.transforms.shuffle import regression
+from privpipe.transforms.synthesis.shuffle import regression
 
 
 def shuffled(run: Any, stage: Shuffle, columns: dict[str, Any], **options: Any) -> tuple[Any, dict[str, list[Any]]]:

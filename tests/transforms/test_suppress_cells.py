@@ -22,7 +22,7 @@ from privpipe.models import KAnonymity
 from privpipe.search import planner_of
 from privpipe.transforms import SuppressCells
 from privpipe.transforms.base import StageContext
-from privpipe.transforms.suppress_cells import CellBudget
+from privpipe.transforms.local_suppression.suppress_cells import CellBudget
 
 KEYS = ("a", "b", "c")
 FEW = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -17,8 +17,8 @@ from scipy.stats import ks_2samp, norm, spearmanr
 
 import privpipe as pp
 from privpipe.errors import DataError, NoSolutionError, UsageError
-from privpipe.kernels.copula import category_scores, cell_edges, inverse_histogram
-from privpipe.kernels.normal_scores import ValueRanks
+from privpipe.kernels.synthesis.copula import category_scores, cell_edges, inverse_histogram
+from privpipe.kernels.synthesis.normal_scores import ValueRanks
 from privpipe.transforms import Synthesize
 
 N = 6000

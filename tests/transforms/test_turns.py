@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from privpipe.transforms import turns
-from privpipe.transforms.turns import in_turn, out_of_turn
+from privpipe.transforms.microaggregation import turns
+from privpipe.transforms.microaggregation.turns import in_turn, out_of_turn
 
 
 def test_one_thread_at_a_time_is_in_turn() -> None:

@@ -145,7 +145,7 @@ def _column(cells: pa.Table, name: str) -> pa.Array:
 
 
 def _boundaries(ids: NDArray[np.int64]) -> NDArray[np.int64]:
-    from privpipe.kernels.class_cells import boundaries
+    from privpipe.kernels.classes.cells import boundaries
 
     changes = np.ones(len(ids), np.bool_)
     changes[1:] = ids[1:] != ids[:-1]
@@ -153,15 +153,15 @@ def _boundaries(ids: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _sums(offsets: NDArray[np.int64], counts: NDArray[Any]) -> NDArray[Any]:
-    from privpipe.kernels.arrays import read_only
-    from privpipe.kernels.class_cells import sum_by_class
+    from privpipe.kernels.columns.arrays import read_only
+    from privpipe.kernels.classes.cells import sum_by_class
 
     return np.asarray(sum_by_class(read_only(offsets, np.int64), read_only(counts, counts.dtype)))
 
 
 def _marginal(offsets: NDArray[np.int64], codes: NDArray[np.int64], counts: NDArray[np.int64]) -> Cells:
-    from privpipe.kernels.arrays import read_only
-    from privpipe.kernels.class_cells import marginal_cells
+    from privpipe.kernels.columns.arrays import read_only
+    from privpipe.kernels.classes.cells import marginal_cells
 
     return Cells(*marginal_cells(*(read_only(part, np.int64) for part in (offsets, codes, counts))))
 
@@ -197,8 +197,8 @@ def _weights(
         missing = int(counts[np.asarray(pc.is_null(values).to_numpy(zero_copy_only=False))[order]].sum())
         raise DataError(f"weight column {query.weight!r} has {missing:,} missing values; a record needs a weight")
     weights = values.to_numpy(zero_copy_only=False)[order]
-    from privpipe.kernels.arrays import read_only
-    from privpipe.kernels.weight_sums import exact_sum_by_class
+    from privpipe.kernels.columns.arrays import read_only
+    from privpipe.kernels.sums.weights import exact_sum_by_class
 
     cells_of_classes = read_only(offsets, np.int64), read_only(weights, np.float64), read_only(counts, np.int64)
     return np.asarray(exact_sum_by_class(*cells_of_classes), dtype=np.float64)

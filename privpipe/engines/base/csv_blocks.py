@@ -72,7 +72,7 @@ def csv_blocks(path: str, dialect: CsvDialect, size: int) -> list[CsvBlock]:
     EngineError
         It cannot be reached.
     """
-    from privpipe.kernels.csv_structure import csv_structure
+    from privpipe.kernels.columns.csv_structure import csv_structure
 
     text = np.frombuffer(unpacked(path, dialect.max_bytes), dtype=np.uint8) if is_packed(path) else _mapped(path)
     places = ([1] if dialect.header else []) + list(range(size, len(text), size))

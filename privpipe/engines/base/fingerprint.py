@@ -25,7 +25,7 @@ class KeyedFingerprint:
 
     def measure(self, block: RowBlock, facts: Facts) -> tuple[int, int]:
         """(records, sum of hashes modulo 2^128) of a block."""
-        from privpipe.kernels.record_ids import content_hash
+        from privpipe.kernels.ids.record_ids import content_hash
 
         words = content_hash(block.batch, self.seed)
         total = 0

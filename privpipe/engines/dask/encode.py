@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from privpipe.draws import Seed
 from privpipe.engines.base.histograms import group_key, value_order
-from privpipe.kernels.word_groups import add_hashes, group_rows, number_words
+from privpipe.kernels.grouping.word_groups import add_hashes, group_rows, number_words
 
 __all__ = ["MOST_WORDS", "Encoded", "encode", "encode_ranks", "grouped", "order_words", "packed", "tuple_hashes"]
 
@@ -138,7 +138,7 @@ def tuple_hashes(columns: Sequence[Encoded], seed: Seed, rows: int) -> Ints:
 
 def value_hashes(values: pa.Array, seed: Seed) -> Ints:
     """A keyed 128-bit hash of each value, null included; int64 of shape (m, 2)."""
-    from privpipe.kernels.record_ids import content_hash
+    from privpipe.kernels.ids.record_ids import content_hash
 
     return np.ascontiguousarray(content_hash(pa.record_batch([values], names=["value"]), seed))
 

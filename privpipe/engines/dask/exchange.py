@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from privpipe.engines.dask.graph import Node
 from privpipe.engines.dask.runtime import Runtime
-from privpipe.kernels.word_groups import ordered_by_group
+from privpipe.kernels.grouping.word_groups import ordered_by_group
 
 __all__ = ["Pieces", "Sent", "answers", "cut_by", "meet"]
 

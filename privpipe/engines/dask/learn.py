@@ -17,7 +17,7 @@ from privpipe.engines.base.moments import ExactMoments
 from privpipe.engines.dask.encode import MOST_WORDS, encode, encode_ranks, grouped, packed, tuple_hashes
 from privpipe.engines.dask.exchange import Pieces
 from privpipe.engines.dask.ranges import joined
-from privpipe.kernels.word_groups import split_order
+from privpipe.kernels.grouping.word_groups import split_order
 
 __all__ = ["COUNT", "CountDistinct", "Learn", "Learnt", "facts_of", "merge_distinct", "sorted_distinct"]
 

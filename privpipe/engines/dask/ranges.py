@@ -18,7 +18,7 @@ from privpipe.engines.dask.exchange import Pieces, Sent, answers, cut_by, meet
 from privpipe.engines.dask.graph import Node
 from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.dask.typed import whole_batch
-from privpipe.kernels.word_groups import ranges_of
+from privpipe.kernels.grouping.word_groups import ranges_of
 
 __all__ = ["cut_ranges", "joined", "ranked", "sorted_by", "sorted_parts"]
 

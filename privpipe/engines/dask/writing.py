@@ -25,7 +25,7 @@ from privpipe.engines.dask.ranges import joined, sorted_parts
 from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.dask.table import DaskTable
 from privpipe.errors import SinkError, UnsupportedError
-from privpipe.kernels.word_groups import split_order
+from privpipe.kernels.grouping.word_groups import split_order
 from privpipe.private_files import create_private
 
 __all__ = ["collected", "written"]

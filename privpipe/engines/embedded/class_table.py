@@ -121,8 +121,8 @@ class ClassTable:
 
     def block(self, batch: pa.RecordBatch) -> ClassBlock:
         """The block of a batch of `sql`'s rows."""
-        from privpipe.kernels.arrays import read_only
-        from privpipe.kernels.class_cells import count_letters
+        from privpipe.kernels.columns.arrays import read_only
+        from privpipe.kernels.classes.cells import count_letters
 
         marked = None
         if self.marks:
@@ -168,7 +168,7 @@ class ClassTable:
 
 
 def _letter(code: int) -> str:
-    from privpipe.kernels.class_cells import letter_of
+    from privpipe.kernels.classes.cells import letter_of
 
     return letter_of(code)
 

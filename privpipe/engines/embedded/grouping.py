@@ -14,7 +14,7 @@ from privpipe.engines.embedded.mapping import brought, joined, logical, rows_of,
 from privpipe.engines.embedded.session import BATCH_ROWS, Session, guarded
 from privpipe.engines.embedded.storing import fitted, store
 from privpipe.engines.embedded.table import EmbeddedTable, column_list
-from privpipe.kernels.parallel_order import positions_by_code
+from privpipe.kernels.grouping.parallel_order import positions_by_code
 
 __all__ = ["map_groups"]
 

@@ -17,7 +17,7 @@ from privpipe.draws import Stream
 from privpipe.engines.embedded.session import BATCH_ROWS, Session, guarded
 from privpipe.engines.embedded.storing import in_memory
 from privpipe.engines.embedded.table import EmbeddedTable
-from privpipe.kernels.parallel_order import give_by_rank, positions_by_value, sortable_words, sorted_values
+from privpipe.kernels.grouping.parallel_order import give_by_rank, positions_by_value, sortable_words, sorted_values
 
 __all__ = ["exchange_held"]
 

@@ -47,7 +47,7 @@ def with_record_ids(session: Session, table: EmbeddedTable, column: str | None, 
 
 
 def _declared(session: Session, table: EmbeddedTable, column: str, seed: Seed) -> EmbeddedTable:
-    from privpipe.kernels.record_ids import declared_id
+    from privpipe.kernels.ids.record_ids import declared_id
 
     table.require([column])
     name = quoted(column)
@@ -59,7 +59,7 @@ def _declared(session: Session, table: EmbeddedTable, column: str, seed: Seed) -
 
 
 def _hashed(session: Session, table: EmbeddedTable, seed: Seed) -> EmbeddedTable:
-    from privpipe.kernels.record_ids import content_hash, record_id
+    from privpipe.kernels.ids.record_ids import content_hash, record_id
 
     def ids(batch: pa.RecordBatch) -> np.ndarray:
         return record_id(content_hash(batch, seed), np.zeros(batch.num_rows, np.int64), seed)
@@ -69,7 +69,7 @@ def _hashed(session: Session, table: EmbeddedTable, seed: Seed) -> EmbeddedTable
 
 def _numbered(session: Session, first: EmbeddedTable, twice: str, seed: Seed) -> EmbeddedTable:
     """Equal records with ids by ordinal; which of them is which does not matter, they are equal."""
-    from privpipe.kernels.record_ids import content_hash, record_id
+    from privpipe.kernels.ids.record_ids import content_hash, record_id
 
     ids = column_list(ID_COLUMNS)
     sql = (

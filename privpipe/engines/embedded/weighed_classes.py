@@ -74,8 +74,8 @@ def _places(session: Session, table: EmbeddedTable, weight: str) -> int | None:
 
 
 def _blocks(session: Session, table: EmbeddedTable, query: ClassQuery, places: int) -> Iterator[ClassBlock]:
-    from privpipe.kernels.arrays import read_only
-    from privpipe.kernels.weight_sums import rounded_words
+    from privpipe.kernels.columns.arrays import read_only
+    from privpipe.kernels.sums.weights import rounded_words
 
     marks = may_be_marked(query)
     for batch in session.stream(_sql(table, query, places, marks), table.frames, BLOCK_CLASSES):

@@ -91,7 +91,7 @@ class PartReader:
             yield self._counted(pa.Table.from_batches(waiting))
 
     def _counted(self, rows: pa.Table) -> pa.RecordBatch:
-        from privpipe.kernels.word_groups import group_rows, ordered_by_group
+        from privpipe.kernels.grouping.word_groups import group_rows, ordered_by_group
 
         words = np.column_stack([rows.column(name).to_numpy() for name in WORDS])
         groups, firsts = group_rows(words)
@@ -105,9 +105,9 @@ class PartReader:
 
     def _packed(self, values: Any, name: str, order: Ints, offsets: Ints) -> pa.Array:
         """The cells of every class, as one binary value each."""
-        from privpipe.kernels.arrays import read_only
-        from privpipe.kernels.class_cells import row_cells
-        from privpipe.kernels.record_ids import content_hash
+        from privpipe.kernels.columns.arrays import read_only
+        from privpipe.kernels.classes.cells import row_cells
+        from privpipe.kernels.ids.record_ids import content_hash
 
         coded = pc.dictionary_encode(group_key(_whole(values)), null_encoding="encode")
         codes, number = coded.indices.to_numpy(zero_copy_only=False), len(coded.dictionary)
@@ -131,8 +131,8 @@ class PartReader:
 
     def block(self, parts: pa.Table) -> ClassBlock:
         """The block of sorted parts."""
-        from privpipe.kernels.arrays import read_only
-        from privpipe.kernels.class_cells import boundaries, sum_by_class
+        from privpipe.kernels.columns.arrays import read_only
+        from privpipe.kernels.classes.cells import boundaries, sum_by_class
 
         words = np.column_stack([parts.column(name).to_numpy() for name in WORDS])
         fresh = np.ones(len(words), np.bool_)
@@ -145,9 +145,9 @@ class PartReader:
         return ClassBlock(np.asarray(sizes), cells, marked)
 
     def _cells(self, values: pa.ChunkedArray, name: str, offsets: Ints) -> Cells:
-        from privpipe.kernels.arrays import read_only
-        from privpipe.kernels.class_cells import merged_cells
-        from privpipe.kernels.word_groups import group_rows
+        from privpipe.kernels.columns.arrays import read_only
+        from privpipe.kernels.classes.cells import merged_cells
+        from privpipe.kernels.grouping.word_groups import group_rows
 
         dictionary = self.query.dictionaries.get(name)
         if dictionary is not None:

@@ -17,7 +17,7 @@ from privpipe.draws import Stream
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.table import SparkTable
 from privpipe.engines.spark.workers import fold
-from privpipe.kernels.parallel_order import sortable_words
+from privpipe.kernels.grouping.parallel_order import sortable_words
 
 __all__ = ["KeyBins", "bin_counts", "bins_of", "is_countable", "tie_words", "value_words"]
 

@@ -36,7 +36,7 @@ from privpipe.engines.spark.spreading import spread_keys
 from privpipe.engines.spark.table import SparkTable
 from privpipe.engines.spark.workers import map_batches, map_raw
 from privpipe.errors import DataError
-from privpipe.kernels.parallel_order import positions_by_value
+from privpipe.kernels.grouping.parallel_order import positions_by_value
 
 __all__ = [
     "GAPS",

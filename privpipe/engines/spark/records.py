@@ -24,7 +24,7 @@ HASH = ("__privpipe_h0", "__privpipe_h1")
 
 def numbered_ids(table: SparkTable, seed: Seed) -> SparkTable:
     """The table with ids from the content of all columns and an ordinal among identical records."""
-    from privpipe.kernels.record_ids import content_hash, record_id
+    from privpipe.kernels.ids.record_ids import content_hash, record_id
 
     plain = Layout(table.schema)
     hashed, out = plain.with_extra(*HASH), Layout(table.schema, has_ids=True)
@@ -49,7 +49,7 @@ def numbered_ids(table: SparkTable, seed: Seed) -> SparkTable:
 
 def declared_ids(table: SparkTable, column: str, seed: Seed) -> SparkTable:
     """The table with ids from a column that must be unique and complete."""
-    from privpipe.kernels.record_ids import declared_id
+    from privpipe.kernels.ids.record_ids import declared_id
 
     _require_unique(table, column)
     plain, out = Layout(table.schema), Layout(table.schema, has_ids=True)

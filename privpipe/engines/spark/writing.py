@@ -144,7 +144,7 @@ def _share(order: NDArray[np.int64], parts: int) -> NDArray[np.int64]:
     >>> _share(np.array([-(2**63), -1, 0, 2**63 - 1]), 4).tolist()
     [0, 1, 2, 3]
     """
-    from privpipe.kernels.word_groups import split_order
+    from privpipe.kernels.grouping.word_groups import split_order
 
     positions, offsets = split_order(order, parts)
     found = np.empty(len(order), np.int64)

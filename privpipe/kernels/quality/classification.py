@@ -36,7 +36,7 @@ class ClassificationModel(WholeModel):
         self._finest = self.figure(finest, np.zeros(len(table.codes), dtype=np.bool_)) * SLACK
 
     def figure(self, levels: Sequence[int], gone: NDArray[np.bool_]) -> float:
-        from privpipe.kernels.tuple_classes import class_cells
+        from privpipe.kernels.lattice.tuple_classes import class_cells
 
         numbers, sizes = self.class_sizes(levels, gone)
         counts = np.where(gone, 0, self.table.rows.counts)

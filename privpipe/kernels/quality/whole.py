@@ -52,7 +52,7 @@ class WholeModel(Model):
 
     def class_sizes(self, levels: Sequence[int], gone: NDArray[np.bool_] | None = None) -> tuple[Ints, Ints]:
         """Class of each combination over all columns, and records that each keeps."""
-        from privpipe.kernels.tuple_classes import class_numbers, class_totals
+        from privpipe.kernels.lattice.tuple_classes import class_numbers, class_totals
 
         at = [*levels, *(0 for _ in self.table.fixed)]
         table = self.table

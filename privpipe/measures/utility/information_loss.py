@@ -125,7 +125,7 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure):
             require_trees()  # what is not installed is told before any work
 
     def _take_columns(self) -> None:
-        from privpipe.measures.risk.column_set import require_columns
+        from privpipe.measures.risk.identity.column_set import require_columns
 
         names = require_columns("InformationLoss", self.columns)
         if self.quasi_identifiers not in (None, names):

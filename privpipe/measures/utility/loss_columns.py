@@ -16,7 +16,7 @@ from privpipe.measures.utility.cut_ranges import range_members
 from privpipe.roles import column_type_of
 
 if TYPE_CHECKING:
-    from privpipe.kernels.information_loss_labels import LabelledColumn
+    from privpipe.kernels.losses.labels import LabelledColumn
 
 __all__ = [
     "MOST_LEVELS",
@@ -159,7 +159,7 @@ def _categories_of(files: FilePair, name: str) -> list[tuple[str, Numbers, Numbe
 
 
 def _standardised(x: Numbers, y: Numbers) -> tuple[Numbers, Numbers]:
-    from privpipe.kernels.exact_sums import measure_sums
+    from privpipe.kernels.sums.exact import measure_sums
 
     sums = measure_sums([x]).merge(measure_sums([y]))
     mean, sd = sums.mean(), sums.sd()
@@ -167,7 +167,7 @@ def _standardised(x: Numbers, y: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _mean(values: Numbers) -> float:
-    from privpipe.kernels.exact_sums import measure_sums
+    from privpipe.kernels.sums.exact import measure_sums
 
     return measure_sums([values]).mean()
 
@@ -194,7 +194,7 @@ def labelled_column(files: FilePair, name: str) -> LabelledColumn | None:
     A label stands for a value that is the same text, that the column's hierarchy puts under it, or that the range or
     set it names takes in; ``*`` and a missing cell stand for every value.
     """
-    from privpipe.kernels.information_loss_labels import LabelledColumn
+    from privpipe.kernels.losses.labels import LabelledColumn
 
     texts, (before, after) = coded(files, name)
     own, values = np.unique(before, return_inverse=True)

@@ -43,7 +43,7 @@ class LossFigure:
 
 
 def _il1s(files: FilePair, names: Sequence[str]) -> LossFigure:
-    from privpipe.kernels.information_loss import standardised_loss
+    from privpipe.kernels.losses.numbers import standardised_loss
 
     found = number_columns(files, names)
     each = standardised_loss(found.before, found.after, _moments(files, found)[1])
@@ -51,7 +51,7 @@ def _il1s(files: FilePair, names: Sequence[str]) -> LossFigure:
 
 
 def _il1(files: FilePair, names: Sequence[str]) -> LossFigure:
-    from privpipe.kernels.information_loss import relative_loss
+    from privpipe.kernels.losses.numbers import relative_loss
 
     found = number_columns(files, names)
     each = relative_loss(found.before, found.after)
@@ -63,7 +63,7 @@ def _il1(files: FilePair, names: Sequence[str]) -> LossFigure:
 
 
 def _arctan(files: FilePair, names: Sequence[str]) -> LossFigure:
-    from privpipe.kernels.information_loss import arctan_loss
+    from privpipe.kernels.losses.numbers import arctan_loss
 
     found = number_columns(files, names)
     figure = _over_cells(found, arctan_loss(found.before, found.after), _known(found), "without a number")
@@ -72,7 +72,7 @@ def _arctan(files: FilePair, names: Sequence[str]) -> LossFigure:
 
 
 def _sse_sst(files: FilePair, names: Sequence[str]) -> LossFigure:
-    from privpipe.kernels.information_loss import squared_loss
+    from privpipe.kernels.losses.numbers import squared_loss
 
     found = number_columns(files, names)
     each = squared_loss(found.before, found.after, *_moments(files, found))
@@ -87,7 +87,7 @@ def _sse_sst(files: FilePair, names: Sequence[str]) -> LossFigure:
 
 
 def _moments_lost(files: FilePair, names: Sequence[str]) -> LossFigure:
-    from privpipe.kernels.information_loss import moment_loss
+    from privpipe.kernels.losses.numbers import moment_loss
 
     found = number_columns(files, names)
     each = [moment_loss(x, y) for x, y in zip(found.before, found.after, strict=True)]
@@ -102,7 +102,7 @@ def _moments_lost(files: FilePair, names: Sequence[str]) -> LossFigure:
 
 
 def _correlation(files: FilePair, names: Sequence[str]) -> LossFigure:
-    from privpipe.kernels.information_loss import correlation_loss
+    from privpipe.kernels.losses.numbers import correlation_loss
 
     found = _varying(files, names)
     if len(found.names) < 2:
@@ -112,7 +112,7 @@ def _correlation(files: FilePair, names: Sequence[str]) -> LossFigure:
 
 
 def _eigen(files: FilePair, names: Sequence[str]) -> LossFigure:
-    from privpipe.kernels.information_loss import eigen_loss
+    from privpipe.kernels.losses.numbers import eigen_loss
 
     found = _varying(files, names)
     if len(found.names) < 2:
@@ -121,7 +121,7 @@ def _eigen(files: FilePair, names: Sequence[str]) -> LossFigure:
 
 
 def _entropy(files: FilePair, names: Sequence[str]) -> LossFigure:
-    from privpipe.kernels.information_loss_labels import entropy_loss
+    from privpipe.kernels.losses.labels import entropy_loss
 
     columns = {}
     for name in names:
@@ -133,7 +133,7 @@ def _entropy(files: FilePair, names: Sequence[str]) -> LossFigure:
 
 
 def _kl(files: FilePair, names: Sequence[str]) -> LossFigure:
-    from privpipe.kernels.information_loss_labels import LARGEST_COMPARED, divergence
+    from privpipe.kernels.losses.labels import LARGEST_COMPARED, divergence
 
     columns = [labelled_column(files, name) for name in names]
     laid = [column for column in columns if column is not None]
@@ -183,7 +183,7 @@ def _varies(values: Any) -> bool:
 
 def _moments(files: FilePair, found: NumberColumns) -> tuple[list[float], list[float]]:
     """Mean and deviation of the whole original; of the records at hand where nobody learnt them."""
-    from privpipe.kernels.exact_sums import measure_sums
+    from privpipe.kernels.sums.exact import measure_sums
 
     means, deviations = [], []
     for name, values in zip(found.names, found.before, strict=True):

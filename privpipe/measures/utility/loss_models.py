@@ -50,7 +50,7 @@ def propensity_loss(files: FilePair, names: Sequence[str], model: ModelKind) -> 
     notes = _design_notes(design, told=model == "logistic")
     if model == "tree":
         return LossFigure(_tree_error(design), notes=("by a tree", *notes))
-    from privpipe.kernels.information_loss_fits import propensity
+    from privpipe.kernels.losses.fits import propensity
 
     fit = propensity(design.before, design.after)
     beside = {"ratio": None if math.isnan(fit.ratio) else _settled(fit.ratio), "rank": fit.rank}
@@ -60,7 +60,7 @@ def propensity_loss(files: FilePair, names: Sequence[str], model: ModelKind) -> 
 
 
 def _tree_error(design: Design) -> float:
-    from privpipe.kernels.information_loss_fits import canonical_order
+    from privpipe.kernels.losses.fits import canonical_order
 
     rows = np.vstack([design.before, design.after])
     told = np.repeat([0.0, 1.0], len(design.before))
@@ -72,7 +72,7 @@ def _tree_error(design: Design) -> float:
 
 def regression_loss(files: FilePair, names: Sequence[str], target: str) -> LossFigure:
     """1 - the mean overlap of the coefficients' 95 % intervals in two least squares fits of `target`."""
-    from privpipe.kernels.information_loss_fits import interval_overlap
+    from privpipe.kernels.losses.fits import interval_overlap
 
     x, y = files.numbers("original", target), files.numbers("released", target)
     if x is None or y is None:
@@ -175,7 +175,7 @@ def _predicted(
     rows: Numbers, classes: NDArray[np.int64], held: Numbers, levels: int, model: ModelKind
 ) -> NDArray[np.int64]:
     """The most likely class of each held record; equally likely ones by the first."""
-    from privpipe.kernels.information_loss_fits import canonical_order, chances, logistic
+    from privpipe.kernels.losses.fits import canonical_order, chances, logistic
 
     order = canonical_order(np.column_stack([rows, classes]))
     rows, classes = rows[order], classes[order]
@@ -194,7 +194,7 @@ def _tree(records: int) -> Any:
 
 
 def _scale(values: Numbers) -> tuple[float, float]:
-    from privpipe.kernels.exact_sums import measure_sums
+    from privpipe.kernels.sums.exact import measure_sums
 
     sums = measure_sums([values])
     mean, sd = sums.mean(), sums.sd()

@@ -130,7 +130,7 @@ class AlphaKAnonymity(SeveralFigures):
         return {"k": block.sizes, "alpha": shares[0] if len(shares) == 1 else np.maximum.reduce(shares)}
 
     def _top_share(self, cells: Cells, facts: Facts) -> NDArray[np.float64]:
-        from privpipe.kernels.class_counts import top_share_by_class
+        from privpipe.kernels.classes.counts import top_share_by_class
 
         if self.values is None or self.column is None:
             return cells.once("top share", lambda them: top_share_by_class(them.offsets, them.counts))
@@ -151,6 +151,6 @@ class AlphaKAnonymity(SeveralFigures):
 
 
 def _sizes(cells: Cells) -> NDArray[np.int64]:
-    from privpipe.kernels.class_counts import class_sizes
+    from privpipe.kernels.classes.counts import class_sizes
 
     return class_sizes(cells.offsets, cells.counts)

@@ -103,7 +103,7 @@ class DeltaDisclosure(ClassModel):
         return super().seen(observed)
 
     def _ratio(self, cells: Cells, facts: Facts) -> NDArray[np.float64]:
-        from privpipe.kernels.class_gain import log2_ratio_by_class
+        from privpipe.kernels.classes.gain import log2_ratio_by_class
 
         return log2_ratio_by_class(cells.offsets, cells.codes, cells.counts, facts.base(self.column))
 

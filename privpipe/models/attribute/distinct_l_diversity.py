@@ -74,7 +74,7 @@ class DistinctLDiversity(ClassModel):
         return self.l or 1
 
     def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
-        from privpipe.kernels.class_counts import distinct_by_class
+        from privpipe.kernels.classes.counts import distinct_by_class
 
         return distinct_by_class(block.cells[self.column].offsets)
 

@@ -15,7 +15,7 @@ def largest_gains(cells: Cells, facts: Facts, column: str) -> tuple[NDArray[np.f
     """Largest gain of each class; the same, infinite where a value exceeds its cap of -ln p; once a block."""
 
     def compute(them: Cells) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        from privpipe.kernels.class_gain import capped_gain_by_class, nats
+        from privpipe.kernels.classes.gain import capped_gain_by_class, nats
 
         p = facts.base(column)
         caps = nats(p)

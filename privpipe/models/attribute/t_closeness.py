@@ -143,12 +143,12 @@ class TCloseness(ClassModel):
         return cells.once(f"emd ordered {self.order!r}", lambda them: self._ordered(them, facts))
 
     def _equal(self, cells: Cells, facts: Facts) -> NDArray[np.float64]:
-        from privpipe.kernels.class_distance import emd_equal_by_class
+        from privpipe.kernels.classes.distance import emd_equal_by_class
 
         return emd_equal_by_class(cells.offsets, cells.codes, cells.counts, facts.base(self.column))
 
     def _ordered(self, cells: Cells, facts: Facts) -> NDArray[np.float64]:
-        from privpipe.kernels.class_distance import emd_ordered_by_class
+        from privpipe.kernels.classes.distance import emd_ordered_by_class
 
         p = facts.base(self.column)
         rank = ranks(self.column, facts.histograms[self.column], self.order)
@@ -160,7 +160,7 @@ class TCloseness(ClassModel):
         return emd_ordered_by_class(cells.offsets, codes, counts, by_rank)
 
     def _hierarchical(self, cells: Cells, facts: Facts, key: str) -> NDArray[np.float64]:
-        from privpipe.kernels.class_hierarchical import emd_hierarchical_by_class
+        from privpipe.kernels.classes.hierarchical import emd_hierarchical_by_class
 
         if key not in facts.extra:
             raise UsageError(f"t_closeness: the tree of column {self.column!r} is not among the facts")

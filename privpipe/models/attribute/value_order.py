@@ -105,7 +105,7 @@ def in_rank_order(cells: Cells, rank: NDArray[np.int64]) -> tuple[NDArray[np.int
     >>> [part.tolist() for part in in_rank_order(cells, np.array([1, 0]))]
     [[0, 1], [7, 5]]
     """
-    from privpipe.kernels.class_ranks import cells_by_rank
+    from privpipe.kernels.classes.ranks import cells_by_rank
 
     return cells_by_rank(cells.offsets, cells.codes, cells.counts, rank)
 

@@ -115,7 +115,7 @@ class IntegralPrivacy(Guarantee):
         return (self.query.column,)
 
     def judge(self, observed: Tally, facts: Facts) -> Verdict:
-        from privpipe.kernels.integral import minimal_generators
+        from privpipe.kernels.proofs.integral import minimal_generators
 
         values, counts = _numbers(self.query.column, facts.histograms[self.query.column])
         if not values:

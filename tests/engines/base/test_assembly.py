@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from privpipe.blocks import ClassQuery
 from privpipe.engines.base.assembly import COUNT, block_of_cells, combined_ids, grouping_columns, require_query_columns
 from privpipe.errors import DataError
-from privpipe.kernels.class_cells import LETTERS, count_letters, letter_of, marginal_cells
+from privpipe.kernels.classes.cells import LETTERS, count_letters, letter_of, marginal_cells
 
 CODES = st.integers(0, 3)
 ROWS = st.lists(

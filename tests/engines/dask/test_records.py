@@ -16,7 +16,7 @@ from privpipe.draws import Seed, Stream
 from privpipe.engines.base import Source
 from privpipe.engines.dask import DaskEngine
 from privpipe.errors import DataError, EngineError
-from privpipe.kernels.record_ids import content_hash, ordinals, record_id
+from privpipe.kernels.ids.record_ids import content_hash, ordinals, record_id
 
 from .conftest import hostile, rows_of
 

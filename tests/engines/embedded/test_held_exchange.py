@@ -16,7 +16,7 @@ from privpipe.engines import Source
 from privpipe.engines.embedded import EmbeddedEngine, grouping, held_exchange, mapping, rank_exchange, storing
 from privpipe.engines.embedded.held_exchange import exchange_held
 from privpipe.errors import DataError, EngineError
-from privpipe.transforms.segment_swap import SegmentPermutation
+from privpipe.transforms.swapping.segment_swap import SegmentPermutation
 
 STREAM = Stream(bytes(16))
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from privpipe.assess.composite import Composite
+from privpipe.judging.composite import Composite
 from privpipe.blocks import ClassQuery, Facts, FactsRequest, PairBlock, RankExchange, RowBlock
 from privpipe.draws import Seed, Stream
 from privpipe.engines import Engine, Source, open_engine

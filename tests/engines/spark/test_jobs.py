@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from privpipe.assess.composite import Composite
+from privpipe.judging.composite import Composite
 from privpipe.blocks import ClassModel, ClassQuery, FactsRequest
 from privpipe.draws import Seed
 from privpipe.engines import Source

@@ -18,7 +18,7 @@ from privpipe.engines.spark import SparkEngine, key_bins, rank_exchange
 from privpipe.engines.spark.spreading import spread_keys
 from privpipe.engines.spark.table import SparkTable
 from privpipe.errors import DataError
-from privpipe.kernels.rank_swap import swap_segment
+from privpipe.kernels.swapping.window import swap_segment
 
 STREAM = Stream(bytes(range(16)))
 N = 400

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from privpipe.assess import assess
+from privpipe.judging import assess
 from privpipe.blocks import Guarantee, Verdict
 from privpipe.blocks.oracle_classes import plain_cell
 from privpipe.engines import Engine, Source

@@ -22,9 +22,9 @@ import privpipe as pp
 from privpipe.blocks.release_history import ReleaseHistory, ReleaseRows
 from privpipe.errors import UsageError
 from privpipe.hierarchies import HierarchySpec
-from privpipe.kernels.combined_classes import combined_sizes, signatures
+from privpipe.kernels.classes.combined import combined_sizes, signatures
 from privpipe.measures import ComplementaryRelease
-from privpipe.measures.risk.released_regions import relation_of
+from privpipe.measures.risk.releases.released_regions import relation_of
 
 KEYS = ["race", "birth", "gender", "zip"]
 

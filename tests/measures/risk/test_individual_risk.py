@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privpipe.assess import JudgingRules, assess
+from privpipe.judging import JudgingRules, assess
 from privpipe.blocks import ClassBlock, Facts, Verdict
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, UnsupportedError, UsageError

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privpipe.assess import assess
+from privpipe.judging import assess
 from privpipe.engines import Engine, Source
-from privpipe.kernels.class_posterior import insider_posterior, ruled_out_posterior
+from privpipe.kernels.classes.posterior import insider_posterior, ruled_out_posterior
 from privpipe.measures import AttributeInference, BackgroundKnowledgeAttack, HomogeneityAttack
 from privpipe.models import KAnonymity
 from privpipe.roles import Roles

@@ -18,11 +18,11 @@ import privpipe as pp
 from privpipe.draws import Stream
 from privpipe.engines import Engine
 from privpipe.errors import Refused, UsageError
-from privpipe.kernels.learned_distances import EPSILON, LearnedDistance, Rivals, subset_sums
-from privpipe.kernels.learned_heuristic import heuristic_hits
-from privpipe.kernels.mdav import mdav_groups
+from privpipe.kernels.linkage.learned_distances import EPSILON, LearnedDistance, Rivals, subset_sums
+from privpipe.kernels.linkage.learned_heuristic import heuristic_hits
+from privpipe.kernels.microaggregation.mdav import mdav_groups
 from privpipe.measures import LearnedLinkage
-from privpipe.measures.risk.learned_linkage_program import worst_case
+from privpipe.measures.risk.linkage.learned_linkage_program import worst_case
 
 KINDS = [
     LearnedDistance("weighted_mean", 3),

@@ -11,12 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from privpipe.assess import JudgingRules, assess
+from privpipe.judging import JudgingRules, assess
 from privpipe.blocks import Verdict
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, UsageError
 from privpipe.measures import LoglinearRisk
-from privpipe.measures.risk.loglinear_formula import terms_of
+from privpipe.measures.risk.identity.loglinear_formula import terms_of
 from privpipe.roles import Roles
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privpipe.assess import assess
+from privpipe.judging import assess
 from privpipe.blocks import ClassBlock
 from privpipe.engines import Engine, Source
 from privpipe.measures import MarketerRisk

@@ -20,8 +20,8 @@ import privpipe as pp
 from privpipe.engines import Engine
 from privpipe.errors import DataError, Refused, UsageError
 from privpipe.hierarchies import HierarchySpec
-from privpipe.kernels.agreement import Agreement, CodeColumn, NumberColumn
-from privpipe.kernels.fellegi_sunter import Mixture, expectation_maximisation, known_mixture, ranking
+from privpipe.kernels.linkage.agreement import Agreement, CodeColumn, NumberColumn
+from privpipe.kernels.linkage.fellegi_sunter import Mixture, expectation_maximisation, known_mixture, ranking
 from privpipe.measures import ProbabilisticLinkage
 
 
@@ -237,7 +237,7 @@ def test_what_cannot_be_judged(embedded: Engine, judged_pair: Any) -> None:
 def test_an_estimate_that_does_not_converge_is_an_error(
     embedded: Engine, judged_pair: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privpipe.kernels.fellegi_sunter.STEPS", 2)
+    monkeypatch.setattr("privpipe.kernels.linkage.fellegi_sunter.STEPS", 2)
     original, released = tables(100)
     verdict = judged_pair(embedded, ProbabilisticLinkage(agreement=RULES, at_most=1.0), original, released)
     assert verdict.outcome == "error"

@@ -13,7 +13,7 @@ import pytest
 
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UsageError
-from privpipe.kernels.interval_disclosure import rank_disclosed
+from privpipe.kernels.linkage.interval_disclosure import rank_disclosed
 from privpipe.measures import RankIntervalDisclosure
 from privpipe.tolerance import floor_share
 

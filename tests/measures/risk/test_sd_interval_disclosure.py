@@ -39,7 +39,7 @@ def test_figures_of_the_reference_tool(embedded: Engine, sdcmicro: Any, casc: An
 
 
 def test_risky_cells_of_the_reference_tool(embedded: Engine, sdcmicro: Any, casc: Any) -> None:
-    from privpipe.assess import assess
+    from privpipe.judging import assess
     from privpipe.engines import Source
     from privpipe.roles import Roles
 

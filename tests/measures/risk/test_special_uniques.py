@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privpipe.assess import JudgingRules, assess
+from privpipe.judging import JudgingRules, assess
 from privpipe.blocks import DistinctBlock, Verdict
 from privpipe.engines import Engine, Source
 from privpipe.errors import UsageError
-from privpipe.kernels.special_uniques import minimal_uniques, size_weights
+from privpipe.kernels.uniqueness.special_uniques import minimal_uniques, size_weights
 from privpipe.measures import SpecialUniques
-from privpipe.measures.risk.special_uniques import without_blanks_apart
+from privpipe.measures.risk.identity.special_uniques import without_blanks_apart
 from privpipe.roles import Roles
 
 

@@ -16,7 +16,7 @@ import pytest
 import privpipe as pp
 from privpipe.engines import Engine
 from privpipe.errors import Refused, UsageError
-from privpipe.kernels.transparency import candidates_left, centroid_constraint, nearest_constraint, window_constraint
+from privpipe.kernels.linkage.transparency import candidates_left, centroid_constraint, nearest_constraint, window_constraint
 from privpipe.measures import TransparencyAttack
 
 from .test_rank_interval_disclosure import worked_tables
@@ -104,7 +104,7 @@ def fit(x: float, value: float, column: np.ndarray, w: int) -> bool:
 
 
 def test_optimal_univariate_groups_are_always_among_the_candidates() -> None:
-    from privpipe.kernels.univariate import univariate_groups
+    from privpipe.kernels.microaggregation.univariate import univariate_groups
 
     for seed in range(8):
         rng = np.random.default_rng(seed)

@@ -19,7 +19,7 @@ import privpipe as pp
 from privpipe.blocks.row_positions import RowPositions
 from privpipe.engines import Engine
 from privpipe.errors import Refused, UsageError
-from privpipe.kernels.order_correlation import order_correlation
+from privpipe.kernels.synthesis.order_correlation import order_correlation
 from privpipe.measures import UnsortedMatching
 
 
@@ -128,7 +128,7 @@ def test_files_in_another_order_are_refused(people: Path, monkeypatch: pytest.Mo
     # A sink that kept the original's order; a keyed order that is the records' own stands in for it.
     table = pq.read_table(people)
     from privpipe.draws import Seed
-    from privpipe.kernels.record_ids import declared_id
+    from privpipe.kernels.ids.record_ids import declared_id
 
     ids = declared_id(table["name"], Seed.insecure(policy["seed"]["insecure"]))
     places = {tuple(each): at for at, each in enumerate(ids.tolist())}

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privpipe.assess import JudgingRules, assess
+from privpipe.judging import JudgingRules, assess
 from privpipe.engines import Engine, Source
 from privpipe.measures import IndividualRisk, LoglinearRisk, ProsecutorRisk, SpecialUniques
 from privpipe.roles import Roles

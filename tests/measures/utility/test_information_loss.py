@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import privpipe as pp
-from privpipe.assess import JudgingRules, assess
+from privpipe.judging import JudgingRules, assess
 from privpipe.blocks import FilePair, Verdict
 from privpipe.draws import RunKey, Seed
 from privpipe.engines import Engine, Source

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import privpipe as pp
-from privpipe.assess import JudgingRules, assess
+from privpipe.judging import JudgingRules, assess
 from privpipe.blocks import Verdict
 from privpipe.blocks.quality_spec import QualityName
 from privpipe.engines import Engine, Source

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privpipe.assess import JudgingRules, assess
+from privpipe.judging import JudgingRules, assess
 from privpipe.blocks import ClassBlock, Facts
 from privpipe.engines import Engine, Source
 from privpipe.errors import UsageError

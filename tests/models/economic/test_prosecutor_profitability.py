@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privpipe.assess import JudgingRules, assess
+from privpipe.judging import JudgingRules, assess
 from privpipe.blocks import ClassBlock, Verdict
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, UnsupportedError, UsageError

@@ -10,8 +10,8 @@ import pytest
 
 from privpipe.blocks import Catalogue, Entry, Guarantee
 from privpipe.blocks.entry import require_integer, require_number
-from privpipe.release.policy.entries import Catalogues
-from privpipe.release.policy.reader import read_file, read_mapping
+from privpipe.policy.entries import Catalogues
+from privpipe.policy.reader import read_file, read_mapping
 from privpipe.transforms.base import Transformer
 
 

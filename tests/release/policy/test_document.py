@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from privpipe.draws import Seed
 from privpipe.errors import PolicyError, UsageError
-from privpipe.release.policy import ColumnSpec, Policy, SecretSpec, SinkSpec, SourceSpec
+from privpipe.policy import ColumnSpec, Policy, SecretSpec, SinkSpec, SourceSpec
 
 DOCUMENT = {
     "version": 1,

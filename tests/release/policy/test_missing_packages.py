@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from privpipe.errors import UsageError
-from privpipe.release.policy import Policy
+from privpipe.policy import Policy
 
 DOCUMENT: dict[str, Any] = {
     "columns": {"age": {"role": "quasi_identifier", "type": "integer"}},

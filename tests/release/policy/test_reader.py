@@ -185,7 +185,7 @@ def test_aliases_of_aliases_do_not_grow_without_bound(read: Any) -> None:
 
 
 def test_a_file_that_is_not_there_or_not_text_is_a_usage_error(read: Any, tmp_path: Path) -> None:
-    from privpipe.release.policy import Policy
+    from privpipe.policy import Policy
 
     with pytest.raises(PolicyError, match=r"none\.yaml: .*does not exist"):
         Policy.load(tmp_path / "none.yaml")

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from privpipe.errors import PolicyError
-from privpipe.release.policy import Policy, json_schema
-from privpipe.release.policy.entries import Catalogues
-from privpipe.release.policy.grammar import TOP
+from privpipe.policy import Policy, json_schema
+from privpipe.policy.entries import Catalogues
+from privpipe.policy.grammar import TOP
 
 jsonschema = pytest.importorskip("jsonschema")
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from privpipe.assess import JudgingRules, assess
+from privpipe.judging import JudgingRules, assess
 from privpipe.blocks.quality_spec import DEFAULT_AGGREGATES, QualityName
 from privpipe.draws import Draws, Seed
 from privpipe.engines import Engine, Source
@@ -19,9 +19,9 @@ from privpipe.errors import HierarchyError, NoSolutionError
 from privpipe.hierarchies import Hierarchy, HierarchySpec
 from privpipe.measures import Quality
 from privpipe.models import DistinctLDiversity, KAnonymity
-from privpipe.search.generalization import plan
+from privpipe.transforms.recoding.planner import plan
 from privpipe.transforms import Generalize
-from privpipe.transforms.loss import LossSpec
+from privpipe.transforms.recoding.loss import LossSpec
 
 SEED = Seed.insecure(1)
 

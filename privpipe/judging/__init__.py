@@ -1,0 +1,11 @@
+"""Judge a table by guarantees and measures on any engine."""
+
+from __future__ import annotations
+
+from privpipe.judging.assessment import SCHEMA_VERSION, Assessment
+from privpipe.judging.composite import Composite, Judged
+from privpipe.judging.gate import Gate
+from privpipe.judging.judging import assess
+from privpipe.judging.rules import JudgingRules
+
+__all__ = ["SCHEMA_VERSION", "Assessment", "Composite", "Gate", "Judged", "JudgingRules", "assess"]

@@ -1,0 +1,227 @@
+"""Who is in which class of a release, as keyed hashes: what a ledger remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import Facts, RowBlock, Verdict
+from privpipe.blocks.release_history import ReleaseRows
+from privpipe.engines import Engine
+from privpipe.errors import DataError
+
+if TYPE_CHECKING:
+    from privpipe.draws import Seed
+
+__all__ = [
+    "class_memory",
+    "gathered_rows",
+    "gathered_words",
+    "hashed_rows",
+    "places_of",
+    "row_texts",
+    "unit_words",
+]
+
+Ints = NDArray[np.int64]
+Words = tuple[Ints, ...]
+
+
+@dataclass(frozen=True)
+class _Hashed:
+    """A reduction: ids of records, and the keyed hash of some sets of their columns, none of which leaves the engine.
+
+    `filled`: a missing value is an empty text, as in a CSV file. `steps` normalise every text.
+    """
+
+    sets: tuple[tuple[str, ...], ...]
+    seeds: tuple[Seed, ...]
+    filled: bool = False
+    steps: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All of them."""
+        return tuple(dict.fromkeys(name for names in self.sets for name in names))
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Words of each array."""
+        return (2,) * (1 + len(self.sets))
+
+    def measure(self, block: RowBlock, facts: Facts) -> list[Words]:
+        """Ids, then the hash of each set."""
+        import pyarrow as pa
+
+        from privpipe.kernels.ids.person_keys import normalised
+        from privpipe.kernels.ids.record_ids import content_hash
+
+        hashes = []
+        for columns, seed in zip(self.sets, self.seeds, strict=True):
+            if not columns:  # all records are one class then
+                hashes.append(np.zeros((len(block), 2), dtype=np.int64))
+                continue
+            texts = row_texts(block, columns, filled=self.filled)
+            hashes.append(content_hash(pa.table({name: normalised(texts[name], self.steps) for name in texts}), seed))
+        return [tuple(np.ascontiguousarray(words) for words in (block.record_ids, *hashes))]
+
+    def merge(self, left: list[Words], right: list[Words]) -> list[Words]:
+        """Both, in any order."""
+        return left + right
+
+    def judge(self, observed: Any, facts: Facts) -> Verdict:
+        """Judges nothing."""
+        raise TypeError("hashes are judged by the measures that asked for them")
+
+
+def class_memory(
+    engine: Engine,
+    original: Any,
+    released: Any,
+    *,
+    unit: Sequence[str],
+    keys: Sequence[str],
+    sensitive: str | None,
+    seed: Seed,
+    persons: bool,
+    normalise: Sequence[str] = (),
+) -> ReleaseRows:
+    """The rows a ledger keeps of a release.
+
+    Parameters
+    ----------
+    original, released : Table
+        With the same record ids; the release without its suppressed records.
+    unit : sequence of str
+        Columns of the original that tell the units apart: the key of persons, or the quasi-identifiers.
+    keys : sequence of str
+        Released quasi-identifiers.
+    sensitive : str, optional
+        A released column.
+    seed : Seed
+        Keys the hashes; the same for all releases of a ledger.
+    normalise : sequence of str
+        What is done to the keys of persons before.
+
+    Raises
+    ------
+    DataError
+        A released record whose person's key is missing or empty: nobody could follow it.
+    """
+    from privpipe.kernels.grouping.word_groups import group_rows
+
+    before = unit_words(engine, original, unit, seed, persons=persons, normalise=normalise)
+    sets, with_seeds = [tuple(keys)], [_seed_of(seed, "class")]
+    if sensitive is not None:
+        sets.append((sensitive,))
+        with_seeds.append(_seed_of(seed, "value"))
+    after = gathered_words(engine, released, _Hashed(tuple(sets), tuple(with_seeds)))
+    places = places_of(before[0], after[0])
+    known = places >= 0  # a record that was made up is nobody's
+    if persons:
+        _require_keys(before[1][places[known]], unit, _seed_of(seed, "person"))
+    joined = np.ascontiguousarray(np.hstack([before[1][places[known]], *(words[known] for words in after[1:])]))
+    numbers, firsts = group_rows(joined)
+    order = np.lexsort(joined[firsts].T[::-1])  # no trace of the files' order
+    distinct = joined[firsts][order]
+    counts = np.bincount(numbers, minlength=len(firsts))[order].astype(np.int64)
+    values = distinct[:, 4:6] if sensitive is not None else None
+    return ReleaseRows(distinct[:, :2], distinct[:, 2:4], counts, values, sensitive=sensitive, unit=tuple(sorted(unit)))
+
+
+def _require_keys(units: Ints, unit: Sequence[str], seed: Seed) -> None:
+    """Refuse records that nobody can be followed by: their keys are one hash, that of nothing."""
+    import pyarrow as pa
+
+    from privpipe.kernels.ids.record_ids import content_hash
+
+    nothing = [
+        content_hash(pa.table({name: pa.array([text], pa.string()) for name in unit}), seed) for text in (None, "")
+    ]
+    missing = sum(int((units == words).all(axis=1).sum()) for words in nothing)
+    if missing:
+        raise DataError(
+            f"{missing:,} released records have no {', '.join(map(repr, unit))}: the ledger follows persons by it, and "
+            "cannot tell who they are; give them one, or leave these records out"
+        )
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """A reduction that brings records with their ids to the driver."""
+
+    def measure(self, block: RowBlock, facts: Facts) -> list[tuple[Any, Ints]]:
+        """The block, and its ids."""
+        return [(block.batch, block.record_ids)]
+
+    def merge(self, left: list[tuple[Any, Ints]], right: list[tuple[Any, Ints]]) -> list[tuple[Any, Ints]]:
+        """Both, in any order."""
+        return left + right
+
+    def judge(self, observed: Any, facts: Facts) -> Verdict:
+        """Judges nothing."""
+        raise TypeError("gathered records are judged by the measures that asked for them")
+
+
+def gathered_rows(engine: Engine, table: Any, columns: Sequence[str]) -> tuple[Any, Ints]:
+    """A pyarrow Table of some columns and the record ids, in the order of the ids."""
+    import pyarrow as pa
+
+    parts = engine.reduce_rows(table, columns, _Whole(), Facts()) or []
+    whole = pa.Table.from_batches([batch.select(list(columns)) for batch, _ in parts])
+    ids = np.concatenate([ids for _, ids in parts])
+    order = np.lexsort((ids[:, 1], ids[:, 0]))
+    return whole.take(order), ids[order]
+
+
+def hashed_rows(engine: Engine, table: Any, columns: Sequence[str], seed: Seed) -> tuple[Ints, Ints]:
+    """Ids of all records, and the hash of their texts as `row_texts` gives them."""
+    ids, hashes = gathered_words(engine, table, _Hashed((tuple(columns),), (seed,), filled=True))
+    return ids, hashes
+
+
+def row_texts(rows: Any, columns: Sequence[str], *, filled: bool = True) -> dict[str, Any]:
+    """Canonical texts of some columns of a table or block; `filled`: a missing value is an empty text."""
+    import pyarrow.compute as pc
+
+    from privpipe.hierarchies import canonical_text
+
+    texts = {name: canonical_text(rows.column(name), None, column=name) for name in columns}
+    return {name: pc.fill_null(text, "") for name, text in texts.items()} if filled else texts
+
+
+def unit_words(
+    engine: Engine, original: Any, unit: Sequence[str], seed: Seed, *, persons: bool, normalise: Sequence[str] = ()
+) -> tuple[Ints, Ints]:
+    """Ids of all records, and the keyed hash of the person (or combination) each is of."""
+    own = _seed_of(seed, "person" if persons else "combination")
+    ids, words = gathered_words(engine, original, _Hashed((tuple(unit),), (own,), steps=tuple(normalise)))
+    return ids, words
+
+
+def _seed_of(seed: Seed, label: str) -> Seed:
+    from privpipe.draws import Seed
+
+    return Seed(seed.key(f"ledger {label}"))
+
+
+def gathered_words(engine: Engine, table: Any, reduction: Any) -> Words:
+    """What a reduction of this kind gives over a whole table: arrays side by side, a row a record."""
+    parts = engine.reduce_rows(table, list(reduction.columns), reduction, Facts()) or []
+    empty = tuple(np.zeros((0, width), dtype=np.int64) for width in reduction.widths)
+    return tuple(np.concatenate(each) for each in zip(empty, *parts, strict=True))
+
+
+def places_of(ids: Ints, asked: Ints) -> Ints:
+    """Where each asked id stands among the ids; -1: nowhere."""
+    from privpipe.kernels.grouping.word_groups import group_rows
+
+    numbers, firsts = group_rows(np.concatenate([ids, asked]))
+    places = np.full(len(firsts), -1, dtype=np.int64)
+    places[numbers[: len(ids)]] = np.arange(len(ids))
+    found: Ints = places[numbers[len(ids) :]]
+    return found

@@ -1,0 +1,111 @@
+"""Which entries are counted together: over the same keys, compared with the same distribution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from privpipe.judging.rules import JudgingRules
+from privpipe.blocks import ClassQuery, Facts, Guarantee
+from privpipe.errors import UsageError
+from privpipe.models.attribute.base_distribution import BaseFile, BaseTable
+from privpipe.roles import Roles
+
+__all__ = ["Base", "Group", "base_of", "groups_of", "keys_of", "query_of"]
+
+Base = Literal["original", "released"] | BaseFile | BaseTable
+
+
+@dataclass(frozen=True)
+class Group:
+    """Entries counted together: the same keys, the same base of each column.
+
+    `over` are the columns that the entries stand over, of which `keys` may be a part; `population` says whether the
+    classes of a population are counted beside them, `weight` which column is summed in each.
+    """
+
+    keys: tuple[str, ...]
+    base: Base
+    over: tuple[str, ...]
+    population: bool
+    weight: str | None = None
+    entries: list[tuple[int, Guarantee]] = field(default_factory=list)
+
+
+def base_of(entry: Guarantee) -> Base:
+    """What an entry compares classes with; entries that compare with nothing share the first."""
+    base: Base = getattr(entry, "base", "original") if entry.needs_base else "original"
+    return base
+
+
+def keys_of(entry: Guarantee, roles: Roles) -> tuple[str, ...]:
+    """The quasi-identifiers an entry stands over.
+
+    Raises
+    ------
+    UsageError
+        None is declared, and it does not say that it means none.
+    """
+    if entry.quasi_identifiers is not None:
+        return entry.quasi_identifiers
+    if not roles.quasi_identifiers:
+        raise UsageError(
+            f"{entry.name()}: no quasi-identifier is declared, so every table would be one class; declare "
+            "`role: quasi_identifier`, or write `quasi_identifiers: []` on the guarantee to mean that"
+        )
+    return tuple(roles.quasi_identifiers)
+
+
+def groups_of(entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules) -> list[Group]:
+    """Entries over classes, each with its place among all entries; the policy's own quasi-identifiers first."""
+    groups: dict[tuple[Any, ...], Group] = {}
+    for at, entry in enumerate(entries):
+        if entry.reads not in ("classes", "process", "weights"):
+            continue
+        base = base_of(entry)
+        if base == "released" and not rules.base:
+            base = "original"  # without the original's the judged table's own stands for both
+        sets = entry.key_sets(keys_of(entry, roles))
+        over = _over(entry, sets, roles)
+        for keys in sets:
+            kind = (keys, base, over, entry.needs_population, entry.weight_column())
+            group = groups.setdefault(kind, Group(*kind))
+            group.entries.append((at, entry))
+    _join_weighted(groups)
+    # Their class count stands in the verdict document.
+    own = tuple(roles.quasi_identifiers)
+    return sorted(groups.values(), key=lambda group: (group.keys != own, group.keys != group.over, group.population))
+
+
+def _join_weighted(groups: dict[tuple[Any, ...], Group]) -> None:
+    """A count that sums a weight serves those that ask for none as well."""
+    for kind in [kind for kind in groups if kind[-1] is not None]:
+        plain = groups.pop((*kind[:-1], None), None)
+        if plain is not None:
+            groups[kind].entries.extend(plain.entries)
+
+
+def _over(entry: Guarantee, sets: Sequence[tuple[str, ...]], roles: Roles) -> tuple[str, ...]:
+    columns = [column for keys in sets for column in keys]
+    if entry.quasi_identifiers is not None and getattr(entry, "columns", None) == entry.quasi_identifiers:
+        columns += roles.quasi_identifiers  # it looks at some columns of the table, not at an attacker's knowledge
+    return tuple(dict.fromkeys(columns))
+
+
+def query_of(group: Group, facts: Facts, rules: JudgingRules) -> ClassQuery:
+    """The one count that all entries of a group share."""
+    entries = [entry for _, entry in group.entries]
+    columns = dict.fromkeys(column for entry in entries for column in entry.sensitive_columns())
+    coded = {column for entry in entries if entry.needs_base for column in entry.sensitive_columns()}
+    households = [column for entry in entries if (column := entry.household_column()) is not None]
+    columns |= dict.fromkeys(households)
+    coded.update(households)
+    return ClassQuery(
+        keys=group.keys,
+        columns=tuple(columns),
+        dictionaries={column: facts.histograms[column] for column in columns if column in coded},
+        mark=rules.mark,
+        person=rules.person,
+        weight=group.weight,
+    )

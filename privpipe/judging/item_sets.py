@@ -1,0 +1,167 @@
+"""Judge sets of items: what a person bought, read or was treated for, of which an attacker knows some."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.judging.rules import JudgingRules
+from privpipe.judging.suppressed import Sheet
+from privpipe.blocks import Facts, Guarantee, Outcome, RowBlock, Tally, Verdict
+from privpipe.errors import DataError, UnsupportedError, did_you_mean
+from privpipe.roles import column_type_of
+
+__all__ = ["MOST_COMBINATIONS", "CountedItems", "OverItems", "item_verdict"]
+
+MOST_COMBINATIONS = 1 << 25
+"""Combinations of items, each record's counted, that are hashed at the most."""
+
+
+@runtime_checkable
+class OverItems(Protocol):
+    """A guarantee that reads a set-valued column (`reads` of ``items``)."""
+
+    items: str | None
+    separator: str | None
+    m: int
+    k: int | None
+
+    def judge(self, observed: Tally, facts: Facts) -> Verdict:
+        """The verdict over the combinations of up to `m` items: the least support, and how many fail."""
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A set-valued column."""
+
+    name: str
+    separator: str | None
+
+
+@dataclass(frozen=True)
+class _Lengths:
+    """How many records have how many items."""
+
+    column: _Column
+
+    def measure(self, rows: RowBlock, facts: Facts) -> Counter[int]:
+        from privpipe.kernels.classes.item_sets import baskets_of
+
+        baskets = baskets_of(rows.column(self.column.name), self.column.separator)
+        lengths, records = np.unique(baskets.lengths, return_counts=True)
+        return Counter(dict(zip(lengths.tolist(), records.tolist(), strict=True)))
+
+    def merge(self, left: Counter[int], right: Counter[int]) -> Counter[int]:
+        return left + right
+
+
+@dataclass(frozen=True)
+class _Supports:
+    """Combinations with the records that hold them."""
+
+    column: _Column
+    most: int
+    shorter: tuple[int, ...]
+
+    def measure(self, rows: RowBlock, facts: Facts) -> Any:
+        from privpipe.kernels.classes.item_sets import baskets_of, supports_of
+
+        baskets = baskets_of(rows.column(self.column.name), self.column.separator)
+        return supports_of(baskets, self.most, self.shorter)
+
+    def merge(self, left: Any, right: Any) -> Any:
+        from privpipe.kernels.classes.item_sets import merged_supports
+
+        return merged_supports(left, right)
+
+
+class CountedItems:
+    """What was counted of a table's set-valued columns: once, however many entries ask for it."""
+
+    def __init__(self, sheet: Sheet) -> None:
+        self._sheet, self.table = sheet, sheet.table
+        self._lengths: dict[_Column, Counter[int]] = {}
+        self._counts: dict[_Supports, NDArray[np.int64]] = {}
+
+    def lengths(self, column: _Column) -> Counter[int]:
+        """How many records have how many items, suppressed ones left out.
+
+        Raises
+        ------
+        DataError
+            The table has no records.
+        """
+        if column not in self._lengths:
+            found = self._sheet.engine.reduce_rows(self._sheet.left, [column.name], _Lengths(column), Facts())
+            if not found and not self._sheet.suppressed:
+                raise DataError("the table has no records: there is nothing to judge")
+            self._lengths[column] = found or Counter()
+        return self._lengths[column]
+
+    def supports(self, counting: _Supports) -> NDArray[np.int64]:
+        """Records that hold each combination which is asked for."""
+        if counting not in self._counts:
+            found = self._sheet.engine.reduce_rows(self._sheet.left, [counting.column.name], counting, Facts())
+            self._counts[counting] = np.zeros(0, np.int64) if found is None else found.counts[found.asked]
+        return self._counts[counting]
+
+
+def item_verdict(counted: CountedItems, entry: Guarantee, rules: JudgingRules) -> Verdict:
+    """The verdict over a set-valued column; suppressed records are left out.
+
+    Lengths are counted first, so that what it would cost is known before any combination is hashed.
+
+    Raises
+    ------
+    DataError
+        The column is missing or no text; the table has no records.
+    UnsupportedError
+        More combinations than are hashed.
+    """
+    if not isinstance(entry, OverItems):
+        raise TypeError(f"{entry.name()} reads no items")
+    column = _column(counted.table, entry)
+    lengths = counted.lengths(column)
+    records = sum(lengths.values())
+    if not records:
+        outcome: Outcome = "pass" if rules.allow_empty else "fail"
+        return Verdict(entry, None, outcome, entry.demanded(), reason="every record is suppressed.")
+    shorter = tuple(sorted(length for length in lengths if 0 < length < entry.m))
+    _require_few(lengths, entry, shorter)
+    counts = counted.supports(_Supports(column, entry.m, shorter))
+    failing = 0 if entry.k is None else int((counts < entry.k).sum())
+    tally = Tally(
+        observed=int(counts.min()) if len(counts) else None,
+        failing_classes=failing,
+        classes=len(counts),
+        records=records,
+    )
+    return entry.judge(tally, Facts(records=records))
+
+
+def _column(table: Any, entry: OverItems) -> _Column:
+    name, names = str(entry.items), list(table.schema.names)
+    if name not in names:
+        raise DataError(f"column {name!r} is not in the table{did_you_mean(name, names)}")
+    kind = column_type_of(table.schema.field(name).type)
+    if kind != "text" or str(table.schema.field(name).type) == "binary":
+        raise DataError(
+            f"km_anonymity: column {name!r} holds no sets of items but the type {kind}; give a list of texts, or a "
+            "text with a separator between the items"
+        )
+    return _Column(name, entry.separator)
+
+
+def _require_few(lengths: Counter[int], entry: OverItems, shorter: tuple[int, ...]) -> None:
+    sizes = {entry.m, *shorter}
+    total = sum(records * math.comb(length, size) for length, records in lengths.items() for size in sizes)
+    if total > MOST_COMBINATIONS:
+        raise UnsupportedError(
+            f"km_anonymity: the records have {total:,} combinations of up to {entry.m:,} items of {entry.items!r}, "
+            f"{MOST_COMBINATIONS:,} are counted at the most; lower m, or keep fewer items a record"
+        )

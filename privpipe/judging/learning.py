@@ -1,0 +1,115 @@
+"""What is learnt of a table before it is judged: base distributions, distinct values, the number of records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import PurePath
+
+from privpipe.judging.base_files import histogram_of_file
+from privpipe.judging.grouping import Base, base_of
+from privpipe.judging.persons import count_persons, in_persons
+from privpipe.judging.perturbed import perturbation_notes
+from privpipe.judging.rules import JudgingRules
+from privpipe.judging.suppressed import Sheet
+from privpipe.blocks import Facts, FactsRequest, Guarantee, Histogram, prepared
+from privpipe.errors import DataError
+from privpipe.models.attribute.base_distribution import BaseFile, BaseTable
+from privpipe.roles import Roles
+
+__all__ = ["facts_by_base"]
+
+
+def facts_by_base(
+    sheet: Sheet, entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules
+) -> tuple[dict[Base, Facts], list[str]]:
+    """Facts under each base that an entry compares with, and notes for who reads the verdicts.
+
+    ``original`` and ``released`` are always there: the original's distribution where it is known, and the judged
+    table's.
+
+    Raises
+    ------
+    DataError
+        A missing value under `refuse`; a file that is no distribution of its column.
+    """
+    bases = dict.fromkeys(base for base in map(base_of, entries) if not isinstance(base, str))
+    learnt = _learnt(sheet, entries, roles, rules)
+    engine, table = sheet.engine, sheet.table
+    released = replace(
+        learnt,
+        records=learnt.records if rules.records is None else rules.records,
+        hierarchies=rules.hierarchies,
+        extra={} if rules.process is None else {"process": rules.process},
+        unit="records" if rules.person is None else "persons",
+    )
+    original = replace(released, histograms={**learnt.histograms, **rules.base})
+    found: dict[Base, Facts] = {"original": original, "released": released}
+    for base in bases:
+        columns = _columns(entry for entry in entries if base_of(entry) == base)
+        own = {name: histogram_of_file(engine, base, name, table.schema.field(name).type) for name in columns}
+        found[base] = replace(original, histograms={**original.histograms, **own})
+    asking = {base: [entry for entry in entries if not entry.needs_base or base_of(entry) == base] for base in found}
+    if not rules.base:
+        asking["original"] += [entry for entry in entries if entry.needs_base and base_of(entry) == "released"]
+    # Of suppressed records alone there is nothing to learn, and no class to judge by it.
+    nothing = sheet.nothing
+    ready: dict[Base, Facts] = {
+        base: facts if nothing else prepared(facts, asking[base]) for base, facts in found.items()
+    }
+    return ready, [*_notes(entries, rules), *perturbation_notes(entries, roles, rules)]
+
+
+def _columns(entries: Iterable[Guarantee]) -> list[str]:
+    return sorted({column for entry in entries if entry.needs_base for column in entry.sensitive_columns()})
+
+
+def _learnt(sheet: Sheet, entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules) -> Facts:
+    """Facts of the judged table itself, in persons where they are counted: values of what is left, and all records."""
+    engine, table = sheet.engine, sheet.table
+    from_table = set(_columns(entry for entry in entries if base_of(entry) == "released"))
+    from_table.update(set(_columns(entry for entry in entries if base_of(entry) == "original")) - set(rules.base))
+    for entry in entries:
+        from_table.update(entry.counted_columns(tuple(entry.quasi_identifiers or roles.quasi_identifiers)))
+    refused = tuple(roles.quasi_identifiers) if rules.nulls == "refuse" else ()
+    request = FactsRequest(histograms=tuple(sorted(from_table)), nulls=(*refused, *rules.refuse_nulls))
+    counts_records = rules.records is None and any(entry.needs_records for entry in entries)
+    learnt = engine.facts(table, request) if request or counts_records else Facts()
+    if request and sheet.hinted(learnt.histograms, learnt.nulls) and sheet.suppressed:
+        learnt = replace(engine.facts(sheet.left, request), records=learnt.records)
+    for column, count in learnt.nulls.items():
+        if count:
+            raise DataError(f"column {column!r} has {count:,} missing values and the policy says `nulls: refuse`")
+    if rules.person is None:
+        return learnt
+    left = sheet.left if sheet.known else table
+    persons: Mapping[str, Histogram] = in_persons(engine, left, learnt.histograms, rules.person)
+    return replace(
+        learnt,
+        records=count_persons(engine, table, rules.person) if counts_records else learnt.records,
+        histograms={**learnt.histograms, **persons},
+    )
+
+
+def _notes(entries: Sequence[Guarantee], rules: JudgingRules) -> list[str]:
+    given = {
+        (column, _told(base))
+        for entry in entries
+        if not isinstance(base := base_of(entry), str)
+        for column in entry.sensitive_columns()
+    }
+    others = _columns(entry for entry in entries if isinstance(base_of(entry), str))
+    notes = [
+        f"base distribution of {column!r}: " + ("the original" if column in rules.base else "the judged table")
+        for column in others
+    ]
+    notes += [f"base distribution of {column!r}: {name}" for column, name in sorted(given)]
+    if rules.nulls == "wildcard":
+        notes.append("a missing quasi-identifier matches anything: sizes are those of all records that match")
+    if rules.person is not None:
+        notes.append(f"persons are counted, not records: they are told apart by {rules.person!r}")
+    return notes
+
+
+def _told(base: BaseFile | BaseTable) -> str:
+    return "given in Python" if isinstance(base, BaseTable) else f"the file {PurePath(base.file).name!r}"

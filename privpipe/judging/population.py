@@ -1,0 +1,137 @@
+"""Classes of the released sample beside those of the population they were drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from privpipe.judging.composite import Composite, Judged
+from privpipe.judging.row_columns import with_row_columns
+from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, Guarantee, Histogram
+from privpipe.engines import Engine
+from privpipe.errors import DataError, UsageError, did_you_mean
+
+__all__ = ["Compared", "OverPopulation", "beside_population", "reduce_beside_population", "require_population"]
+
+SIDE = "__privpipe_side"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What was judged, and the released classes that hold more records than the population does."""
+
+    judged: Judged
+    short_classes: int
+    short_records: int
+
+
+@dataclass(frozen=True)
+class OverPopulation:
+    """A composite that reads the class table of sample and population together, `SIDE` telling them apart."""
+
+    inner: Composite
+
+    def measure(self, block: ClassBlock, facts: Facts) -> Compared:
+        """Measure the classes of both; suppressed records are in no class, yet their persons are."""
+        both, marked = beside_population(block)
+        short = both.sizes > _population(both)
+        judged = self.inner.measure(both, facts)
+        return Compared(
+            replace(judged, marked=marked, classes=int((both.sizes > 0).sum())),
+            int(short.sum()),
+            int(both.sizes[short].sum()),
+        )
+
+    def merge(self, left: Compared, right: Compared) -> Compared:
+        """Merge entry by entry."""
+        return Compared(
+            self.inner.merge(left.judged, right.judged),
+            left.short_classes + right.short_classes,
+            left.short_records + right.short_records,
+        )
+
+
+def beside_population(block: ClassBlock) -> tuple[ClassBlock, int]:
+    """The block with f_c as sizes and F_c as population, and the number of suppressed records taken out.
+
+    Examples
+    --------
+    >>> from privpipe.blocks import Cells
+    >>> cells = Cells(np.array([0, 2, 3]), np.array([0, 1, 1]), np.array([2, 5, 4]))
+    >>> both, _ = beside_population(ClassBlock(np.array([7, 4]), {SIDE: cells}))
+    >>> both.sizes.tolist(), both.population.tolist()
+    ([2, 0], [5, 4])
+    """
+    cells = block.cells[SIDE]
+    owner = np.repeat(np.arange(len(block)), np.diff(cells.offsets))
+    sides = np.zeros((2, len(block)), dtype=np.int64)
+    sides[cells.codes, owner] = cells.counts
+    sample, population = sides
+    marked = 0
+    if block.marked is not None:
+        marked = int(sample[block.marked].sum())
+        sample[block.marked] = 0
+    there = (sample > 0) | (population > 0)
+    others = {name: each.take(there) for name, each in block.cells.items() if name != SIDE}
+    return ClassBlock(sample[there], others, population=population[there]), marked
+
+
+def reduce_beside_population(
+    engine: Engine, table: Any, population: Any, query: ClassQuery, composite: Composite, facts: Facts
+) -> Judged | None:
+    """Judge the classes of a sample and its population in one count; None for a sample without records.
+
+    Raises
+    ------
+    DataError
+        Classes with more records in the sample than in the population.
+    """
+    import pyarrow as pa
+
+    sides = Histogram(pa.array([0, 1], pa.int64()), np.ones(2, dtype=np.int64))
+    stacked = engine.stack(table, population, query.keys, SIDE)
+    asked = replace(query, columns=(SIDE,), dictionaries={SIDE: sides})
+    stacked, asked, facts = with_row_columns(engine, stacked, asked, composite.entries, facts)
+    found = engine.reduce_classes(stacked, asked, OverPopulation(composite), facts)
+    if found is None or not found.judged.released + found.judged.marked:
+        return None
+    if found.short_classes:
+        raise DataError(
+            f"not a sample of this population: {found.short_classes:,} of {found.judged.classes:,} classes hold more "
+            f"records than the population does ({found.short_records:,} records); every released record must be of "
+            "somebody in the population, generalized alike"
+        )
+    return found.judged
+
+
+def require_population(
+    engine: Engine, population: Any, entries: Sequence[Guarantee], keys: Sequence[str], refuse_nulls: bool
+) -> None:
+    """Refuse a population that is missing, lacks a column, or has missing values where the policy allows none.
+
+    Raises
+    ------
+    UsageError, DataError
+    """
+    asking = [entry.name() for entry in entries if entry.needs_population]
+    if not asking:
+        return
+    if population is None:
+        raise UsageError(f"{asking[0]} compares with a population, and none was given: name one as `population:`")
+    names = list(population.schema.names)
+    for column in keys:
+        if column not in names:
+            raise DataError(f"column {column!r} is not in the population{did_you_mean(column, names)}")
+    nulls = engine.facts(population, FactsRequest(nulls=tuple(keys))).nulls if refuse_nulls and keys else {}
+    for column, count in nulls.items():
+        if count:
+            raise DataError(
+                f"column {column!r} of the population has {count:,} missing values and the policy says `nulls: refuse`"
+            )
+
+
+def _population(block: ClassBlock) -> Any:
+    return np.zeros(len(block), np.int64) if block.population is None else block.population

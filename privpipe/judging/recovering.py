@@ -1,0 +1,263 @@
+"""Count what released columns tell of transformed ones: of all records on an engine, of a sample for the notes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.judging.persons import ClassCount
+from privpipe.blocks import Cells, ClassBlock, ClassQuery, Facts, Guarantee, RowBlock, Verdict
+from privpipe.blocks.suppressed import Kept, NothingLeft
+from privpipe.engines import Engine
+from privpipe.errors import DataError, did_you_mean
+from privpipe.measures.risk.attribute.guesses import Guesses, Guessing
+from privpipe.measures.risk.attribute.recovery import Recovered, Recovery, in_percent
+from privpipe.roles import Roles, column_type_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from privpipe.judging.rules import JudgingRules
+    from privpipe.judging.suppressed import Sheet
+    from privpipe.draws import Stream
+    from privpipe.kernels.classes.coded_cells import Coded
+
+__all__ = ["LARGEST_SAMPLE", "LEAST_GAIN", "recovery_notes", "recovery_verdicts"]
+
+LARGEST_SAMPLE = 200_000
+"""Records that the notes look at, at the most."""
+LEAST_GAIN = 0.05
+"""Gains above this are noted."""
+NOT_GIVEN = "needs the original table beside the released one, aligned by record id; it was not given."
+WORDS = {
+    **dict.fromkeys(("generalize", "mondrian", "local_recoding", "safepub"), "generalized"),
+    **dict.fromkeys(("top_code", "bottom_code"), "coded"),
+    "suppress_cells": "suppressed",
+    "round": "rounded",
+    "pram": "perturbed",
+    "microaggregate": "aggregated",
+}
+
+
+def recovery_verdicts(
+    sheet: Sheet, original: Any, entries: Mapping[int, Guarantee], roles: Roles, rules: JudgingRules
+) -> dict[int, Verdict]:
+    """The verdict of each `recovery`, by its place; without an original or ids an error, never a pass.
+
+    Raises
+    ------
+    DataError
+        A column that one of the tables lacks.
+    """
+    asked = {at: entry for at, entry in entries.items() if isinstance(entry, Recovery)}
+    if not asked:
+        return {}
+    engine, released = sheet.engine, sheet.table
+    if original is None or not (original.has_record_ids and released.has_record_ids):
+        return {at: Verdict(entry, None, "error", entry.demanded(), reason=NOT_GIVEN) for at, entry in asked.items()}
+    left = sheet.left
+    tables = _Both(released.schema, original.schema, roles)
+    for entry in asked.values():
+        tables.require(entry.named)
+    columns = list(dict.fromkeys(name for entry in asked.values() for name in tables.columns(entry)))
+    counts = _OnEngine(engine, engine.beside(left, original, {name: before(name) for name in columns}))
+    verdicts = {}
+    for at, entry in asked.items():
+        found = tables.recovered(entry, counts, rules.stages)
+        verdicts[at] = entry.judge_recovered(list(found), counts.records)
+    return verdicts
+
+
+def recovery_notes(
+    engine: Engine, released: Any, original: Any, roles: Roles, rules: JudgingRules, order: Stream
+) -> tuple[str, ...]:
+    """A sentence for each released column that tells much of a transformed one: they tell of the source.
+
+    A table of more than `LARGEST_SAMPLE` records is judged by those of smallest keyed order. Nothing where the two
+    tables cannot be aligned.
+    """
+    if original is None or not (original.has_record_ids and released.has_record_ids):
+        return ()
+    entry, tables = Recovery(), _Both(released.schema, original.schema, roles)
+    columns = tables.columns(entry)
+    if not columns:
+        return ()
+    share = 1.05 * LARGEST_SAMPLE / max(engine.count(released), 1)
+    sides = [
+        _brought(engine, engine.select(table, names), share)
+        for table, names in ((original, columns), (released, list(released.schema.names)))
+    ]
+    if not all(sides):
+        return ()
+    counts = _sampled(_together(sides[0]), _together(sides[1]), order, roles, rules.mark)
+    found = [each for each in tables.recovered(entry, counts, rules.stages) if each.gain > LEAST_GAIN]
+    return tuple(_sentence(each, roles, rules.stages) for each in found)
+
+
+def before(name: str) -> str:
+    """What a column of the original is called beside the released ones."""
+    return f"__privpipe_original_{name}"
+
+
+@dataclass(frozen=True)
+class _Both:
+    """The columns that both tables have, and which of them may have been transformed."""
+
+    released: pa.Schema
+    original: pa.Schema
+    roles: Roles
+
+    def require(self, names: Sequence[str]) -> None:
+        for name in names:
+            for schema, side in ((self.original, "original"), (self.released, "released table")):
+                if name not in schema.names:
+                    raise DataError(f"column {name!r} is not in the {side}{did_you_mean(name, list(schema.names))}")
+
+    def columns(self, entry: Recovery) -> list[str]:
+        both = [name for name in self.released.names if name in self.original.names]
+        return [
+            name for name in both if name not in self.roles.identifiers and (not entry.named or name in entry.named)
+        ]
+
+    def recovered(self, entry: Recovery, counts: Any, stages: Sequence[Mapping[str, Any]]) -> Iterator[Recovered]:
+        columns = self.columns(entry)
+        categories = {name for stage in stages if stage["name"] == "pram" for name in _columns_of(stage, self.roles)}
+        perturbed = [name for name in columns if name not in (*entry.named, *categories) and self._is_measured(name)]
+        return entry.recovered(counts, columns, list(self.released.names), perturbed)
+
+    def _is_measured(self, name: str) -> bool:
+        kinds = [column_type_of(schema.field(name).type) for schema in (self.released, self.original)]
+        return not {"text", "boolean"} & set(kinds)
+
+
+class _Counted:
+    """Counts by classes, each made once."""
+
+    def __init__(self, records: int) -> None:
+        self.records = records
+        self._distinct: dict[str, int] = {}
+
+    def distinct(self, column: str) -> int:
+        if column not in self._distinct:
+            self._distinct[column] = self._reduced(ClassQuery(keys=(column,)), ClassCount()) or 0
+        return self._distinct[column]
+
+    def guesses(self, column: str, evidence: tuple[str, ...], min_group: int) -> Guesses:
+        name = before(column)
+        found: Guesses | None = self._reduced(ClassQuery(keys=evidence, columns=(name,)), Guessing(name, min_group))
+        return found or Guesses()
+
+    def labels(self, column: str) -> Guesses:
+        query = ClassQuery(keys=(before(column),), columns=(column,))
+        found: Guesses | None = self._reduced(query, Guessing(column))
+        return found or Guesses()
+
+    def _reduced(self, query: ClassQuery, reduction: Any) -> Any:
+        raise TypeError(f"{type(self).__name__} counts nothing")
+
+
+class _OnEngine(_Counted):
+    """All records, counted where they lie."""
+
+    def __init__(self, engine: Engine, table: Any) -> None:
+        super().__init__(engine.count(table))
+        self._engine, self._table = engine, table
+
+    def _reduced(self, query: ClassQuery, reduction: Any) -> Any:
+        return self._engine.reduce_classes(self._table, query, reduction, Facts())
+
+
+class _OnDriver(_Counted):
+    """A few records, as columns of codes 0, 1, ... with how many there are."""
+
+    def __init__(self, codes: Mapping[str, Coded], records: int) -> None:
+        super().__init__(records)
+        self._codes = codes
+
+    def _reduced(self, query: ClassQuery, reduction: Any) -> Any:
+        if not self.records:
+            return None
+        from privpipe.kernels.classes.coded_cells import coded_cells
+
+        [column] = query.columns or query.keys[:1]
+        found = coded_cells([self._codes[name] for name in query.keys], self._codes[column])
+        cells = Cells(found.offsets, found.codes, found.counts)
+        return reduction.measure(ClassBlock(found.sizes, {column: cells}), Facts())
+
+    def distinct(self, column: str) -> int:
+        return self._codes[column].distinct
+
+
+def _brought(engine: Engine, table: Any, share: float) -> list[pa.RecordBatch]:
+    """The records of smallest id, which is keyed, on the driver."""
+    thin = engine.thinned(table, share) if share < 1 else table
+    return engine.reduce_rows(thin, list(table.schema.names), _Gathered(), Facts()) or []
+
+
+class _Gathered:
+    """A reduction that brings rows to the driver."""
+
+    def measure(self, block: RowBlock, facts: Facts) -> list[pa.RecordBatch]:
+        return [block.to_batch()]
+
+    def merge(self, left: list[pa.RecordBatch], right: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        return left + right
+
+
+def _together(batches: Sequence[pa.RecordBatch]) -> RowBlock:
+    import pyarrow as pa
+
+    whole = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return RowBlock(whole[0] if whole else batches[0])
+
+
+def _sampled(original: RowBlock, released: RowBlock, order: Stream, roles: Roles, mark: str) -> _OnDriver:
+    """The records of both samples, suppressed ones left out, the largest number allowed of them."""
+
+    from privpipe.kernels.ids.partners import partners
+
+    names = tuple(name for name in released.schema.names if name not in roles.identifiers)
+    if names:
+        released = Kept(NothingLeft(names, mark), suppressed=False)(released)
+    first, second = partners(original.record_ids, released.record_ids)
+    chosen: NDArray[np.int64] = order.arrange(released.record_ids[second])[:LARGEST_SAMPLE]
+    original, released = original.take(first[chosen]), released.take(second[chosen])
+    sides = [(released, name, name) for name in released.schema.names]
+    sides += [(original, name, before(name)) for name in original.schema.names]
+    return _OnDriver({new: _coded(rows.column(name)) for rows, name, new in sides}, len(chosen))
+
+
+def _coded(column: pa.Array) -> Coded:
+    from privpipe.engines.base.histograms import group_key
+    from privpipe.kernels.classes.coded_cells import Coded
+
+    encoded = group_key(column).dictionary_encode(null_encoding="encode")
+    return Coded(encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), max(1, len(encoded.dictionary)))
+
+
+def _sentence(found: Recovered, roles: Roles, stages: Sequence[Mapping[str, Any]]) -> str:
+    done = [WORDS[stage["name"]] for stage in stages if stage["name"] in WORDS and _touches(stage, found.column, roles)]
+    told = " and ".join(f"`{name}`" for name in found.by)
+    known = all(name in roles.quasi_identifiers for name in found.by)
+    remedy = "or generalize it further" if known else "generalize it, or make it a quasi-identifier"
+    return (
+        f"{found} although it was {done[-1] if done else 'transformed'}; drop {told}, {remedy} "
+        f"(its label alone tells {in_percent(found.by_label / found.records)})"
+    )
+
+
+def _touches(stage: Mapping[str, Any], column: str, roles: Roles) -> bool:
+    return column in _columns_of(stage, roles)
+
+
+def _columns_of(stage: Mapping[str, Any], roles: Roles) -> set[str]:
+    """Columns that a stage of a plan transforms; left out, those that identify."""
+    parameters = stage.get("parameters", {})
+    named = parameters.get("columns") or parameters.get("levels")
+    if not named or isinstance(named, str):
+        return set(roles.quasi_identifiers)
+    return {name for each in named for name in (each if isinstance(each, list | tuple) else [each])}

@@ -1,0 +1,185 @@
+"""Sizes under wildcard matching: how many records could be meant by what is known of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.judging.composite import Composite, Judged
+from privpipe.judging.persons import ClassCount
+from privpipe.blocks import Cells, ClassBlock, ClassQuery, Facts, Histogram
+from privpipe.blocks.distinct_block import weights_of
+from privpipe.blocks.suppressed import bears_nothing
+from privpipe.engines import Engine
+from privpipe.engines.base.histograms import codes_of
+from privpipe.errors import UnsupportedError
+from privpipe.roles import Roles
+
+__all__ = ["MOST_PATTERNS", "MOST_STEPS", "alone_notes", "matching_block", "reduce_matching"]
+
+MOST_PATTERNS = 1 << 24
+"""Distinct patterns that the driver holds."""
+MOST_STEPS = 1 << 33
+"""Patterns times masks that it joins."""
+
+
+def reduce_matching(
+    engine: Engine, table: Any, query: ClassQuery, composite: Composite, facts: Facts, wildcard: str | None
+) -> Judged | None:
+    """Judge the distinct patterns of some keys by the records that match each; None for a table without records.
+
+    Raises
+    ------
+    UnsupportedError
+        More patterns, or more pairs of masks, than the driver serves.
+    """
+    asked = tuple(dict.fromkeys((*query.keys, *query.dictionaries, *((query.weight,) if query.weight else ()))))
+    _require_few(engine, table, asked)
+    found = engine.distinct(table, asked)
+    if not found.num_rows or not int(found["__count"][0].as_py()):
+        return None
+    block, marked = matching_block(found, query.keys, wildcard, query.mark, query.weight, query.dictionaries)
+    return replace(composite.measure(block, facts), marked=marked, alone=block.alone)
+
+
+def alone_notes(judged: Judged, keys: Sequence[str], roles: Roles) -> list[str]:
+    """How many complete records blanks of others alone hide; nothing where blanks match nothing."""
+    if judged.alone is None:
+        return []
+    over = "" if tuple(keys) == tuple(roles.quasi_identifiers) else f" over {', '.join(keys)}"
+    return [
+        f"{judged.alone:,} of {judged.released:,} records are complete in the quasi-identifiers{over} and equal no "
+        "other complete record: blanks of others alone hide them"
+    ]
+
+
+def matching_block(
+    distinct: Any,
+    keys: Sequence[str],
+    wildcard: str | None,
+    mark: str | None,
+    weight: str | None = None,
+    dictionaries: Mapping[str, Histogram] | None = None,
+) -> tuple[ClassBlock, int]:
+    """Patterns as a block, with their matching sizes, and the number of records of nothing but the mark left out.
+
+    A record without a value in any of the keys vouches for nobody: it matches those like it and no others.
+
+    Parameters
+    ----------
+    distinct : pyarrow.Table
+        Distinct combinations of `keys` (and of the columns below) with their `__count`.
+    wildcard : str or None
+        A text that matches anything, as a missing value does.
+    weight : str, optional
+        Column of sampling weights to add up.
+    dictionaries : mapping of column to Histogram, optional
+        Columns counted within each pattern.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> distinct = pa.table({"sex": ["F", "M", None], "__count": [1, 2, 4]})
+    >>> block, _ = matching_block(distinct, ["sex"], None, "*")
+    >>> block.sizes.tolist(), block.matching.tolist()
+    ([4, 1, 2], [4, 1, 2])
+    """
+    from privpipe.kernels.uniqueness.sample_frequencies import vouched_frequencies
+    from privpipe.kernels.local_suppression.wildcard_matching import mask_count, vouched_sizes
+
+    counts = distinct["__count"].to_numpy().astype(np.int64)
+    columns = [distinct[name].combine_chunks() for name in keys]
+    marked = np.full(len(counts), mark is not None and bool(columns))
+    for column in columns if mark is not None else ():
+        marked &= bears_nothing(column, str(mark))
+    codes = np.full((len(counts), len(columns)), -1, dtype=np.int64)
+    for place, column in enumerate(columns):
+        codes[:, place] = _codes(column, wildcard)
+    codes, kept = codes[~marked], counts[~marked]
+    _require_served(len(codes), mask_count(codes))
+    # With a wildcard text two patterns may read differently and mean the same; then they are one.
+    distinct_codes, first, owner = np.unique(codes, axis=0, return_index=True, return_inverse=True)
+    owner = owner.ravel()
+    merged = np.bincount(owner, weights=kept, minlength=len(first)).astype(np.int64)
+    complete: NDArray[np.bool_] = np.asarray((distinct_codes >= 0).all(axis=1))
+    gone = int(counts[marked].sum())
+    cells = {
+        column: _cells(codes_of(distinct[column].combine_chunks(), histogram, column)[~marked], owner, kept, len(first))
+        for column, histogram in (dictionaries or {}).items()
+    }
+    if weight is None:
+        return ClassBlock(merged, cells, matching=vouched_sizes(distinct_codes, merged), complete=complete), gone
+    weights = _pattern_weights(
+        weights_of(distinct[weight], np.where(marked, 0, counts), weight)[~marked], owner, kept, len(first)
+    )
+    found = vouched_frequencies(distinct_codes, merged, weights)
+    return (
+        ClassBlock(
+            merged,
+            cells,
+            matching=found.matching,
+            weights=found.weights,
+            partial=found.partial,
+            partial_weights=found.partial_weights,
+            complete=complete,
+        ),
+        gone,
+    )
+
+
+def _pattern_weights(
+    weights: NDArray[np.float64], owner: NDArray[np.intp], counts: NDArray[np.int64], patterns: int
+) -> NDArray[np.float64]:
+    """Weight of each pattern, exact and rounded once."""
+    from privpipe.kernels.columns.arrays import read_only
+    from privpipe.kernels.sums.weights import exact_sum_by_class
+
+    order = np.argsort(owner, kind="stable")
+    offsets = np.searchsorted(owner[order], np.arange(patterns + 1)).astype(np.int64)
+    cells = read_only(offsets, np.int64), read_only(weights[order], np.float64), read_only(counts[order], np.int64)
+    return np.asarray(exact_sum_by_class(*cells), dtype=np.float64)
+
+
+def _cells(codes: NDArray[np.int64], owner: NDArray[np.intp], counts: NDArray[np.int64], patterns: int) -> Cells:
+    """Records of each pattern with each code."""
+    pairs, place = np.unique(np.column_stack([owner, codes]), axis=0, return_inverse=True)
+    offsets = np.searchsorted(pairs[:, 0], np.arange(patterns + 1)).astype(np.int64)
+    sums = np.bincount(place.ravel(), weights=counts, minlength=len(pairs)).astype(np.int64)
+    return Cells(offsets, pairs[:, 1].astype(np.int64), sums)
+
+
+def _require_few(engine: Engine, table: Any, keys: Sequence[str]) -> None:
+    """Count the patterns where they lie before any of them travels to the driver."""
+    if engine.count(table) <= MOST_PATTERNS:
+        return
+    patterns = engine.reduce_classes(table, ClassQuery(keys=tuple(keys)), ClassCount(), Facts()) or 0
+    if patterns > MOST_PATTERNS:
+        raise _too_many(f"{patterns:,} combinations")
+
+
+def _require_served(patterns: int, masks: int) -> None:
+    if patterns > MOST_PATTERNS or patterns * masks > MOST_STEPS:
+        raise _too_many(f"{patterns:,} combinations with {masks:,} different sets of missing columns")
+
+
+def _too_many(what: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"nulls: wildcard serves {MOST_PATTERNS:,} distinct combinations and {MOST_STEPS:,} comparisons of them; "
+        f"this table has {what}; judge fewer quasi-identifiers at a time, generalize them, or write "
+        "`nulls: own_value`, which is stricter"
+    )
+
+
+def _codes(column: Any, wildcard: str | None) -> NDArray[np.int64]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if wildcard is not None and pa.types.is_string(column.type):
+        column = pc.if_else(pc.equal(column, wildcard), pa.scalar(None, column.type), column)
+    encoded = column.dictionary_encode()
+    codes: NDArray[np.int64] = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes

@@ -1,0 +1,1 @@
+"""Equivalence classes: the class table, and the figures of each class."""

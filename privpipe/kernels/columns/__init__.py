@@ -1,0 +1,1 @@
+"""Columns as arrays: words, codes and exact numbers, straight from their buffers."""

@@ -1,0 +1,179 @@
+"""Ids of records: a keyed hash of a declared key, else of the content of all columns and an ordinal.
+
+A cell is hashed as a header word (type tag in the low byte, byte length above) and its payload in 8-byte
+little-endian words, zero padded; null and NaN are the single word 0. Tags: 1 bool, 2 integer (as int64), 3 float
+(as float64, -0.0 as 0.0), 4 text (UTF-8), 5 date (days), 6 timestamp (microseconds), 7 timestamp with zone (UTC
+microseconds), 8 decimal (16 bytes, the integer at the column's scale), 9 binary. Bool, numbers and times have 8
+bytes. Columns enter in order of name. Source of the hash: Aumasson, Bernstein, SipHash, Indocrypt 2012.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from numba import njit
+from numpy.typing import NDArray
+
+from privpipe.draws import Seed
+from privpipe.draws.siphash import absorb, close_128, key_words, start_128
+from privpipe.kernels.columns.arrays import read_only
+from privpipe.kernels.ids.cell_states import ROWS_AT_A_TIME, absorb_column
+from privpipe.kernels.columns.cell_words import FixedCells, TextCells, encode_column
+
+__all__ = ["content_hash", "declared_id", "ordinals", "record_id"]
+
+U = np.uint64
+
+
+def content_hash(table: pa.Table | pa.RecordBatch, seed: Seed) -> NDArray[np.int64]:
+    """SipHash-2-4-128 of each row over all its columns, keyed by the seed.
+
+    Depends on column names only through their order, and on values as their types say: int8 5 equals int64 5,
+    large_string equals string, a dictionary its values; integer 1, 1.0 and "1" differ.
+
+    Parameters
+    ----------
+    table : pyarrow.Table or pyarrow.RecordBatch
+        The source's columns in its logical types.
+    seed : Seed
+
+    Returns
+    -------
+    ndarray of int64, shape (n, 2)
+        The two words of each row's hash, signed. Identical rows have identical words.
+
+    Raises
+    ------
+    DataError
+        A column whose type has no encoding, or a value that its encoding cannot hold (an unsigned integer above
+        2^63 - 1, a timestamp between two microseconds).
+
+    Examples
+    --------
+    >>> table = pa.table({"b": [1, 1, None], "a": ["x", "x", "y"]})
+    >>> words = content_hash(table, Seed.insecure(42))
+    >>> words.shape, bool((words[0] == words[1]).all()), bool((words[0] == words[2]).any())
+    ((3, 2), True, False)
+    >>> renamed = table.rename_columns(["d", "c"]).select(["c", "d"])
+    >>> bool((content_hash(renamed, Seed.insecure(42)) == words).all())
+    True
+    """
+    out = np.empty((table.num_rows, 2), np.int64)
+    keys = key_words(seed.key("record"))
+    done = 0
+    for batch in table.to_batches() if isinstance(table, pa.Table) else [table]:
+        columns = [
+            encode_column(batch.column(i), name)
+            for name, i in sorted((name, i) for i, name in enumerate(batch.schema.names))
+        ]
+        _hash_rows(columns, keys, out[done : done + batch.num_rows])
+        done += batch.num_rows
+    return out
+
+
+def record_id(hash_words: NDArray[np.int64], ordinal: NDArray[np.int64], seed: Seed) -> NDArray[np.int64]:
+    """Ids of records from the hash of their content and their number among identical ones.
+
+    Parameters
+    ----------
+    hash_words : ndarray of int64, shape (n, 2)
+        From `content_hash`.
+    ordinal : ndarray of int64, shape (n,)
+        0, 1, ... among all records of the table with the same hash, in any order: they are exchangeable.
+    seed : Seed
+
+    Returns
+    -------
+    ndarray of int64, shape (n, 2)
+        Signed words, distinct but for a chance of n^2 / 2^129.
+
+    Examples
+    --------
+    >>> words = content_hash(pa.table({"a": [1, 1]}), Seed.insecure(42))
+    >>> len(np.unique(record_id(words, ordinals(words), Seed.insecure(42)), axis=0))
+    2
+    """
+    return np.asarray(
+        _hash_of_three(*key_words(seed.key("record")), read_only(hash_words, np.int64), read_only(ordinal, np.int64))
+    )
+
+
+def declared_id(column: pa.Array | pa.ChunkedArray, seed: Seed) -> NDArray[np.int64]:
+    """Ids of records from the column declared as `record_id`: the hash of its one cell, without an ordinal.
+
+    Parameters
+    ----------
+    column : pyarrow.Array or ChunkedArray
+        Unique and without nulls, which the caller sees to.
+
+    Returns
+    -------
+    ndarray of int64, shape (n, 2)
+
+    Examples
+    --------
+    >>> ids = declared_id(pa.array(["p1", "p2"]), Seed.insecure(42))
+    >>> bool((ids == declared_id(pa.array(["p1", "p2"], pa.large_string()), Seed.insecure(42))).all())
+    True
+    """
+    return content_hash(pa.table({"record_id": column}), seed)
+
+
+def ordinals(hash_words: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Number of each row among those with the same hash, in the order they come.
+
+    For rows that are all in one place; a distributed engine numbers within each hash after a shuffle by it.
+
+    Examples
+    --------
+    >>> ordinals(np.array([[1, 1], [2, 1], [1, 1], [1, 1]])).tolist()
+    [0, 0, 1, 2]
+    """
+    words = np.asarray(hash_words, dtype=np.int64)
+    order = np.lexsort((words[:, 1], words[:, 0]))
+    ordered = words[order]
+    first = np.ones(len(words), dtype=np.bool_)
+    first[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    starts = np.flatnonzero(first)
+    position = np.arange(len(words))
+    out = np.empty(len(words), np.int64)
+    out[order] = position - starts[np.cumsum(first) - 1]
+    return out
+
+
+def _hash_rows(columns: list[FixedCells | TextCells], keys: tuple[U, U], out: NDArray[np.int64]) -> None:
+    state = np.empty((4, ROWS_AT_A_TIME), np.uint64)
+    words = np.empty(ROWS_AT_A_TIME, np.uint64)
+    for start in range(0, len(out), ROWS_AT_A_TIME):
+        rows = min(ROWS_AT_A_TIME, len(out) - start)
+        _open(*keys, state, words)
+        for cells in columns:
+            absorb_column(cells, start, rows, state, words)
+        _close(state, words, out[start : start + rows])
+
+
+@njit(nogil=True, cache=True)
+def _open(k0: U, k1: U, state: NDArray[np.uint64], words: NDArray[np.uint64]) -> None:
+    state[0], state[1], state[2], state[3] = start_128(k0, k1)
+    words[:] = 0
+
+
+@njit(nogil=True, cache=True)
+def _close(state: NDArray[np.uint64], words: NDArray[np.uint64], out: NDArray[np.int64]) -> None:
+    v0, v1, v2, v3 = state[0], state[1], state[2], state[3]
+    for i in range(len(out)):
+        first, second = close_128(v0[i], v1[i], v2[i], v3[i], words[i])
+        out[i, 0], out[i, 1] = np.int64(first), np.int64(second)
+
+
+@njit(nogil=True, cache=True)
+def _hash_of_three(k0: U, k1: U, hashes: NDArray[np.int64], ordinal: NDArray[np.int64]) -> NDArray[np.int64]:
+    out = np.empty((len(hashes), 2), np.int64)
+    for i in range(len(hashes)):
+        v0, v1, v2, v3 = start_128(k0, k1)
+        v0, v1, v2, v3 = absorb(v0, v1, v2, v3, U(hashes[i, 0]))
+        v0, v1, v2, v3 = absorb(v0, v1, v2, v3, U(hashes[i, 1]))
+        v0, v1, v2, v3 = absorb(v0, v1, v2, v3, U(ordinal[i]))
+        first, second = close_128(v0, v1, v2, v3, U(3))
+        out[i, 0], out[i, 1] = np.int64(first), np.int64(second)
+    return out

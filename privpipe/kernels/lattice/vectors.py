@@ -1,0 +1,224 @@
+"""Vectors of levels: which lie below one, and one record's class at all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from privpipe.kernels.columns.arrays import read_only
+
+__all__ = ["below", "class_everywhere", "raise_bounds", "smallest_below", "still_alive"]
+
+Floats = NDArray[np.float64]
+Longs = NDArray[np.int64]
+FUSED = 3
+NEVER = -(1 << 40)
+"""Below minus any place in a lattice that is held."""
+
+
+def raise_bounds(bounds: Floats, chosen: Longs, figures: Floats) -> bool:
+    """Raise the bounds of some vectors to these figures where that is higher, in place; whether any was.
+
+    Parameters
+    ----------
+    bounds, figures : ndarray of float64, shapes (M, 1) and (n, 1)
+
+    Examples
+    --------
+    >>> bounds = np.array([[0.1], [0.5]])
+    >>> raise_bounds(bounds, np.array([1, 0]), np.array([[0.4], [0.2]])), bounds.tolist()
+    (True, [[0.2], [0.5]])
+    """
+    return bool(_raise_bounds(bounds, read_only(chosen, np.int64), read_only(figures, np.float64)))
+
+
+def still_alive(bounds: Floats, alive: Longs, most: float, least: float, winner: int) -> Longs:
+    """Vectors whose bound is at most `most`, those of at least `least` only up to the winner in order.
+
+    Parameters
+    ----------
+    bounds : ndarray of float64, shape (M, 1)
+
+    Examples
+    --------
+    >>> still_alive(np.array([[0.1], [0.5], [0.5], [0.9]]), np.array([3, 2, 1, 0]), 0.6, 0.5, 1).tolist()
+    [1, 0]
+    """
+    found: Longs = _still_alive(read_only(bounds, np.float64), read_only(alive, np.int64), most, least, winner)
+    return found
+
+
+def below(nodes: NDArray[np.int16], chosen: Longs, top: NDArray[np.int16]) -> NDArray[np.bool_]:
+    """Which of the chosen vectors are at most `top` in every column.
+
+    Parameters
+    ----------
+    nodes : ndarray of int16, shape (M, m)
+    chosen : ndarray of int64, shape (n,)
+        Rows of `nodes`.
+
+    Examples
+    --------
+    >>> nodes = np.array([[0, 0], [0, 1], [1, 0]], dtype=np.int16)
+    >>> below(nodes, np.array([0, 1, 2]), np.array([0, 1], dtype=np.int16)).tolist()
+    [True, True, False]
+    """
+    return np.asarray(_below(read_only(nodes, np.int16), read_only(chosen, np.int64), read_only(top, np.int16)))
+
+
+def smallest_below(nodes: NDArray[np.int16], sizes: Longs, held: int, top: NDArray[np.int16]) -> int:
+    """Of the first `held` vectors that are at most `top` in every column, the first of least size; -1: there is none.
+
+    Examples
+    --------
+    >>> nodes = np.array([[0, 0], [0, 1], [1, 0]], dtype=np.int16)
+    >>> smallest_below(nodes, np.array([9, 4, 3]), 3, np.array([0, 1], dtype=np.int16))
+    1
+    """
+    return int(_smallest_below(read_only(nodes, np.int16), read_only(sizes, np.int64), held, read_only(top, np.int16)))
+
+
+def class_everywhere(
+    codes: Sequence[NDArray[Any]],
+    tables: Sequence[Longs],
+    values: NDArray[np.int32],
+    counts: Longs,
+    shape: tuple[int, ...],
+    width: int,
+) -> Longs:
+    """Records of one combination's class at every vector of levels, by sensitive value.
+
+    One pass adds each combination where its labels first meet; sums along every axis do the rest.
+
+    Parameters
+    ----------
+    codes : sequence of ndarray of uint16 or int32, shape (t,)
+        Packed code of each combination in each group of columns, at least one group.
+    tables : sequence of ndarray of int64
+        Of each group, by packed code: what its columns add to the place of the lowest vector at which both agree;
+        negative where they never do.
+    values : ndarray of int32, shape (t,)
+        Sensitive value, below `width`.
+    shape : tuple of int
+        Levels of each column; their product is M.
+
+    Returns
+    -------
+    ndarray of int64, shape (M, width)
+
+    Examples
+    --------
+    A column of three levels; the second record joins the first at level 1, the third at level 2.
+
+    >>> class_everywhere([np.array([0, 1, 2], dtype=np.uint16)], [np.array([0, 1, 2])],
+    ...     np.zeros(3, dtype=np.int32), np.array([4, 1, 1]), (3,), 1).ravel().tolist()
+    [4, 5, 6]
+    """
+    size = int(np.prod(shape, dtype=np.int64))
+    rows, parts = list(codes), list(tables)
+    while len(rows) < FUSED:
+        rows.append(np.zeros(len(counts), dtype=rows[0].dtype))
+        parts.append(np.zeros(1, dtype=np.int64))
+    # Further groups are added to the first: what is never met stays negative whatever is added.
+    far = np.zeros(len(counts), dtype=np.int64)
+    for row, part in zip(rows[FUSED:], parts[FUSED:], strict=True):
+        far += np.where(part < 0, NEVER, part)[row]
+    found: Longs = _first_met(
+        *(read_only(row, row.dtype) for row in rows[:FUSED]),
+        *(read_only(np.where(part < 0, NEVER, part), np.int64) for part in parts[:FUSED]),
+        read_only(far, np.int64),
+        len(rows) > FUSED,
+        read_only(values, np.int32),
+        read_only(counts, np.int64),
+        size,
+        width,
+    )
+    _summed(found, np.array(shape, dtype=np.int64), width)
+    return found.reshape(size, width)
+
+
+@njit(nogil=True, cache=True)
+def _raise_bounds(bounds: Floats, chosen: Longs, figures: Floats) -> bool:
+    higher = False
+    for i in range(len(chosen)):
+        if figures[i, 0] > bounds[chosen[i], 0]:
+            bounds[chosen[i], 0] = figures[i, 0]
+            higher = True
+    return higher
+
+
+@njit(nogil=True, cache=True)
+def _still_alive(bounds: Floats, alive: Longs, most: float, least: float, winner: int) -> Longs:
+    left = np.empty(len(alive), np.int64)
+    count = 0
+    for i in range(len(alive)):
+        bound = bounds[alive[i], 0]
+        left[count] = alive[i]
+        count += not (bound > most or (bound >= least and alive[i] > winner))
+    return left[:count].copy()
+
+
+@njit(nogil=True, cache=True)
+def _below(nodes: NDArray[np.int16], chosen: Longs, top: NDArray[np.int16]) -> NDArray[np.bool_]:
+    out = np.ones(len(chosen), np.bool_)
+    for i in range(len(chosen)):
+        for j in range(len(top)):
+            if nodes[chosen[i], j] > top[j]:
+                out[i] = False
+                break
+    return out
+
+
+@njit(nogil=True, cache=True)
+def _smallest_below(nodes: NDArray[np.int16], sizes: Longs, held: int, top: NDArray[np.int16]) -> int:
+    best = -1
+    for i in range(held):
+        if best < 0 or sizes[i] < sizes[best]:
+            under = True
+            for j in range(len(top)):
+                if nodes[i, j] > top[j]:
+                    under = False
+                    break
+            if under:
+                best = i
+    return best
+
+
+@njit(nogil=True, cache=True)
+def _first_met(
+    c0: NDArray[Any],
+    c1: NDArray[Any],
+    c2: NDArray[Any],
+    t0: Longs,
+    t1: Longs,
+    t2: Longs,
+    far: Longs,
+    has_far: bool,
+    values: NDArray[np.int32],
+    counts: Longs,
+    size: int,
+    width: int,
+) -> Longs:
+    out = np.zeros(size * width, np.int64)
+    for i in range(len(counts)):
+        place = t0[c0[i]] + t1[c1[i]] + t2[c2[i]]
+        if has_far:
+            place += far[i]
+        if place >= 0:
+            out[place * width + values[i]] += counts[i]
+    return out
+
+
+@njit(nogil=True, cache=True)
+def _summed(out: Longs, shape: Longs, width: int) -> None:
+    stride = np.int64(width)
+    for axis in range(len(shape) - 1, -1, -1):
+        block = stride * shape[axis]
+        for start in range(0, len(out), block):
+            for i in range(start + stride, start + block):
+                out[i] += out[i - stride]
+        stride = block

@@ -1,0 +1,1 @@
+"""Attacks that compare records: linkage by distance or agreement, intervals, membership."""

@@ -1,0 +1,242 @@
+"""Distances with parameters to learn, and the rivals that a true pair must beat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import comb
+from typing import Literal
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from privpipe.kernels.columns.arrays import read_only
+
+__all__ = ["EPSILON", "LearnedDistance", "Rivals", "subset_sums"]
+
+EPSILON = 1e-6
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Name = Literal["weighted_mean", "owa", "bilinear", "choquet"]
+
+
+@dataclass(frozen=True)
+class LearnedDistance:
+    """A distance that is linear in its parameters.
+
+    Parameters
+    ----------
+    name : {"weighted_mean", "owa", "bilinear", "choquet"}
+    columns : int
+        s, at least 1.
+    form : {"none", "nonnegative", "semidefinite"}
+        Of the bilinear one: no condition (sum of the sizes of its entries at most 1), d >= 0 on the data, or positive
+        semi-definite (trace 1).
+    submodular : bool
+        Of the Choquet integral's measure.
+    """
+
+    name: Name
+    columns: int
+    form: Literal["none", "nonnegative", "semidefinite"] = "none"
+    submodular: bool = False
+
+    @property
+    def monotone(self) -> bool:
+        """Whether a rival that is farther in every coordinate of the profile can be left out."""
+        return self.name != "bilinear"
+
+    def profile(self, signed: Floats) -> Floats:
+        """What the distance is monotone and shifts with: squared differences, for OWA in falling order.
+
+        Parameters
+        ----------
+        signed : ndarray of float64, shape (m, s)
+            Differences of pairs, column by column.
+        """
+        squares = signed * signed
+        return -np.sort(-squares, axis=1) if self.name == "owa" else squares
+
+    def coefficients(self, signed: Floats) -> Floats:
+        """The distance of each pair as coefficients of the parameters, shape (m, q).
+
+        weighted_mean, owa: the profile. choquet: of mu(A), A = 1 .. 2^s - 1 as bits. bilinear: products of columns
+        k <= l, row by row, of S_kk and 2 S_kl.
+        """
+        if self.name == "choquet":
+            return _choquet(signed * signed)
+        if self.name == "bilinear":
+            first, second = np.triu_indices(self.columns)
+            return signed[:, first] * signed[:, second]
+        return self.profile(signed)
+
+    def range_of(self, rows: Floats, profiles: Floats) -> tuple[Floats, Floats]:
+        """Least and greatest value of each row over all parameters, or bounds of them.
+
+        Parameters
+        ----------
+        rows, profiles : ndarray of float64, shape (R, q) and (R, s)
+            Coefficients, and profiles, of a rival less those of the true pair.
+        """
+        if self.monotone:
+            return profiles.min(axis=1), profiles.max(axis=1)
+        if self.form == "semidefinite":
+            values = np.linalg.eigvalsh(self.matrices(rows, halved=True))
+            return values[:, 0].astype(np.float64), values[:, -1].astype(np.float64)
+        largest = np.abs(rows).max(axis=1)
+        return -largest, largest
+
+    def matrices(self, parameters: Floats, *, halved: bool) -> Floats:
+        """Symmetric matrices of rows of bilinear entries; `halved`: of coefficients, as <C, S> has them."""
+        first, second = np.triu_indices(self.columns)
+        found = np.zeros((len(parameters), self.columns, self.columns))
+        values = np.where(first == second, 1.0, 0.5) * parameters if not halved else parameters
+        found[:, first, second] = values
+        found[:, second, first] = values
+        return found
+
+    def features(self, signed: Floats) -> Floats:
+        """Distances of which every weighted mean is one of this kind: what the heuristic mixes."""
+        if self.name == "choquet":
+            sets = [[k for k in range(self.columns) if mask >> k & 1] for mask in range(1, 1 << self.columns)]
+            squares = signed * signed
+            highest = [squares[:, each].max(axis=1) for each in sets]
+            # The least over a set is the integral of a measure that is not submodular.
+            lowest = [] if self.submodular else [squares[:, each].min(axis=1) for each in sets if len(each) > 1]
+            return np.column_stack(highest + lowest)
+        if self.name == "bilinear":
+            if self.form == "none":
+                products = self.coefficients(signed)
+                return np.hstack([products, -products])
+            pairs = [(k, m) for k in range(self.columns) for m in range(k + 1, self.columns)]
+            mixed = [(signed[:, k] + sign * signed[:, m]) / np.sqrt(2.0) for k, m in pairs for sign in (1, -1)]
+            return np.column_stack([signed, *mixed]) ** 2
+        return self.profile(signed)
+
+    def constraints(self, records: int) -> int:
+        """Linear constraints of the whole program over so many records, as the literature counts them.
+
+        Examples
+        --------
+        >>> LearnedDistance("weighted_mean", 4).constraints(400)
+        160005
+        >>> LearnedDistance("choquet", 4, submodular=True).constraints(400)
+        160036
+        """
+        pairs, s = records * (records - 1) + records, self.columns
+        if self.name == "choquet":
+            return pairs + 2 + sum(comb(s, k) * k for k in range(2, s + 1)) + (comb(s, 2) if self.submodular else 0)
+        return pairs + 1 + (s if self.monotone else 0)
+
+
+@dataclass(frozen=True)
+class Rivals:
+    """Attacked records, their true partners, and all candidates.
+
+    Parameters
+    ----------
+    attacked, candidates : ndarray of float64, shape (m, s) and (n, s)
+        On the scale distances are measured on.
+    partner : ndarray of int64, shape (m,)
+        Place of each attacked record's true partner.
+    distance : LearnedDistance
+    """
+
+    attacked: Floats = field(repr=False)
+    candidates: Floats = field(repr=False)
+    partner: Integers = field(repr=False)
+    distance: LearnedDistance
+
+    def __len__(self) -> int:
+        return len(self.attacked)
+
+    def signed(self, record: int) -> Floats:
+        """Differences to all candidates."""
+        return np.asarray(self.attacked[record] - self.candidates)
+
+    def minimal(self) -> Iterator[Integers]:
+        """Of each record, the rivals that no other rival implies and that are not always farther than the partner."""
+        for record in range(len(self)):
+            profiles = self.distance.profile(self.signed(record))
+            own = profiles[self.partner[record]]
+            near = np.flatnonzero((profiles - own < EPSILON).any(axis=1))
+            near = near[near != self.partner[record]]
+            order = near[np.argsort(profiles[near].sum(axis=1), kind="stable")]
+            yield order[_minimal(read_only(profiles[order], np.float64))]
+
+    def nearest(self, record: int, weights: Floats, count: int) -> Integers:
+        """The rivals at the least weighted squared distance."""
+        far = (self.signed(record) ** 2) @ weights
+        far[self.partner[record]] = np.inf
+        count = min(count, len(far) - 1)
+        return np.argpartition(far, count - 1)[:count].astype(np.int64) if count > 0 else np.zeros(0, dtype=np.int64)
+
+    def gaps(self, record: int, places: Integers) -> tuple[Floats, Floats]:
+        """Coefficients and profiles of some rivals, less those of the partner."""
+        signed = self.attacked[record] - self.candidates[np.append(places, self.partner[record])]
+        rows, profiles = self.distance.coefficients(signed), self.distance.profile(signed)
+        return rows[:-1] - rows[-1], profiles[:-1] - profiles[-1]
+
+    def feature_gaps(self, record: int, places: Integers) -> Floats:
+        """As `gaps`, of the features."""
+        found = self.distance.features(self.attacked[record] - self.candidates[np.append(places, self.partner[record])])
+        return np.asarray(found[:-1] - found[-1])
+
+    def worst(self, record: int, parameters: Floats, *, features: bool = False) -> tuple[float, int]:
+        """Least lead of the partner over a rival under these parameters, and which rival."""
+        signed = self.signed(record)
+        found = (self.distance.features(signed) if features else self.distance.coefficients(signed)) @ parameters
+        lead = found - found[self.partner[record]]
+        lead[self.partner[record]] = np.inf
+        rival = int(np.argmin(lead))
+        return float(lead[rival]), rival
+
+    def hits(self, parameters: Floats, *, features: bool = False) -> int:
+        """Records whose partner is nearest by at least half of EPSILON, the other half being the solver's."""
+        worst = (self.worst(record, parameters, features=features)[0] for record in range(len(self)))
+        return sum(lead >= EPSILON / 2 for lead in worst)
+
+
+def subset_sums(columns: int) -> list[tuple[int, int]]:
+    """Pairs (A, A + an attribute) of non-empty sets as bits: where a measure must not fall.
+
+    Examples
+    --------
+    >>> subset_sums(2)
+    [(1, 3), (2, 3)]
+    """
+    return [(mask, mask | 1 << k) for mask in range(1, 1 << columns) for k in range(columns) if not mask >> k & 1]
+
+
+def _choquet(values: Floats) -> Floats:
+    order = np.argsort(values, axis=1, kind="stable")
+    rising = np.take_along_axis(values, order, axis=1)
+    steps = np.diff(rising, axis=1, prepend=0.0)
+    # The attributes from the k-th least on, as bits.
+    masks = np.cumsum((1 << order)[:, ::-1], axis=1)[:, ::-1]
+    found = np.zeros((len(values), (1 << values.shape[1]) - 1))
+    np.put_along_axis(found, masks - 1, steps, axis=1)
+    return found
+
+
+@njit(nogil=True, cache=True)
+def _minimal(points: Floats) -> Integers:
+    """Places of the points that no earlier one is below in every coordinate; points ascend by their sum."""
+    kept = np.empty(len(points), np.int64)
+    count = 0
+    for i in range(len(points)):
+        implied = False
+        for at in range(count):
+            below = True
+            for k in range(points.shape[1]):
+                if points[kept[at], k] > points[i, k]:
+                    below = False
+                    break
+            if below:
+                implied = True
+                break
+        if not implied:
+            kept[count] = i
+            count += 1
+    return kept[:count]

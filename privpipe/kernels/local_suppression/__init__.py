@@ -1,0 +1,1 @@
+"""Local suppression: which cells to blank, and what a blank matches."""

@@ -1,0 +1,1 @@
+"""What masked numbers and labels have lost."""

@@ -1,0 +1,346 @@
+"""Microaggregation of many records: MDAV and refinement inside blocks, then passes over the borders of the blocks.
+
+Everything follows from the points and the keyed order of the records, never from the order in which they arrive or
+the engine they arrive on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from privpipe.draws import Stream
+from privpipe.errors import NoSolutionError, UsageError
+from privpipe.kernels.columns.arrays import read_only
+from privpipe.kernels.microaggregation.condition_merge import merged_groups
+from privpipe.kernels.microaggregation.group_condition import ANYTHING, GroupCondition
+from privpipe.kernels.microaggregation.kd_tree import learn_tree
+from privpipe.kernels.microaggregation.mdav import mdav_groups
+from privpipe.kernels.microaggregation.refine import descend, path_step, search
+from privpipe.kernels.microaggregation.v_mdav import v_mdav_groups
+
+__all__ = [
+    "BLOCK",
+    "BORDER_SHIFTS",
+    "CELLS_IN_LARGE",
+    "NEAR",
+    "NEAR_IN_LARGE",
+    "ONE_BLOCK",
+    "block_groups",
+    "border_passes",
+    "group_means",
+    "microaggregate",
+    "regroup",
+    "sampled_share",
+]
+
+ONE_BLOCK = 20_000
+"""Up to so many records are one block by default."""
+
+BLOCK = 4_000
+"""Above that, a block holds up to so many."""
+
+SAMPLED, SAMPLED_A_BLOCK = 25_000, 256
+"""Trees are cut from all records up to so many; above from as many, or as many a block, whichever are more."""
+
+NEAR, NEAR_IN_LARGE, CELLS_IN_LARGE = 20, 10, 4
+"""Neighbours that descent looks at, and in large tables in how many cells it looks for them."""
+
+BORDER_SHIFTS = (1, 3)
+"""Levels of the tree that a border pass cuts at the quarter, pass by pass."""
+
+
+def block_groups(
+    points: NDArray[np.float64],
+    order: NDArray[np.int64],
+    k: int,
+    *,
+    refine: bool = True,
+    neighbours: int | None = None,
+    cells: int | None = None,
+    largest: int | None = None,
+    gamma: float | None = None,
+    searching: Stream | None = None,
+    iterations: int | None = None,
+    condition: GroupCondition = ANYTHING,
+) -> NDArray[np.int64]:
+    """Groups of the records of one block: MDAV, then, if asked, the path step, descent and search.
+
+    Parameters
+    ----------
+    points : ndarray of float64, shape (n, s)
+        Standardised, n >= k.
+    order : ndarray of int64, shape (n,)
+        Positions in keyed order (`Stream.arrange`), which breaks all ties.
+    k : int
+        At least 1.
+    refine : bool
+    neighbours, cells : int, optional
+        As in `descend`.
+    largest : int, optional
+        A block of twice as many records or more (one that no cut could divide) is chunked along its sorted values.
+    gamma : float, optional
+        V-MDAV with this gamma in place of MDAV.
+    searching, iterations
+        Search after the descent, with the draws of this stream and so many steps (see `search`).
+    condition : GroupCondition
+        Groups are merged until each meets it, and refined within it.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+        Group number of each record, 0 .. groups - 1, all of k records or more; numbered by the keyed order.
+
+    Raises
+    ------
+    NoSolutionError
+        All the records together miss the condition.
+
+    Examples
+    --------
+    >>> points = np.array([[0.0], [9.0], [0.1], [9.1], [0.2], [9.2]])
+    >>> block_groups(points, np.arange(6), 3).tolist()
+    [0, 1, 0, 1, 0, 1]
+    """
+    arranged, bound = np.asarray(points, dtype=np.float64)[order], condition.of(order)
+    labels = np.empty(len(arranged), np.int64)
+    groups = 0
+    for chunk in _chunks(arranged, k, None if len(bound.codes) else largest):
+        inside, here = arranged[chunk], bound.of(chunk)
+        even = bool((inside == inside[0]).all())
+        if even:
+            found = np.minimum(np.arange(len(chunk)) // k, len(chunk) // k - 1)
+        else:
+            found = mdav_groups(inside, k) if gamma is None else v_mdav_groups(inside, k, gamma)
+        if len(here.codes):
+            found = _conditioned(inside, found, here)
+        if refine and not even:
+            start = found if len(here.codes) else path_step(inside, found, k)
+            found = descend(inside, start, k, neighbours=neighbours, cells=cells, condition=here)
+            if searching is not None:
+                found = search(inside, found, k, searching, iterations=iterations, condition=here)
+        labels[chunk] = groups + found
+        groups += int(found.max()) + 1
+    return _restored(_by_first_member(labels), order)
+
+
+def _conditioned(
+    points: NDArray[np.float64], labels: NDArray[np.int64], condition: GroupCondition
+) -> NDArray[np.int64]:
+    merged = merged_groups(points, _by_first_member(labels), condition)
+    if merged is None:
+        raise NoSolutionError(
+            f"{len(points):,} records of one block together do not meet the condition on the sensitive column; "
+            "the plan was made for another table"
+        )
+    return _by_first_member(merged)
+
+
+def regroup(
+    points: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    order: NDArray[np.int64],
+    k: int,
+    *,
+    neighbours: int | None = None,
+    cells: int | None = None,
+    condition: GroupCondition = ANYTHING,
+) -> NDArray[np.int64]:
+    """Descent over whole groups that a border pass brought together.
+
+    Parameters
+    ----------
+    points, order, k, neighbours, cells, condition
+        As in `block_groups`.
+    labels : ndarray of int64, shape (n,)
+        Any integers that tell the groups apart; each of k records or more.
+
+    Examples
+    --------
+    >>> points = np.array([[0.0], [9.0], [0.1], [9.1], [0.2], [9.2]])
+    >>> regroup(points, np.array([7, 7, 7, 5, 5, 5]), np.arange(6), 3).tolist()
+    [0, 1, 0, 1, 0, 1]
+    """
+    arranged = np.asarray(points, dtype=np.float64)[order]
+    start = _by_first_member(np.asarray(labels)[order])
+    found = descend(arranged, start, k, neighbours=neighbours, cells=cells, condition=condition.of(order))
+    return _restored(_by_first_member(found), order)
+
+
+def sampled_share(records: int, k: int, block: int) -> float:
+    """Share of the records from which block trees are cut: enough of each block to cut it with k on either side.
+
+    Examples
+    --------
+    >>> sampled_share(20_000, 3, 4_000), sampled_share(1_000_000, 3, 4_000)
+    (1.0, 0.064)
+    """
+    return min(1.0, max(SAMPLED / max(records, 1), SAMPLED_A_BLOCK / block, 4.0 * k / block))
+
+
+def border_passes(k: int) -> int:
+    """Passes over the borders of blocks by default: as many as it takes to lose less than MDAV over all records.
+
+    One for k up to 5. Above, descent inside the blocks gains more on MDAV than their borders lose, and takes longer
+    beside it; each further pass gains a percent or two.
+
+    Examples
+    --------
+    >>> border_passes(3), border_passes(10)
+    (1, 0)
+    """
+    return 1 if k <= 5 else 0
+
+
+def group_means(
+    values: NDArray[np.float64], labels: NDArray[np.int64], order: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Mean of each group and column, its sums run in keyed order.
+
+    Parameters
+    ----------
+    values : ndarray of float64, shape (n, s)
+    labels : ndarray of int64, shape (n,)
+        0 .. groups - 1, every one in use.
+    order : ndarray of int64, shape (n,)
+
+    Returns
+    -------
+    ndarray of float64, shape (groups, s)
+
+    Examples
+    --------
+    >>> group_means(np.array([[1.0], [3.0], [5.0]]), np.array([0, 0, 1]), np.arange(3)).tolist()
+    [[2.0], [5.0]]
+    """
+    arranged, groups = np.asarray(values, dtype=np.float64)[order], np.asarray(labels)[order]
+    sizes = np.bincount(groups)
+    sums = [np.bincount(groups, weights=column) for column in arranged.T]
+    return np.column_stack([total / sizes for total in sums]) if sums else np.empty((len(sizes), 0))
+
+
+def microaggregate(
+    points: NDArray[np.float64],
+    order: NDArray[np.int64],
+    k: int,
+    *,
+    block: int | None = None,
+    refine: bool = True,
+    passes: int | None = None,
+    workers: int = 1,
+) -> NDArray[np.int64]:
+    """The whole algorithm on records that are all in one place.
+
+    Parameters
+    ----------
+    points, order, k, refine
+        As in `block_groups`.
+    block : int, optional
+        Largest number of records of a block, at least 2k. Default: all in one up to 20,000 records, else 4,000.
+    passes : int, optional
+        Border passes (with refinement only), at most 2. Default: `border_passes`.
+    workers : int
+        Threads; the groups do not depend on their number.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+        Groups of k .. 2k - 1 records, numbered by the keyed order.
+
+    Examples
+    --------
+    >>> points = np.random.default_rng(0).normal(size=(500, 2))
+    >>> sizes = np.bincount(microaggregate(points, np.arange(500), 5, block=100))
+    >>> int(sizes.min()), bool(sizes.max() < 10)
+    (5, True)
+    """
+    array = np.asarray(points, dtype=np.float64)
+    size = block if block is not None else (len(array) if len(array) <= ONE_BLOCK else BLOCK)
+    passes = border_passes(k) if passes is None else passes
+    if not 0 <= passes <= len(BORDER_SHIFTS) or (block is not None and block < 2 * k):
+        raise UsageError(f"blocks hold at least 2k records and borders are passed over at most twice, got {block}")
+    few = len(array) <= ONE_BLOCK
+    neighbours, cells = (NEAR, None) if few else (NEAR_IN_LARGE, CELLS_IN_LARGE)
+
+    def fresh(members: NDArray[np.int64]) -> NDArray[np.int64]:
+        kept = np.arange(len(members))
+        return block_groups(array[members], kept, k, refine=refine, neighbours=neighbours, cells=cells, largest=size)
+
+    share = sampled_share(len(array), k, max(size, 1))
+    some = array[order[: math.ceil(share * len(array))]]
+    largest = max(int(share * size), 1)
+    tree = learn_tree(some, k, largest, shell=True)
+    labels = _each_block(tree.path(array), order, fresh, workers)
+    for shift in BORDER_SHIFTS[: passes if refine and tree.blocks > 1 else 0]:
+        before = labels
+
+        def again(members: NDArray[np.int64], before: NDArray[np.int64] = before) -> NDArray[np.int64]:
+            kept = np.arange(len(members))
+            return regroup(array[members], before[members], kept, k, neighbours=neighbours, cells=cells)
+
+        means = group_means(array, labels, order)
+        blocks = learn_tree(some, k, largest, shift=shift).path(means)
+        labels = _each_block(blocks[labels], order, again, workers)
+    return labels
+
+
+def _each_block(
+    blocks: NDArray[np.int64],
+    order: NDArray[np.int64],
+    groups_of: Callable[[NDArray[np.int64]], NDArray[np.int64]],
+    workers: int,
+) -> NDArray[np.int64]:
+    """Group the records of each block by themselves, on threads: the kernels leave the interpreter's lock."""
+    members = _members(blocks, order)
+    labels, groups = np.empty(len(order), np.int64), 0
+    with ThreadPoolExecutor(max_workers=workers) as pool:
+        for inside, found in zip(members, pool.map(groups_of, members), strict=True):
+            labels[inside] = groups + found
+            groups += int(found.max(initial=-1)) + 1
+    return _restored(_by_first_member(labels[order]), order)
+
+
+def _members(blocks: NDArray[np.int64], order: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Positions of the records of each block, in keyed order."""
+    by_block = order[np.argsort(blocks[order], kind="stable")]
+    return np.split(by_block, np.cumsum(np.bincount(blocks))[:-1])
+
+
+def _chunks(arranged: NDArray[np.float64], k: int, largest: int | None) -> list[NDArray[np.int64]]:
+    n = len(arranged)
+    if largest is None or n < 2 * max(largest, k):
+        return [np.arange(n)]
+    along = np.lexsort((np.arange(n), *arranged.T[::-1]))
+    return np.split(along, np.arange(1, n // max(largest, k)) * max(largest, k))
+
+
+def _by_first_member(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The same groups, numbered in the order in which they first occur."""
+    if len(labels) and labels.min() >= 0 and labels.max() < 2 * len(labels):
+        return np.asarray(_numbered(read_only(labels, np.int64), int(labels.max()) + 1))
+    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    number = np.empty(len(first), np.int64)
+    number[np.argsort(first)] = np.arange(len(first))
+    return number[inverse]
+
+
+@njit(nogil=True, cache=True)
+def _numbered(labels: NDArray[np.int64], groups: int) -> NDArray[np.int64]:
+    numbers, out, count = np.full(groups, -1, np.int64), np.empty(len(labels), np.int64), 0
+    for i in range(len(labels)):
+        if numbers[labels[i]] < 0:
+            numbers[labels[i]] = count
+            count += 1
+        out[i] = numbers[labels[i]]
+    return out
+
+
+def _restored(labels: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int64]:
+    out = np.empty(len(labels), np.int64)
+    out[order] = labels
+    return out

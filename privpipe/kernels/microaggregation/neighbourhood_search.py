@@ -1,0 +1,323 @@
+"""Groups made tighter by rebuilding neighbourhoods of them, again and again, under a budget of steps.
+
+A step frees the records of a few neighbouring groups, grows new groups of them, descends inside, and keeps what came
+out if its SSE is smaller. Inner products of the freed records are taken once, so that every later sum is a look-up.
+Draws belong to the number of the step, and the budget is no time: the groups are a function of records, order and key.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from privpipe.draws.siphash import high_product, word_of_2
+from privpipe.kernels.microaggregation.group_condition import GroupCondition, meets
+from privpipe.kernels.microaggregation.neighbourhood_growth import grow, inner_products
+
+__all__ = ["nearest_first", "search_groups"]
+
+U = np.uint64
+LEAST_GAIN = 1e-9
+PASSES = 100
+FEWEST, MOST = 2, 6
+"""Groups of a neighbourhood."""
+
+
+@njit(nogil=True, cache=True)
+def nearest_first(points: NDArray[np.float64], around: NDArray[np.int32]) -> NDArray[np.int32]:
+    """The neighbours of each record, nearest first; ties by row, in which they come."""
+    out = np.empty_like(around)
+    apart = np.empty(around.shape[1], np.float64)
+    for i in range(len(around)):
+        for at in range(around.shape[1]):
+            distance = 0.0
+            for j in range(points.shape[1]):
+                distance += (points[around[i, at], j] - points[i, j]) ** 2
+            place = at
+            while place > 0 and apart[place - 1] > distance:
+                apart[place] = apart[place - 1]
+                out[i, place] = out[i, place - 1]
+                place -= 1
+            apart[place] = distance
+            out[i, place] = around[i, at]
+    return out
+
+
+@njit(nogil=True, cache=True)
+def _bounded(k0: U, k1: U, step: int, word: int, bound: int) -> int:
+    """Word number `word` of a step as an integer below `bound`."""
+    drawn: int = np.int64(high_product(word_of_2(k0, k1, U(step), U(word)), U(bound)))  # type: ignore[assignment]
+    return drawn
+
+
+@njit(nogil=True, cache=True)
+def _neighbourhood(
+    k0: U,
+    k1: U,
+    step: int,
+    labels: NDArray[np.int64],
+    around: NDArray[np.int32],
+    chosen: NDArray[np.int64],
+) -> int:
+    """Write a few groups that lie together into `chosen`; how many. Each neighbour is skipped with odds 1 to 3."""
+    first = _bounded(k0, k1, step, 0, len(labels))
+    wanted = FEWEST + _bounded(k0, k1, step, 1, MOST - FEWEST + 1)
+    chosen[0] = labels[first]
+    count = 1
+    coins, left, word = U(0), 0, 4
+    for other in around[first]:
+        if left == 0:  # two bits a neighbour
+            coins, left = word_of_2(k0, k1, U(step), U(word)), 32
+            word += 1
+        skipped = (coins & U(3)) == U(0)
+        coins, left = coins >> U(2), left - 1
+        if skipped:
+            continue
+        known = False
+        for g in range(count):
+            known = known or chosen[g] == labels[other]
+        if not known:
+            chosen[count] = labels[other]
+            count += 1
+            if count == wanted:
+                break
+    return count
+
+
+@njit(nogil=True, cache=True)
+def _spread_between(labels: NDArray[np.int64], m: int, t: int, gram: NDArray[np.float64]) -> float:
+    """Sum over groups of |sum of members|^2 / size: what the SSE is short of the sum of squares."""
+    sizes, squares = np.zeros(t, np.float64), np.zeros(t, np.float64)
+    for i in range(m):
+        sizes[labels[i]] += 1.0
+        for u in range(m):
+            if labels[u] == labels[i]:
+                squares[labels[i]] += gram[i, u]
+    total = 0.0
+    for g in range(t):
+        total += squares[g] / sizes[g]
+    return total
+
+
+@njit(nogil=True, cache=True)
+def _best_swap(
+    i: int,
+    m: int,
+    gram: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    dots: NDArray[np.float64],
+    own: NDArray[np.float64],
+    gain: float,
+) -> tuple[float, int]:
+    a = labels[i]
+    row, of_a = gram[i], dots[a]
+    inverse_a, at_a, square = 1.0 / sizes[a], of_a[i], gram[i, i]
+    partner = -1
+    for u in range(i + 1, m):
+        b = labels[u]
+        if b == a:
+            continue
+        apart = gram[u, u] + square - 2.0 * row[u]
+        delta = (2.0 * (own[u] - dots[b, i]) - apart) / sizes[b] - (2.0 * (of_a[u] - at_a) + apart) * inverse_a
+        if delta < gain:
+            gain, partner = delta, u
+    return gain, partner
+
+
+@njit(nogil=True, cache=True)
+def _best_move(
+    i: int,
+    t: int,
+    k: int,
+    gram: NDArray[np.float64],
+    squares: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    dots: NDArray[np.float64],
+    gain: float,
+) -> tuple[float, int]:
+    a = labels[i]
+    size = np.float64(sizes[a])
+    lost = (gram[i, i] - 2.0 * dots[a, i] / size + squares[a] / (size * size)) * size / (size - 1.0)
+    target = -1
+    for b in range(t):
+        if b != a and sizes[b] < 2 * k - 1:
+            n = np.float64(sizes[b])
+            delta = (gram[i, i] - 2.0 * dots[b, i] / n + squares[b] / (n * n)) * n / (n + 1.0) - lost
+            if delta < gain:
+                gain, target = delta, b
+    return gain, target
+
+
+@njit(nogil=True, cache=True)
+def _descend_inside(
+    m: int,
+    t: int,
+    k: int,
+    gram: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    dots: NDArray[np.float64],
+) -> float:
+    """Moves and swaps until none helps; returns the spread between the groups."""
+    own, squares = np.empty(m, np.float64), np.zeros(t, np.float64)
+    for i in range(m):
+        own[i] = dots[labels[i], i]
+        squares[labels[i]] += own[i]
+    for _ in range(PASSES):
+        changed = False
+        for i in range(m):
+            a = labels[i]
+            gain, partner = _best_swap(i, m, gram, labels, sizes, dots, own, -LEAST_GAIN)
+            target = -1
+            if sizes[a] > k:
+                gain, target = _best_move(i, t, k, gram, squares, labels, sizes, dots, gain)
+            if target < 0 and partner < 0:
+                continue
+            changed = True
+            b = target if target >= 0 else labels[partner]
+            of_a, of_b, mine = dots[a], dots[b], gram[i]
+            labels[i] = b
+            if target >= 0:
+                sizes[a] -= 1
+                sizes[b] += 1
+                for u in range(m):
+                    of_a[u] -= mine[u]
+                    of_b[u] += mine[u]
+            else:
+                labels[partner] = a
+                other = gram[partner]
+                for u in range(m):
+                    of_a[u] += other[u] - mine[u]
+                    of_b[u] += mine[u] - other[u]
+            squares[a], squares[b] = 0.0, 0.0
+            for u in range(m):
+                if labels[u] == a:
+                    own[u] = of_a[u]
+                    squares[a] += own[u]
+                elif labels[u] == b:
+                    own[u] = of_b[u]
+                    squares[b] += own[u]
+        if not changed:
+            break
+    total = 0.0
+    for g in range(t):
+        total += squares[g] / sizes[g]
+    return total
+
+
+@njit(nogil=True, cache=True)
+def _all_meet(members: NDArray[np.int64], m: int, labels: NDArray[np.int64], t: int, condition: GroupCondition) -> bool:
+    counts = np.empty(len(condition.shares), np.int64)
+    for g in range(t):
+        counts[:] = 0
+        size = 0
+        for i in range(m):
+            if labels[i] == g:
+                counts[condition.codes[members[i]]] += 1
+                size += 1
+        if not meets(counts, size, condition.shares, condition.l, condition.t):
+            return False
+    return True
+
+
+@njit(nogil=True, cache=True)
+def _how_many(k0: U, k1: U, step: int, m: int, k: int, before: int) -> int:
+    """Groups to build of m records: as many as can be, one fewer, or as before; none exceeds 2k - 1."""
+    t = m // k
+    drawn = _bounded(k0, k1, step, 2, 10)
+    if drawn < 3:
+        t -= 1
+    elif drawn < 6:
+        t = before
+    return max(min(t, m // k), (m + 2 * k - 2) // (2 * k - 1), 1)
+
+
+@njit(nogil=True, cache=True)
+def search_groups(
+    points: NDArray[np.float64],
+    start: NDArray[np.int64],
+    k: int,
+    around: NDArray[np.int32],
+    iterations: int,
+    k0: U,
+    k1: U,
+    condition: GroupCondition,
+) -> NDArray[np.int64]:
+    """The groups after so many steps; their SSE is no higher than that of the given ones.
+
+    Parameters
+    ----------
+    points : ndarray of float64, shape (n, s)
+    start : ndarray of int64, shape (n,)
+        Groups 0 .. groups - 1 of k or more records.
+    around : ndarray of int32, shape (n, m)
+        Neighbours, nearest first.
+    iterations : int
+    k0, k1 : uint64
+        The key of the draws.
+    condition : GroupCondition
+        Which the given groups meet; those that come out do too.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+        Groups; new ones have at most 2k - 1 records. Numbers have gaps.
+    """
+    n = len(points)
+    labels = start.copy()
+    slots = n // k + 1
+    heads, links = np.full(slots, -1, np.int64), np.empty(n, np.int64)
+    sizes = np.zeros(slots, np.int64)
+    for i in range(n - 1, -1, -1):
+        links[i] = heads[labels[i]]
+        heads[labels[i]] = i
+        sizes[labels[i]] += 1
+    free, spare = np.empty(slots, np.int64), 0
+    for g in range(slots - 1, -1, -1):
+        if sizes[g] == 0:
+            free[spare] = g
+            spare += 1
+    most = MOST * (2 * k - 1)
+    chosen, members = np.empty(MOST, np.int64), np.empty(most, np.int64)
+    before, after = np.empty(most, np.int64), np.empty(most, np.int64)
+    local, gram = np.empty((points.shape[1], most), np.float64), np.empty((most, most), np.float64)
+    grown, dots = np.empty(MOST * 2, np.int64), np.empty((MOST * 2, most), np.float64)
+    for step in range(iterations):
+        count = _neighbourhood(k0, k1, step, labels, around, chosen)
+        m = 0
+        for g in range(count):
+            m += sizes[chosen[g]]
+        if count < FEWEST or m > most:
+            continue
+        at = 0
+        for g in range(count):
+            i = heads[chosen[g]]
+            while i >= 0:
+                members[at], before[at] = i, g
+                at += 1
+                i = links[i]
+        t = _how_many(k0, k1, step, m, k, count)
+        inner_products(points, members, m, local, gram)
+        grow(k0, k1, step, m, t, k, gram, after[:m], grown, dots)
+        between = _descend_inside(m, t, k, gram, after, grown, dots)
+        if between <= _spread_between(before, m, count, gram) + LEAST_GAIN:
+            continue
+        if len(condition.codes) > 0 and not _all_meet(members, m, after, t, condition):
+            continue
+        for g in range(count):
+            heads[chosen[g]], sizes[chosen[g]] = -1, 0
+            free[spare] = chosen[g]
+            spare += 1
+        for g in range(t):
+            spare -= 1
+            grown[g] = free[spare]
+        for i in range(m - 1, -1, -1):
+            g = grown[after[i]]
+            labels[members[i]] = g
+            links[members[i]] = heads[g]
+            heads[g] = members[i]
+            sizes[g] += 1
+    return labels

@@ -1,0 +1,1 @@
+"""Noise on numbers and categories, and what averaging it away leaves."""

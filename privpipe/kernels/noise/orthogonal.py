@@ -1,0 +1,144 @@
+"""Random orthogonal masking of one block: sums and cross products of its columns stay, values do not.
+
+T = H diag(1, Q) H', where H is orthogonal with first column 1/sqrt(b), and Q is the orthogonal factor (signs fixed to a
+positive diagonal) of I + k N with N standard normal; so T 1 = 1. Source: Ting, Fienberg, Trottini, International
+Journal of Information and Computer Security 2, 2008. Reflections are applied one by one in compiled serial code: a
+library's factorisation may round differently from machine to machine.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from privpipe.draws import Stream
+from privpipe.draws.elementary import normal_quantile, unit_interval
+from privpipe.draws.siphash import word_of_2
+from privpipe.kernels.columns.arrays import read_only
+
+__all__ = ["block_borders", "rotate_block"]
+
+U = np.uint64
+Floats = NDArray[np.float64]
+
+
+def block_borders(n: int, block: int) -> NDArray[np.int64]:
+    """Where blocks of `block` records begin; the last has block .. 2 block - 1, or all n where these are fewer.
+
+    Examples
+    --------
+    >>> block_borders(200, 64).tolist(), block_borders(70, 64).tolist()
+    ([0, 64, 128, 200], [0, 70])
+    """
+    whole = max(n // block, 1)
+    return np.append(np.arange(whole, dtype=np.int64) * block, n)
+
+
+def rotate_block(points: Floats, k: float, stream: Stream) -> Floats:
+    """T X for the records of one block.
+
+    Parameters
+    ----------
+    points : ndarray of float64, shape (b, s)
+        X, in keyed order; b >= 1. Blocks of one or two records come back as they are: no rotation of them keeps sums
+        but the identity and an exchange.
+    k : float
+        At least 0; 0 changes nothing.
+    stream : Stream
+        Of the block.
+
+    Returns
+    -------
+    ndarray of float64, shape (b, s)
+
+    Examples
+    --------
+    >>> x = np.array([[1.0, 9.0], [2.0, 7.0], [4.0, 8.0], [7.0, 1.0]])
+    >>> y = rotate_block(x, 0.5, Stream(bytes(16)))
+    >>> bool(np.allclose(y.sum(axis=0), x.sum(axis=0))), bool(np.allclose(y.T @ y, x.T @ x)), bool(np.allclose(y, x))
+    (True, True, False)
+    """
+    values = read_only(points, np.float64)
+    if len(values) < 3:
+        return np.array(values)
+    return np.asarray(_rotate(values, float(k), *stream.key_words))
+
+
+@njit(nogil=True, cache=True)
+def _reflect(vector: Floats, first: int, target: Floats) -> None:
+    """Apply I - 2 v v'/v'v to the rows of `target` from `first` on, where v is `vector` from `first` on."""
+    b, s = target.shape
+    norm = 0.0
+    for i in range(first, b):
+        norm += vector[i] * vector[i]
+    if norm == 0.0:
+        return
+    # Row by row, as the array lies.
+    factors = np.zeros(s)
+    for i in range(first, b):
+        for j in range(s):
+            factors[j] += vector[i] * target[i, j]
+    factors *= 2.0 / norm
+    for i in range(first, b):
+        for j in range(s):
+            target[i, j] -= factors[j] * vector[i]
+
+
+@njit(nogil=True, cache=True)
+def _rotate(points: Floats, k: float, k0: U, k1: U) -> Floats:
+    b, s = points.shape
+    m = b - 1
+    # T leaves a constant alone, so the mean is taken off: large values lose no digits to it.
+    means = np.zeros(s)
+    for j in range(s):
+        for i in range(b):
+            means[j] += points[i, j]
+        means[j] /= b
+    rows = points - means
+    corner = np.full(b, -1.0 / np.sqrt(b))
+    corner[0] += 1.0
+    _reflect(corner, 0, rows)
+    inner = rows[1:].copy()
+    _turn(inner, _perturbed(m, k, k0, k1))
+    rows[1:] = inner
+    _reflect(corner, 0, rows)
+    return rows + means
+
+
+@njit(nogil=True, cache=True)
+def _perturbed(m: int, k: float, k0: U, k1: U) -> Floats:
+    """I + k N."""
+    matrix = np.empty((m, m))
+    for i in range(m):
+        for j in range(m):
+            z = normal_quantile(unit_interval(word_of_2(k0, k1, U(i), U(j))))
+            matrix[i, j] = k * z + (1.0 if i == j else 0.0)
+    return matrix
+
+
+@njit(nogil=True, cache=True)
+def _turn(rows: Floats, matrix: Floats) -> None:
+    """Multiply `rows` by Q of the matrix: Q = H_1 ... H_m D, with D the signs of the diagonal of R."""
+    m = len(matrix)
+    vectors = np.zeros((m, m))
+    signs = np.ones(m)
+    for c in range(m):
+        norm = 0.0
+        for i in range(c, m):
+            norm += matrix[i, c] * matrix[i, c]
+        norm = np.sqrt(norm)
+        if norm == 0.0:
+            continue
+        # The reflection takes the column to -sign(a) norm, which loses no digits.
+        to = -norm if matrix[c, c] >= 0.0 else norm
+        for i in range(c, m):
+            vectors[c, i] = matrix[i, c]
+        vectors[c, c] -= to
+        signs[c] = 1.0 if to > 0.0 else -1.0
+        _reflect(vectors[c], c, matrix)
+    for i in range(m):
+        rows[i] *= signs[i]
+    for back in range(m):
+        c = m - 1 - back
+        _reflect(vectors[c], c, rows)

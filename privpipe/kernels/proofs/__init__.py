@@ -1,0 +1,1 @@
+"""Exact arithmetic behind what is proved of a process."""

@@ -1,0 +1,1 @@
+"""Rank swapping: which rank gives its value to which."""

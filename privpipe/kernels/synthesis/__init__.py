@@ -1,0 +1,1 @@
+"""Marginals, ranks and correlations of a Gaussian copula."""

@@ -1,0 +1,1 @@
+"""Records that are unique in a sample or a population: estimators and models."""

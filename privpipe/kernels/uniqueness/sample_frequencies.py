@@ -1,0 +1,131 @@
+"""How often the pattern of a record occurs in the sample, where blanks match anything, with sampling weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.kernels.local_suppression.wildcard_matching import empty_patterns, row_words
+
+__all__ = ["SampleFrequencies", "sample_frequencies", "vouched_frequencies"]
+
+
+@dataclass(frozen=True)
+class SampleFrequencies:
+    """Records that match each pattern, and their weights.
+
+    Parameters
+    ----------
+    matching : ndarray of int64, shape (t,)
+        Records that match, the pattern's own included.
+    partial : ndarray of int64, shape (t,)
+        Those of them that count by `alpha`: they hold blanks and are of another pattern. Of a pattern that is blank in
+        every column none are.
+    weights, partial_weights : ndarray of float64, shape (t,)
+        The same in sums of sampling weights.
+    """
+
+    matching: NDArray[np.int64]
+    partial: NDArray[np.int64]
+    weights: NDArray[np.float64]
+    partial_weights: NDArray[np.float64]
+
+    def counts(self, alpha: float) -> NDArray[np.float64]:
+        """f of each pattern."""
+        return self.matching - (1.0 - alpha) * self.partial
+
+    def weighted(self, alpha: float) -> NDArray[np.float64]:
+        """F of each pattern."""
+        return self.weights - (1.0 - alpha) * self.partial_weights
+
+
+def sample_frequencies(
+    codes: NDArray[np.int64], counts: NDArray[np.int64], weights: NDArray[np.float64]
+) -> SampleFrequencies:
+    """Count the records, and add up the weights, that match each distinct pattern.
+
+    Parameters
+    ----------
+    codes : ndarray of int64, shape (t, m)
+        Distinct patterns; -1 is a blank, other codes are at least 0.
+    counts : ndarray of int64, shape (t,)
+        Records of each pattern, fewer than 2^53 together.
+    weights : ndarray of float64, shape (t,)
+        Sum of the sampling weights of each pattern.
+
+    Returns
+    -------
+    SampleFrequencies
+
+    Notes
+    -----
+    Patterns of one mask (set of blank columns) meet those of another by a join on the columns blank in neither, so the
+    cost is a sum over pairs of masks of their patterns. Sums are added in the order of the patterns.
+
+    Examples
+    --------
+    >>> codes = np.array([[0, 0], [0, -1], [1, 0]])
+    >>> found = sample_frequencies(codes, np.array([2, 1, 1]), np.array([20.0, 5.0, 7.0]))
+    >>> found.counts(1.0).tolist(), found.counts(0.0).tolist(), found.weighted(0.5).tolist()
+    ([3.0, 3.0, 1.0], [2.0, 3.0, 1.0], [22.5, 25.0, 7.0])
+    """
+    own = np.asarray(weights, dtype=np.float64)
+    found = SampleFrequencies(counts.astype(np.int64), np.zeros(len(counts), np.int64), own.copy(), np.zeros(len(own)))
+    if not len(codes) or not codes.shape[1]:
+        return found
+    masks, owner = np.unique(codes < 0, axis=0, return_inverse=True)
+    order = np.argsort(owner.ravel(), kind="stable")
+    rows = np.split(order, np.cumsum(np.bincount(owner.ravel(), minlength=len(masks)))[:-1])
+    for one in range(len(masks)):
+        for other in range(one):
+            shared = np.flatnonzero(~(masks[one] | masks[other]))
+            words, bound = row_words(codes[np.ix_(np.concatenate([rows[one], rows[other]]), shared)])
+            mine, theirs = words[: len(rows[one])], words[len(rows[one]) :]
+            _add(found, rows[one], mine, rows[other], theirs, counts, own, bound, masks[one], masks[other])
+            _add(found, rows[other], theirs, rows[one], mine, counts, own, bound, masks[other], masks[one])
+    return found
+
+
+def vouched_frequencies(
+    codes: NDArray[np.int64], counts: NDArray[np.int64], weights: NDArray[np.float64]
+) -> SampleFrequencies:
+    """As `sample_frequencies`, but a pattern that is blank in every column matches records like it and no others.
+
+    Examples
+    --------
+    >>> codes = np.array([[0, 0], [-1, -1]])
+    >>> vouched_frequencies(codes, np.array([2, 1]), np.array([20.0, 5.0])).counts(1.0).tolist()
+    [2.0, 1.0]
+    """
+    full = ~empty_patterns(codes)
+    found = sample_frequencies(codes[full], counts[full], weights[full])
+    own = np.asarray(weights, dtype=np.float64)
+    all_of = SampleFrequencies(counts.astype(np.int64), np.zeros(len(counts), np.int64), own.copy(), np.zeros(len(own)))
+    for name in ("matching", "partial", "weights", "partial_weights"):
+        getattr(all_of, name)[full] = getattr(found, name)
+    return all_of
+
+
+def _add(
+    found: SampleFrequencies,
+    rows: NDArray[np.intp],
+    words: NDArray[np.int64],
+    others: NDArray[np.intp],
+    their_words: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    weights: NDArray[np.float64],
+    bound: int,
+    mask: NDArray[np.bool_],
+    their_mask: NDArray[np.bool_],
+) -> None:
+    """Give the patterns of one mask what matches them in another."""
+    # Exact below 2^53 records, though bincount adds floats.
+    records = np.bincount(their_words, weights=counts[others], minlength=bound)[words].astype(np.int64)
+    sums = np.bincount(their_words, weights=weights[others], minlength=bound)[words]
+    found.matching[rows] += records
+    found.weights[rows] += sums
+    if their_mask.any() and not mask.all():
+        found.partial[rows] += records
+        found.partial_weights[rows] += sums

@@ -1,0 +1,8 @@
+"""What is remembered from release to release, chained so that nothing of it is lost without notice."""
+
+from __future__ import annotations
+
+from privpipe.policy.declared_ledger import NOT_JUDGED, DeclaredLedger, history_entries, named_ledger
+from privpipe.ledger.ledger import Ledger
+
+__all__ = ["NOT_JUDGED", "DeclaredLedger", "Ledger", "history_entries", "named_ledger"]

@@ -1,0 +1,208 @@
+"""Read a ledger and prove its chain: every entry sealed to the one before, as many as its head says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from privpipe.errors import DataError, SinkError
+from privpipe.ledger.entry import SUFFIX, Entry
+from privpipe.ledger.folder import HEAD
+from privpipe.ledger.head import OLD, Head
+from privpipe.ledger.seal import Seal
+from privpipe.ledger.sink import Point, SinkRecord
+
+__all__ = ["ADVICE", "NEXT", "Chain", "chain_under", "name_of", "read_bytes", "read_chain", "read_unsealed"]
+
+NEXT = "pending-"
+ADVICE = (
+    "Nothing was published: `privpipe ledger check` says what is wrong, `privpipe ledger show` what is there, and "
+    "`privpipe ledger repair` mends what can be mended"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chain:
+    """What a ledger holds, and what is wrong with it.
+
+    Parameters
+    ----------
+    path : Path
+        The ledger's folder.
+    head : Head
+    seal : Seal or None
+        None: nothing was proved, for want of the key.
+    entries : tuple of Entry
+        In the order of the chain.
+    pending : tuple of Entry
+        Of runs that were about to publish.
+    problems : tuple of str
+        Empty: the chain is whole.
+    torn : tuple of Path
+        Pending files that do not read.
+    """
+
+    path: Path
+    head: Head
+    seal: Seal | None = None
+    entries: tuple[Entry, ...] = ()
+    pending: tuple[Entry, ...] = ()
+    problems: tuple[str, ...] = ()
+    torn: tuple[Path, ...] = field(default=(), repr=False)
+
+    @property
+    def home(self) -> Path:
+        """Where its entries lie."""
+        return self.path / self.head.id
+
+    @property
+    def tip(self) -> str:
+        """Link of the last entry."""
+        return self.link_at(len(self.entries))
+
+    def link_at(self, number: int) -> str:
+        """Link of an entry; 0: the one before the first."""
+        if number:
+            return self.entries[number - 1].link
+        return "" if self.seal is None else self.seal.genesis(self.head.id)
+
+    def point(self, number: int | None = None) -> Point:
+        """A place in it, sealed; its end unless said."""
+        at = len(self.entries) if number is None else number
+        found = Point(ledger=self.head.id, number=at, link=self.link_at(at))
+        return found if self.seal is None else found.sealed(self.seal)
+
+    def denied_by(self, record: SinkRecord | None) -> str:
+        """What a sink's record says against this being its ledger as it knew it, or nothing."""
+        point = None if record is None else record.reached
+        if point is None or point.ledger in {loss.ledger for loss in self.head.losses}:
+            return ""
+        if point.ledger != self.head.id:
+            return "it is another ledger than the one the sink's last release was remembered in"
+        if self.seal is not None and not point.holds(self.seal):
+            return "the sink's record of its ledger was changed: its seal is broken"
+        if point.number > len(self.entries):
+            return (
+                f"it is older than its sink: the sink's last release was entry {point.number:,}, and it has "
+                f"{len(self.entries):,}"
+            )
+        if point.link != self.link_at(point.number):
+            return f"its history is not the one its sink knew: entry {point.number:,} is another"
+        return ""
+
+
+def read_chain(path: Path, key: Mapping[str, str] | None) -> Chain:
+    """A ledger with all that is wrong with its entries.
+
+    Parameters
+    ----------
+    path : Path
+        Its folder, known to be private.
+
+    Raises
+    ------
+    DataError
+        Its head is missing or was changed, or it is of another version.
+    UsageError
+        It was begun with another key, or without one.
+    """
+    return chain_under(path, *Head.read(_head_bytes(path), key))
+
+
+def chain_under(path: Path, head: Head, seal: Seal) -> Chain:
+    """The entries of a ledger with this head, with all that is wrong with them."""
+    entries, problems = _entries(path / head.id, seal)
+    pending, torn = _pending(path / head.id, seal)
+    chain = Chain(path=path, head=head, seal=seal, entries=tuple(entries), pending=tuple(pending), torn=tuple(torn))
+    problems += _breaks(chain)
+    problems += [f"{place.name} is torn or was changed" for place in torn]
+    return Chain(**{**chain.__dict__, "problems": tuple(problems)})
+
+
+def read_unsealed(path: Path) -> Chain:
+    """A ledger as it says of itself, with nothing proved.
+
+    Raises
+    ------
+    DataError
+    """
+    head, _ = Head.unsealed(_head_bytes(path))
+    entries = [Entry.read(place, None) for place in _numbered(path / head.id)]
+    pending = [Entry.read(place, None) for place in sorted((path / head.id).glob(f"{NEXT}*{SUFFIX}"))]
+    return Chain(path=path, head=head, entries=tuple(entries), pending=tuple(pending))
+
+
+def _head_bytes(path: Path) -> bytes:
+    if not (path / HEAD).exists():
+        if any(path.glob("[0-9]*-*.parquet")):
+            raise DataError(OLD)
+        raise DataError(f"the ledger has lost its {HEAD}, though entries are there")
+    return read_bytes(path / HEAD)
+
+
+def read_bytes(path: Path) -> bytes:
+    """A file of a ledger or beside one.
+
+    Raises
+    ------
+    SinkError
+        It cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SinkError(f"the ledger cannot be read: {error.strerror}") from None
+
+
+def _numbered(home: Path) -> list[Path]:
+    return sorted(place for place in home.glob(f"*{SUFFIX}") if not place.name.startswith(NEXT))
+
+
+def _entries(home: Path, seal: Seal) -> tuple[list[Entry], list[str]]:
+    entries, problems = [], []
+    for place in _numbered(home):
+        try:
+            entry = Entry.read(place, seal)
+        except DataError as error:
+            problems.append(str(error))
+            continue
+        if place.name != name_of(entry):
+            problems.append(f"{place.name} holds entry {entry.number:,} of run {entry.run_id}")
+        entries.append(entry)
+    return sorted(entries, key=lambda entry: (entry.number, entry.path.name)), problems
+
+
+def _pending(home: Path, seal: Seal) -> tuple[list[Entry], list[Path]]:
+    pending, torn = [], []
+    for place in sorted(home.glob(f"{NEXT}*{SUFFIX}")):
+        try:
+            pending.append(Entry.read(place, seal))
+        except DataError:
+            torn.append(place)
+    return pending, torn
+
+
+def name_of(entry: Entry) -> str:
+    """The file name of an entry that counts."""
+    return f"{entry.number:05}-{entry.run_id}{SUFFIX}"
+
+
+def _breaks(chain: Chain) -> list[str]:
+    """Where entries do not follow one another, and what the head misses."""
+    problems = []
+    for at, entry in enumerate(chain.entries, 1):
+        if entry.number != at:
+            problems.append(
+                f"entry {at:,} is missing" if entry.number > at else f"entry {entry.number:,} is there twice"
+            )
+            break
+        if entry.previous != chain.link_at(at - 1):
+            problems.append(f"entry {at:,} does not follow on entry {at - 1:,}")
+            break
+    else:
+        if chain.head.number > len(chain.entries):
+            problems.append(f"{HEAD} names {chain.head.number:,} entries, and {len(chain.entries):,} are there")
+        elif chain.head.link and chain.head.link != chain.link_at(chain.head.number):
+            problems.append(f"{HEAD} names another entry {chain.head.number:,} than the one that is there")
+    return problems

@@ -1,0 +1,233 @@
+"""An entry of a ledger: what is remembered of one release, sealed to the entry before it.
+
+A file is a magic line, the length of its header in eight bytes (big-endian), the header (JSON), the rows (Parquet: of
+classes, then of noise) and the 32 bytes of its link: the keyed hash of all that stands before them. The header names
+the link of the entry before.
+"""
+
+from __future__ import annotations
+
+import hmac
+import io
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from privpipe.blocks.release_history import NoiseRows, ReleaseRows
+from privpipe.errors import DataError, SinkError
+from privpipe.ledger.folder import canonical, write
+from privpipe.ledger.seal import Seal
+
+__all__ = ["Entry", "rows_of_table", "table_of_rows"]
+
+MAGIC = b"privpipe ledger entry 2\n"
+SUFFIX = ".entry"
+LINK = 32
+LONGEST_HEADER = 1 << 22
+AT_A_TIME = 1 << 20
+NOISE = ("unit_1", "unit_2", "draw_1", "draw_2", "value_1", "value_2")
+COLUMNS = ("unit_1", "unit_2", "class_1", "class_2", "value_1", "value_2")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """The header of an entry, and where its rows lie.
+
+    Parameters
+    ----------
+    path : Path
+    header : mapping
+        Number, link of the entry before, run, sink, time and figures, as `sealed` writes them.
+    link : str
+        Its own.
+    start, length : int
+        Place of the rows in the file.
+    """
+
+    path: Path
+    header: Mapping[str, Any] = field(repr=False)
+    link: str = field(repr=False)
+    start: int
+    length: int
+
+    @property
+    def number(self) -> int:
+        """Its place in the chain, from 1."""
+        return int(self.header["number"])
+
+    @property
+    def run_id(self) -> str:
+        """The run that published the release."""
+        return str(self.header["run_id"])
+
+    @property
+    def target(self) -> str:
+        """The sink it was published to."""
+        return str(self.header["target"])
+
+    @property
+    def before(self) -> str | None:
+        """What the sink pointed at before."""
+        return None if self.header["before"] is None else str(self.header["before"])
+
+    @property
+    def previous(self) -> str:
+        """Link of the entry before it."""
+        return str(self.header["previous"])
+
+    @classmethod
+    def read(cls, path: Path, seal: Seal | None) -> Entry:
+        """The header of a file, once the whole file is proved to be as it was written.
+
+        Parameters
+        ----------
+        seal : Seal or None
+            None: nothing is proved.
+
+        Raises
+        ------
+        DataError
+            Any byte of it was changed, or it was never one of this ledger.
+        SinkError
+            It cannot be read.
+        """
+        try:
+            with path.open("rb") as file:
+                return cls._read(path, file, os.fstat(file.fileno()).st_size, seal)
+        except OSError as error:
+            raise SinkError(f"the ledger cannot be read: {error.strerror}") from None
+
+    @classmethod
+    def _read(cls, path: Path, file: Any, size: int, seal: Seal | None) -> Entry:
+        start = len(MAGIC) + 8
+        first = file.read(start)
+        length = int.from_bytes(first[len(MAGIC) :], "big")
+        if not first.startswith(MAGIC) or length > LONGEST_HEADER or size < start + length + LINK:
+            raise _changed(path)
+        header = file.read(length)
+        link = None if seal is None else seal.begin()
+        if link is not None:
+            link.update(first)
+            link.update(header)
+        left = size - start - length - LINK
+        file.seek(start + length)
+        while link is not None and left:
+            part = file.read(min(left, AT_A_TIME))
+            if not part:
+                raise _changed(path)
+            link.update(part)
+            left -= len(part)
+        file.seek(size - LINK)
+        last = file.read(LINK)
+        if link is not None and not hmac.compare_digest(link.digest(), last):
+            raise _changed(path)
+        rows = size - start - length - LINK
+        return cls(path=path, header=_header(header, path), link=last.hex(), start=start + length, length=rows)
+
+    def rows(self) -> ReleaseRows:
+        """What is remembered of the release.
+
+        Raises
+        ------
+        DataError
+            The rows do not read.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self.start)
+                data = file.read(self.length)
+            told = self.header.get("noise")
+            cut = self.length if told is None else int(told["starts"])
+            rows = rows_of_table(pq.read_table(io.BytesIO(data[:cut])), self.header.get("sensitive"))
+            return rows if told is None else replace(rows, noise=_noise(told, pq.read_table(io.BytesIO(data[cut:]))))
+        except (OSError, KeyError, ValueError, TypeError, pa.ArrowException):
+            raise _changed(self.path) from None
+
+    @staticmethod
+    def sealed(rows: ReleaseRows, header: Mapping[str, Any], seal: Seal) -> bytes:
+        """The file of an entry."""
+        payload = _parquet(table_of_rows(rows))
+        figures: dict[str, Any] = {
+            "records": int(rows.records.sum()),
+            "units": len(np.unique(rows.units, axis=0)),
+            "sensitive": rows.sensitive,
+            "noise": None,
+        }
+        if rows.noise is not None:
+            stages = [{"column": column, "key": key} for column, key in rows.noise.stages]
+            figures["noise"] = {"starts": len(payload), "stages": stages, "bare": list(rows.noise.bare)}
+            payload += _parquet(_noise_table(rows.noise))
+        head = canonical({**header, **figures})
+        body = MAGIC + len(head).to_bytes(8, "big") + head + payload
+        return body + bytes.fromhex(seal.link(body))
+
+    @staticmethod
+    def keep(path: Path, data: bytes) -> None:
+        """Write a sealed entry, whole or not at all."""
+        write(path, data)
+
+
+def table_of_rows(rows: ReleaseRows) -> Any:
+    """The rows of a release as a pyarrow Table."""
+    import pyarrow as pa
+
+    words = [rows.units, rows.classes, *([] if rows.values is None else [rows.values])]
+    columns = dict(zip(COLUMNS, np.hstack(words).T, strict=False))
+    return pa.table({**columns, "records": rows.records})
+
+
+def rows_of_table(table: Any, sensitive: str | None = None) -> ReleaseRows:
+    """The rows of a release from a pyarrow Table."""
+    pairs = [np.column_stack([table[name].to_numpy() for name in COLUMNS[at : at + 2]]) for at in (0, 2)]
+    told = "value_1" in table.schema.names
+    values = np.column_stack([table[name].to_numpy() for name in COLUMNS[4:]]) if told else None
+    return ReleaseRows(pairs[0], pairs[1], table["records"].to_numpy(), values, sensitive=sensitive)
+
+
+def _noise_table(noise: NoiseRows) -> Any:
+    import pyarrow as pa
+
+    words = np.hstack([noise.units, noise.draws, noise.values]).T
+    return pa.table({**dict(zip(NOISE, words, strict=True)), "stage": noise.stage, "ratio": noise.ratios})
+
+
+def _noise(told: Mapping[str, Any], table: Any) -> NoiseRows:
+    units, draws, values = (
+        np.column_stack([table[name].to_numpy() for name in NOISE[at : at + 2]]) for at in (0, 2, 4)
+    )
+    stages = tuple((str(each["column"]), str(each["key"])) for each in told["stages"])
+    ratios, stage = table["ratio"].to_numpy(), table["stage"].to_numpy()
+    return NoiseRows(stages, units, stage, draws, values, ratios, bare=tuple(map(str, told["bare"])))
+
+
+def _parquet(table: Any) -> bytes:
+    import pyarrow.parquet as pq
+
+    out = io.BytesIO()
+    pq.write_table(table, out, compression="none", use_dictionary=False, write_statistics=False)
+    return out.getvalue()
+
+
+def _header(data: bytes, path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(data)
+        texts = ("previous", "run_id", "target", "time")
+        sound = all(isinstance(found[name], str) for name in texts) and isinstance(found["identity"], dict)
+        whole = all(type(found[name]) is int and found[name] >= 0 for name in ("number", "records", "units"))
+        if sound and whole and isinstance(found["before"], str | None):
+            return dict(found)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    raise _changed(path)
+
+
+def _changed(path: Path) -> DataError:
+    return DataError(f"{path.name} was changed, is torn, or is of another ledger")

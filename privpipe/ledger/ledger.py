@@ -1,0 +1,296 @@
+"""An open ledger: what is remembered from release to release, and how it moves on in the step that publishes.
+
+A ledger is a folder::
+
+    ledger/ledger.json                 id, salt, what is followed, number and link of the last entry
+    ledger/lock                        held while a run is at work
+    ledger/<id>/00001-<run>.entry      a release: keyed hashes of units and classes, sealed to the entry before
+    ledger/<id>/pending-<run>.entry    a run about to publish, with what its sink pointed at before
+
+A pending entry counts from the moment its sink points at its run: publishing and remembering are one rename. A run
+killed right after it leaves the entry pending, and the next run finds by the sink which of the two happened; where the
+sink has moved on since, the entry counts. The sink remembers the same, in its own work area.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+from privpipe.judging.class_memory import places_of
+from privpipe.blocks.release_history import ReleaseHistory, ReleaseRows
+from privpipe.draws import Seed
+from privpipe.errors import DataError, SinkError, UsageError
+from privpipe.private_files import sync_folder
+from privpipe.ledger.chain import ADVICE, NEXT, Chain, name_of, read_chain
+from privpipe.ledger.entry import SUFFIX, Entry
+from privpipe.ledger.folder import HEAD, found_in, private_folder, require_ours, write
+from privpipe.ledger.head import Head, now
+from privpipe.ledger.seal import Seal
+from privpipe.ledger.sink import (
+    SinkRecord,
+    Witness,
+    counts,
+    current_of,
+    forget_what_never_was,
+    place_of,
+    recalled,
+    remember,
+)
+from privpipe.sinks.remote import is_remote
+
+__all__ = ["Ledger", "locked"]
+
+STRANGERS = "the folder named for the ledger holds something else; name one that is empty or does not exist"
+NOBODY_KNOWN = (
+    "nobody of this release is known to the ledger, which remembers earlier ones: are persons told apart by the same "
+    "key, in the same spelling (`normalise:`)?"
+)
+
+
+@dataclass
+class Ledger:
+    """An open ledger; a context that keeps other runs out.
+
+    Parameters
+    ----------
+    path : Path
+    key : mapping, optional
+        Where the key of persons is kept; None: combinations of original quasi-identifiers are followed.
+    normalise : tuple of str
+        What is done to the keys of persons.
+    place : Target, optional
+        The sink of the run.
+    reading : bool
+        Nothing is begun and nothing changed.
+
+    Raises
+    ------
+    DataError
+        The ledger is missing, cut, changed or exchanged, or older than a sink knows it.
+    """
+
+    path: Path
+    key: Mapping[str, str] | None = None
+    normalise: tuple[str, ...] = ()
+    place: Witness | None = None
+    reading: bool = False
+    _lock: int | None = field(default=None, init=False, repr=False)
+    _chain: Chain = field(init=False, repr=False)
+    _record: SinkRecord | None = field(default=None, init=False, repr=False)
+
+    def __enter__(self) -> Self:
+        if is_remote(str(self.path)):
+            raise UsageError("a ledger lies on a local (or mounted) file system")
+        try:
+            self._enter()
+        except DataError as error:
+            self._close()
+            raise DataError(str(error) if "privpipe ledger" in str(error) else f"{error}. {ADVICE}") from None
+        except OSError as error:
+            self._close()
+            raise SinkError(f"the ledger cannot be written: {error.strerror}") from None
+        except BaseException:  # __exit__ is not called when entering fails, and the lock must not outlive it
+            self._close()
+            raise
+        return self
+
+    def _enter(self) -> None:
+        self._record = None if self.place is None else recalled(self.place)
+        found = found_in(self.path)
+        if found == "strangers":
+            raise DataError(STRANGERS)
+        if found == "nothing":
+            if self._record is not None and self._record.reached is not None:
+                raise DataError("the ledger is missing, and the sink's last release was remembered in it")
+            if self.reading:
+                self._chain = _fresh(self.path, self.key, self.normalise)
+                return
+        private_folder(self.path)
+        self._lock = locked(self.path)
+        self._open()
+
+    def _open(self) -> None:
+        require_ours(self.path)
+        if found_in(self.path) == "nothing":
+            self._begin()
+        self._chain = read_chain(self.path, self.key)
+        self._chain.head.require_normalise(self.normalise)
+        if self._chain.problems:
+            raise DataError(f"the ledger is damaged: {self._chain.problems[0]}")
+        self.settle()
+        self._ask_sinks()
+
+    def __exit__(self, *details: object) -> None:
+        self._close()
+
+    @property
+    def persons(self) -> bool:
+        """Whether persons are followed, by a key."""
+        return self.key is not None
+
+    @property
+    def seed(self) -> Seed:
+        """What keys the hashes: the key with the ledger's salt, or the salt alone."""
+        return self._seal.seed
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What every verdict beside it must say."""
+        return self._chain.head.notes()
+
+    @property
+    def _seal(self) -> Seal:
+        return Seal.of(self.key, self._chain.head.salt)
+
+    def releases(self) -> tuple[ReleaseRows, ...]:
+        """Every release it remembers, in the order of their publication."""
+        return tuple(entry.rows() for entry in self._chain.entries)
+
+    def history(self, current: ReleaseRows) -> ReleaseHistory:
+        """What it remembers beside a new release."""
+        self._require_unit(current)
+        earlier = self.releases()
+        strangers = (
+            NOBODY_KNOWN if earlier and len(current) and not any(_known(current, rows) for rows in earlier) else ""
+        )
+        return ReleaseHistory(
+            current=current,
+            earlier=earlier,
+            persons=self.persons,
+            notes=self.notes,
+            source_notes=(strangers,) if strangers else (),
+        )
+
+    def _require_unit(self, current: ReleaseRows) -> None:
+        """Combinations of other columns are nobody that is remembered, so that every release would pass."""
+        last = self._chain.entries[-1].header.get("unit") if self._chain.entries else None
+        if not self.persons and last is not None and list(last) != list(current.unit):
+            raise UsageError(
+                f"the ledger follows combinations of {', '.join(map(repr, last))}, and this policy's are of "
+                f"{', '.join(map(repr, current.unit))}; name the same, or follow persons by a key"
+            )
+
+    def prepare(self, current: ReleaseRows, run_id: str, target: str, before: str | None) -> None:
+        """Note a run that is about to publish, here and at its sink; it counts once `target` points at it."""
+        chain = self._chain
+        header: dict[str, Any] = {
+            "number": len(chain.entries) + 1,
+            "previous": chain.tip,
+            "run_id": run_id,
+            "target": target,
+            "before": before,
+            "time": now(),
+            "unit": list(current.unit),
+            "identity": chain.head.identity(),
+        }
+        path = chain.home / f"{NEXT}{run_id}{SUFFIX}"
+        private_folder(chain.home)
+        Entry.keep(path, Entry.sealed(current, header, self._seal))
+        pending = Entry.read(path, self._seal)
+        self._chain = replace(chain, pending=(*chain.pending, pending))
+        if self.place is not None:
+            after = replace(chain, entries=(*chain.entries, pending)).point()
+            reached = None if self._record is None else self._record.reached
+            remember(self.place, SinkRecord(reached=reached, next=after, run_id=run_id, before=before))
+
+    def settle_alone(self) -> None:
+        """Settle what is pending under a lock that the caller holds."""
+        self._chain = read_chain(self.path, self.key)
+        self.settle()
+
+    def settle(self) -> None:
+        """Keep pending entries whose run was published, throw the others away, and let the sink know."""
+        for entry in self._chain.pending:
+            if not counts(current_of(entry.target), entry.run_id, entry.before):
+                if not self.reading:
+                    entry.path.unlink()
+                continue
+            if (entry.number, entry.previous) != (len(self._chain.entries) + 1, self._chain.tip):
+                raise DataError(f"the ledger is damaged: {entry.path.name} does not follow on its last entry")
+            self._chain = replace(self._chain, entries=(*self._chain.entries, self._kept(entry)))
+        self._chain = replace(self._chain, pending=())
+        if self.reading:
+            return
+        head = self._chain.head.at(len(self._chain.entries), self._chain.tip)
+        if head != self._chain.head:
+            self._chain = replace(self._chain, head=head)
+            write(self.path / HEAD, head.to_bytes(self._seal))
+        for left in self._chain.home.glob("*.new"):
+            left.unlink()
+        if self.place is not None:
+            self._record = forget_what_never_was(self.place)
+
+    def _kept(self, entry: Entry) -> Entry:
+        if self.reading:
+            return entry
+        kept = replace(entry, path=entry.path.with_name(name_of(entry)))
+        try:
+            os.replace(entry.path, kept.path)
+            sync_folder(kept.path.parent)
+        except OSError as error:
+            raise SinkError(f"the ledger cannot be written: {error.strerror}") from None
+        return kept
+
+    def _ask_sinks(self) -> None:
+        """Every sink it published to is a witness: the run's own must agree, and no other may know it further on."""
+        wrong = self._chain.denied_by(self._record)
+        if wrong:
+            raise DataError(f"the ledger is refused: {wrong}")
+        for target in sorted({entry.target for entry in self._chain.entries}):
+            other = place_of(target)
+            found = None if other is None else recalled(other)
+            if found is None or found.reached is None or found.reached.ledger != self._chain.head.id:
+                continue  # that sink is gone, or remembered in another ledger by now
+            wrong = self._chain.denied_by(found)
+            if wrong:
+                raise DataError(f"the ledger is refused, by another sink of it: {wrong}")
+
+    def _begin(self) -> None:
+        """A ledger that is used for the first time."""
+        chain = _fresh(self.path, self.key, self.normalise)
+        write(self.path / HEAD, chain.head.to_bytes(Seal.of(self.key, chain.head.salt)))
+
+    def _close(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def _known(current: ReleaseRows, earlier: ReleaseRows) -> bool:
+    """Whether two releases share a unit."""
+    return bool((places_of(earlier.units, current.units) >= 0).any())
+
+
+def locked(path: Path) -> int:
+    """The lock of a ledger's folder, to be closed.
+
+    Raises
+    ------
+    SinkError
+        Another run holds it, or it cannot be written.
+    """
+    try:
+        lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise SinkError(f"the ledger cannot be written: {error.strerror}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        if isinstance(error, BlockingIOError):
+            raise SinkError(
+                "another run is using the ledger; this one did nothing. Try again when it is done"
+            ) from None
+        raise SinkError(f"the ledger cannot be locked: {error.strerror}") from None
+    return lock
+
+
+def _fresh(path: Path, key: Mapping[str, str] | None, normalise: tuple[str, ...]) -> Chain:
+    head = Head.new(persons=key is not None, normalise=normalise)
+    seal = Seal.of(key, head.salt)
+    return Chain(path=path, head=head.at(0, seal.genesis(head.id)), seal=seal)

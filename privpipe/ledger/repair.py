@@ -1,0 +1,314 @@
+"""Mend a ledger as far as that is sound; what is lost is declared, or nothing is done."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+from privpipe.blocks.release_history import ReleaseRows
+from privpipe.errors import DataError, SinkError, UsageError
+from privpipe.ledger.chain import Chain, chain_under, read_bytes, read_chain
+from privpipe.ledger.entry import SUFFIX, Entry
+from privpipe.ledger.examine import sink_views
+from privpipe.ledger.first_version import old_entries, old_files, old_head
+from privpipe.ledger.folder import HEAD, found_in, private_folder, require_ours, write
+from privpipe.ledger.head import Head, Loss, is_first_version, now
+from privpipe.ledger.ledger import STRANGERS, Ledger, locked
+from privpipe.ledger.seal import Seal
+from privpipe.ledger.sink import SinkRecord, Witness, recalled, remember
+
+__all__ = ["repair"]
+
+WAY_ON = (
+    "Put the ledger back from a backup that is not older; or go on with --accept-loss, which keeps every entry that "
+    "still proves itself, and is noted in every later verdict"
+)
+KEPT = "version-1"
+KEPT_FIELDS = ("run_id", "target", "before", "time", "unit")
+ID = re.compile("[0-9a-f]{32}")
+
+
+@dataclass
+class _Mending:
+    """A ledger under repair, and what was done to it."""
+
+    path: Path
+    key: Mapping[str, str] | None
+    normalise: tuple[str, ...]
+    place: tuple[str, Witness] | None
+    accept_loss: bool
+    done: list[str] = field(default_factory=list)
+
+
+def repair(
+    path: Path,
+    key: Mapping[str, str] | None,
+    *,
+    normalise: tuple[str, ...] = (),
+    place: tuple[str, Witness] | None = None,
+    accept_loss: bool = False,
+) -> list[str]:
+    """Mend a ledger.
+
+    Pending entries are settled and torn ones dropped, a ledger of version 1 is sealed, a lost head is made anew from
+    the entries, and a damaged record of the sink from the ledger. What is lost cannot be mended: with `accept_loss` a
+    new ledger begins with every entry that still proves itself.
+
+    Parameters
+    ----------
+    place : (str, Target), optional
+        The policy's sink, held by this process.
+
+    Returns
+    -------
+    list of str
+        What was done, a sentence each; empty: nothing was wrong.
+
+    Raises
+    ------
+    DataError
+        It cannot be mended soundly; says what the way on is.
+    UsageError
+        A loss is accepted where nothing is lost.
+    """
+    work = _Mending(path, key, tuple(normalise), place, accept_loss)
+    found = found_in(path)
+    if found == "strangers":
+        raise DataError(STRANGERS)
+    if found == "nothing" and not _remembered_at(work):
+        raise DataError(f"there is no ledger at {str(path)!r}, and no sink remembers one: nothing is to be mended")
+    private_folder(path)
+    lock = locked(path)
+    try:
+        require_ours(path)
+        _mend(work)
+    except OSError as error:
+        raise SinkError(f"the ledger cannot be written: {error.strerror}") from None
+    finally:
+        os.close(lock)
+    return work.done
+
+
+def _mend(work: _Mending) -> None:
+    if found_in(work.path) == "nothing":
+        _require_accepted(work, "the ledger is missing, and nothing else holds what it remembered")
+        _begin_again(work, None, [])
+        return
+    if _is_first_version(work.path):
+        _seal_first_version(work)
+        return
+    chain = _chain_of(work)
+    if chain is None:
+        return
+    chain = _without_torn(work, chain)
+    if chain.problems:
+        _require_accepted(work, chain.problems[0])
+        _begin_again(work, chain, _provable(chain))
+        return
+    _agree_with_sinks(work, chain)
+
+
+def _is_first_version(path: Path) -> bool:
+    if (path / HEAD).exists():
+        return is_first_version(read_bytes(path / HEAD))
+    return not _homes(path) and bool(old_files(path))
+
+
+def _seal_first_version(work: _Mending) -> None:
+    """Every entry of a version 1 ledger into the chain of a new one; nothing proves that none was lost before."""
+    if not (work.path / HEAD).exists():
+        _require_accepted(work, f"{HEAD} is lost, and with it what the entries of version 1 were hashed under")
+        _begin_again(work, None, [])
+        _put_away(work)
+        return
+    head = old_head(work.path, work.key)
+    found = old_entries(work.path)
+    whole = [each for each in found if each.rows is not None]
+    if len(whole) < len(found) or [each.number for each in found] != list(range(1, len(found) + 1)):
+        _require_accepted(work, "entries of version 1 are missing or do not read")
+        head = replace(head, losses=(Loss(ledger="", time=now(), kept=len(whole)),))
+    for left in _homes(work.path):  # of a repair that was killed
+        shutil.rmtree(left)
+    headers = [{"run_id": each.run_id, "target": each.target, "before": None, "time": ""} for each in whole]
+    _write_anew(work, head, [(each.rows, header) for each, header in zip(whole, headers, strict=True) if each.rows])
+    _put_away(work)
+    work.done.append(
+        f"{len(whole):,} entries of version 1 were sealed; the old files are in {KEPT!r}, to be deleted when you wish"
+    )
+
+
+def _put_away(work: _Mending) -> None:
+    private_folder(work.path / KEPT)
+    for place in old_files(work.path):
+        os.replace(place, work.path / KEPT / place.name)
+
+
+def _chain_of(work: _Mending) -> Chain | None:
+    """The chain under its head, or under one made anew; None: a new ledger was begun instead."""
+    try:
+        return read_chain(work.path, work.key)
+    except DataError as error:
+        wrong = str(error)
+    homes = _homes(work.path)
+    for home in homes if len(homes) == 1 else ():
+        head = _head_of(home, work.key)
+        if head is None:
+            continue
+        chain = chain_under(work.path, head, Seal.of(work.key, head.salt))
+        if not chain.problems:
+            head = head.at(len(chain.entries), chain.tip)
+            write(work.path / HEAD, head.to_bytes(Seal.of(work.key, head.salt)))
+            work.done.append(f"{HEAD} was made anew from {len(chain.entries):,} entries")
+            if not sink_views(chain, work.place):
+                work.done.append("no sink stands to witness that no later entry is missing")
+            return replace(chain, head=head)
+        _require_accepted(work, chain.problems[0])
+        _begin_again(work, chain, _provable(chain))
+        return None
+    _require_accepted(work, f"{wrong.split('.')[0]}; no entry tells what it was")
+    _begin_again(work, None, [])
+    return None
+
+
+def _head_of(home: Path, key: Mapping[str, str] | None) -> Head | None:
+    """The ledger's identity as its last entry that proves itself tells it."""
+    for place in sorted(home.glob(f"*{SUFFIX}"), reverse=True):
+        try:
+            head = Head.from_document(Entry.read(place, None).header["identity"])
+            head.require_key(key)
+            entry = Entry.read(place, Seal.of(key, head.salt))
+            if entry.header["identity"]["id"] == home.name:
+                return head
+        except DataError:
+            continue
+    return None
+
+
+def _homes(path: Path) -> list[Path]:
+    return sorted(place for place in path.iterdir() if ID.fullmatch(place.name) and place.is_dir())
+
+
+def _without_torn(work: _Mending, chain: Chain) -> Chain:
+    """Pending entries that do not read never counted, unless a sink says so."""
+    if chain.torn:
+        for place in chain.torn:
+            place.unlink()
+        work.done.append(f"{len(chain.torn):,} torn pending entries were dropped")
+        return read_chain(work.path, work.key)
+    return chain
+
+
+def _provable(chain: Chain) -> list[Entry]:
+    """Entries that are proved to be of this ledger, each once, whatever is missing between them."""
+    return list({entry.link: entry for entry in chain.entries}.values())
+
+
+def _agree_with_sinks(work: _Mending, chain: Chain) -> None:
+    """Settle what is pending; the sinks must agree with what is there then."""
+    record = None
+    try:
+        record = None if work.place is None else recalled(work.place[1])
+    except DataError as error:
+        _rewrite_record(work, chain, str(error))
+    views = [view for view in sink_views(chain, work.place) if view.wrong]
+    if not views:
+        if chain.pending:
+            _settle(work)
+            work.done.append(f"{len(chain.pending):,} pending entries were settled")
+        if work.accept_loss and not work.done:
+            raise UsageError("nothing is lost: the ledger is whole, and its sinks agree with it")
+        return
+    _require_accepted(work, f"sink {views[0].sink}: {views[0].wrong}")
+    other = None if record is None or record.reached is None else record.reached.ledger
+    if other is not None and other != chain.head.id:
+        loss = Loss(ledger=other, time=now(), kept=len(chain.entries))
+        head = replace(chain.head, losses=(*chain.head.losses, loss))
+        write(work.path / HEAD, head.to_bytes(Seal.of(work.key, head.salt)))
+        work.done.append(
+            "the sink goes on with this ledger; that its own history is lost will be noted in every verdict"
+        )
+        return
+    _begin_again(work, chain, list(chain.entries))
+
+
+def _settle(work: _Mending) -> None:
+    chain = Ledger(work.path, work.key, work.normalise, None if work.place is None else work.place[1])
+    chain.settle_alone()
+
+
+def _rewrite_record(work: _Mending, chain: Chain, wrong: str) -> None:
+    """The sink's record from the ledger, where the release that stands there is one that the ledger remembers."""
+    if work.place is None:
+        return
+    now_at = work.place[1].current()
+    run_id = None if now_at is None else now_at.rsplit("/", 1)[-1]
+    if run_id is None or run_id in {entry.run_id for entry in (*chain.entries, *chain.pending)}:
+        if chain.pending:
+            _refuse(f"{wrong}, while an entry is pending")
+        remember(work.place[1], SinkRecord(reached=chain.point()))
+        work.done.append(
+            "the sink's record was made anew from the ledger, which remembers the release that stands there"
+        )
+        return
+    _require_accepted(work, f"{wrong}, and the ledger does not remember the release that stands at the sink")
+    remember(work.place[1], SinkRecord(reached=chain.point()))
+    _begin_again(work, chain, list(chain.entries))
+
+
+def _remembered_at(work: _Mending) -> bool:
+    record = None if work.place is None else recalled(work.place[1])
+    return record is not None and record.reached is not None
+
+
+def _require_accepted(work: _Mending, wrong: str) -> None:
+    if not work.accept_loss:
+        _refuse(wrong)
+
+
+def _refuse(wrong: str) -> NoReturn:
+    raise DataError(f"this cannot be mended: {wrong}. {WAY_ON}")
+
+
+def _begin_again(work: _Mending, chain: Chain | None, kept: list[Entry]) -> None:
+    """A new ledger with what is left of the old one, whose loss every later verdict notes."""
+    old = chain.head if chain is not None else None
+    record = None if work.place is None else recalled(work.place[1])
+    lost = {old.id} if old is not None else {home.name for home in _homes(work.path)}
+    if record is not None and record.reached is not None:
+        lost.add(record.reached.ledger)
+    head = Head.new(
+        persons=work.key is not None,
+        normalise=work.normalise if old is None else old.normalise,
+        salt=None if old is None else old.salt,
+    )
+    losses = tuple(Loss(ledger=each, time=now(), kept=len(kept)) for each in sorted(lost) or [""])
+    head = replace(head, losses=(*(() if old is None else old.losses), *losses))
+    homes = _homes(work.path)
+    entries: list[tuple[ReleaseRows, dict[str, Any]]] = [
+        (entry.rows(), {name: entry.header.get(name) for name in KEPT_FIELDS}) for entry in kept
+    ]
+    _write_anew(work, head, entries)
+    for home in homes:
+        os.replace(home, home.with_name(f"before-{home.name}"))
+    work.done.append(
+        f"a new ledger was begun with {len(kept):,} entries of the old one; the loss will be noted in every verdict"
+    )
+
+
+def _write_anew(work: _Mending, head: Head, entries: list[tuple[ReleaseRows, dict[str, Any]]]) -> None:
+    """Seal entries into the chain of a new ledger; its head is written last, and makes it the ledger."""
+    seal = Seal.of(work.key, head.salt)
+    home = work.path / head.id
+    private_folder(home)
+    link = seal.genesis(head.id)
+    for number, (rows, header) in enumerate(entries, 1):
+        told = {**header, "number": number, "previous": link, "identity": head.identity()}
+        path = home / f"{number:05}-{header['run_id']}{SUFFIX}"
+        Entry.keep(path, Entry.sealed(rows, told, seal))
+        link = Entry.read(path, seal).link
+    write(work.path / HEAD, head.at(len(entries), link).to_bytes(seal))

@@ -1,0 +1,1 @@
+"""Attacks on what an algorithm that knows when to stop gives away."""

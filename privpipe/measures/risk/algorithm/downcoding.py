@@ -1,0 +1,231 @@
+"""Downcoding: guessing finer labels from the fact that an algorithm did not split."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import FilePair, FilePairMeasure, Verdict
+from privpipe.blocks.entry import require_integer, require_number
+from privpipe.blocks.guarantee import short
+from privpipe.errors import UsageError
+from privpipe.measures.risk.identity.column_set import require_columns
+from privpipe.measures.risk.algorithm.finer_labels import Finer, finer_labels, texts_of
+from privpipe.tolerance import at_most
+
+__all__ = ["Downcoding"]
+
+Ints = NDArray[np.int64]
+Numbers = NDArray[np.float64]
+LARGEST = 20_000
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Downcoding(FilePairMeasure):
+    """How much better the cells of unsplit classes are guessed one level finer than the prior alone lets expect.
+
+    Experimental: an indicator, not the published attack.
+
+    Parameters
+    ----------
+    columns : tuple of str, optional
+        Default: all quasi-identifiers.
+    at_most : float, optional
+        In [0, 1]. Left out (under `measures:`), the figures are reported.
+    prior : str
+        Where prior counts come from: `released`, cells that the release publishes finer, or the path of a table of raw
+        values.
+    k : int, optional
+        Size below which the algorithm does not split; default: that of the smallest released class.
+
+    Notes
+    -----
+    For each generalised cell the child of its label with the largest prior probability given the class's other labels
+    is guessed, ties shared; without counts children weigh by the values they stand for. `right` is the share of cells
+    guessed right, `expected` what the prior expects of these guesses; the difference is compared. An algorithm that
+    splits whenever both parts have k records leaves min(a, s - a) < k: `conditioned` is what follows from that.
+
+    Source: Cohen, Attacks on Deidentification's Defenses, USENIX Security 2022.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from privpipe.hierarchies import HierarchySpec
+    >>> tree = HierarchySpec.from_mapping({"tree": {"Europe": ["Bonn", "Graz"]}}, column="town")
+    >>> x, y = pa.record_batch({"town": ["Bonn"] * 5 + ["Graz"]}), pa.record_batch({"town": ["Europe"] * 6})
+    >>> files = FilePair(
+    ...     original=x, released=y, ids=np.zeros((6, 2), dtype=np.int64), records=6, released_records=6,
+    ...     hierarchies={"town": tree},
+    ... )
+    >>> verdict = Downcoding(columns=("town",), at_most=0.1, k=2).judge_files(files)
+    >>> verdict.outcome, verdict.observed["right"], verdict.observed["expected"]
+    ('pass', 0.5, 0.5)
+    """
+
+    about: ClassVar[Mapping[str, str]] = {
+        "columns": "columns whose labels are guessed finer; left out: all quasi-identifiers",
+        "at_most": "largest gain over the prior that is tolerated",
+        "prior": "released (cells published finer) or the path of a table of raw values",
+        "k": "size below which the algorithm does not split; left out: that of the smallest class",
+    }
+    source: ClassVar[str] = "Cohen, USENIX Security 2022"
+    threat: ClassVar[str] = (
+        "Somebody knows that a class was left coarse because it could not be split, and guesses why."
+    )
+    formula: ClassVar[str] = "share of cells guessed right one level finer - share the prior expects"
+    choose: ClassVar[str] = "Experimental: 0.1 to 0.2. What helps: a search that is not minimal, or noise."
+
+    at_most: float | None = None
+    prior: str = "released"
+    k: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        owner = "Downcoding"
+        if self.columns is not None:
+            object.__setattr__(self, "columns", require_columns(owner, self.columns))
+        if self.at_most is not None:
+            require_number(owner, "at_most", self.at_most, least=0, most=1)
+        if not isinstance(self.prior, str) or not self.prior:
+            raise UsageError(f"{owner}: prior must be released, or the path of a table")
+        if self.k is not None:
+            require_integer(owner, "k", self.k, least=1)
+
+    def table_beside(self) -> str | None:
+        return None if self.prior == "released" else self.prior
+
+    def judge_files(self, files: FilePair) -> Verdict:
+        names = list(files.original.schema.names)
+        told = {name: [] if files.beside is None else texts_of(files.beside, name) for name in names}
+        columns = [finer_labels(files, name, told[name]) for name in names]
+        classes, first, sizes = _classes([column.label_of for column in columns])
+        if len(sizes) > LARGEST:
+            return self._error(
+                f"each class is compared with each, {LARGEST:,} at the most, and there are {len(sizes):,}"
+            )
+        k = int(sizes.min()) if self.k is None else self.k
+        priors = None if files.beside is None else _raw(columns, list(told.values()))
+        right = expected = conditioned = 0.0
+        cells = 0
+        members = np.split(np.argsort(classes, kind="stable"), np.cumsum(sizes)[:-1])
+        for at, column in enumerate(columns):
+            shares = _Shares(columns, at, first, sizes, priors)
+            for number in range(len(sizes)):
+                label = int(column.label_of[first[number]])
+                children = column.children[label]
+                if children is None:
+                    continue
+                share = shares.of(number, label)
+                held = children[column.value_of[members[number]]]
+                tied = np.flatnonzero(share >= share.max() - 1e-12)
+                right += float(np.isin(held, tied).sum()) / len(tied)
+                expected += float(share.max()) * len(held)
+                conditioned += _unsplit(len(held), k, float(share.max())) * len(held)
+                cells += len(held)
+        if not cells:
+            return self._error("no cell is generalised by a declared hierarchy, so none can be guessed finer")
+        return self._verdict(right / cells, expected / cells, conditioned / cells, cells)
+
+    def _verdict(self, right: float, expected: float, conditioned: float, cells: int) -> Verdict:
+        gain = right - expected
+        passed = not self.is_gate() or bool(at_most(gain, self.at_most))  # type: ignore[arg-type]
+        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
+        observed = {"gain": gain, "right": right, "expected": expected, "conditioned": conditioned, "cells": cells}
+        return Verdict(
+            self,
+            observed,
+            outcome="pass" if passed else "fail",
+            threshold=self.demanded(),
+            reason=(
+                f"at least {short(right)} of {cells:,} cells are guessed right one level finer, {short(gain)} more "
+                f"than the prior expects{asked} (experimental)."
+            ),
+        )
+
+    def _error(self, reason: str) -> Verdict:
+        return Verdict(self, None, "error", self.demanded(), reason=f"{reason}.")
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(), cls(at_most=0.2, k=5), cls(columns=("age",), prior="census.csv", at_most=1.0)]
+
+
+def _classes(labels: Sequence[Ints]) -> tuple[Ints, Ints, Ints]:
+    """Class of each record, its first record, and the sizes."""
+    rows = np.column_stack(labels)
+    _, first, numbers, sizes = np.unique(rows, axis=0, return_index=True, return_inverse=True, return_counts=True)
+    return numbers.reshape(-1), first, sizes
+
+
+def _raw(columns: Sequence[Finer], texts: Sequence[Sequence[str | None]]) -> list[Ints]:
+    """Places of a table's raw values among the values of each column."""
+    return [
+        np.array([place[text] for text in told], dtype=np.int64)
+        for told, place in ((t, {v: n for n, v in enumerate(c.values)}) for t, c in zip(texts, columns, strict=True))
+    ]
+
+
+class _Shares:
+    """Prior shares of the children of one column's labels, given a class's other labels where these have been seen."""
+
+    def __init__(self, columns: Sequence[Finer], at: int, first: Ints, sizes: Ints, raw: Sequence[Ints] | None) -> None:
+        self._columns, self._at, self._first, self._sizes, self._raw = columns, at, first, sizes, raw
+        self._labels = np.column_stack([column.label_of[first] for column in columns])
+        self._covers: dict[tuple[int, int], Any] = {}
+
+    def of(self, number: int, label: int) -> Numbers:
+        """Shares of the children of a class's label, shape (children,)."""
+        leaves = np.asarray(self._columns[self._at].leaves[label], dtype=np.float64)
+        counts = next((each for each in self._counts(number, label, len(leaves)) if each.any()), leaves)
+        return np.asarray(counts / counts.sum(), dtype=np.float64)
+
+    def _counts(self, number: int, label: int, children: int) -> list[Numbers]:
+        """Prior counts given all other labels, then by this column alone."""
+        column = self._columns[self._at]
+        others = [other for other in range(len(self._columns)) if other != self._at]
+        if self._raw is None:
+            finer = [self._child(label, own) for own in range(len(column.labels))]
+            child = np.array(finer, dtype=np.int64)[self._labels[:, self._at]]
+            alike = (self._labels[:, others] == self._labels[number, others]).all(axis=1)
+            weights = self._sizes.astype(np.float64)
+        else:
+            own = column.children[label]
+            child = np.full(len(self._raw[self._at]), -1) if own is None else own[self._raw[self._at]]
+            alike = np.ones(len(child), dtype=np.bool_)
+            for other in others:
+                alike &= self._covered(other, int(self._labels[number, other]))
+            weights = np.ones(len(child))
+        masks = alike & (child >= 0), child >= 0
+        return [np.bincount(child[m], weights=weights[m], minlength=children).astype(np.float64) for m in masks]
+
+    def _child(self, label: int, finer: int) -> int:
+        """The child of a label that another label lies under, or -1."""
+        key = label, finer
+        if key not in self._covers:
+            column = self._columns[self._at]
+            own = column.children[label]
+            under = np.zeros(0, np.int64) if own is None or finer == label else np.unique(own[column.covers(finer)])
+            self._covers[key] = int(under[0]) if len(under) == 1 else -1
+        return int(self._covers[key])
+
+    def _covered(self, other: int, label: int) -> NDArray[np.bool_]:
+        key = -1 - other, label
+        if key not in self._covers and self._raw is not None:
+            self._covers[key] = self._columns[other].covers(label)[self._raw[other]]
+        return np.asarray(self._covers[key], dtype=np.bool_)
+
+
+def _unsplit(size: int, k: int, share: float) -> float:
+    """Expected share of the guessed child in a class of `size` that could not be split into parts of k."""
+    from scipy.stats import binom
+
+    if size < 2 * k:
+        return share
+    counts = np.concatenate([np.arange(k), np.arange(size - k + 1, size + 1)])
+    weights = binom.pmf(counts, size, share)
+    total = float(weights.sum())
+    return float((weights * counts).sum()) / total / size if total > 0 else share

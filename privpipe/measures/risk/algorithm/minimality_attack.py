@@ -1,0 +1,183 @@
+"""The minimality attack: what it tells that a search did not stop earlier."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import FilePair, FilePairMeasure, Verdict
+from privpipe.blocks.entry import require_integer, require_number
+from privpipe.blocks.guarantee import short
+from privpipe.kernels.classes.value_worlds import Table, class_tables, drawn_tables, ways
+from privpipe.measures.risk.algorithm.finer_labels import finer_labels, texts_of
+from privpipe.measures.risk.algorithm.unsplit_classes import unsplit_share
+from privpipe.roles import Roles
+from privpipe.tolerance import at_most
+
+__all__ = ["MinimalityAttack"]
+
+Ints = NDArray[np.int64]
+LEAST = 200
+"""Consistent worlds below which nothing is said."""
+LARGEST = 5_000
+"""Records for which a search is run again and again."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class MinimalityAttack(FilePairMeasure):
+    """Largest certainty about a person's value for somebody who knows that the search generalises no more than needed.
+
+    Experimental. For small tables: each world that is looked at runs the stages of the release again.
+
+    Parameters
+    ----------
+    column : str
+        A sensitive column.
+    at_most : float, optional
+        In [0, 1]. Left out (under `measures:`), the certainty is reported.
+    worlds : int
+        Assignments of each class's values to its members: all of them if there are no more, else so many are drawn.
+
+    Notes
+    -----
+    A world is consistent if the stages, run on it, give exactly the release. The intruder knows everybody's original
+    quasi-identifiers. Fewer than 200 consistent worlds are an error, as is a finished table: nobody can run it again.
+    `unsplit` needs no worlds: the share of records whose class would fail a guarantee on the column if it were split
+    one level finer in some column; at 0 minimality tells nothing of the values.
+
+    Source: Wong, Fu, Wang, Pei, VLDB 2007.
+
+    Examples
+    --------
+    >>> MinimalityAttack(column="illness", at_most=0.5).worlds
+    20000
+    """
+
+    about: ClassVar[Mapping[str, str]] = {
+        "column": "the sensitive column",
+        "columns": "not used: the quasi-identifiers are attacked",
+        "at_most": "largest certainty about a value that is tolerated",
+        "worlds": "assignments looked at: all if there are no more, else so many drawn",
+    }
+    source: ClassVar[str] = "Wong, Fu, Wang, Pei, VLDB 2007"
+    threat: ClassVar[str] = "Somebody reasons: had these persons other values, the table would be published finer."
+    formula: ClassVar[str] = "max over persons and values of the share of consistent worlds <= at_most"
+    choose: ClassVar[str] = "1 / l of the l-diversity asked; what helps is a search that is not minimal."
+
+    column: str
+    at_most: float | None = None
+    worlds: int = 20_000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.at_most is not None:
+            require_number("MinimalityAttack", "at_most", self.at_most, least=0, most=1)
+        require_integer("MinimalityAttack", "worlds", self.worlds, least=LEAST)
+
+    def columns_read(self, roles: Roles) -> tuple[str, ...]:
+        return (*super().columns_read(roles), self.column)
+
+    def judge_files(self, files: FilePair) -> Verdict:
+        names = [name for name in files.original.schema.names if name != self.column]
+        unsplit = unsplit_share(files, [finer_labels(files, name) for name in names], self.column)
+        if files.rerun is None:
+            return self._error("the stages cannot be run again on a finished table: not judged", unsplit)
+        if len(files) > LARGEST:
+            return self._error(f"the stages are run again for {LARGEST:,} records at the most: not judged", unsplit)
+        attacked = _Attacked.of(files, names, self.column)
+        truth = files.rerun(files, self.column, attacked.truth)
+        runs: dict[tuple[Table, ...], bool] = {}
+        total, counts = 0, [np.zeros((len(groups), len(attacked.values))) for groups in attacked.members]
+        for world, weight in attacked.worlds(self.worlds, files):
+            if world not in runs:
+                runs[world] = files.rerun(files, self.column, attacked.assigned(world)) == truth
+            if runs[world]:
+                total += weight
+                for at, table in enumerate(world):
+                    counts[at] += weight * np.array(table, dtype=np.float64)
+        if total < LEAST:
+            return self._error(f"{total:,} worlds are consistent, fewer than {LEAST}: not judged", unsplit)
+        sizes = [np.array([len(group) for group in groups]) for groups in attacked.members]
+        worst = max(float((each / size[:, None]).max()) / total for each, size in zip(counts, sizes, strict=True))
+        return self._verdict({"certainty": worst, "unsplit": unsplit, "worlds": total, "runs": len(runs)})
+
+    def _verdict(self, observed: dict[str, Any]) -> Verdict:
+        figure = observed["certainty"]
+        passed = not self.is_gate() or bool(at_most(figure, self.at_most))  # type: ignore[arg-type]
+        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
+        return Verdict(
+            self,
+            observed,
+            outcome="pass" if passed else "fail",
+            threshold=self.demanded(),
+            reason=(
+                f"at least one value is known with certainty {short(figure)}{asked}, over {observed['worlds']:,} "
+                f"consistent worlds; {short(observed['unsplit'])} of the records in classes that cannot be split for "
+                "their values (experimental)."
+            ),
+        )
+
+    def _error(self, reason: str, unsplit: float) -> Verdict:
+        seen = f"{reason}; {short(unsplit)} of the records lie in classes that cannot be split for their values."
+        return Verdict(self, {"certainty": None, "unsplit": unsplit}, "error", self.demanded(), reason=seen)
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(column="illness"), cls(column="illness", at_most=0.5), cls(column="illness", worlds=500)]
+
+
+@dataclass(frozen=True)
+class _Attacked:
+    """Members of each class, grouped by their original quasi-identifiers, and the class's values."""
+
+    members: list[list[Ints]] = field(repr=False)
+    held: list[tuple[int, ...]] = field(repr=False)
+    values: list[Any] = field(repr=False)
+    truth: list[Any] = field(repr=False)
+
+    @classmethod
+    def of(cls, files: FilePair, names: list[str], column: str) -> _Attacked:
+        truth = files.original.column(column).to_pylist()
+        codes = {value: number for number, value in enumerate(dict.fromkeys(truth))}
+        released = list(zip(*(texts_of(files.released, name) for name in names), strict=True))
+        before = list(zip(*(texts_of(files.original, name) for name in names), strict=True))
+        classes: dict[Any, dict[Any, list[int]]] = {}
+        for row, (label, own) in enumerate(zip(released, before, strict=True)):
+            classes.setdefault(label, {}).setdefault(own, []).append(row)
+        members = [[np.array(rows, dtype=np.int64) for rows in groups.values()] for groups in classes.values()]
+        own_codes = np.array([codes[value] for value in truth], dtype=np.int64)
+        held = [
+            tuple(np.bincount(own_codes[np.concatenate(groups)], minlength=len(codes)).tolist()) for groups in members
+        ]
+        return cls(members, held, list(codes), truth)
+
+    def worlds(self, most: int, files: FilePair) -> Iterator[tuple[tuple[Table, ...], int]]:
+        """Worlds and how many assignments each stands for: all of them, or `most` drawn by the keyed order."""
+        groups = [[len(group) for group in each] for each in self.members]
+        number = math.prod(ways(each, held) for each, held in zip(groups, self.held, strict=True))
+        if number <= most:
+            tables = [list(class_tables(each, held)) for each, held in zip(groups, self.held, strict=True)]
+            for chosen in product(*tables):
+                yield tuple(table for table, _ in chosen), math.prod(count for _, count in chosen)
+            return
+        key = bytes(16) if files.order is None else files.order.child("worlds").key
+        generator = np.random.default_rng(int.from_bytes(key, "little"))
+        drawn = [drawn_tables(each, held, most, generator) for each, held in zip(groups, self.held, strict=True)]
+        for world in zip(*drawn, strict=True):
+            yield world, 1
+
+    def assigned(self, world: tuple[Table, ...]) -> list[Any]:
+        """A value for each record, as the world has it."""
+        found = list(self.truth)
+        for groups, table in zip(self.members, world, strict=True):
+            for rows, counts in zip(groups, table, strict=True):
+                own = [value for value, count in zip(self.values, counts, strict=True) for _ in range(count)]
+                for row, value in zip(rows.tolist(), own, strict=True):
+                    found[row] = value
+        return found

@@ -1,0 +1,1 @@
+"""What a release tells of a value without finding the record."""

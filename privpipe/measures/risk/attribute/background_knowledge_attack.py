@@ -1,0 +1,101 @@
+"""The background-knowledge attack."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import ClassBlock, Tally
+from privpipe.blocks.entry import require_integer, require_number
+from privpipe.errors import UsageError
+from privpipe.measures.risk.attribute.inference import ClassInference, certain
+
+__all__ = ["BackgroundKnowledgeAttack"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class BackgroundKnowledgeAttack(ClassInference):
+    """Share of records whose value follows from their class and what the intruder knows besides.
+
+    Parameters
+    ----------
+    column : str
+        A sensitive column. A missing value counts as one more value.
+    at_most : float, optional
+        In [0, 1]. Left out (under `measures:`), the share is reported.
+    exclude_values : int, optional
+        b: the intruder can rule out so many values for the person, at least 0.
+    insiders : int, optional
+        r: so many members of the class know themselves and each other, at least 0. One of the two is given.
+    certainty : float
+        Posterior from which a value counts as learnt, in (0, 1].
+    quasi_identifiers : tuple of str, optional
+        Default: all of the policy.
+
+    Notes
+    -----
+    Worst posterior of a class: max_v c_v / (f - E), E the sum of the b largest counts among the *other* values, or
+    min(r, f - c_v). A record is never counted against itself: f - E >= c_v.
+
+    Source: Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007; Martin, Kifer, Machanavajjhala,
+    Gehrke, Halpern, ICDE 2007.
+
+    Examples
+    --------
+    >>> from privpipe.blocks import Cells, Facts
+    >>> cells = Cells(np.array([0, 2]), np.array([0, 1]), np.array([1, 2]))
+    >>> measure = BackgroundKnowledgeAttack(column="illness", insiders=1, at_most=0.0)
+    >>> measure.judge(measure.measure(ClassBlock(np.array([3]), {"illness": cells}), Facts()), Facts()).observed
+    1.0
+    """
+
+    about: ClassVar[Mapping[str, str]] = {
+        "exclude_values": "b: values the intruder can rule out for the person",
+        "insiders": "r: members of the class who know themselves and each other",
+        "certainty": "posterior from which a value counts as learnt",
+    }
+    source: ClassVar[str] = "Machanavajjhala et al., ACM TKDD 1(1), 2007; Martin et al., ICDE 2007"
+    threat: ClassVar[str] = "Somebody rules out values for a person, or members of the class pool what they know."
+    formula: ClassVar[str] = "share of records in classes with max_v c_v / (f - E) >= certainty"
+    choose: ClassVar[str] = "b = 1 or r = 1 is the least to try; a class withstands b if it has b + 2 values."
+
+    exclude_values: int | None = None
+    insiders: int | None = None
+    certainty: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.exclude_values is None) == (self.insiders is None):
+            raise UsageError("BackgroundKnowledgeAttack: give exclude_values or insiders, one of the two")
+        for name in ("exclude_values", "insiders"):
+            if getattr(self, name) is not None:
+                require_integer("BackgroundKnowledgeAttack", name, getattr(self, name), least=0)
+        require_number("BackgroundKnowledgeAttack", "certainty", self.certainty, above=0, most=1)
+
+    def gained(self, block: ClassBlock) -> NDArray[np.int64]:
+        from privpipe.kernels.classes.posterior import insider_posterior, ruled_out_posterior
+
+        cells = block.cells[self.column]
+        if self.insiders is not None:
+            posterior = insider_posterior(cells.offsets, cells.counts, self.insiders)
+        else:
+            posterior = ruled_out_posterior(cells.offsets, cells.counts, self.exclude_values or 0)
+        return np.where(certain(posterior, self.certainty), block.sizes, 0)
+
+    def said(self, observed: Tally) -> str:
+        known = (
+            f"{self.insiders:,} insiders" if self.insiders is not None else f"{self.exclude_values:,} values ruled out"
+        )
+        return f"at least {super().said(observed)}, with {known}"
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [
+            cls(column="illness", insiders=1),
+            cls(column="illness", exclude_values=1, at_most=0.5),
+            cls(column="illness", exclude_values=2, certainty=0.6, at_most=1.0),
+        ]

@@ -1,0 +1,90 @@
+"""Measures of whether a masked number says within narrow bounds what it was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import FilePair, FilePairMeasure, Verdict
+from privpipe.blocks.entry import require_choice, require_number
+from privpipe.blocks.guarantee import short
+from privpipe.errors import DataError
+from privpipe.measures.risk.identity.column_set import require_columns
+from privpipe.tolerance import at_most
+
+__all__ = ["IntervalDisclosure"]
+
+Joint = Literal["each", "all", "any"]
+Disclosed = tuple[NDArray[np.bool_], NDArray[np.bool_]]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class IntervalDisclosure(FilePairMeasure):
+    """A share of records, per column and jointly. Subclasses give `disclosed`."""
+
+    about: ClassVar[Mapping[str, str]] = {
+        "columns": "number columns; left out: all quasi-identifiers",
+        "percent": "width of the interval, in percent",
+        "joint": "each: the largest share of a column; all: in every column at once; any: in at least one",
+        "at_most": "largest share of records that is tolerated",
+    }
+
+    percent: float = 10.0
+    joint: Joint = "each"
+    at_most: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        owner = type(self).__name__
+        if self.columns is not None:
+            object.__setattr__(self, "columns", require_columns(owner, self.columns))
+        require_number(owner, "percent", self.percent, least=0)
+        require_choice(owner, "joint", self.joint, ("each", "all", "any"))
+        if self.at_most is not None:
+            require_number(owner, "at_most", self.at_most, least=0, most=1)
+
+    def disclosed(
+        self, files: FilePair, column: str, original: NDArray[np.float64], released: NDArray[np.float64]
+    ) -> Disclosed:
+        """Which records are disclosed by a column, and which could be."""
+        raise TypeError(f"{type(self).__name__} discloses nothing")
+
+    def judge_files(self, files: FilePair) -> Verdict:
+        found: dict[str, Disclosed] = {}
+        for column in files.original.schema.names:
+            sides = files.numbers("original", column), files.numbers("released", column)
+            if sides[0] is None or sides[1] is None:
+                raise DataError(f"{self.name()}: column {column!r} is not a number in both tables; leave it out")
+            found[column] = self.disclosed(files, column, sides[0], sides[1])
+        known = np.logical_and.reduce([each[1] for each in found.values()])
+        shares = {column: _share(*each) for column, each in found.items()}
+        together = {
+            "all": _share(np.logical_and.reduce([each[0] for each in found.values()]), known),
+            "any": _share(np.logical_or.reduce([each[0] for each in found.values()]), known),
+        }
+        figures = [share for share in shares.values() if share is not None]
+        figure = together[self.joint] if self.joint != "each" else max(figures, default=None)
+        if figure is None or (self.joint == "each" and len(figures) < len(shares)):
+            return Verdict(self, None, "error", self.demanded(), reason="no record has a value on both sides.")
+        passed = not self.is_gate() or bool(at_most(figure, self.at_most))  # type: ignore[arg-type]
+        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
+        missing = len(files) - int(known.sum())
+        return Verdict(
+            self,
+            {"share": figure, "columns": shares, **together},
+            outcome="pass" if passed else "fail",
+            threshold=self.demanded(),
+            reason=(
+                f"at least {short(figure)} of the records are disclosed ({self.joint}){asked}; over {len(files):,} "
+                f"records, {missing:,} of them without a value in some column."
+            ),
+        )
+
+
+def _share(disclosed: NDArray[np.bool_], known: NDArray[np.bool_]) -> float | None:
+    records = int(known.sum())
+    return int((disclosed & known).sum()) / records if records else None

@@ -1,0 +1,225 @@
+"""Recovery: what one released column tells of the original value of another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, ClassVar, Protocol, Self
+
+from privpipe.blocks import Guarantee, Verdict
+from privpipe.blocks.entry import require_integer, require_number
+from privpipe.blocks.guarantee import short
+from privpipe.errors import UsageError
+from privpipe.measures.risk.identity.column_set import require_columns
+from privpipe.measures.risk.attribute.guesses import Guesses
+from privpipe.tolerance import at_most, floor_share
+
+__all__ = ["PairCounts", "Recovered", "Recovery", "in_percent"]
+
+
+class PairCounts(Protocol):
+    """Counts over the records that original and release have in common."""
+
+    records: int
+
+    def distinct(self, column: str) -> int:
+        """Distinct values of a released column; a missing value is one."""
+
+    def guesses(self, column: str, evidence: tuple[str, ...], min_group: int) -> Guesses:
+        """Guesses of the original values of a column by released columns."""
+
+    def labels(self, column: str) -> Guesses:
+        """Guesses of the released values of a column by its original ones."""
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """What some released columns tell of another beside its label.
+
+    Parameters
+    ----------
+    column : str
+        The column that was transformed.
+    by : tuple of str
+        One released column, or two.
+    right, by_label, determined, records : int
+        Records guessed right with the evidence, and by the label alone; records with one value left; all records.
+    """
+
+    column: str
+    by: tuple[str, ...]
+    right: int
+    by_label: int
+    determined: int
+    records: int
+
+    @property
+    def recovered(self) -> float:
+        """Share of the records guessed right with the evidence."""
+        return self.right / self.records
+
+    @property
+    def gain(self) -> float:
+        """Share of the records that the evidence adds to the label."""
+        return (self.right - self.by_label) / self.records
+
+    def __str__(self) -> str:
+        """What is told of which column, for how many records."""
+        shown = " and ".join(f"`{name}`" for name in self.by)
+        verb = "tells" if len(self.by) == 1 else "together tell"
+        return f"{shown} {verb} `{self.column}` for {in_percent(self.recovered)} of the records"
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Recovery(Guarantee):
+    """How much better the original value of a transformed column is guessed when another released column is seen too.
+
+    Parameters
+    ----------
+    columns : tuple of str, optional
+        Transformed columns whose values are guessed. Default: all that differ between original and release, numbers
+        and dates that were perturbed excepted.
+    at_most : float, optional
+        In [0, 1]. Left out (under `measures:`), the figures are reported.
+    pairs : bool
+        Whether two columns are taken together as evidence too.
+    max_distinct : float
+        In (0, 1], a share of the records: released columns with more distinct values are no evidence here, since a
+        near-unique value is alone with its record and would tell everything.
+    min_group : int
+        Records of the smallest group that counts as determined.
+    quasi_identifiers : tuple of str, optional
+        The same as `columns`; give one of the two.
+
+    Notes
+    -----
+    For a transformed column g and other released columns c: recovered = sum over (label, c) of max over g of
+    n(g, label, c) / n, baseline = sum over labels of max over g of n(g, label) / n; the largest difference is
+    compared. A missing value and a mark are labels like any other; suppressed records are left out. A number or date
+    of which one value was released under several labels is perturbed: linkage and interval disclosure judge it, and it
+    is passed over unless `columns` name it or a stage took it for categories.
+
+    Source: what a column's label leaves open is what the modal guess errs by (Goodman and Kruskal's lambda, JASA 49,
+    1954).
+
+    Examples
+    --------
+    >>> found = [Recovered("region", ("weight",), right=8, by_label=4, determined=6, records=8)]
+    >>> verdict = Recovery(at_most=0.05).judge_recovered(found, records=8)
+    >>> verdict.outcome, verdict.observed["gain"]
+    ('fail', 0.5)
+    """
+
+    reads: ClassVar[Any] = "beside"
+    threshold_field: ClassVar[str | None] = "at_most"
+    protects_nobody_at: ClassVar[float | None] = 1
+    about: ClassVar[Mapping[str, str]] = {
+        "columns": "transformed columns whose values are guessed; left out: all that were transformed",
+        "at_most": "largest share of records that a column adds to what the label tells",
+        "pairs": "whether two columns are taken together too",
+        "max_distinct": "share of the records; columns with more distinct values are near-unique and no evidence",
+        "min_group": "records of the smallest group that counts as determined",
+        "quasi_identifiers": "the same as `columns`; give one of the two",
+    }
+    source: ClassVar[str] = "Goodman and Kruskal, JASA 49, 1954"
+    threat: ClassVar[str] = (
+        "Somebody reads the value that was generalized off another column that was released as it is."
+    )
+    formula: ClassVar[str] = (
+        "max over c of (sum over (label, c) of max_g n(g, label, c) - sum over labels of max_g n(g, label)) / n"
+    )
+    choose: ClassVar[str] = "0.05; with several columns of few values set pairs, which costs a count a pair."
+
+    columns: tuple[str, ...] | None = None
+    at_most: float | None = None
+    pairs: bool = False
+    max_distinct: float = 0.1
+    min_group: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        owner = "Recovery"
+        if self.columns is not None:
+            object.__setattr__(self, "columns", require_columns(owner, self.columns))
+            if self.quasi_identifiers not in (None, self.columns):
+                raise UsageError(f"{owner}: quasi_identifiers and columns name different sets; give columns alone")
+        if self.at_most is not None:
+            require_number(owner, "at_most", self.at_most, least=0, most=1)
+        if not isinstance(self.pairs, bool):
+            raise UsageError(f"{owner}: pairs must be true or false, got {self.pairs!r}")
+        require_number(owner, "max_distinct", self.max_distinct, above=0, most=1)
+        require_integer(owner, "min_group", self.min_group, least=1)
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The columns that it was told to guess."""
+        return self.columns or self.quasi_identifiers or ()
+
+    def recovered(
+        self, counts: PairCounts, columns: Sequence[str], released: Sequence[str], perturbed: Sequence[str]
+    ) -> Iterator[Recovered]:
+        """What each released column tells of each transformed one.
+
+        Parameters
+        ----------
+        counts : PairCounts
+        columns : sequence of str
+            Columns of both tables that may have been transformed.
+        released : sequence of str
+            All released columns.
+        perturbed : sequence of str
+            Those of `columns` that are no categories unless each value has one label.
+        """
+        n = counts.records
+        most = floor_share(self.max_distinct, n)
+        evidence = [name for name in released if counts.distinct(name) <= most] if n else []
+        for column in columns if n else ():
+            base = counts.guesses(column, (column,), self.min_group).right
+            if base == n or (column in perturbed and counts.labels(column).right < n):
+                continue
+            others = [name for name in evidence if name != column]
+            sets: list[tuple[str, ...]] = [(name,) for name in others]
+            sets += combinations(others, 2) if self.pairs else []
+            for by in sets:
+                found = counts.guesses(column, (column, *by), self.min_group)
+                yield Recovered(column, by, found.right, base, found.determined, n)
+
+    def judge_recovered(self, found: Sequence[Recovered], records: int) -> Verdict:
+        """The verdict by what was recovered; the first of equal gains counts."""
+        if not records:
+            return Verdict(self, None, "error", self.demanded(), reason="no record is in both tables.")
+        asked = "" if self.at_most is None else f", asked at most {short(self.at_most)}"
+        if not found:
+            reason = f"observed 0{asked}; no released column is evidence for one that was transformed."
+            nothing = {"gain": 0.0, "recovered": None, "baseline": None, "determined": None}
+            return Verdict(self, nothing, "pass", self.demanded(), reason=reason)
+        worst = max(found, key=lambda each: each.gain)
+        observed = {
+            "gain": worst.gain,
+            "recovered": worst.recovered,
+            "baseline": worst.by_label / records,
+            "determined": worst.determined / records,
+        }
+        passed = self.at_most is None or bool(at_most(worst.gain, self.at_most))
+        reason = (
+            f"observed {short(worst.gain)}{asked}: {worst}, its label alone for "
+            f"{in_percent(observed['baseline'])}; one value is left for {in_percent(observed['determined'])}."
+        )
+        return Verdict(self, observed, "pass" if passed else "fail", self.demanded(), reason=reason)
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(), cls(at_most=0.05), cls(at_most=1.0, pairs=True, max_distinct=1.0, min_group=3)]
+
+
+def in_percent(share: float) -> str:
+    """A share as a sentence shows it, rounded down, so that only all is 100 %.
+
+    Examples
+    --------
+    >>> in_percent(1.0), in_percent(0.99999), in_percent(1 / 3)
+    ('100 %', '99.9 %', '33.3 %')
+    """
+    return f"{math.floor(share * 1000 + 1e-9) / 10:g} %"

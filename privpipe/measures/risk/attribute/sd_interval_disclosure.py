@@ -1,0 +1,85 @@
+"""Interval disclosure by standard deviation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import FilePair
+from privpipe.blocks.entry import require_choice
+from privpipe.measures.risk.attribute.interval_disclosure import Disclosed, IntervalDisclosure
+from privpipe.roles import Roles
+
+__all__ = ["SdIntervalDisclosure"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SdIntervalDisclosure(IntervalDisclosure):
+    """Share of records whose original number lies within percent per cent of a standard deviation of its masked one.
+
+    Parameters
+    ----------
+    columns : tuple of str, optional
+        Numbers in both tables. Default: all quasi-identifiers.
+    percent : float
+        In percent of the standard deviation (divisor n - 1), at least 0.
+    joint : {"each", "all", "any"}
+        Compare the largest share of a column, the share disclosed in all columns, or in any of them.
+    sd : {"original", "released"}
+        Whose standard deviation.
+    at_most : float, optional
+        In [0, 1]. Left out (under `measures:`), the shares are reported.
+
+    Notes
+    -----
+    Needs the original beside the release. Where the deviation is 0, a record is disclosed iff both numbers are equal.
+    Source: Hundepool et al., Statistical Disclosure Control, Wiley, 2012.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> x, y = pa.record_batch({"a": [1.0, 2.0, 3.0]}), pa.record_batch({"a": [1.4, 4.0, 3.0]})
+    >>> files = FilePair(original=x, released=y, ids=np.zeros((3, 2), dtype=np.int64), records=3, released_records=3)
+    >>> measure = SdIntervalDisclosure(columns=("a",), percent=50, at_most=0.4, sd="released")
+    >>> round(measure.judge_files(files).observed["share"], 3)
+    0.667
+    """
+
+    about: ClassVar[Mapping[str, str]] = {"sd": "whose standard deviation: original or released"}
+    source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
+    threat: ClassVar[str] = (
+        "Somebody takes the masked number for the original, within a margin that is narrow for the column."
+    )
+    formula: ClassVar[str] = "share of records with abs(x - y) <= percent/100 sd"
+    choose: ClassVar[str] = "percent 5 to 10; a share of 0.2 or less for each column."
+
+    percent: float = 5.0
+    sd: Literal["original", "released"] = "original"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_choice("SdIntervalDisclosure", "sd", self.sd, ("original", "released"))
+
+    def original_moments(self, roles: Roles) -> tuple[str, ...]:
+        return self.columns_read(roles) if self.sd == "original" else ()
+
+    def disclosed(
+        self, files: FilePair, column: str, original: NDArray[np.float64], released: NDArray[np.float64]
+    ) -> Disclosed:
+        from privpipe.kernels.linkage.interval_disclosure import sd_disclosed
+
+        if self.sd == "original" and column in files.original_facts.moments:
+            sd = files.original_facts.sd(column)
+        else:
+            side = original if self.sd == "original" else released
+            values = side[~np.isnan(side)]
+            sd = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+        return sd_disclosed(original, released, self.percent, sd)
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(), cls(columns=("age",), at_most=0.5), cls(percent=50, joint="all", sd="released", at_most=0.2)]

@@ -1,0 +1,1 @@
+"""How well released columns single out records."""

@@ -1,0 +1,145 @@
+"""Which columns identify: distinction and separation of every small set of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+
+from privpipe.blocks import Facts, Guarantee, Tally, Verdict
+from privpipe.blocks.entry import require_integer
+from privpipe.errors import UsageError
+from privpipe.measures.risk.identity.column_set import require_columns
+from privpipe.measures.risk.identity.distinction import distinction
+from privpipe.measures.risk.identity.separation import separation
+
+__all__ = ["AttributeRisk"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class AttributeRisk(Guarantee):
+    """Distinction and separation of every set of up to `max_dim` columns: which of them identify.
+
+    Reported only; `distinction` and `separation` are the gates of one set. observed = by set (its columns joined by
+    ``+``) a mapping of `distinction` and `separation`, smaller sets first.
+
+    Parameters
+    ----------
+    columns : tuple of str, optional
+        Of any role. Default: all quasi-identifiers.
+    max_dim : int
+        Columns in the largest sets; from the number of columns on, every set.
+    max_sets : int
+        Sets at most: sizes are taken whole, from single columns up, as long as they fit.
+    quasi_identifiers : tuple of str, optional
+        The same as `columns`.
+
+    Raises
+    ------
+    UsageError
+        More columns than `max_sets`.
+
+    Notes
+    -----
+    All figures come of one count of the distinct combinations of `columns`, held in memory as codes. A table of one
+    record has no pair, so no separation (null). Source: Motwani, Xu, Efficient Algorithms for Masking and Finding
+    Quasi-Identifiers, VLDB SDM workshop, 2007.
+
+    Examples
+    --------
+    >>> from privpipe.blocks import DistinctBlock
+    >>> block = DistinctBlock(("sex", "state"), np.array([[0, 0], [0, 1], [1, 2], [1, 0]]), np.array([2, 1, 1, 1]))
+    >>> measure = AttributeRisk()
+    >>> for columns, figures in measure.measure(block, Facts()).observed.items():
+    ...     print(columns, figures)
+    sex {'distinction': 0.4, 'separation': 0.6}
+    state {'distinction': 0.6, 'separation': 0.7}
+    sex+state {'distinction': 0.8, 'separation': 0.9}
+    """
+
+    reads: ClassVar[Literal["distinct"]] = "distinct"
+    about: ClassVar[Mapping[str, str]] = {
+        "columns": "columns to combine, of any role; left out: all quasi-identifiers",
+        "max_dim": "columns in the largest sets",
+        "max_sets": "sets at most; sizes are taken whole as long as they fit",
+        "quasi_identifiers": "the same as `columns`; give one of the two",
+    }
+    source: ClassVar[str] = "Motwani, Xu, Finding Quasi-Identifiers, VLDB SDM workshop, 2007"
+    threat: ClassVar[str] = "Columns released as harmless tell people apart, alone or together."
+    formula: ClassVar[str] = "for each set: distinct combinations / n, and the share of record pairs that differ on it"
+    choose: ClassVar[str] = (
+        "For choosing quasi-identifiers: name the columns in question. A column above 0.9 separation, or a small "
+        "set near 1 distinction, is a quasi-identifier if somebody can know it."
+    )
+
+    columns: tuple[str, ...] | None = None
+    max_dim: int = 3
+    max_sets: int = 2000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.columns is not None:
+            columns = require_columns("AttributeRisk", self.columns)
+            if self.quasi_identifiers not in (None, columns):
+                raise UsageError("AttributeRisk: quasi_identifiers and columns name different sets; give columns alone")
+            object.__setattr__(self, "columns", columns)
+            object.__setattr__(self, "quasi_identifiers", columns)
+        require_integer("AttributeRisk", "max_dim", self.max_dim, least=1)
+        require_integer("AttributeRisk", "max_sets", self.max_sets, least=1)
+
+    def is_gate(self) -> bool:
+        return False
+
+    def column_sets(self, columns: tuple[str, ...]) -> Iterator[tuple[int, ...]]:
+        """The sets, as positions in `columns`, smaller ones first."""
+        left = self.max_sets
+        if len(columns) > left:
+            raise UsageError(f"attribute_risk: {len(columns)} columns make more than max_sets = {left:,} sets")
+        for size in range(1, min(self.max_dim, len(columns)) + 1):
+            left -= math.comb(len(columns), size)
+            if left < 0:
+                return
+            yield from combinations(range(len(columns)), size)
+
+    def measure(self, block: Any, facts: Facts) -> Tally:
+        """The figures of a `DistinctBlock`."""
+        from privpipe.kernels.classes.projections import projected_sizes
+
+        found = {}
+        for places in self.column_sets(block.columns):
+            sizes = np.unique(projected_sizes(block.codes[:, places], block.counts), return_counts=True)
+            pairs_apart = separation(*sizes)
+            found[set_name([block.columns[at] for at in places])] = {
+                "distinction": distinction(*sizes),
+                "separation": None if math.isnan(pairs_apart) else pairs_apart,
+            }
+        return Tally(observed=found, records=block.records)
+
+    def judge(self, observed: Tally, facts: Facts) -> Verdict:
+        figures = observed.observed
+        best = max(figures, key=lambda name: (figures[name]["separation"] or 0.0, figures[name]["distinction"]))
+        return Verdict(
+            self,
+            figures,
+            outcome="pass",
+            reason=f"{len(figures):,} column sets over {observed.records:,} records; {best} tells most pairs apart.",
+        )
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(), cls(max_dim=1), cls(max_dim=2, max_sets=3), cls(columns=("zip",))]
+
+
+def set_name(columns: list[str]) -> str:
+    """The columns joined by ``+``; a name with a plus of its own is quoted.
+
+    Examples
+    --------
+    >>> set_name(["age", "sex"]), set_name(["a+b", "c"])
+    ('age+sex', "'a+b'+c")
+    """
+    return "+".join(repr(name) if "+" in name else name for name in columns)

@@ -1,0 +1,79 @@
+"""How often a record that is unique in the release is unique in the population."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Self
+
+from privpipe.blocks import Facts, Tally, Verdict
+from privpipe.blocks.entry import require_choice
+from privpipe.measures.risk.identity.beside_population import BesidePopulation, Pairs
+
+__all__ = ["FileUniqueness"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class FileUniqueness(BesidePopulation):
+    """P(PU | SU): share of the sample uniques that are population uniques.
+
+    Parameters
+    ----------
+    at_most : float, optional
+        In [0, 1]. Left out (under `measures:`), the share is reported.
+    if_no_uniques : {"error", "pass"}
+        The outcome where no record is alone in its class, and the share undefined.
+    quasi_identifiers : tuple of str, optional
+        Default: all of the policy.
+
+    Notes
+    -----
+    Needs the policy's `population:`. Source: Skinner, Elliot, JRSS B 64, 2002.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from privpipe.blocks import ClassBlock, Facts
+    >>> block = ClassBlock(np.array([1, 1, 3]), population=np.array([1, 5, 9]))
+    >>> measure = FileUniqueness(at_most=0.5)
+    >>> measure.judge(measure.measure(block, Facts()), Facts()).observed
+    0.5
+    """
+
+    trusts_values: ClassVar[bool] = True
+    about: ClassVar[Mapping[str, str]] = {
+        "at_most": "largest share of sample uniques that are unique in the population",
+        "if_no_uniques": "the outcome where nothing is unique in the release: error or pass",
+    }
+    source: ClassVar[str] = "Skinner, Elliot, JRSS B 64, 2002"
+    threat: ClassVar[str] = (
+        "Somebody finds the only record that fits a person, and nobody else in the population fits it."
+    )
+    formula: ClassVar[str] = "sum [F = 1, f = 1] / sum [f = 1]"
+    choose: ClassVar[str] = "0.1 or less; `if_no_uniques: pass` where the release is expected to hold no unique record."
+
+    if_no_uniques: Literal["error", "pass"] = "error"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_choice("FileUniqueness", "if_no_uniques", self.if_no_uniques, ("error", "pass"))
+
+    def figure_of(self, pairs: Pairs) -> float:
+        released, population, classes = pairs
+        alone = released == 1
+        if not alone.any():
+            return float("nan")
+        return int(classes[alone & (population == 1)].sum()) / int(classes[alone].sum())
+
+    def judge(self, observed: Tally, facts: Facts) -> Verdict:
+        verdict = super().judge(observed, facts)
+        if verdict.outcome == "error" and observed.records and self.if_no_uniques == "pass":
+            return Verdict(self, None, "pass", self.demanded(), reason=self.undefined())
+        return verdict
+
+    def undefined(self) -> str:
+        return "no record is alone in its class: the share is undefined."
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(), cls(at_most=0.5, if_no_uniques="pass"), cls(at_most=0.2)]

@@ -1,0 +1,239 @@
+"""Risk of each record of a sample survey, estimated from sampling weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import ClassBlock, DistinctBlock, Facts, Guarantee, Tally, Verdict
+from privpipe.blocks.entry import require_choice, require_number
+from privpipe.blocks.guarantee import short
+from privpipe.errors import DataError, UsageError
+from privpipe.measures.risk.identity.risk_sums import RiskSums, Spread, spread_of
+from privpipe.tolerance import at_least, at_most
+
+__all__ = ["IndividualRisk"]
+
+Figure = Literal["mean", "max", "share_above"]
+Method = Literal["exact", "approximate"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class IndividualRisk(Guarantee):
+    """Estimated risk that a record's match with the population is right: E(1/F | f), given sampling weights.
+
+    f is the sample count of the record's class, F its population count, negative binomial given f with p = f over the
+    sum of the class's weights.
+
+    Parameters
+    ----------
+    weight : str
+        Column of sampling weights: how many people of the population a record stands for. Of any role; an identifier
+        is not released.
+    at_most : float, optional
+        In [0, 1]. Left out (under `measures:`), the figures are reported.
+    figure : {"mean", "max", "share_above"}
+        What is judged: mean and largest risk of a record, or the share of records whose risk exceeds `threshold`.
+    threshold : float
+        In (0, 1].
+    household : str, optional
+        Column that tells households apart; every member then has the risk that any of them is found.
+    threshold_for : float, optional
+        Report the largest observed risk v with ``sum min(r, v) < threshold_for * n``, None where the sum of the risks
+        themselves is below.
+    method : {"exact", "approximate"}
+        approximate: p / (f - (1 - p)) for f > 2.
+    alpha : float
+        Under `nulls: wildcard`, what a match by blanks counts, in [0, 1].
+    quasi_identifiers : tuple of str, optional
+        Default: all of the policy.
+
+    Notes
+    -----
+    Weights that sum to less than a class's records (p > 1) make the outcome an error, which counts them. A record
+    without a household stands alone. Sums are exact, so all engines agree to the last bit. Source: Benedetti,
+    Franconi, NTTS 1998; Franconi, Polettini, PSD 2004.
+
+    Examples
+    --------
+    >>> block = ClassBlock(np.array([2, 1]), weights=np.array([110.0, 17.0]))
+    >>> measure = IndividualRisk(weight="w", at_most=0.05)
+    >>> verdict = measure.judge(measure.measure(block, Facts()), Facts())
+    >>> verdict.outcome, round(verdict.observed["mean"], 6), round(verdict.observed["max"], 6)
+    ('fail', 0.070455, 0.177076)
+    """
+
+    reads: ClassVar[Any] = "weights"
+    threshold_field: ClassVar[str | None] = "at_most"
+    trusts_values: ClassVar[bool] = True
+    tells_records: ClassVar[bool] = True
+    judges_matching: ClassVar[bool] = True
+    about: ClassVar[Mapping[str, str]] = {
+        "weight": "column of sampling weights: how many people a record stands for",
+        "at_most": "largest risk",
+        "figure": "mean, max, or share_above (share of records whose risk exceeds `threshold`)",
+        "threshold": "risk above which a record counts in share_above",
+        "household": "column that tells households apart: members share the risk that one of them is found",
+        "threshold_for": "report the risk level at which records, capped, would have this mean risk",
+        "method": "exact, or approximate (the usual shortcut for classes of more than two)",
+        "alpha": "under `nulls: wildcard`, what a match by blanks counts",
+    }
+    source: ClassVar[str] = "Benedetti, Franconi, NTTS 1998; Franconi, Polettini, PSD 2004"
+    threat: ClassVar[str] = (
+        "Somebody matches a record of a survey with a register of the population, without knowing who took part."
+    )
+    formula: ClassVar[str] = "r = E(1/F | f) = (p/f) 2F1(1, 1; f+1; 1-p), p = f / sum of the class's weights"
+    choose: ClassVar[str] = (
+        "mean of 0.01 or less; share_above with threshold 0.05 where single records matter. It is an estimate, and "
+        "meaningless where a quasi-identifier was swapped or perturbed: judge such a release by record_linkage."
+    )
+
+    weight: str
+    at_most: float | None = None
+    figure: Figure = "mean"
+    threshold: float = 0.05
+    household: str | None = None
+    threshold_for: float | None = None
+    method: Method = "exact"
+    alpha: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        owner = "IndividualRisk"
+        for name in ("weight", "household"):
+            column = getattr(self, name)
+            if not (isinstance(column, str) and column) and not (name == "household" and column is None):
+                raise UsageError(f"{owner}: {name} must be a column name")
+            if column is not None and column in (self.quasi_identifiers or ()):
+                raise UsageError(f"{owner}: {column!r} cannot be {name} and quasi-identifier at once")
+        if self.at_most is not None:
+            require_number(owner, "at_most", self.at_most, least=0, most=1)
+        if self.threshold_for is not None:
+            require_number(owner, "threshold_for", self.threshold_for, above=0, most=1)
+        require_number(owner, "threshold", self.threshold, above=0, most=1)
+        require_number(owner, "alpha", self.alpha, least=0, most=1)
+        require_choice(owner, "figure", self.figure, get_args(Figure))
+        require_choice(owner, "method", self.method, get_args(Method))
+
+    def counted_columns(self, keys: tuple[str, ...]) -> tuple[str, ...]:
+        return () if self.household is None else (self.household,)
+
+    def frequencies(self, block: ClassBlock) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """f and the estimate of F of each class, shape (n_classes,)."""
+        sample, population = block.alike.astype(np.float64), np.asarray(block.weights, dtype=np.float64)
+        if block.partial is not None and self.alpha < 1:
+            sample = sample - (1 - self.alpha) * block.partial
+            population = population - (1 - self.alpha) * np.asarray(block.partial_weights)
+        return sample, population
+
+    def risks(self, block: ClassBlock) -> NDArray[np.float64]:
+        """Risk of a record of each class, shape (n_classes,)."""
+        from privpipe.kernels.uniqueness.individual_risk import individual_risk
+
+        return individual_risk(*self.frequencies(block), approximate=self.method == "approximate")
+
+    def record_figures(
+        self, records: DistinctBlock, households: NDArray[np.int64] | None, matching: bool
+    ) -> Mapping[str, NDArray[np.float64]]:
+        from privpipe.kernels.uniqueness.individual_risk import shared_risk
+        from privpipe.measures.risk.identity.single_records import weighed_patterns
+
+        patterns, owner = weighed_patterns(records, matching)
+        sample, population = self.frequencies(patterns)
+        if not at_least(population, sample).all():
+            raise DataError(f"individual_risk: weights in {self.weight!r} sum to less than a class's records")
+        risks = self.risks(patterns)[owner]
+        return {"individual_risk": risks if households is None else shared_risk(households, risks)}
+
+    def measure(self, block: ClassBlock, facts: Facts) -> Tally:
+        if not len(block):
+            return Tally(observed=RiskSums())
+        sample, population = self.frequencies(block)
+        heavy = at_least(population, sample) & np.isfinite(population)
+        lost = int(block.sizes[~heavy].sum())
+        own = 0
+        if block.matching is not None:
+            own = int(block.sizes.min())
+        sums = RiskSums(light=lost, least=float(sample.min()), least_own=own)
+        if not lost:
+            sums = sums.merge(self._sums(block, self.risks(block), facts))
+        return Tally(observed=sums, classes=len(block), records=block.records)
+
+    def _sums(self, block: ClassBlock, risks: NDArray[np.float64], facts: Facts) -> RiskSums:
+        if self.household is None:
+            return RiskSums.of(risks, block.sizes, self.threshold, keep=self.threshold_for is not None)
+        cells = block.cells[self.household]
+        known = facts.histograms[self.household]
+        alone = len(known) - 1 if known.nulls else -1
+        households = np.where(cells.codes == alone, -1, cells.codes)
+        return RiskSums(parts=((households, np.repeat(risks, np.diff(cells.offsets)), cells.counts),))
+
+    def merge(self, left: Tally, right: Tally) -> Tally:
+        return Tally(
+            observed=left.observed.merge(right.observed),
+            classes=left.classes + right.classes,
+            records=left.records + right.records,
+        )
+
+    def judge(self, observed: Tally, facts: Facts) -> Verdict:
+        sums: RiskSums = observed.observed
+        if not observed.records:
+            return self._error("no record to judge.")
+        if sums.light:
+            return self._error(
+                f"{sums.light:,} of {observed.records:,} records lie in classes whose weights in {self.weight!r} sum "
+                "to less than their records; a weight is the number of people a record stands for, at least 1."
+            )
+        spread = spread_of(sums, observed.records, self.threshold, self.threshold_for)
+        figures: dict[str, Any] = {
+            "mean": spread.expected / observed.records,
+            "max": spread.highest,
+            "share_above": spread.above / observed.records,
+            "expected_reidentifications": spread.expected,
+        }
+        if self.threshold_for is not None:
+            figures["threshold_for"] = spread.level
+        if sums.least_own:
+            figures |= {"k_wildcard": sums.least, "k_own_value": sums.least_own}
+        return self._verdict(figures, spread, observed)
+
+    def _verdict(self, figures: dict[str, Any], spread: Spread, observed: Tally) -> Verdict:
+        figure = figures[self.figure]
+        passed = not self.is_gate() or bool(at_most(figure, self.at_most))  # type: ignore[arg-type]
+        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
+        what = {
+            "mean": "mean risk",
+            "max": "largest risk",
+            "share_above": f"share of records at a risk above {short(self.threshold)}",
+        }[self.figure]
+        whose = "" if self.household is None else " of households"
+        counts = self.figure == "share_above" and self.is_gate()
+        return Verdict(
+            self,
+            figures,
+            outcome="pass" if passed else "fail",
+            threshold=self.demanded(),
+            failing_records=spread.above if counts else None,
+            failing_share=figure if counts else None,
+            reason=(
+                f"estimated {what}{whose} {short(figure)}{asked}; {spread.expected:,.6g} right matches expected over "
+                f"{observed.records:,} records of {observed.classes:,} classes."
+            ),
+        )
+
+    def _error(self, reason: str) -> Verdict:
+        return Verdict(self, None, "error", self.demanded(), reason=reason)
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [
+            cls(weight="weight"),
+            cls(weight="weight", at_most=0.05),
+            cls(weight="weight", at_most=0.1, figure="max", method="approximate"),
+            cls(weight="weight", at_most=0.1, figure="share_above", threshold=0.01, household="household"),
+            cls(weight="weight", threshold_for=0.01, alpha=0.5),
+        ]

@@ -1,0 +1,221 @@
+"""Risk of sample uniques by a log-linear model of the cells' population counts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Self, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import Facts, Guarantee, Tally, Verdict
+from privpipe.blocks.entry import require_choice, require_integer, require_number
+from privpipe.blocks.guarantee import short
+from privpipe.errors import UsageError
+from privpipe.measures.risk.identity.loglinear_formula import terms_of, variables_of
+from privpipe.tolerance import at_most
+
+__all__ = ["LoglinearRisk"]
+
+Figure = Literal["tau1", "tau2"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LoglinearRisk(Guarantee):
+    """Share of the sample uniques that are unique in the population, or matched rightly, by a log-linear model.
+
+    Parameters
+    ----------
+    weight : str
+        Column of sampling weights; 1 / weight is the chance that a person is in the sample.
+    formula : str
+        Terms of the model, like ``a + b + a*c``: the columns form the cells, and the counts of each term's columns are
+        kept as they are.
+    at_most : float, optional
+        In [0, 1]. Left out (under `measures:`), the figures are reported.
+    figure : {"tau1", "tau2"}
+        Expected population uniques among the sample uniques, or expected right matches (1/F) of these.
+    bound : int, optional
+        Most records of a cell that counts in `per_cell`.
+    max_cells : int
+        Largest grid to fit by iteration; terms that make a product of margins need none.
+    if_no_uniques : {"error", "pass"}
+        The outcome where no record is alone in its cell, and the share undefined.
+    quasi_identifiers : tuple of str, optional
+        Those of the formula.
+
+    Notes
+    -----
+    With pi the chance of a sample unique to be sampled (at most 1), lambda the fitted mean of its cell and v = max((1 -
+    pi) lambda, 0): tau1 = sum exp(-v), tau2 = sum (1 - exp(-v)) / v. `share` is tau over the sample uniques, `per_cell`
+    tau over the cells with a record. A missing value is a level. Source: Skinner, Shlomo, JASA 103, 2008; Elamir,
+    Skinner, J. Official Statistics 22, 2006.
+
+    Examples
+    --------
+    >>> from privpipe.blocks import DistinctBlock
+    >>> codes, weights = np.array([[0, 0], [0, 1], [1, 0]]), np.array([2.0, 4.0, 4.0])
+    >>> block = DistinctBlock(("a", "b"), codes, np.array([2, 1, 1]), weights=weights)
+    >>> measure = LoglinearRisk(weight="w", formula="a + b", at_most=0.2)
+    >>> verdict = measure.judge(measure.measure(block, Facts()), Facts())
+    >>> verdict.outcome, round(verdict.observed["share"], 4)
+    ('fail', 0.5698)
+    """
+
+    reads: ClassVar[Literal["distinct"]] = "distinct"
+    threshold_field: ClassVar[str | None] = "at_most"
+    trusts_values: ClassVar[bool] = True
+    about: ClassVar[Mapping[str, str]] = {
+        "weight": "column of sampling weights: how many people a record stands for",
+        "formula": "terms of the model, like a + b + a*c; its columns form the cells",
+        "at_most": "largest share of the sample uniques",
+        "figure": "tau1 (unique in the population) or tau2 (matched rightly)",
+        "bound": "most records of a cell that counts in the reported `per_cell`",
+        "max_cells": "largest grid to fit by iteration",
+        "if_no_uniques": "the outcome where no record is alone in its cell: error or pass",
+        "quasi_identifiers": "the columns of the formula; leave it out",
+    }
+    source: ClassVar[str] = "Skinner, Shlomo, JASA 103, 2008; Elamir, Skinner, J. Official Statistics 22, 2006"
+    threat: ClassVar[str] = "Somebody matches a record that is alone in its cell with the only such person there is."
+    choose: ClassVar[str] = (
+        "0.1 or less. Start with main effects; add the pairs of columns that go together (age*marital): a model that "
+        "fits too little overstates lambda of rare cells and so hides risk."
+    )
+
+    weight: str
+    formula: str = field()  # type: ignore[misc]
+    at_most: float | None = None
+    figure: Figure = "tau1"
+    bound: int | None = None
+    max_cells: int = 5_000_000
+    if_no_uniques: Literal["error", "pass"] = "error"
+
+    def __post_init__(self) -> None:
+        owner = "LoglinearRisk"
+        if not isinstance(self.weight, str) or not self.weight:
+            raise UsageError(f"{owner}: weight must be a column name")
+        if not isinstance(self.formula, str):
+            raise UsageError(f"{owner}: formula must be a text like 'a + b + a*c'")
+        own = variables_of(self.formula)
+        if self.quasi_identifiers is not None and set(self.quasi_identifiers) != set(own):
+            raise UsageError(f"{owner}: quasi_identifiers and formula name different columns; give the formula alone")
+        if self.weight in own:
+            raise UsageError(f"{owner}: {self.weight!r} cannot be weight and in the formula at once")
+        object.__setattr__(self, "quasi_identifiers", own)
+        super().__post_init__()
+        if self.at_most is not None:
+            require_number(owner, "at_most", self.at_most, least=0, most=1)
+        if self.bound is not None:
+            require_integer(owner, "bound", self.bound, least=1)
+        require_integer(owner, "max_cells", self.max_cells, least=1)
+        require_choice(owner, "figure", self.figure, get_args(Figure))
+        require_choice(owner, "if_no_uniques", self.if_no_uniques, ("error", "pass"))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that form the cells, of any role."""
+        return variables_of(self.formula)
+
+    def measure(self, block: Any, facts: Facts) -> Tally:
+        """The figures of a `DistinctBlock` with weights."""
+        from privpipe.kernels.uniqueness.loglinear import NotSettled, TooManyCells, fitted_means
+
+        codes, places = np.unique(block.codes, axis=0, return_inverse=True)
+        counts = np.zeros(len(codes), np.int64)
+        np.add.at(counts, places.ravel(), block.counts)
+        heavy = np.isfinite(block.weights) & (block.weights > 0)
+        light = int(block.counts[~heavy].sum())
+        if light or not len(codes):
+            return Tally(records=block.records, sums={"refused": self._not_positive(light)})
+        # Levels in use, numbered from 0.
+        levels = np.column_stack([np.unique(column, return_inverse=True)[1].ravel() for column in codes.T])
+        terms = [tuple(self.columns.index(name) for name in term) for term in terms_of(self.formula)]
+        try:
+            means = fitted_means(levels, counts, terms, self.max_cells)
+        except TooManyCells as error:
+            return Tally(records=block.records, sums={"refused": self._too_many(error.cells)})
+        except NotSettled:
+            return Tally(
+                records=block.records, sums={"refused": "iterative fitting did not settle; simplify `formula`."}
+            )
+        alone = counts == 1
+        weights = np.zeros(len(codes))
+        weights[places.ravel()] = block.weights  # of a sample unique: its record's own
+        chance = np.minimum(1.0 / weights[alone], 1.0)
+        unique, matched = taus(means[alone], chance)
+        cells = int((counts <= self.bound).sum()) if self.bound is not None else len(codes)
+        return Tally(
+            observed={"tau1": unique, "tau2": matched, "sample_uniques": int(alone.sum()), "cells": cells},
+            records=block.records,
+        )
+
+    def _not_positive(self, records: int) -> str:
+        return f"{records:,} records have a weight in {self.weight!r} that is not a positive number."
+
+    def _too_many(self, cells: int) -> str:
+        return (
+            f"the terms make no product of margins, and their grid has {cells:,} cells, more than max_cells = "
+            f"{self.max_cells:,}; use fewer or coarser columns in `formula`, or raise max_cells."
+        )
+
+    def judge(self, observed: Tally, facts: Facts) -> Verdict:
+        if "refused" in observed.sums or not observed.records:
+            return self._undefined(observed.sums.get("refused", "no record to judge."))
+        figures = dict(observed.observed)
+        tau, uniques, cells = figures[self.figure], figures["sample_uniques"], figures["cells"]
+        figures = {"share": tau / uniques if uniques else None, "per_cell": tau / cells if cells else None, **figures}
+        if not uniques:
+            reason = "no record is alone in its cell: the share is undefined."
+            return Verdict(self, figures, self.if_no_uniques, self.demanded(), reason=reason)
+        share = tau / uniques
+        passed = not self.is_gate() or bool(at_most(share, self.at_most))  # type: ignore[arg-type]
+        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
+        what = {"tau1": "unique in the population", "tau2": "matched rightly"}[self.figure]
+        return Verdict(
+            self,
+            figures,
+            outcome="pass" if passed else "fail",
+            threshold=self.demanded(),
+            reason=(
+                f"estimated share of sample uniques {what} {short(share)}{asked}; {tau:,.6g} of {uniques:,} among "
+                f"{observed.records:,} records."
+            ),
+        )
+
+    def _undefined(self, reason: str) -> Verdict:
+        return Verdict(self, None, "error", self.demanded(), reason=reason)
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [
+            cls(weight="weight", formula="age + zip"),
+            cls(weight="weight", formula="age*zip", at_most=0.3, figure="tau2"),
+            cls(weight="weight", formula="age + zip", at_most=0.5, bound=5, if_no_uniques="pass"),
+        ]
+
+
+# Read of the class, by `explain`; an entry's own is its model.
+LoglinearRisk.formula = "sum over sample uniques of exp(-(1 - pi) lambda), over their number"
+
+
+def taus(means: NDArray[np.float64], chances: NDArray[np.float64]) -> tuple[float, float]:
+    """Expected population uniques, and expected right matches, among sample uniques.
+
+    Parameters
+    ----------
+    means : ndarray of float64, shape (u,)
+        lambda of their cells.
+    chances : ndarray of float64, shape (u,)
+        pi, in [0, 1].
+
+    Examples
+    --------
+    >>> [round(tau, 4) for tau in taus(np.array([2.0, 5.0]), np.array([0.5, 1.0]))]
+    [1.3679, 1.6321]
+    """
+    rest = np.maximum((1.0 - chances) * means, 0.0)
+    matched = np.ones_like(rest)
+    np.divide(-np.expm1(-rest), rest, out=matched, where=rest > 0)
+    return math.fsum(np.exp(-rest)), math.fsum(matched)

@@ -1,0 +1,1 @@
+"""Attacks that find a released record of a known original one."""

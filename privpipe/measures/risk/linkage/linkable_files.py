@@ -1,0 +1,222 @@
+"""Two aligned files brought to the scale on which an intruder compares them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import FilePair
+from privpipe.errors import DataError
+from privpipe.hierarchies import canonical_text
+from privpipe.measures.utility.cut_ranges import range_members
+from privpipe.roles import column_type_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from privpipe.kernels.linkage.distance import LinkedFile
+
+__all__ = ["Linkable", "Metric", "Standardise", "block_of", "coded_texts", "linkable"]
+
+Metric = Literal["euclidean", "gower", "mahalanobis"]
+Standardise = Literal["own", "original"]
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Linkable:
+    """Both files as linkage sees them.
+
+    Parameters
+    ----------
+    original, released : LinkedFile
+        Row i of both is the same record.
+    squared : bool
+        Whether distances are Euclidean (else Gower's mean).
+    metric : str
+        Which was chosen.
+    left_out : tuple of str
+        Constant columns, which tell nobody apart.
+    """
+
+    original: LinkedFile = field(repr=False)
+    released: LinkedFile = field(repr=False)
+    squared: bool
+    metric: Metric
+    left_out: tuple[str, ...] = ()
+
+
+def linkable(
+    files: FilePair, columns: Sequence[str], metric: Metric | None, standardise: Standardise
+) -> Linkable | None:
+    """The files on the scale of a metric; None where no column tells records apart.
+
+    Parameters
+    ----------
+    metric : {"euclidean", "gower", "mahalanobis"}, optional
+        Left out: euclidean where every column is a number in both files, else gower.
+    standardise : {"own", "original"}
+        Each file by its own mean and deviation, or both by the original's. Gower divides by the range over both files.
+
+    Raises
+    ------
+    DataError
+        Euclidean or Mahalanobis distance over a column that is no number in one of the files.
+
+    Notes
+    -----
+    Euclidean: a missing number stands at the mean, and one more dimension says that it is missing: 1 away from any
+    number, and at distance 0 of another missing one. Gower: 1 and 0 alike. A generalised label is at distance 0 of the
+    values it covers (by the column's declared hierarchy, or as a range or set), and at distance 1 of the others.
+    """
+    numeric = {name: (files.numbers("original", name), files.numbers("released", name)) for name in columns}
+    texts = [name for name, sides in numeric.items() if sides[0] is None or sides[1] is None]
+    chosen: Metric = metric or ("gower" if texts else "euclidean")
+    if chosen != "gower" and texts:
+        raise DataError(f"{chosen} distance needs numbers in both tables; column {texts[0]!r} is none: use gower")
+    numbers = {
+        name: (sides[0], sides[1]) for name, sides in numeric.items() if sides[0] is not None and sides[1] is not None
+    }
+    if chosen == "gower":
+        return _gower(files, numbers, texts)
+    return _euclidean(numbers, standardise, mahalanobis=chosen == "mahalanobis")
+
+
+def _euclidean(
+    numbers: dict[str, tuple[Numbers, Numbers]], standardise: Standardise, *, mahalanobis: bool
+) -> Linkable | None:
+    from privpipe.kernels.linkage.distance import LinkedFile
+
+    sides: tuple[list[Numbers], list[Numbers]] = ([], [])
+    left_out = []
+    for name, (before, after) in numbers.items():
+        scales = _moments(before), _moments(before if standardise == "original" else after)
+        if not (scales[0][1] > 0 and scales[1][1] > 0):
+            left_out.append(name)
+            continue
+        for to, values, (mean, sd) in zip(sides, (before, after), scales, strict=True):
+            to.append(np.nan_to_num((values - mean) / sd, nan=0.0))
+        if np.isnan(before).any() or np.isnan(after).any():
+            sides[0].append(np.isnan(before).astype(np.float64))
+            sides[1].append(np.isnan(after).astype(np.float64))
+    if not sides[0]:
+        return None
+    first, second = (np.ascontiguousarray(np.column_stack(side)) for side in sides)
+    if mahalanobis:
+        factor = _whitening(first - second)
+        first, second = first @ factor, second @ factor
+    none = np.zeros((len(first), 0), dtype=np.int64)
+    metric: Metric = "mahalanobis" if mahalanobis else "euclidean"
+    return Linkable(LinkedFile(first, none), LinkedFile(second, none), True, metric, tuple(left_out))
+
+
+def _moments(values: Numbers) -> tuple[float, float]:
+    known = values[~np.isnan(values)]
+    if len(known) < 2:
+        return 0.0, 0.0
+    mean = float(np.mean(known))
+    return mean, 0.0 if known.min() == known.max() else float(np.std(known, ddof=1))
+
+
+def _whitening(differences: Numbers) -> Numbers:
+    """The factor that makes plain distances those of Mahalanobis, by the pseudo-inverse of the covariance."""
+    covariance = np.atleast_2d(np.cov(differences, rowvar=False))
+    values, vectors = np.linalg.eigh(covariance)
+    kept = values > 1e-10 * max(float(values.max()), 0.0)
+    factor: Numbers = vectors[:, kept] / np.sqrt(values[kept])
+    return np.ascontiguousarray(factor) if kept.any() else np.eye(len(values))
+
+
+def _gower(files: FilePair, numbers: dict[str, tuple[Numbers, Numbers]], texts: list[str]) -> Linkable | None:
+    from privpipe.kernels.linkage.distance import LinkedFile
+
+    sides: tuple[list[Numbers], list[Numbers]] = ([], [])
+    for before, after in numbers.values():
+        both = np.concatenate([before, after])
+        known = both[~np.isnan(both)]
+        least = known.min(initial=np.inf)
+        span = float(known.max() - least) if len(known) else 0.0
+        for to, values in zip(sides, (before, after), strict=True):
+            # From the least value on: of values far from 0 a quotient has no digits left for what ties them.
+            to.append((values - least) / span if span > 0 else np.where(np.isnan(values), np.nan, 0.0))
+    coded = [coded_texts(files, name) for name in texts]
+    if not sides[0] and not coded:
+        return None
+    n = len(files)
+    stacked = [np.column_stack(side) if side else np.zeros((n, 0)) for side in sides]
+    before_codes = [codes for codes, _, _ in coded]
+    after_codes = [codes for _, codes, _ in coded]
+    tables = tuple(table for _, _, table in coded)
+    return Linkable(
+        LinkedFile(stacked[0], _columns(before_codes, n), tables),
+        LinkedFile(stacked[1], _columns(after_codes, n), tuple(None if t is None else t.T for t in tables)),
+        False,
+        "gower",
+    )
+
+
+def _columns(codes: list[NDArray[np.int64]], n: int) -> NDArray[np.int64]:
+    return np.column_stack(codes) if codes else np.zeros((n, 0), dtype=np.int64)
+
+
+def coded_texts(files: FilePair, column: str) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_] | None]:
+    """Codes of both sides, and where they mismatch: by equality of texts, or by what released labels cover."""
+    before, after = _texts(files.original, column), _texts(files.released, column)
+    own, own_places = _numbered(before)
+    labels, label_places = _numbered(after)
+    if column not in files.hierarchies and set(labels) <= set(own):
+        _, places = _numbered([*before, *after])
+        return places[: len(before)], places[len(before) :], None
+    return own_places, label_places, _mismatch(files, column, own, labels, own_places)
+
+
+def block_of(files: FilePair, columns: tuple[str, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The block of each record on either side: numbers of the combinations of texts."""
+    sides = []
+    for batch in (files.original, files.released):
+        texts = [canonical_text(batch.column(name), None, column=name).to_pylist() for name in columns]
+        sides.append(list(zip(*texts, strict=True)))
+    seen: dict[tuple[Any, ...], int] = {}
+    numbers = [np.array([seen.setdefault(key, len(seen)) for key in side], dtype=np.int64) for side in sides]
+    return numbers[0], numbers[1]
+
+
+def _texts(batch: pa.RecordBatch, column: str) -> list[str | None]:
+    values = batch.column(column)
+    found: list[str | None] = canonical_text(values, column_type_of(values.type), column=column).to_pylist()
+    return found
+
+
+def _numbered(texts: list[str | None]) -> tuple[list[str | None], NDArray[np.int64]]:
+    seen: dict[str | None, int] = {}
+    places = np.array([seen.setdefault(text, len(seen)) for text in texts], dtype=np.int64)
+    return list(seen), places
+
+
+def _mismatch(
+    files: FilePair, column: str, own: list[str | None], labels: list[str | None], places: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Where a released label covers no original value: by no level of the hierarchy, no range, no set."""
+    kind = column_type_of(files.original.schema.field(column).type)
+    at = {label: place for place, label in enumerate(labels)}
+    apart = np.ones((len(own), len(labels)), dtype=np.bool_)
+    for value, text in enumerate(own):
+        if text in at:
+            apart[value, at[text]] = False
+    if column in files.hierarchies:
+        counts = np.bincount(places, minlength=len(own)).tolist()
+        hierarchy: Any = files.hierarchies[column].build(own, counts, kind)
+        codes = hierarchy.encode(own).tolist()
+        for level in range(1, hierarchy.height + 1):
+            shown = list(hierarchy.texts(level))
+            for value, code in enumerate(codes):
+                if code >= 0 and shown[code] in at:
+                    apart[value, at[shown[code]]] = False
+    for label, place in at.items():
+        if apart[:, place].all():
+            apart[:, place] = ~np.array(range_members(label, own, kind), dtype=np.bool_)
+    return apart

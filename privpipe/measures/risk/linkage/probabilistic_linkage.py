@@ -1,0 +1,247 @@
+"""Probabilistic record linkage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import FilePair, FilePairMeasure, Verdict
+from privpipe.blocks.entry import require_choice, require_integer, require_number
+from privpipe.blocks.guarantee import short
+from privpipe.errors import UsageError
+from privpipe.measures.risk.linkage.agreement_rules import agreement_of, checked_rules
+from privpipe.measures.risk.identity.column_set import require_columns
+from privpipe.measures.risk.linkage.linkable_files import block_of
+from privpipe.roles import Roles
+from privpipe.tolerance import at_most
+
+if TYPE_CHECKING:
+    from privpipe.kernels.linkage.agreement import Agreement
+    from privpipe.kernels.linkage.fellegi_sunter import Mixture
+
+__all__ = ["ProbabilisticLinkage"]
+
+Integers = NDArray[np.int64]
+Parts = list[tuple[Integers, Integers]]
+
+
+class _Parameters(str):
+    """The value of `parameters` where every entry has its parameters: called, it gives those."""
+
+    entry: ProbabilisticLinkage
+
+    def __call__(self) -> dict[str, Any]:
+        return {**FilePairMeasure.parameters(self.entry), "parameters": str(self)}
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ProbabilisticLinkage(FilePairMeasure):
+    """Share of released records that are linked to the right person by the weight of what they agree on.
+
+    observed = share of released records whose heaviest original (ties 1/t) is the true one and is linked, at the
+    tolerated error rates; beside it the share if the true pairs had taught the weights, and the three classes.
+
+    Parameters
+    ----------
+    columns : tuple of str, optional
+        What the intruder knows. Default: all quasi-identifiers.
+    at_most : float, optional
+        In [0, 1]. Left out (under `measures:`), the share is reported.
+    agreement : mapping of column to rule
+        ``equal`` (default for text); ``{absolute: d}``; ``{relative: d}``, of the original value; ``{rank: share}``,
+        ranks of the two files at most share n apart (equal values share their mean rank). A list of tolerances makes
+        levels of agreement. A column of numbers needs a rule.
+    false_match, false_non_match : float
+        Tolerated error rates, in [0, 1]: unmatched pairs that are linked, matched ones that are not.
+    block_by : tuple of str
+        Compare only records that agree on these columns; it can only lose links.
+    sample : int, optional
+        Attacked records; None: all. Then the upper confidence limit is compared.
+    confidence : float
+        Of that limit, in (0, 1).
+    parameters : {"estimated", "known"}
+        Weights by expectation and maximisation, or from the true pairs (the worst case).
+    accept_unconverged : bool
+        Judge by the last of 1000 steps instead of giving an error.
+
+    Notes
+    -----
+    A lower bound of the risk: it is what this attack links. A missing value agrees with missing ones alone; a
+    generalised label with the values it covers, by the column's hierarchy.
+
+    Sources: Fellegi, Sunter, JASA 64, 1969; Jaro, JASA 84, 1989; Winkler, 1988.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> x = pa.record_batch({"a": [str(i) for i in range(40)], "b": [str(i % 7) for i in range(40)]})
+    >>> files = FilePair(original=x, released=x, ids=np.zeros((40, 2), dtype=np.int64), records=40, released_records=40)
+    >>> verdict = ProbabilisticLinkage(columns=("a", "b"), at_most=0.5).judge_files(files)
+    >>> verdict.outcome, verdict.observed["share"]
+    ('fail', 1.0)
+    """
+
+    about: ClassVar[Mapping[str, str]] = {
+        "columns": "columns the intruder knows; left out: all quasi-identifiers",
+        "at_most": "largest share of right links that is tolerated",
+        "agreement": "of each column: equal, {absolute: d}, {relative: d} or {rank: share}; numbers need one",
+        "false_match": "tolerated share of unmatched pairs that are linked",
+        "false_non_match": "tolerated share of matched pairs that are not linked",
+        "block_by": "columns that must agree; only loses links",
+        "sample": "attacked records; null: all of them",
+        "confidence": "of the upper limit that a sample is compared by",
+        "parameters": "estimated (by expectation and maximisation), or known (from the true pairs: worst case)",
+        "accept_unconverged": "judge even if the estimate did not converge in 1000 steps",
+    }
+    source: ClassVar[str] = "Fellegi, Sunter, JASA 64, 1969; Jaro, JASA 84, 1989; Winkler, 1988"
+    threat: ClassVar[str] = "Somebody weighs on which columns a released record agrees with each known person."
+    formula: ClassVar[str] = "W = sum log2(m/u) or log2((1-m)/(1-u)); share of records whose heaviest pair is right"
+    choose: ClassVar[str] = "0.05 for public files; write tolerances by how exactly an intruder knows the numbers."
+
+    at_most: float | None = None
+    agreement: Mapping[str, str | dict[str, float | tuple[float, ...]]] = field(default_factory=dict)
+    false_match: float = 0.01
+    false_non_match: float = 0.01
+    block_by: tuple[str, ...] = ()
+    sample: int | None = 10_000
+    confidence: float = 0.95
+    parameters: Literal["estimated", "known"] = "estimated"  # type: ignore[assignment]
+    accept_unconverged: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        owner = "ProbabilisticLinkage"
+        if self.columns is not None:
+            object.__setattr__(self, "columns", require_columns(owner, self.columns))
+        if self.at_most is not None:
+            require_number(owner, "at_most", self.at_most, least=0, most=1)
+        object.__setattr__(self, "agreement", checked_rules(owner, self.agreement, self.columns))
+        require_number(owner, "false_match", self.false_match, least=0, most=1)
+        require_number(owner, "false_non_match", self.false_non_match, least=0, most=1)
+        if self.block_by:
+            object.__setattr__(self, "block_by", require_columns(owner, self.block_by))
+        if self.sample is not None:
+            require_integer(owner, "sample", self.sample, least=1)
+        require_number(owner, "confidence", self.confidence, above=0, below=1)
+        require_choice(owner, "parameters", str(self.parameters), ("estimated", "known"))
+        word = _Parameters(self.parameters)
+        word.entry = self
+        object.__setattr__(self, "parameters", word)
+
+    def columns_read(self, roles: Roles) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*super().columns_read(roles), *self.block_by)))
+
+    def judge_files(self, files: FilePair) -> Verdict:
+        from privpipe.kernels.linkage.fellegi_sunter import expectation_maximisation, known_mixture
+
+        compared = [name for name in files.original.schema.names if name in (self.columns or ()) or self._asks(name)]
+        if not compared or not len(files):
+            return self._error("no column to compare records by" if len(files) else "no record to attack")
+        unknown = sorted(set(self.agreement) - set(compared))
+        if unknown:
+            raise UsageError(f"probabilistic_linkage: agreement of {unknown[0]!r}, which is not among the columns")
+        agreement, sample = agreement_of(files, compared, self.agreement), files.sample(self.sample)
+        parts, true = self._parts(files, sample)
+        counts = sum((agreement.counts(*part) for part in parts), np.zeros(agreement.patterns, dtype=np.int64))
+        if not len(true):
+            return self._error("no true pair is left to compare: the blocks separate every record from its original")
+        levels, patterns = agreement.levels(), agreement.of_partners(true)
+        known = known_mixture(patterns, counts, levels)
+        mixture = known
+        if self.parameters == "estimated":
+            mixture = expectation_maximisation(counts, levels, len(sample) / int(counts.sum()))
+        if not (mixture.converged or self.accept_unconverged):
+            return self._error(f"the estimate did not converge in {mixture.steps:,} steps (accept_unconverged: true)")
+        figures = {
+            name: self._links(agreement, parts, patterns, each, counts)
+            for name, each in (("own", mixture), ("known", known))
+        }
+        return self._verdict(files, sample, mixture, figures)
+
+    def _asks(self, name: str) -> bool:
+        return self.columns is None and name not in self.block_by
+
+    def _parts(self, files: FilePair, sample: Integers) -> tuple[Parts, Integers]:
+        """Attacked released records and the originals they are compared with, and those whose own is among them."""
+        if not self.block_by:
+            return [(sample, np.arange(len(files), dtype=np.int64))], sample
+        parts = list(self._blocks(files, sample))
+        true = [np.intersect1d(attacked, candidates) for attacked, candidates in parts]
+        return parts, np.concatenate([np.zeros(0, dtype=np.int64), *true])
+
+    def _blocks(self, files: FilePair, sample: Integers) -> Iterator[tuple[Integers, Integers]]:
+        before, after = block_of(files, self.block_by)
+        order = np.argsort(before, kind="stable")
+        for rows in np.split(order, np.flatnonzero(np.diff(before[order])) + 1):
+            attacked = sample[after[sample] == before[rows[0]]]
+            if len(attacked):
+                yield attacked, rows
+
+    def _links(
+        self, agreement: Agreement, parts: Parts, patterns: Integers, mixture: Mixture, counts: Integers
+    ) -> dict[str, Any]:
+        """Right links, and how the pairs and the true ones fall into the three classes."""
+        from privpipe.kernels.linkage.fellegi_sunter import ranking
+
+        order = ranking(mixture, agreement.levels(), self.false_match, self.false_non_match)
+        hits = 0.0
+        for attacked, candidates in parts:
+            best, ties = agreement.heaviest(attacked, candidates, order.ranks)
+            own = np.isin(attacked, candidates)
+            ranks = order.ranks[agreement.of_partners(attacked)]
+            right = own & (ranks == best) & (ranks >= order.linked_from)
+            hits += float((right / np.maximum(ties, 1)).sum())
+        linked, unlinked = order.ranks >= order.linked_from, order.ranks < order.unlinked_below
+        classes = {"linked": linked, "clerical": ~linked & ~unlinked, "non_linked": unlinked & ~linked}
+        return {
+            "hits": hits,
+            "pairs": {name: float(counts[of].sum() / counts.sum()) for name, of in classes.items()},
+            "true_pairs": {name: float(of[patterns].mean()) for name, of in classes.items()},
+        }
+
+    def _verdict(
+        self, files: FilePair, sample: Integers, mixture: Mixture, figures: Mapping[str, Mapping[str, Any]]
+    ) -> Verdict:
+        from privpipe.kernels.linkage.sampled_share import upper_share
+
+        attacked, sampled = len(sample), len(sample) < len(files)
+        own, known = (figures[name]["hits"] for name in ("own", "known"))
+        figure = upper_share(min(own, attacked), attacked, self.confidence) if sampled else own / attacked
+        observed = {
+            "share": figure,
+            **({"estimate": own / attacked} if sampled else {}),
+            "known": known / attacked,
+            "pairs": figures["own"]["pairs"],
+            "true_pairs": figures["own"]["true_pairs"],
+            "matched_pairs": mixture.share,
+            "steps": mixture.steps,
+        }
+        passed = not self.is_gate() or bool(at_most(figure, self.at_most))  # type: ignore[arg-type]
+        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
+        limit = f", upper {self.confidence:g} limit from {attacked:,} sampled records" if sampled else ""
+        return Verdict(
+            self,
+            observed,
+            outcome="pass" if passed else "fail",
+            threshold=self.demanded(),
+            reason=(
+                f"at least {short(figure)} of the released records are linked rightly by {self.parameters} weights of "
+                f"agreement{limit}{asked}; {short(known / attacked)} by somebody who knew the true pairs"
+                + ("; blocked, which only loses links." if self.block_by else ".")
+            ),
+        )
+
+    def _error(self, reason: str) -> Verdict:
+        return Verdict(self, None, "error", self.demanded(), reason=f"{reason}.")
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [
+            cls(agreement={"age": {"absolute": 1}}),
+            cls(agreement={"age": "equal", "income": {"relative": (0.01, 0.05)}}, at_most=0.1),
+            cls(columns=("age",), agreement={"age": {"rank": 0.05}}, at_most=0.5, parameters="known"),
+        ]

@@ -1,0 +1,242 @@
+"""The attack of somebody who knows how the release was masked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import FilePair, FilePairMeasure, Verdict
+from privpipe.blocks.entry import require_choice, require_integer, require_number
+from privpipe.blocks.guarantee import short
+from privpipe.errors import DataError, UsageError
+from privpipe.measures.risk.identity.column_set import require_columns
+from privpipe.tolerance import at_most, floor_share
+
+if TYPE_CHECKING:
+    from privpipe.kernels.linkage.transparency import Constraint, Left
+
+__all__ = ["TransparencyAttack"]
+
+Method = Literal["rank_swap", "microaggregation"]
+STAGES: Mapping[Method, tuple[str, ...]] = {"rank_swap": ("rank_swap",), "microaggregation": ("microaggregate",)}
+Numbers = dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TransparencyAttack(FilePairMeasure):
+    """Share of records re-identified by somebody who knows the masking method, its parameters and original values.
+
+    Parameters
+    ----------
+    columns : tuple of str, optional
+        Masked number columns whose original values are known. Default: all quasi-identifiers.
+    at_most : float, optional
+        In [0, 1]. Left out (under `measures:`), the share is reported.
+    method : {"rank_swap", "microaggregation"}, optional
+        Default: that of the release's own plan.
+    p : "from_plan" or float
+        Of rank swapping: the window as a fraction of the records; `from_plan`: as the release was swapped.
+    nearest : int
+        Of microaggregation of several columns at once: groups that are looked at, those of the nearest means.
+    sample : int, optional
+        Attacked records; None: all. Then the upper confidence limit is compared.
+    confidence : float
+        Of that limit, in (0, 1).
+
+    Notes
+    -----
+    The candidates of a record are the released ones that fit it in every column; a single one is certain, and among
+    several the nearest is taken (ties 1/t). Kinds of rank swapping without a window leave the whole file, so that only
+    the distance remains. `inside` is the share of records whose true one is among the candidates: 1 where p is right.
+
+    Sources: Winkler, 2002; Nin, Herranz, Torra, DKE 67 and DKE 64(1), 2008.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> x = pa.record_batch({"a": [1.0, 2.0, 3.0, 4.0], "b": [4.0, 1.0, 2.0, 3.0]})
+    >>> y = pa.record_batch({"a": [2.0, 1.0, 4.0, 3.0], "b": [3.0, 2.0, 1.0, 4.0]})
+    >>> files = FilePair(original=x, released=y, ids=np.zeros((4, 2), dtype=np.int64), records=4, released_records=4)
+    >>> verdict = TransparencyAttack(columns=("a", "b"), method="rank_swap", p=0.25, at_most=0.5).judge_files(files)
+    >>> verdict.outcome, verdict.observed["certain"], verdict.observed["inside"]
+    ('fail', 0.75, 1.0)
+    """
+
+    about: ClassVar[Mapping[str, str]] = {
+        "columns": "masked number columns whose original values are known; left out: all quasi-identifiers",
+        "at_most": "largest share of re-identified records that is tolerated",
+        "method": "rank_swap or microaggregation; left out: that of the release's own plan",
+        "p": "window of rank swapping as a fraction, or from_plan",
+        "nearest": "groups that are looked at where several columns were microaggregated together",
+        "sample": "attacked records; null: all of them",
+        "confidence": "of the upper limit that a sample is compared by",
+    }
+    source: ClassVar[str] = "Winkler, 2002; Nin, Herranz, Torra, DKE 67 and DKE 64(1), 2008"
+    threat: ClassVar[str] = "Somebody knows the method and its parameters, as good practice has them published."
+    formula: ClassVar[str] = "candidates = intersection over columns of the records that fit; share re-identified"
+    choose: ClassVar[str] = (
+        "As record_linkage, 0.05; buckets and distribution swapping leave this attack without a grip."
+    )
+
+    at_most: float | None = None
+    method: Method | None = None
+    p: float | Literal["from_plan"] = "from_plan"
+    nearest: int = 2
+    sample: int | None = 10_000
+    confidence: float = 0.95
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        owner = "TransparencyAttack"
+        if self.columns is not None:
+            object.__setattr__(self, "columns", require_columns(owner, self.columns))
+        if self.at_most is not None:
+            require_number(owner, "at_most", self.at_most, least=0, most=1)
+        if self.method is not None:
+            require_choice(owner, "method", self.method, tuple(STAGES))
+        if self.p != "from_plan":
+            require_number(owner, "p", self.p, above=0, most=1)
+            if self.method == "microaggregation":
+                raise UsageError(f"{owner}: p is of rank swapping; leave it out for microaggregation")
+        require_integer(owner, "nearest", self.nearest, least=1)
+        if self.sample is not None:
+            require_integer(owner, "sample", self.sample, least=1)
+        require_number(owner, "confidence", self.confidence, above=0, below=1)
+
+    def judge_files(self, files: FilePair) -> Verdict:
+        planned: list[Method] = [name for name, stages in STAGES.items() if files.stages_named(*stages)]
+        method = self.method or next(iter(planned), None)
+        if method is None:
+            return self._error("the plan has no stage of rank_swap or microaggregate; say `method:`")
+        numbers = {name: self._numbers(files, name) for name in files.original.schema.names}
+        attacked = files.sample(self.sample)
+        found = self._constraints(files, method, numbers, attacked)
+        if isinstance(found, str):
+            return self._error(found)
+        return self._verdict(files, method, self._attack(numbers, found, attacked), attacked)
+
+    def _numbers(self, files: FilePair, column: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        before, after = files.numbers("original", column), files.numbers("released", column)
+        if before is None or after is None:
+            raise DataError(f"transparency_attack: column {column!r} is not a number in both tables; leave it out")
+        return before, after
+
+    def _constraints(
+        self, files: FilePair, method: str, numbers: Numbers, attacked: NDArray[np.int64]
+    ) -> list[Constraint] | str:
+        """What each column says, or why nothing can be said."""
+        if method == "rank_swap":
+            return self._windows(files, numbers, attacked)
+        return self._groups(files, numbers, attacked)
+
+    def _windows(self, files: FilePair, numbers: Numbers, attacked: NDArray[np.int64]) -> list[Constraint] | str:
+        from privpipe.kernels.linkage.transparency import window_constraint
+
+        constraints = []
+        for column, (before, after) in numbers.items():
+            known = int((~np.isnan(after)).sum())
+            window, bottom, top = known, 0, 0
+            if self.p != "from_plan":
+                window = floor_share(self.p, known)
+            else:
+                stages = [
+                    stage for stage in files.stages_named("rank_swap") if column in stage["parameters"]["columns"]
+                ]
+                if not stages:
+                    return f"the plan does not swap {column!r}; leave it out of columns, or give p"
+                if "strata" in stages[-1]["detail"]:
+                    return f"{column!r} was swapped within strata, which this attack does not judge"
+                if stages[-1]["parameters"]["kind"] == "window":
+                    detail = stages[-1]["detail"]["columns"][column]
+                    # Several swaps of one column add up; the tails are those of the last.
+                    window = sum(int(stage["detail"]["columns"][column]["window"]) for stage in stages)
+                    bottom, top = int(detail["bottom"]), int(detail["top"])
+            constraints.append(window_constraint(before[attacked], after, window, bottom, top))
+        return constraints
+
+    def _groups(self, files: FilePair, numbers: Numbers, attacked: NDArray[np.int64]) -> list[Constraint] | str:
+        from privpipe.kernels.linkage.transparency import centroid_constraint, nearest_constraint
+
+        groups = [
+            [column for column in group["columns"] if column in numbers]
+            for stage in files.stages_named("microaggregate")
+            for group in stage["detail"]["groups"]
+        ]
+        if not files.stages_named("microaggregate"):
+            groups = [[column] for column in numbers]  # told by the policy alone: column by column
+        constraints = []
+        for group in (group for group in groups if group):
+            if len(group) == 1:
+                before, after = numbers[group[0]]
+                constraints.append(centroid_constraint(before[attacked], after))
+                continue
+            before, after = (_standardised([numbers[name] for name in group], side) for side in (0, 1))
+            constraints.append(nearest_constraint(before[attacked], after, self.nearest))
+        covered = {column for group in groups for column in group}
+        missing = sorted(set(numbers) - covered)
+        return f"the plan does not microaggregate {missing[0]!r}; leave it out of columns" if missing else constraints
+
+    def _attack(self, numbers: Numbers, constraints: list[Constraint], attacked: NDArray[np.int64]) -> Left:
+        from privpipe.kernels.linkage.transparency import candidates_left
+
+        own = [(before, after, before, after) for before, after in numbers.values()]
+        before = np.column_stack([_by_own(column, scale) for column, _, scale, _ in own])
+        after = np.column_stack([_by_own(column, scale) for _, column, _, scale in own])
+        return candidates_left(constraints, before[attacked], after, attacked)
+
+    def _verdict(self, files: FilePair, method: str, left: Left, attacked: NDArray[np.int64]) -> Verdict:
+        from privpipe.kernels.linkage.sampled_share import upper_share
+
+        hits, released = float(left.scores.sum()), len(files) / files.records
+        sampled = len(attacked) < len(files)
+        estimate = hits / len(attacked) * released
+        figure = (
+            upper_share(min(hits, len(attacked)), len(attacked), self.confidence) * released if sampled else estimate
+        )
+        observed: dict[str, Any] = {
+            "share": figure,
+            **({"estimate": estimate} if sampled else {}),
+            "certain": float(((left.counts == 1) & left.inside).mean()) * released,
+            "candidates": float(left.counts.mean()),
+            "inside": float(left.inside.mean()),
+            "method": method,
+        }
+        passed = not self.is_gate() or bool(at_most(figure, self.at_most))  # type: ignore[arg-type]
+        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
+        limit = f" (upper {self.confidence:g} limit from {len(attacked):,} sampled records)" if sampled else ""
+        return Verdict(
+            self,
+            observed,
+            outcome="pass" if passed else "fail",
+            threshold=self.demanded(),
+            reason=(
+                f"at least {short(figure)} of the records are re-identified by somebody who knows of the {method}"
+                f"{limit}{asked}; {short(observed['candidates'])} candidates on average, the true one among them for "
+                f"{short(observed['inside'])} of the records."
+            ),
+        )
+
+    def _error(self, reason: str) -> Verdict:
+        return Verdict(self, None, "error", self.demanded(), reason=f"{reason}.")
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(), cls(at_most=0.1), cls(columns=("age",), method="rank_swap", p=0.05, at_most=0.5, sample=None)]
+
+
+def _by_own(values: NDArray[np.float64], scale: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Standardised by a column's own mean and deviation; missing values at the mean."""
+    known = scale[~np.isnan(scale)]
+    sd = float(np.std(known, ddof=1)) if len(known) > 1 else 0.0
+    if not sd > 0:
+        return np.zeros(len(values))
+    return np.nan_to_num((values - float(np.mean(known))) / sd, nan=0.0)
+
+
+def _standardised(columns: list[tuple[NDArray[np.float64], NDArray[np.float64]]], side: int) -> NDArray[np.float64]:
+    """Columns of one side on the scale of the original, as the groups were formed on."""
+    return np.column_stack([_by_own(pair[side], pair[0]) for pair in columns])

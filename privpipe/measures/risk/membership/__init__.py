@@ -1,0 +1,1 @@
+"""Attacks that tell whether a record was in the source."""

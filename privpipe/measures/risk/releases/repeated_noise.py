@@ -1,0 +1,161 @@
+"""Noise that several releases together wear off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import Verdict
+from privpipe.blocks.entry import require_choice, require_number
+from privpipe.blocks.guarantee import Direction, short
+from privpipe.blocks.release_history import HistoryMeasure, ReleaseHistory
+from privpipe.errors import UsageError
+from privpipe.tolerance import at_least
+
+if TYPE_CHECKING:
+    from privpipe.kernels.noise.looks import Looks
+
+__all__ = ["RepeatedNoise"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RepeatedNoise(HistoryMeasure):
+    """Least variance ratio of noise that is left on a person's number when all releases of it are averaged.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        Numbers, each masked by one `add_noise` stage of the policy (not orthogonal, which has no ratio).
+    at_least : float, optional
+        Least ratio that must be left, as `variance_ratio`. Left out (under `measures:`), it is reported.
+    ledger : str
+        Folder that remembers, as keyed hashes, which draw hid which number of whom.
+    key : {"from_env": NAME} or {"from_file": PATH}
+        Key of these hashes, the same for all releases: persons are followed by `person_id`, else `record_id`.
+    normalise : tuple of {"trim", "casefold", "nfc"}
+        As in `complementary_release`.
+    changed : {"apart", "averaged"}
+        A number that changed under an unchanged plan has noise of its own. `apart`: it is another quantity, and the one
+        does not help to average the other. `averaged`: it changed but little, and does. The ledger knows hashes alone
+        and cannot tell; take `averaged` where numbers creep. The reason gives the figure under both.
+
+    Notes
+    -----
+    Of a person's number 1 / sum of 1/ratio over independent draws is left. The same stage key, record and value is the
+    same draw, and counts once; a frozen plan (`plan:`) keeps it over releases. Stage keys that differ count together
+    whatever value they hid. Several records of a person with the same value are as many looks at it. An earlier release
+    of the number as it was leaves nothing. A column that bears another name in an earlier release is recognised where
+    at least half of the persons in both have the very same value there. Missing values, zeros that the policy keeps
+    and zeros under multiplicative noise hide nothing and are left out; clipping, rounding and other stages on the
+    column are not taken into account.
+
+    Source: weighing of independent measurements by their variances (Gauss, Theoria combinationis, 1823).
+
+    Examples
+    --------
+    >>> from privpipe.blocks.release_history import NoiseRows, ReleaseRows
+    >>> one = np.array([[1, 1]])
+    >>> def release(key):
+    ...     noise = NoiseRows((("income", key),), one, np.zeros(1, int), one + int(key), one, np.array([0.1]))
+    ...     return ReleaseRows(one, one, np.ones(1, int), noise=noise)
+    >>> entry = RepeatedNoise(columns=("income",), at_least=0.06, ledger="ledger", key={"from_env": "KEY"})
+    >>> for earlier in ((), (release("0"),), (release("1"),)):
+    ...     verdict = entry.judge_history(ReleaseHistory(current=release("0"), earlier=earlier))
+    ...     print(verdict.outcome, verdict.observed)
+    pass 0.1
+    pass 0.1
+    fail 0.05
+    """
+
+    threshold_field: ClassVar[str | None] = "at_least"
+    direction: ClassVar[Direction] = "at_least"
+    forms_classes: ClassVar[bool] = False
+    about: ClassVar[Mapping[str, str]] = {
+        "columns": "numeric columns, each masked by one add_noise stage",
+        "at_least": "least ratio of the noise's variance to the column's that must be left",
+        "changed": "apart or averaged: whether a number that changed under one plan helps to average the others",
+    }
+    source: ClassVar[str] = "weighing of independent measurements by their variances"
+    threat: ClassVar[str] = "Somebody averages what several releases say of one person, and the noise wears off."
+    formula: ClassVar[str] = "min over persons of 1 / sum over releases with distinct stage keys of 1/ratio"
+    choose: ClassVar[str] = "The ratio that one release needs; a frozen plan lets the same noise stand in all of them."
+
+    columns: tuple[str, ...]
+    at_least: float | None = None
+    changed: Literal["apart", "averaged"] = "apart"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        owner = "RepeatedNoise"
+        names = self.columns
+        if isinstance(names, str) or not names or not all(isinstance(name, str) and name for name in names):
+            raise UsageError(f"{owner}: columns must be a list of at least one column name")
+        if len(set(names)) < len(names):
+            raise UsageError(f"{owner}: columns names a column twice")
+        object.__setattr__(self, "columns", tuple(names))
+        if self.at_least is not None:
+            require_number(owner, "at_least", self.at_least, above=0)
+        if not self.ledger:
+            raise UsageError(f"{owner}: ledger is required: it remembers the noise of earlier releases")
+        if self.key is None:
+            raise UsageError(f"{owner}: key is required: persons are followed by it")
+        require_choice(owner, "changed", self.changed, ("apart", "averaged"))
+
+    def judge_history(self, history: ReleaseHistory) -> Verdict:
+        from privpipe.kernels.noise.looks import looks_at
+
+        now = history.current.noise
+        if now is None:
+            return self._error("the draws of the run are not known; it is judged inside a release")
+        lacking = [column for column in self.columns if column not in {name for name, _ in now.stages}]
+        if lacking:
+            return self._error(f"no add_noise stage masked {', '.join(map(repr, lacking))}")
+        unknown = sum(rows.noise is None for rows in history.earlier)
+        found = [looks_at(column, history.current, history.earlier) for column in self.columns]
+        if not any(len(looks.units) for looks in found):
+            return self._error("no released value to judge")
+        return self._verdict(dict(zip(self.columns, found, strict=True)), unknown)
+
+    def _verdict(self, found: Mapping[str, Looks], unknown: int) -> Verdict:
+        left = {column: self._left(looks, self.changed == "averaged") for column, looks in found.items()}
+        worst = min((column for column in left if len(left[column])), key=lambda column: float(left[column].min()))
+        observed = float(left[worst].min())
+        other = min(float(self._left(looks, True).min()) for looks in found.values() if len(looks.units))
+        below = sum(int((~at_least(ratios, self.at_least)).sum()) for ratios in left.values()) if self.at_least else 0
+        looks = found[worst]
+        parts = [f"{looks.releases:,} releases under {looks.keys:,} plans leave {short(observed)} on {worst!r}"]
+        parts += (
+            [f"asked at least {short(self.at_least)}, {below:,} numbers of persons fall below"] if self.at_least else []
+        )
+        parts += [f"{short(other)} if numbers that changed did so but little"] if other < observed else []
+        parts += [f"{looks.bare:,} earlier releases show it as it is"] if looks.bare else []
+        parts += [f"{unknown:,} earlier releases, of which no noise is known, are not counted"] if unknown else []
+        passed = self.at_least is None or bool(at_least(observed, self.at_least))
+        return Verdict(
+            self,
+            observed,
+            outcome="pass" if passed else "fail",
+            threshold=self.demanded(),
+            reason="; ".join(parts) + "; releases of other holders cannot be judged.",
+        )
+
+    @staticmethod
+    def _left(looks: Looks, moving: bool) -> NDArray[np.float64]:
+        from privpipe.kernels.noise.averaging import left_ratios
+
+        return left_ratios(looks.units, looks.stages, looks.draws, looks.values, looks.ratios, moving=moving)
+
+    def _error(self, reason: str) -> Verdict:
+        return Verdict(self, None, "error", self.demanded(), reason=f"{reason}.")
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        key = {"from_env": "PRIVPIPE_LEDGER_KEY"}
+        return [
+            cls(columns=("income",), at_least=0.05, ledger="ledger", key=key),
+            cls(columns=("income", "age"), ledger="ledger", key=key, normalise=("trim",), changed="averaged"),
+        ]

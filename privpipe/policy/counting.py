@@ -1,0 +1,92 @@
+"""What a policy may ask under each way of counting: wildcards, persons, a population."""
+
+from __future__ import annotations
+
+from privpipe.judging.served import refused_in_persons, refused_under_wildcard, refused_without_wildcard
+from privpipe.blocks import ClassModel
+from privpipe.policy.draft import Draft
+from privpipe.policy.entries import ReadEntry
+from privpipe.policy.places import Report
+from privpipe.policy.specs import SourceSpec
+from privpipe.transforms.base import Transformer
+from privpipe.transforms.recoding.generalize import Generalize
+
+__all__ = ["KEEPS_KEYS", "check_counting", "check_stages_under_counting"]
+
+KEEPS_KEYS = ("suppress_records", "sample", "drop_identifiers", "pseudonymise")
+"""Stages that leave quasi-identifiers as they are."""
+INSTEAD = "generalize by given `levels:` without suppress_at_most, and the gate judges what comes out"
+
+
+def check_counting(draft: Draft, report: Report) -> None:
+    """Every entry must be able to count as the policy asks: passed over, figures would look safer than they are."""
+    wildcard, persons = draft.values.get("nulls") == "wildcard", "person_id" in draft.values
+    if "wildcard" in draft.values and not wildcard:
+        # Without wildcard matching the text means nothing.
+        report.wrong(("wildcard",), "has a meaning only with `nulls: wildcard`")
+    if wildcard and persons:
+        report.unsupported(("person_id",), "matching by `nulls: wildcard` counts records; leave one of the two out")
+    for read, entry in draft.judging():
+        if refused := (refused_under_wildcard if wildcard else refused_without_wildcard)(entry):
+            report.wrong(read.place, refused)
+        elif persons and (refused := refused_in_persons(entry)):
+            report.unsupported(read.place, refused)
+
+
+def check_stages_under_counting(draft: Draft, report: Report) -> None:
+    """Stages that suppress or search must count as the guarantees do, at the levels these are judged at."""
+    wildcard, persons = draft.values.get("nulls") == "wildcard", "person_id" in draft.values
+    compared = [read.name for read, entry in draft.judging() if entry.needs_population]
+    guarded = [read.name for read in draft.guarantees if getattr(read.entry, "needs_population", False)]
+    paid = [read.name for read in draft.guarantees if _looks_at_labels(read)]
+    for read, stage in draft.stages():
+        if compared and _touches_raw_population(draft, stage):
+            report.unsupported(
+                read.place,
+                f"changes quasi-identifiers in a way that a population cannot follow, and {compared[0]} compares with "
+                "one: give a population that is `generalized: true`",
+            )
+        if not _suppresses(stage):
+            continue
+        if wildcard and "wildcard" not in stage.serves:
+            report.unsupported(read.place, f"counts classes, and under `nulls: wildcard` there are none; {INSTEAD}")
+        elif guarded and "population" not in stage.serves:
+            report.unsupported(read.place, f"does not count the population of {guarded[0]} yet; {INSTEAD}")
+        elif guarded and _stands_elsewhere(draft, read, stage):
+            report.unsupported(
+                read.place,
+                f"suppresses for {guarded[0]}, whose population is `generalized: true`: that stands at the levels of "
+                f"the release, not at those this stage compares with; give the raw population, or {INSTEAD}",
+            )
+        elif paid and "labels" not in stage.serves:
+            report.unsupported(read.place, f"does not know what labels lose, which {paid[0]} is about; {INSTEAD}")
+        elif persons and "persons" not in stage.serves:
+            report.unsupported(read.place, f"counts records and not persons; use suppress_records, or {INSTEAD}")
+
+
+def _looks_at_labels(read: ReadEntry) -> bool:
+    return isinstance(read.entry, ClassModel) and bool(read.entry.counted_columns(("",)))
+
+
+def _stands_elsewhere(draft: Draft, read: ReadEntry, stage: Transformer) -> bool:
+    """Whether a generalized population and the table of this stage may differ in their levels."""
+    population = draft.values.get("population")
+    if not isinstance(population, SourceSpec) or not population.generalized:
+        return False
+    later = [other for where, other in draft.stages() if where.place > read.place]
+    return stage.searches or any(other.name() not in KEEPS_KEYS for other in later)
+
+
+def _suppresses(stage: Transformer) -> bool:
+    if isinstance(stage, Generalize):
+        return stage.limit is not None
+    return stage.suppresses
+
+
+def _touches_raw_population(draft: Draft, stage: Transformer) -> bool:
+    population = draft.values.get("population")
+    if not isinstance(population, SourceSpec) or population.generalized or stage.name() in ("generalize", *KEEPS_KEYS):
+        return False
+    columns = getattr(stage, "columns", None)
+    flat = {str(name) for group in columns or () for name in (group if isinstance(group, list | tuple) else [group])}
+    return not flat or bool(flat & set(draft.with_role("quasi_identifier")))

@@ -1,0 +1,171 @@
+"""A policy: what a table is, what may happen to it, what it must meet and where it goes."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+from privpipe.judging.gate import UndeclaredRule
+from privpipe.blocks import Guarantee
+from privpipe.hierarchies import HierarchySpec
+from privpipe.policy.reader import read_file, read_mapping
+from privpipe.policy.secret import SecretSpec
+from privpipe.policy.specs import ColumnSpec, PlanSpec, SinkSpec, SourceSpec
+from privpipe.roles import ColumnType, NullRule, Roles
+from privpipe.transforms.base import Transformer
+
+__all__ = ["Policy"]
+
+UNTOLD = ("engines", "records")
+WHERE = ("engine", "sink")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """A checked policy document.
+
+    Read one with `Policy.load` or `Policy.from_dict`; the constructor itself checks nothing. Relative paths start
+    at `base_dir`. Hierarchy files, data and secrets are not touched before they are needed.
+
+    Examples
+    --------
+    >>> policy = Policy.from_dict({
+    ...     "columns": {"age": {"role": "quasi_identifier"}},
+    ...     "guarantees": [{"k_anonymity": {"k": 5}}],
+    ... })
+    >>> policy.guarantees, policy.roles.quasi_identifiers
+    ((KAnonymity(k=5),), ('age',))
+    """
+
+    version: int = 1
+    name: str
+    columns: Mapping[str, ColumnSpec]
+    guarantees: tuple[Guarantee, ...]
+    transform: tuple[Transformer, ...] = ()
+    measures: tuple[Guarantee, ...] = ()
+    source: SourceSpec | None = None
+    population: SourceSpec | None = None
+    original: SourceSpec | None = None
+    sink: SinkSpec | None = None
+    records: str | None = None
+    engine: str = "embedded"
+    engines: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    record_id: str | None = None
+    person_id: str | None = None
+    nulls: NullRule = "own_value"
+    wildcard: str | None = None
+    undeclared: UndeclaredRule = "refuse"
+    suppression_mark: str = "*"
+    plan: PlanSpec | None = None
+    seed: SecretSpec | None = None
+    allow_insecure_seed: bool = False
+    warnings: tuple[str, ...] = field(default=(), repr=False)
+    file: str | None = field(default=None, compare=False)
+    base_dir: Path = field(default=Path(), repr=False, compare=False)
+    lines: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
+    document: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """The policy of a YAML file.
+
+        Raises
+        ------
+        PolicyError
+            Everything wrong with it at once, each with its path and line.
+        UnsupportedError
+            It asks for nothing wrong, but for something that is not served yet.
+        """
+        return cls(**read_file(path))
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any], base_dir: str | os.PathLike[str] | None = None) -> Self:
+        """The policy of a Python mapping with the keys of the YAML file; raises what `load` raises."""
+        return cls(**read_mapping(document, base_dir))
+
+    @property
+    def roles(self) -> Roles:
+        """The role of every column."""
+        names: dict[str, list[str]] = {}
+        for name, column in self.columns.items():
+            names.setdefault(column.role, []).append(name)
+        return Roles(
+            quasi_identifiers=names.get("quasi_identifier", ()),
+            sensitive=names.get("sensitive", ()),
+            identifiers=names.get("identifier", ()),
+            insensitive=names.get("insensitive", ()),
+        )
+
+    @property
+    def pseudonyms(self) -> tuple[str, ...]:
+        """Columns that a `pseudonymise` stage releases: identifiers in the source, none afterwards."""
+        return tuple(
+            column for stage in self.transform if stage.taxon == "identifiers" for column in stage.masked_columns()
+        )
+
+    @property
+    def released_roles(self) -> Roles:
+        """The role of every column of a finished table: pseudonyms, and what a stage adds, are insensitive."""
+        roles = self.roles
+        made = [n for stage in self.transform for n in stage.made_columns() if n not in roles.columns]
+        made += [name for name in roles.identifiers if name in self.pseudonyms]
+        return replace(
+            roles,
+            identifiers=[name for name in roles.identifiers if name not in self.pseudonyms],
+            insensitive=[*roles.insensitive, *made],
+        )
+
+    @property
+    def types(self) -> dict[str, ColumnType]:
+        """Declared types, by column."""
+        return {name: column.type for name, column in self.columns.items() if column.type is not None}
+
+    @property
+    def hierarchies(self) -> dict[str, HierarchySpec]:
+        """Declared hierarchies, by column."""
+        return {name: column.hierarchy for name, column in self.columns.items() if column.hierarchy is not None}
+
+    def public_document(self) -> dict[str, Any]:
+        """The document as a manifest may carry it.
+
+        Of a seed that stands in the document only that it does. Options of engines and the place of private records
+        are left out: they may name machines or hold credentials, and no result depends on them.
+        """
+        public = copy.deepcopy({key: value for key, value in self.document.items() if key not in UNTOLD})
+        if self.seed is not None and self.seed.within is not None:
+            public["seed"] = {self.seed.within: True}
+        return public
+
+    def digest(self) -> str:
+        """SHA-256, in hex, of the public document as canonical JSON: layout, comments, order of keys do not count.
+
+        Neither does `plan:`, so that a plan fits the policy that it is frozen into.
+        """
+        return _sha256(self.public_document(), "plan")
+
+    def run_digest(self) -> str:
+        """SHA-256 of the policy without where it runs and where it publishes: what rows are, and in which order,
+        depends on neither.
+        """
+        return _sha256(self.public_document(), "plan", *WHERE)
+
+    def place_of(self, stage: int) -> str:
+        """Where a stage stands in the document, as in ``transform[1].generalize``."""
+        return f"transform[{stage}].{self.transform[stage].name()}"
+
+    def located(self, place: str) -> str:
+        """A place with the file and line it is written in, for errors: ``release.yaml:14: transform[1].generalize``."""
+        line = self.lines.get(place)
+        return place if self.file is None or line is None else f"{self.file}:{line}: {place}"
+
+
+def _sha256(document: Mapping[str, Any], *without: str) -> str:
+    counted = {name: value for name, value in document.items() if name not in without}
+    canonical = json.dumps(counted, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()

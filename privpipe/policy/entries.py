@@ -1,0 +1,229 @@
+"""Read lists of catalogue entries: every name and parameter comes from the catalogues, none from here."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from privpipe.blocks import Catalogue, Entry, Guarantee
+from privpipe.errors import RolesError, UsageError, did_you_mean
+from privpipe.policy.places import Place, Report
+from privpipe.policy.specs import ColumnSpec, located
+from privpipe.roles import Roles
+from privpipe.transforms.base import Transformer
+
+__all__ = ["Catalogues", "ReadEntry", "over_roles", "read_entries"]
+
+FILE_KEYS = ("file", "from_file", "ledger", "holdout")
+FILE_LISTS = ("earlier",)
+
+
+@dataclass(frozen=True)
+class Catalogues:
+    """The three catalogues; names are unique over them."""
+
+    transforms: Catalogue
+    models: Catalogue
+    measures: Catalogue
+
+    @classmethod
+    def shipped(cls) -> Catalogues:
+        """Those of this package."""
+        from privpipe import measures, models, transforms
+
+        return cls(transforms.CATALOGUE, models.CATALOGUE, measures.CATALOGUE)
+
+    def of(self, section: str) -> tuple[Catalogue, ...]:
+        """The catalogues a section of a policy draws from."""
+        return (self.transforms,) if section == "transform" else (self.models, self.measures)
+
+    def every(self) -> tuple[Catalogue, ...]:
+        """All of them."""
+        return (self.transforms, self.models, self.measures)
+
+
+@dataclass(frozen=True)
+class ReadEntry:
+    """One item of a list: where it stands, what it said, and the entry if it was sound."""
+
+    place: Place
+    name: str
+    parameters: Mapping[str, Any]
+    entry: Entry | None
+
+    @property
+    def at(self) -> int:
+        """Its position in the list."""
+        return int(self.place[1])
+
+
+def read_entries(report: Report, value: Any, section: str, catalogues: Catalogues, base_dir: Path) -> list[ReadEntry]:
+    """The items of `transform`, `guarantees` or `measures`; what is wrong with any is noted."""
+    if not isinstance(value, list):
+        report.wrong((section,), "must be a list of entries, each `- name: {parameters}`")
+        return []
+    return [
+        _read(report, _found_from(item, base_dir), (section, at), section, catalogues) for at, item in enumerate(value)
+    ]
+
+
+def over_roles(report: Report, items: Sequence[ReadEntry], columns: Mapping[str, ColumnSpec]) -> list[ReadEntry]:
+    """The items with what they leave to the roles of the columns filled in."""
+    named = {
+        role: tuple(name for name, column in columns.items() if column.role == role)
+        for role in ("quasi_identifier", "sensitive")
+    }
+    try:
+        roles = Roles(quasi_identifiers=named["quasi_identifier"], sensitive=named["sensitive"])
+    except RolesError:  # names that differ by case alone, noted already where they stand
+        return list(items)
+    return [_over(report, item, roles) for item in items]
+
+
+def _over(report: Report, item: ReadEntry, roles: Roles) -> ReadEntry:
+    try:
+        return replace(item, entry=item.entry.over(roles)) if isinstance(item.entry, Guarantee) else item
+    except UsageError as error:
+        report.wrong(item.place, str(error))
+        return item
+
+
+def _found_from(value: Any, base_dir: Path) -> Any:
+    """The value with the files it names seen from where the program runs."""
+    if isinstance(value, list):
+        return [_found_from(item, base_dir) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    return {key: _found_under(key, item, base_dir) for key, item in value.items()}
+
+
+def _found_under(key: str, item: Any, base_dir: Path) -> Any:
+    named = key in FILE_KEYS or (key == "prior" and item != "released")
+    if named and isinstance(item, str):
+        return located(item, base_dir)
+    if key in FILE_LISTS and isinstance(item, list):
+        return [located(path, base_dir) if isinstance(path, str) else path for path in item]
+    return _found_from(item, base_dir)
+
+
+def _read(report: Report, item: Any, place: Place, section: str, catalogues: Catalogues) -> ReadEntry:
+    if not isinstance(item, Mapping) or len(item) != 1:
+        hint = f", as in `- {item}: {{}}`" if isinstance(item, str) and item.isidentifier() else ""
+        several = f"; this one has {len(item)} keys" if isinstance(item, Mapping) and item else ""
+        report.wrong(place, f"an entry is a mapping with one key, its name{hint}{several}")
+        return ReadEntry(place, "", {}, None)
+    [(name, parameters)] = item.items()
+    place = (*place, name)
+    parameters = {} if parameters is None else parameters
+    if not isinstance(parameters, Mapping):
+        report.wrong(place, "the parameters of an entry are a mapping, as in {k: 5}")
+        return ReadEntry(place, name, {}, None)
+    found = _class_of(report, name, place, section, catalogues)
+    if found is None:
+        return ReadEntry(place, name, parameters, None)
+    entry = _build(report, found, parameters, place)
+    if isinstance(entry, Guarantee):
+        entry = entry if _threshold_fits(report, entry, place, section) else None
+    return ReadEntry(place, name, parameters, entry)
+
+
+def _class_of(report: Report, name: str, place: Place, section: str, catalogues: Catalogues) -> type[Entry] | None:
+    rooms = catalogues.of(section)
+    for room in rooms:
+        if name in room:
+            return room[name]
+    for room in catalogues.every():
+        if name in room:
+            where = "`transform:`" if room is catalogues.transforms else "`guarantees:` or `measures:`"
+            report.wrong(place, f"is a {room.kind} and stands under {where}, not under `{section}:`")
+            return None
+    known = [name for room in rooms for name in room]
+    kinds = " or ".join(room.kind for room in rooms)
+    near = did_you_mean(name, known) or f"; known: {', '.join(known)}"
+    report.wrong(place, f"unknown {kinds}{near}")
+    return None
+
+
+def _build(report: Report, entry: type[Entry], parameters: Mapping[str, Any], place: Place) -> Entry | None:
+    known = [field.name for field in dataclasses.fields(entry)]  # type: ignore[arg-type]
+    sound = True
+    if issubclass(entry, Transformer):
+        sound = _columns_fit(report, entry, parameters, place)
+    unknown = {name: value for name, value in parameters.items() if name not in known}
+    for name in unknown:
+        if name == "columns" and issubclass(entry, Transformer):
+            continue  # said already
+        near = did_you_mean(name, known) or f"; {entry.name()} takes {', '.join(known) or 'none'}"
+        report.wrong((*place, name), f"unknown parameter of {entry.name()}{near}")
+    given = {name: value for name, value in parameters.items() if name in known}
+    wrong = entry.problems(given)
+    for name, message in wrong.items():
+        if name == "columns" and not sound:
+            continue
+        where, text = _blamed(name, message, known)
+        report.wrong((*place, *where), text)
+    if wrong or unknown or not sound:
+        return None
+    try:
+        return entry.build(given)
+    except UsageError as error:
+        report.wrong(place, str(error))
+        return None
+
+
+def _columns_fit(report: Report, stage: type[Transformer], parameters: Mapping[str, Any], place: Place) -> bool:
+    """Whether the stage names its columns as its rule asks."""
+    given = parameters.get("columns")
+    if stage.columns_rule == "none" and "columns" in parameters:
+        report.wrong((*place, "columns"), f"{stage.name()} takes no columns")
+        return False
+    if stage.columns_rule == "required" and given is None:
+        report.wrong((*place, "columns"), "is required: the stage names its columns, as in `columns: [income]`")
+        return False
+    if isinstance(given, str) and not (given == "all" and stage.columns_rule == "optional"):
+        report.wrong((*place, "columns"), f"must be a list, also for a single column: [{given}]")
+        return False
+    return True
+
+
+def _blamed(name: str, message: str, known: Sequence[str]) -> tuple[tuple[str | int, ...], str]:
+    """The parameter a message is about, and the message without the class it came from.
+
+    Examples
+    --------
+    >>> _blamed("", "KAnonymity: k must be an integer >= 1, got 0", ["k"])
+    (('k',), 'must be an integer >= 1, got 0')
+    >>> _blamed("columns.0", "Input should be a valid string", ["columns"])
+    (('columns', 0), 'Input should be a valid string')
+    """
+    if name:
+        return tuple(int(part) if part.isdigit() else part for part in name.split(".")), message
+    text = re.sub(r"^\w+: ", "", message)
+    first, _, rest = text.partition(" ")
+    parts = first.rstrip(":").split(".")
+    return (tuple(parts), rest) if parts[0] in known else ((), text)
+
+
+def _threshold_fits(report: Report, entry: Guarantee, place: Place, section: str) -> bool:
+    """Guarantees judge and so need their threshold; measures report and must not have one."""
+    field = entry.threshold_field
+    if section == "guarantees" and not entry.is_gate():
+        if field is None:
+            report.wrong(place, "only reports and has no threshold: it belongs under `measures:`")
+            return False
+        report.wrong(
+            (*place, field),
+            f"a guarantee needs its threshold `{field}`; without one the entry belongs under `measures:`",
+        )
+        return False
+    if section == "measures" and entry.is_gate():
+        what = (
+            f"a measure is reported, never judged: leave `{field}` out" if field else "it has no form that only reports"
+        )
+        report.wrong((*place, field) if field else place, f"{what}, or move the entry to `guarantees:`")
+        return False
+    return True

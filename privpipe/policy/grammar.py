@@ -1,0 +1,137 @@
+"""Every key a policy knows outside its entries: one table for the reader, the JSON schema and `init`.
+
+Keys of entries are not here: they are the fields of the catalogue's classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from privpipe.engines import ENGINES
+from privpipe.engines.base import Format
+from privpipe.engines.base.unpacking import MOST_BYTES
+from privpipe.policy.specs import FormulaRule
+from privpipe.roles import ColumnType, NullRule, Role
+
+__all__ = ["COLUMN", "PLAN", "SINK", "SOURCE", "TOP", "VERSION", "Key", "source_keys"]
+
+VERSION = 1
+UNDECLARED = ("refuse", "note")
+Kind = Literal[
+    "text",
+    "integer",
+    "flag",
+    "texts",
+    "mapping",
+    "entries",
+    "secret",
+    "source",
+    "sink",
+    "plan",
+    "columns",
+    "hierarchy",
+]
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key of a section.
+
+    Parameters
+    ----------
+    kind : str
+        The shape of its value.
+    about : str
+        One line for a person.
+    choices : tuple of str
+        The texts it may be; empty: any.
+    required : bool
+        Whether the section must have it.
+    default : Any
+        What leaving it out means; None where that is nothing.
+    """
+
+    kind: Kind
+    about: str
+    choices: tuple[str, ...] = ()
+    required: bool = False
+    default: Any = None
+
+
+SOURCE: Mapping[str, Key] = {
+    "path": Key(
+        "text", "a file or a folder of files; relative to the policy file, no sign of it a pattern", required=True
+    ),
+    "format": Key("text", "format of the files; left out, told by the name's ending", get_args(Format)),
+    "delimiter": Key("text", "character between the fields of a CSV file", default=","),
+    "header": Key("flag", "whether the first line of a CSV file names its columns", default=True),
+    "columns": Key("texts", "names of the columns of a CSV file without a header, in order"),
+    "null_values": Key("texts", "CSV fields that mean a missing value", default=("",)),
+    "max_bytes": Key("integer", "what each packed CSV or JSON file may unpack to, in bytes", default=MOST_BYTES),
+}
+
+GENERALIZED = Key("flag", "whether the table is generalized already; else the plan is applied to it", default=False)
+
+SINK: Mapping[str, Key] = {
+    "path": Key("text", "folder to publish into; relative to the policy file", required=True),
+    "format": Key("text", "format of the published files", ("parquet", "csv", "json"), default="parquet"),
+    "formula_cells": Key(
+        "text",
+        "CSV texts that spreadsheets run as formulas: kept and noted, behind an apostrophe, or an error",
+        get_args(FormulaRule),
+        default="keep",
+    ),
+}
+
+PLAN: Mapping[str, Key] = {
+    "file": Key("text", "JSON of a plan of this policy, as a private record holds it", required=True),
+}
+
+COLUMN: Mapping[str, Key] = {
+    "role": Key("text", "what the column is for", get_args(Role), required=True),
+    "type": Key("text", "type of its values; left out, the source's (text in CSV)", get_args(ColumnType)),
+    "nulls": Key("text", "whether a missing sensitive value is a value or an error", ("own_value", "refuse")),
+    "hierarchy": Key("hierarchy", "how its values generalize: one builder, and options"),
+}
+
+TOP: Mapping[str, Key] = {
+    "version": Key("integer", "version of this grammar", default=VERSION),
+    "name": Key("text", "name of the release; left out, that of the policy file"),
+    "source": Key("source", "the table to release"),
+    "engine": Key("text", "what runs it", tuple(ENGINES), default="embedded"),
+    "engines": Key("mapping", "options of each engine"),
+    "columns": Key("columns", "role of every column of the source", required=True),
+    "population": Key("source", "population table of the models that need one, as raw values"),
+    "original": Key("source", "the original table, for `validate`"),
+    "record_id": Key("text", "column that is unique to a record"),
+    "person_id": Key("text", "column that names the person, where one has several records"),
+    "nulls": Key("text", "how a missing quasi-identifier matches", get_args(NullRule), default="own_value"),
+    "undeclared": Key(
+        "text", "whether a column without a role in a judged table is an error or a note", UNDECLARED, default="refuse"
+    ),
+    "wildcard": Key("text", "text that matches anything; only with `nulls: wildcard`"),
+    "suppression_mark": Key("text", "text that stands for a suppressed value", default="*"),
+    "transform": Key("entries", "stages, in order"),
+    "guarantees": Key("entries", "what the release must meet; all are judged", required=True),
+    "measures": Key("entries", "what is reported and never judged"),
+    "sink": Key("sink", "where the release is published"),
+    "records": Key("text", "folder of the private records of runs; left out, one in the sink's work area"),
+    "plan": Key("plan", "a plan of an earlier run: its stages are taken from there and not learnt anew"),
+    "seed": Key("secret", "secret of 128 bits from which all draws follow; left out, one is drawn for the run"),
+    "allow_insecure_seed": Key(
+        "flag", "publish although the seed is declared insecure; for demonstrations", default=False
+    ),
+}
+
+
+def source_keys(section: str) -> Mapping[str, Key]:
+    """The keys of `source`, `original` or `population`.
+
+    Examples
+    --------
+    >>> sorted(set(source_keys("population")) - set(source_keys("source")))
+    ['generalized']
+    """
+    return {**SOURCE, "generalized": GENERALIZED} if section == "population" else SOURCE

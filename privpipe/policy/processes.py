@@ -1,0 +1,39 @@
+"""What a policy must say for the record of a process to mean something."""
+
+from __future__ import annotations
+
+from privpipe.policy.draft import Draft
+from privpipe.policy.places import Report
+from privpipe.policy.secret import SecretSpec
+from privpipe.transforms.sampling.safepub import HARMLESS_BEFORE, Safepub
+
+__all__ = ["check_processes"]
+
+
+def check_processes(draft: Draft, report: Report) -> None:
+    """Differential privacy is of the whole way from the data to the release."""
+    places = [read for read, stage in draft.stages() if isinstance(stage, Safepub)]
+    if not places:
+        return
+    first = places[0]
+    for again in places[1:]:
+        report.wrong(again.place, f"is there already (transform[{first.at}].{first.name}); one stage draws the sample")
+    for read in draft.transform[: first.at]:
+        if read.entry is not None and read.name not in HARMLESS_BEFORE:
+            report.wrong(
+                first.place,
+                f"comes after transform[{read.at}].{read.name}, which looks at other records too; draw first",
+            )
+    seed = draft.values.get("seed")
+    if isinstance(seed, SecretSpec) and seed.within is not None:
+        report.warn(first.place, "the sample is drawn by the seed written in this file: it is as secret as the file")
+    beside = [name for name in draft.columns if draft.columns[name].role in ("sensitive", "insensitive")]
+    beside += [
+        name for read, stage in draft.stages() if stage.name() == "pseudonymise" for name in stage.masked_columns()
+    ]
+    if beside:
+        report.warn(
+            first.place,
+            f"classes are formed over the quasi-identifiers; {', '.join(map(repr, dict.fromkeys(beside)))} "
+            "will be released beside them and is not covered: declare it a quasi-identifier, or leave it out",
+        )

@@ -1,0 +1,113 @@
+"""Read a policy document: every section, then what must hold between them, then everything wrong at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from privpipe.errors import PolicyError, Problem
+from privpipe.policy.draft import Draft
+from privpipe.policy.entries import Catalogues, over_roles, read_entries
+from privpipe.policy.grammar import COLUMN, TOP, VERSION
+from privpipe.policy.places import Report, shown
+from privpipe.policy.plain_values import decoded, from_python, from_yaml
+from privpipe.policy.rules import check
+from privpipe.policy.sections import (
+    read_columns,
+    read_engines,
+    read_keys,
+    read_plan,
+    read_secret,
+    read_sink,
+    read_source,
+)
+
+__all__ = ["read_file", "read_mapping"]
+
+ENTRIES = ("transform", "guarantees", "measures")
+
+
+def read_file(path: str | os.PathLike[str], catalogues: Catalogues | None = None) -> dict[str, Any]:
+    """The fields of a `Policy` from a YAML file.
+
+    Raises
+    ------
+    PolicyError
+        Everything that is wrong with it.
+    UnsupportedError
+        Nothing is wrong but what is not served yet.
+    """
+    file = os.fspath(path)
+    try:
+        text = decoded(Path(file).read_bytes(), file, "policy")
+    except (OSError, ValueError) as error:  # a path with a NUL is a ValueError
+        reason = "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be read: {type(error).__name__}"
+        raise PolicyError([Problem("", f"the policy file {reason}", file)]) from None
+    document, report = from_yaml(text, file)
+    if document is None:
+        raise PolicyError([Problem("", "the policy file is empty", file)])
+    return _read(document, report, Path(file).absolute().parent, catalogues)
+
+
+def read_mapping(
+    document: Any, base_dir: str | os.PathLike[str] | None = None, catalogues: Catalogues | None = None
+) -> dict[str, Any]:
+    """The fields of a `Policy` from a Python mapping; relative paths start at `base_dir`, else where we are."""
+    report = Report()
+    plain = from_python(document, (), report)
+    return _read(plain, report, Path(base_dir or ".").absolute(), catalogues)
+
+
+def _read(document: Any, report: Report, base_dir: Path, catalogues: Catalogues | None) -> dict[str, Any]:
+    catalogues = catalogues or Catalogues.shipped()
+    found = read_keys(report, document, (), TOP)
+    if found.get("version", VERSION) != VERSION:
+        report.wrong(("version",), f"is {found['version']}; this privpipe reads version {VERSION}")
+    columns = read_columns(report, found.get("columns", {}), ("columns",), base_dir) if "columns" in found else {}
+    for name in ("source", "original", "population"):
+        if name in found:
+            found[name] = read_source(report, found[name], (name,))
+    if "sink" in found:
+        found["sink"] = read_sink(report, found["sink"], ("sink",))
+    if "plan" in found:
+        found["plan"] = read_plan(report, found["plan"], ("plan",))
+    if "seed" in found:
+        found["seed"] = read_secret(report, found["seed"], ("seed",), base_dir)
+    if "engines" in found:
+        found["engines"] = read_engines(report, found["engines"], ("engines",))
+    read = {name: read_entries(report, found.get(name, []), name, catalogues, base_dir) for name in ENTRIES}
+    read = {name: over_roles(report, items, columns) for name, items in read.items()}
+    if found.get("guarantees") == []:
+        report.wrong(("guarantees",), "at least one guarantee is needed: without any, every table would be published")
+    draft = Draft(
+        base_dir=base_dir,
+        columns=columns,
+        doubtful=frozenset(name for name in columns if _role(document, name) not in COLUMN["role"].choices),
+        values=found,
+        **read,
+    )
+    check(draft, report)
+    report.raise_if_wrong()
+    fields = {name: value for name, value in found.items() if name not in ENTRIES and value is not None}
+    for name in ENTRIES:
+        fields[name] = tuple(item.entry for item in read[name])
+    # Whoever lists it finds it where it stands in every verdict: first.
+    fields["guarantees"] = tuple(sorted(fields["guarantees"], key=lambda entry: entry.reads != "columns"))
+    stem = Path(report.file).stem if report.file else "policy"
+    return {
+        "name": stem,
+        **fields,
+        "columns": columns,
+        "warnings": tuple(report.warnings),
+        "file": report.file,
+        "base_dir": base_dir,
+        "lines": {shown(place): line for place, line in report.lines.items()},
+        "document": document,
+    }
+
+
+def _role(document: Any, column: str) -> Any:
+    spec = document["columns"][column]
+    return spec.get("role") if isinstance(spec, Mapping) else None

@@ -1,0 +1,283 @@
+"""What must hold between the sections of a policy, once each is read."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from privpipe.judging.unlooked import unlooked_quasi_identifiers
+from privpipe.blocks import Guarantee
+from privpipe.errors import did_you_mean
+from privpipe.policy.counting import check_counting, check_stages_under_counting
+from privpipe.policy.draft import Draft
+from privpipe.policy.entries import ReadEntry
+from privpipe.policy.ledgers import check_ledgers
+from privpipe.policy.places import Place, Report
+from privpipe.policy.processes import check_processes
+from privpipe.policy.specs import SinkSpec, SourceSpec, located
+
+__all__ = ["check"]
+
+
+def check(draft: Draft, report: Report) -> None:
+    """Note every rule the draft breaks."""
+    rules: tuple[Callable[[Draft, Report], None], ...] = (
+        check_quasi_identifiers,
+        check_judged_columns,
+        check_every_sensitive_column_is_judged,
+        check_every_quasi_identifier_is_looked_at,
+        check_thresholds,
+        check_population,
+        check_repeated_guarantees,
+        check_stages,
+        check_tail_codes,
+        check_base,
+        check_keys,
+        check_counting,
+        check_stages_under_counting,
+        check_processes,
+        check_ledgers,
+        check_sink,
+        check_records,
+        check_packages,
+    )
+    for rule in rules:
+        rule(draft, report)
+
+
+def check_packages(draft: Draft, report: Report) -> None:
+    """What is not installed is told before a record is read, not in the middle of a run."""
+    for read in (*draft.transform, *draft.guarantees, *draft.measures):
+        for package, extra in (read.entry.packages() if read.entry is not None else {}).items():
+            if not is_installed(package):
+                report.unsupported(
+                    read.place, f"needs {package}, which is not installed: pip install 'privpipe[{extra}]'"
+                )
+
+
+def is_installed(package: str) -> bool:
+    """Whether a package could be imported; nothing is imported."""
+    try:
+        return importlib.util.find_spec(package) is not None
+    except (ImportError, ValueError):  # what stands in for it in `sys.modules` is no module
+        return False
+
+
+def check_quasi_identifiers(draft: Draft, report: Report) -> None:
+    """Without a quasi-identifier every table is one class, and passes."""
+    for read, entry in draft.judging():
+        if entry.quasi_identifiers == ():
+            place = (*read.place, "quasi_identifiers")
+            report.warn(place, "the list is empty: all records are one class, whatever they hold")
+    if draft.doubtful or draft.with_role("quasi_identifier"):
+        return
+    if any(entry.quasi_identifiers is None for _, entry in draft.judging()) or not draft.guarantees:
+        report.wrong(
+            ("columns",),
+            "no column has `role: quasi_identifier`, so every table would pass; name the columns by which somebody "
+            "could be recognised, or write `quasi_identifiers: []` on each guarantee to mean one class",
+        )
+
+
+def check_judged_columns(draft: Draft, report: Report) -> None:
+    """A guarantee counts sensitive columns, in classes over quasi-identifiers."""
+    for read, entry in draft.judging():
+        for column in entry.sensitive_columns():
+            _require_role(draft, report, (*read.place, "column"), column, "sensitive")
+        for column in entry.record_columns():
+            _require_column(draft, report, read.place, column)
+        keys = entry.quasi_identifiers or ()
+        any_role = keys == getattr(entry, "columns", None)  # a measure of any columns, not of an attacker's knowledge
+        for at, column in enumerate(() if any_role else keys):
+            _require_role(draft, report, (*read.place, "quasi_identifiers", at), column, "quasi_identifier")
+        for place, column in _named(read):
+            _require_column(draft, report, place, column)
+
+
+def check_every_sensitive_column_is_judged(draft: Draft, report: Report) -> None:
+    """Nothing sensitive is released unlooked at."""
+    judged = {str(read.parameters.get("column")) for read in draft.guarantees}  # of unsound entries too
+    for read in draft.guarantees:
+        if isinstance(read.entry, Guarantee):
+            judged.update(read.entry.sensitive_columns())
+    for name in draft.with_role("sensitive"):
+        if name not in judged and name not in draft.doubtful:
+            report.wrong(
+                ("columns", name),
+                f"is sensitive and no guarantee judges it; add a model with `column: {name}`, or declare the column "
+                "insensitive to release it all the same",
+            )
+
+
+def check_every_quasi_identifier_is_looked_at(draft: Draft, report: Report) -> None:
+    """A quasi-identifier in no guarantee's classes or attack deserves a word."""
+    if any(read.entry is None for read in draft.guarantees):
+        return
+    guarantees = [read.entry for read in draft.guarantees if isinstance(read.entry, Guarantee)]
+    for name in unlooked_quasi_identifiers(guarantees, draft.with_role("quasi_identifier")) if guarantees else ():
+        report.warn(("columns", name), "no guarantee looks at this quasi-identifier")
+
+
+def check_thresholds(draft: Draft, report: Report) -> None:
+    """A threshold that every table meets deserves a word."""
+    for read in draft.guarantees:
+        if isinstance(read.entry, Guarantee) and (idle := read.entry.idle()):
+            report.warn(read.place, f"{idle} protects nobody")
+
+
+def check_population(draft: Draft, report: Report) -> None:
+    """Models with a population need one."""
+    if "population" in draft.values:
+        return
+    for read, entry in draft.judging():
+        if entry.needs_population:
+            report.wrong(read.place, f"{read.name} needs `population:`, the table of all persons it could be about")
+
+
+def check_repeated_guarantees(draft: Draft, report: Report) -> None:
+    """The same model twice over the same columns: the stricter one wins."""
+    seen: dict[tuple[Any, ...], ReadEntry] = {}
+    for read in draft.guarantees:
+        entry = read.entry
+        if not isinstance(entry, Guarantee):
+            continue
+        columns = getattr(entry, "columns", None)
+        key = (read.name, entry.sensitive_columns(), entry.quasi_identifiers, columns)
+        if key in seen:
+            first = seen[key]
+            same = first.entry == entry
+            what = "is there already" if same else "is there already with other parameters; both are judged"
+            report.warn(read.place, f"{read.name} {what} (guarantees[{first.at}])")
+        seen.setdefault(key, read)
+
+
+def check_stages(draft: Draft, report: Report) -> None:
+    """Stages work on declared columns, and not on those that are gone."""
+    kept: set[str] = set()
+    for _, stage in draft.stages():
+        if stage.taxon == "identifiers":
+            kept.update(stage.masked_columns())
+    for read, stage in draft.stages():
+        for place, column in _named(read):
+            if not _require_column(draft, report, place, column):
+                continue
+            gone = draft.columns[column].role == "identifier" and column not in kept
+            if gone and stage.taxon != "identifiers" and "columns" in place:
+                report.wrong(
+                    place, f"{column!r} is an identifier and gone before this stage; pseudonymise it to keep it"
+                )
+
+
+def check_tail_codes(draft: Draft, report: Report) -> None:
+    """Both ends of one column: bottom lies below top."""
+    limits: dict[tuple[str, str, str], float] = {}
+    for read, stage in draft.stages():
+        for parameter in ("at", "quantile") if read.name in ("top_code", "bottom_code") else ():
+            given = getattr(stage, parameter)
+            if not isinstance(given, int | float):
+                continue
+            for name in stage.masked_columns():
+                limits[read.name, parameter, name] = given
+                ends = [limits.get((code, parameter, name)) for code in ("bottom_code", "top_code")]
+                if None not in ends and not ends[0] < ends[1]:  # type: ignore[operator]
+                    report.wrong(read.place, f"codes both ends of {name!r}, and bottom does not lie below top")
+
+
+def check_base(draft: Draft, report: Report) -> None:
+    """Distances compare with S as it enters the suppressing stage, so no later stage may change S."""
+    suppressing: ReadEntry | None = None
+    compared = {
+        column
+        for _, entry in draft.judging()
+        if entry.needs_base and getattr(entry, "base", None) != "released"
+        for column in entry.sensitive_columns()
+    }
+    for read, stage in draft.stages():
+        named = _flat(getattr(stage, "columns", None))
+        if read.name == "synthesize" and not named:
+            named = set(draft.columns)  # it draws every column anew
+        changed = sorted(compared & named) if suppressing else []
+        if suppressing and changed:
+            report.wrong(
+                read.place,
+                f"changes {', '.join(map(repr, changed))} after transform[{suppressing.at}].{suppressing.name}, which "
+                "fixed the base distribution that a guarantee compares with; mask before suppressing, or write "
+                "`base: released` on that guarantee",
+            )
+        if stage.suppresses:
+            suppressing = suppressing or read
+
+
+def check_keys(draft: Draft, report: Report) -> None:
+    """Keys of records and persons are declared columns, of any role."""
+    for key in ("record_id", "person_id"):
+        if key in draft.values:
+            _require_column(draft, report, (key,), draft.values[key])
+
+
+def check_sink(draft: Draft, report: Report) -> None:
+    """A release never lands on a table it was made from."""
+    sink = draft.values.get("sink")
+    if not isinstance(sink, SinkSpec):
+        return
+    target = Path(sink.target(draft.base_dir))
+    for name in ("source", "original", "population"):
+        spec = draft.values.get(name)
+        if isinstance(spec, SourceSpec):
+            path = Path(located(spec.path, draft.base_dir))
+            if path == target or path in target.parents or target in path.parents:
+                report.wrong(("sink", "path"), f"overlaps with the path of `{name}:`; publish into a folder of its own")
+
+
+def check_records(draft: Draft, report: Report) -> None:
+    """Private records lie on this machine, and never where readers of the release look."""
+    records, sink = draft.values.get("records"), draft.values.get("sink")
+    if not isinstance(records, str):
+        return
+    if "://" in records:
+        report.wrong(("records",), "private records lie on a local (or mounted) file system; name a folder there")
+        return
+    home = Path(located(records, draft.base_dir))
+    if isinstance(sink, SinkSpec) and Path(sink.target(draft.base_dir)) in (home, *home.parents):
+        report.wrong(
+            ("records",), "lies inside the sink, where readers of the release would see it; name another folder"
+        )
+
+
+def _named(read: ReadEntry) -> Iterable[tuple[Place, str]]:
+    """Every column an entry names in a list or as its items, with its place."""
+    for parameter in ("columns", "by", "given", "items"):
+        named = read.parameters.get(parameter)
+        yield from _leaves(() if named == "all" else named, (*read.place, parameter))
+    levels = read.parameters.get("levels")
+    for column in levels if isinstance(levels, Mapping) else ():
+        yield (*read.place, "levels", column), column
+
+
+def _leaves(value: Any, place: Place) -> Iterable[tuple[Place, str]]:
+    if isinstance(value, str):
+        yield place, value
+    elif isinstance(value, list | tuple):
+        for at, item in enumerate(value):
+            yield from _leaves(item, (*place, at))
+
+
+def _flat(value: Any) -> set[str]:
+    return {column for _, column in _leaves(value, ())}
+
+
+def _require_column(draft: Draft, report: Report, place: Place, column: str) -> bool:
+    if column in draft.columns:
+        return True
+    near = did_you_mean(column, draft.columns) or "; give it a role there"
+    report.wrong(place, f"{column!r} is not among `columns:`{near}")
+    return False
+
+
+def _require_role(draft: Draft, report: Report, place: Place, column: str, role: str) -> None:
+    if not _require_column(draft, report, place, column) or column in draft.doubtful:
+        return
+    if draft.columns[column].role != role:
+        report.wrong(place, f"{column!r} is declared {draft.columns[column].role}; this needs `role: {role}`")

@@ -1,0 +1,145 @@
+"""The JSON schema of a policy, for editors; derived from the grammar and the catalogues."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from privpipe.blocks import Entry, Guarantee
+from privpipe.hierarchies import BUILDERS, OPTION_KEYS
+from privpipe.policy.entries import Catalogues
+from privpipe.policy.grammar import COLUMN, PLAN, SINK, TOP, VERSION, Key, source_keys
+from privpipe.transforms.base import Transformer
+
+__all__ = ["json_schema"]
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+SECRET = {
+    "oneOf": [
+        {"type": ["string", "integer"], "description": "the seed itself, of at least 128 bits: not advised"},
+        *(
+            {
+                "type": "object",
+                "properties": {key: {"type": "string"}},
+                "required": [key],
+                "additionalProperties": False,
+            }
+            for key in ("from_env", "from_file")
+        ),
+        {
+            "type": "object",
+            "description": "any text or integer: for demonstrations and tests",
+            "properties": {"insecure": {"type": ["string", "integer"]}},
+            "required": ["insecure"],
+            "additionalProperties": False,
+        },
+    ]
+}
+SHAPES: Mapping[str, Mapping[str, Any]] = {
+    "text": {"type": "string", "minLength": 1},
+    "integer": {"type": "integer"},
+    "flag": {"type": "boolean"},
+    "texts": {"type": "array", "items": {"type": "string"}},
+    "mapping": {"type": "object"},
+    "hierarchy": {"$ref": "#/$defs/hierarchy"},
+    "secret": SECRET,
+    "sink": {"$ref": "#/$defs/sink"},
+    "plan": {"$ref": "#/$defs/plan"},
+    "columns": {"type": "object", "minProperties": 1, "additionalProperties": {"$ref": "#/$defs/column"}},
+}
+
+
+def json_schema(catalogues: Catalogues | None = None) -> dict[str, Any]:
+    """The schema of a whole policy (draft 2020-12).
+
+    Examples
+    --------
+    >>> schema = json_schema()
+    >>> schema["required"], schema["properties"]["version"]["const"]
+    (['columns', 'guarantees'], 1)
+    """
+    catalogues = catalogues or Catalogues.shipped()
+    definitions: dict[str, Any] = {
+        "column": _section(COLUMN),
+        "sink": _section(SINK),
+        "plan": _section(PLAN),
+        "hierarchy": _hierarchy(),
+        **{name: _section(source_keys(name)) for name in ("source", "population")},
+    }
+    schema = {"$schema": DIALECT, "title": "privpipe policy", **_section(TOP)}
+    properties = schema["properties"]
+    properties["version"]["const"] = VERSION
+    for name in ("source", "original", "population"):
+        properties[name]["$ref"] = f"#/$defs/{'population' if name == 'population' else 'source'}"
+    for name in ("transform", "guarantees", "measures"):
+        properties[name].update(_entries(name, catalogues, definitions))
+    schema["$defs"] = definitions
+    return schema
+
+
+def _section(keys: Mapping[str, Key]) -> dict[str, Any]:
+    section: dict[str, Any] = {
+        "type": "object",
+        "properties": {name: _key(key) for name, key in keys.items()},
+        "additionalProperties": False,
+    }
+    required = [name for name, key in keys.items() if key.required]
+    return {**section, "required": required} if required else section
+
+
+def _key(key: Key) -> dict[str, Any]:
+    found = {"description": key.about, **json.loads(json.dumps(SHAPES.get(key.kind, {})))}
+    if key.choices:
+        found = {"description": key.about, "enum": list(key.choices)}
+    if key.default is not None:
+        found["default"] = list(key.default) if isinstance(key.default, tuple) else key.default
+    return found
+
+
+def _hierarchy() -> dict[str, Any]:
+    return {
+        "type": "object",
+        "description": f"one builder of {', '.join(BUILDERS)}, and options",
+        "properties": {name: {} for name in (*BUILDERS, *OPTION_KEYS)},
+        "additionalProperties": False,
+        "oneOf": [{"required": [name]} for name in BUILDERS],
+    }
+
+
+def _entries(section: str, catalogues: Catalogues, definitions: dict[str, Any]) -> dict[str, Any]:
+    """A list of mappings with one key, the entry's name."""
+    names = {}
+    for room in catalogues.of(section):
+        for name in room:
+            schema = _entry(room[name], section)
+            for inner, definition in schema.pop("$defs", {}).items():
+                definitions.setdefault(inner, definition)
+            names[name] = schema
+    items = {
+        "type": "object",
+        "minProperties": 1,
+        "maxProperties": 1,
+        "additionalProperties": False,
+        "properties": names,
+    }
+    return {"type": "array", "items": items, **({"minItems": 1} if section == "guarantees" else {})}
+
+
+def _entry(entry: type[Entry], section: str) -> dict[str, Any]:
+    schema = entry.json_schema()
+    schema["description"] = entry.summary()
+    required = set(schema.get("required", ()))
+    if issubclass(entry, Guarantee) and entry.threshold_field is not None:
+        if section == "guarantees":
+            required.add(entry.threshold_field)
+        else:
+            schema["properties"].pop(entry.threshold_field, None)
+            required.discard(entry.threshold_field)
+    if issubclass(entry, Transformer) and entry.columns_rule == "required":
+        required.add("columns")
+    if required:
+        schema["required"] = sorted(required)
+    else:
+        schema["type"] = ["object", "null"]
+    return schema

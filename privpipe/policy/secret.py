@@ -1,0 +1,95 @@
+"""Secrets of a policy: where one is kept, never what it is."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from privpipe.draws import Seed
+from privpipe.draws.strength import require_strong
+from privpipe.errors import UsageError
+from privpipe.policy.specs import located
+
+__all__ = ["SecretSpec"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecretSpec:
+    """A seed in an environment variable, in a file, or (with a warning) in the policy itself; or an insecure one.
+
+    Exactly one of the four is set. The repr shows none of the secret.
+
+    Examples
+    --------
+    >>> SecretSpec(insecure="2024"), SecretSpec(from_env="PRIVPIPE_SEED")
+    (SecretSpec(insecure), SecretSpec(from_env='PRIVPIPE_SEED'))
+    """
+
+    from_env: str | None = None
+    from_file: str | None = None
+    literal: str | int | None = field(default=None, repr=False)
+    insecure: str | int | None = field(default=None, repr=False)
+    base_dir: Path = field(default=Path(), repr=False, compare=False)
+
+    @property
+    def within(self) -> str | None:
+        """How the seed stands in the policy itself: ``literal`` or ``insecure``; None: it is kept elsewhere."""
+        if self.insecure is not None:
+            return "insecure"
+        return "literal" if self.literal is not None else None
+
+    def resolve(self) -> Seed:
+        """The secret as a seed: the UTF-8 bytes of its text, without the line end of a file; else the file's bytes.
+
+        Raises
+        ------
+        UsageError
+            The variable is not set or empty, or the file cannot be read; the message names it. Fewer than 128 bits,
+            unless it is declared insecure.
+        """
+        if self.insecure is not None:
+            return Seed.insecure(self.insecure)
+        if self.literal is not None:
+            return Seed.of(self.literal)
+        if self.from_env is not None:
+            return _strong(self._of_environment(self.from_env), f"the seed in the environment variable {self.from_env}")
+        name = self.from_file or ""
+        return _strong(self._of_file(name), f"the seed in the file {located(name, self.base_dir)}")
+
+    def _of_environment(self, name: str) -> bytes:
+        text = os.environ.get(name, "")
+        if not text:
+            raise UsageError(
+                f"the environment variable {name} is not set: the policy takes its seed from it; "
+                f'set it, as in `export {name}="$(privpipe seed)"`'
+            )
+        return text.encode()
+
+    def _of_file(self, name: str) -> bytes:
+        path = located(name, self.base_dir)
+        try:
+            content = Path(path).read_bytes()
+        except OSError as error:
+            raise UsageError(f"cannot read the seed file {path}: {type(error).__name__}") from None
+        try:
+            content.decode("ascii")
+        except UnicodeDecodeError:
+            pass  # raw bytes, of which the last may look like a line end
+        else:
+            content = content.rstrip(b"\r\n")
+        if not content:
+            raise UsageError(f"the seed file {path} is empty")
+        return content
+
+    def __repr__(self) -> str:
+        if self.from_env is not None:
+            return f"SecretSpec(from_env={self.from_env!r})"
+        if self.from_file is not None:
+            return f"SecretSpec(from_file={self.from_file!r})"
+        return f"SecretSpec({self.within})"
+
+
+def _strong(secret: bytes, owner: str) -> Seed:
+    require_strong(secret, owner)
+    return Seed(secret)

@@ -1,0 +1,205 @@
+"""Read the sections of a policy: their keys by the grammar, their values into specs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from privpipe.draws import Seed
+from privpipe.engines import ENGINES
+from privpipe.errors import PolicyError, UsageError, did_you_mean
+from privpipe.hierarchies import HierarchySpec
+from privpipe.policy.grammar import COLUMN, PLAN, SINK, Key, source_keys
+from privpipe.policy.places import Place, Report
+from privpipe.policy.secret import SecretSpec
+from privpipe.policy.specs import ColumnSpec, PlanSpec, SinkSpec, SourceSpec
+from privpipe.roles import case_collisions
+
+__all__ = ["read_columns", "read_engines", "read_keys", "read_plan", "read_secret", "read_sink", "read_source"]
+
+RESERVED = "__privpipe"
+PLACES = ("from_env", "from_file", "insecure")
+OF_CSV = ("delimiter", "header", "columns", "null_values")
+
+
+def read_keys(report: Report, value: Any, place: Place, keys: Mapping[str, Key]) -> dict[str, Any]:
+    """The keys of one section that are as they should be; everything else is noted.
+
+    A key whose value is null counts as left out.
+    """
+    if not isinstance(value, Mapping):
+        example = ", ".join(f"{name}: ..." for name, key in keys.items() if key.required)
+        report.wrong(place, f"must be a mapping{f', as in {{{example}}}' if example else ''}, not {_kind(value)}")
+        return {}
+    found = {}
+    meant: set[str] = set()
+    for name, item in value.items():
+        if name not in keys:
+            near = did_you_mean(name, keys)
+            meant.update(key for key in keys if repr(key) in near)
+            report.wrong((*place, name), f"unknown key{near or '; known here: ' + ', '.join(keys)}")
+        elif item is not None and (wrong := _mismatch(item, keys[name])):
+            report.wrong((*place, name), wrong)
+        elif item is not None:
+            found[name] = item
+    for name, key in keys.items():
+        if key.required and value.get(name) is None and name not in meant:
+            report.wrong((*place, name), f"is required: {key.about}")
+    return found
+
+
+def read_source(report: Report, value: Any, place: Place) -> SourceSpec | None:
+    """`source`, `original` or `population`."""
+    found = read_keys(report, value, place, source_keys(str(place[-1])))
+    if "path" not in found:
+        return None
+    for name in ("columns", "null_values"):
+        if name in found:
+            found[name] = tuple(found[name])
+    spec = SourceSpec(**found)
+    try:
+        resolved = spec.resolved_format
+    except UsageError as error:
+        report.wrong((*place, "path"), str(error))
+        return spec
+    if spec.max_bytes < 1:
+        report.wrong((*place, "max_bytes"), f"must be at least 1, got {spec.max_bytes}")
+    if resolved not in ("csv", "json") and "max_bytes" in found:
+        report.wrong((*place, "max_bytes"), f"is for packed CSV and JSON files; the format here is {resolved}")
+    if resolved != "csv":
+        for name in OF_CSV:
+            if name in found:
+                report.wrong((*place, name), f"is for CSV files; the format here is {resolved}")
+        return spec
+    if len(spec.delimiter) != 1:
+        report.wrong((*place, "delimiter"), "must be a single character")
+    if not spec.header and not spec.columns:
+        report.wrong((*place, "header"), "a file without a header needs `columns: [...]`, their names in order")
+    if spec.header and spec.columns:
+        report.wrong((*place, "columns"), "is for files without a header; write `header: false` or leave it out")
+    return spec
+
+
+def read_sink(report: Report, value: Any, place: Place) -> SinkSpec | None:
+    """`sink`."""
+    found = read_keys(report, value, place, SINK)
+    if "formula_cells" in found and found.get("format", "parquet") != "csv":
+        report.wrong((*place, "formula_cells"), "is for `format: csv`; other formats say what is text")
+    return SinkSpec(**found) if "path" in found else None
+
+
+def read_plan(report: Report, value: Any, place: Place) -> PlanSpec | None:
+    """`plan`."""
+    found = read_keys(report, value, place, PLAN)
+    return PlanSpec(**found) if "file" in found else None
+
+
+def read_columns(report: Report, value: Any, place: Place, base_dir: Path) -> dict[str, ColumnSpec]:
+    """`columns`: every column that is well described."""
+    if not isinstance(value, Mapping):
+        report.wrong(place, f"must be a mapping of column names, as in {{age: {{role: ...}}}}, not {_kind(value)}")
+        return {}
+    if not value:
+        report.wrong(place, "names no column")
+    for group in case_collisions(value):
+        report.wrong((*place, group[-1]), f"column names differ by case alone: {', '.join(map(repr, group))}")
+    return {name: _column(report, item, (*place, name), base_dir) for name, item in value.items()}
+
+
+def _column(report: Report, value: Any, place: Place, base_dir: Path) -> ColumnSpec:
+    name = str(place[-1])
+    if not name or name.startswith(RESERVED):
+        report.wrong(place, f"a column name must not be empty or start with {RESERVED}")
+    found = read_keys(report, value, place, COLUMN)
+    if "nulls" in found and found.get("role", "sensitive") != "sensitive":
+        report.wrong((*place, "nulls"), "is for sensitive columns; quasi-identifiers follow the policy's own `nulls:`")
+    if "hierarchy" in found:
+        found["hierarchy"] = _hierarchy(report, found["hierarchy"], (*place, "hierarchy"), base_dir)
+    return ColumnSpec(**{"role": "insensitive", **found})
+
+
+def _hierarchy(report: Report, value: Mapping[str, Any], place: Place, base_dir: Path) -> Any:
+    try:
+        return HierarchySpec.from_mapping(value, base_dir, column=str(place[1]))
+    except PolicyError as error:
+        for problem in error.problems:
+            report.wrong((*place, *problem.path.split(".")) if problem.path else place, problem.message)
+        return None
+
+
+def read_engines(report: Report, value: Any, place: Place) -> dict[str, dict[str, Any]]:
+    """`engines`: options by engine; which options there are, the engine says when it opens."""
+    found = {}
+    for name, options in value.items():
+        if name not in ENGINES:
+            near = did_you_mean(name, ENGINES) or f"; one of {', '.join(ENGINES)}"
+            report.wrong((*place, name), f"unknown engine{near}")
+        elif options is not None and not isinstance(options, Mapping):
+            report.wrong((*place, name), f"must be a mapping of options, not {_kind(options)}")
+        else:
+            found[name] = dict(options or {})
+    return found
+
+
+def read_secret(report: Report, value: Any, place: Place, base_dir: Path) -> SecretSpec | None:
+    """A seed: `{from_env: NAME}`, `{from_file: PATH}`, with a warning the seed itself, or `{insecure: ...}`."""
+    form = "write {from_env: NAME} or {from_file: PATH}"
+    if _is_text(value):
+        try:
+            Seed.of(value)
+        except UsageError as error:
+            report.wrong(place, str(error))
+            return None
+        report.warn(place, f"the secret stands in the policy, where everybody who reads it can undo the noise; {form}")
+        return SecretSpec(literal=value)
+    if not isinstance(value, Mapping):
+        report.wrong(place, f"must be text, an integer or a mapping; {form}")
+        return None
+    for name in value:
+        if name not in PLACES:
+            report.wrong((*place, name), f"unknown key{did_you_mean(name, PLACES)}; {form}")
+            return None
+    if "insecure" in value:
+        if len(value) != 1 or not _is_text(value["insecure"]):
+            report.wrong(place, "insecure must be a text or an integer, alone")
+            return None
+        return SecretSpec(insecure=value["insecure"])
+    if len(value) != 1 or not all(isinstance(item, str) and item for item in value.values()):
+        report.wrong(place, f"must be one place as text; {form}")
+        return None
+    return SecretSpec(**value, base_dir=base_dir)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool) and value != ""
+
+
+def _mismatch(value: Any, key: Key) -> str:
+    """What is wrong with the shape of a value, or nothing."""
+    if key.choices and not (isinstance(value, str) and value in key.choices):
+        near = did_you_mean(value, key.choices) if isinstance(value, str) else ""
+        return f"must be one of {', '.join(key.choices)}, not {_kind(value)}{near}"
+    if key.kind == "text" and not (isinstance(value, str) and value):
+        return f"must be text, not {_kind(value)}{'' if isinstance(value, str) else '; put it in quotes'}"
+    if key.kind == "integer" and (not isinstance(value, int) or isinstance(value, bool)):
+        return f"must be an integer, not {_kind(value)}"
+    if key.kind == "flag" and not isinstance(value, bool):
+        return f"must be true or false, not {_kind(value)}"
+    if key.kind == "texts" and not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
+        return f"must be a list of texts, not {_kind(value)}"
+    if key.kind in ("mapping", "hierarchy") and not isinstance(value, Mapping):
+        return f"must be a mapping, not {_kind(value)}"
+    return ""
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list" if all(isinstance(item, str) for item in value) else "a list of other things"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"the text {value!r}" if isinstance(value, str) else f"the number {value}"

@@ -1,0 +1,20 @@
+"""Policy, plan and the runner: stage, judge, publish."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_WIRES = {
+    "Plan": "privpipe.running.plan",
+    "Policy": "privpipe.policy",
+    "ReleaseResult": "privpipe.running.run",
+}
+
+__all__ = ["Plan", "Policy", "ReleaseResult"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WIRES:
+        return getattr(importlib.import_module(_WIRES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,60 @@
+"""Take hold of a source: a table of the engine that is what the policy says, with record ids."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from privpipe.blocks import FactsRequest
+from privpipe.draws import Seed
+from privpipe.engines import Engine
+from privpipe.errors import DataError, did_you_mean
+from privpipe.running.reading import scanned
+
+if TYPE_CHECKING:
+    from privpipe.policy import Policy
+
+__all__ = ["attach", "require_declared"]
+
+
+def attach(engine: Engine, source: Any, policy: Policy, seed: Seed) -> Any:
+    """The source as a table of the engine, checked against the policy's columns, with record ids.
+
+    Raises
+    ------
+    DataError
+        A column that the policy does not declare, or declares and the data lacks; an empty table; a missing value
+        where the policy refuses them.
+    """
+    table = scanned(engine, source)
+    require_declared(table, policy)
+    if engine.count(table) == 0:
+        raise DataError("the source has no records: there is nothing to judge")
+    _require_no_refused_null(engine, table, policy)
+    return engine.with_record_ids(table, policy.record_id, seed)
+
+
+def _require_no_refused_null(engine: Engine, table: Any, policy: Policy) -> None:
+    """`nulls: refuse` speaks of the source: a stage may give a missing value a label that no judge can tell."""
+    whole = policy.roles.quasi_identifiers if policy.nulls == "refuse" else ()
+    refused = tuple(n for n, column in policy.columns.items() if n in whole or column.nulls == "refuse")
+    nulls = engine.facts(table, FactsRequest(nulls=refused)).nulls if refused else {}
+    for column, count in nulls.items():
+        if count:
+            raise DataError(f"column {column!r} has {count:,} missing values and the policy says `nulls: refuse`")
+
+
+def require_declared(table: Any, policy: Policy) -> None:
+    """Nothing is released by accident: every column has a role and every role has its column."""
+    present, declared = list(table.schema.names), list(policy.columns)
+    missing = [name for name in declared if name not in present]
+    if missing:
+        shown = ", ".join(f"{name!r}{did_you_mean(name, present)}" for name in missing)
+        hint = "; is the delimiter right?" if len(present) == 1 and len(declared) > 1 else ""
+        raise DataError(f"{len(missing)} declared column(s) are not in the data: {shown}{hint}")
+    extra = [name for name in present if name not in declared]
+    if extra:
+        shown = ", ".join(f"{name!r}{did_you_mean(name, [])}" for name in extra)
+        raise DataError(
+            f"{len(extra)} column(s) of the data have no role in the policy: {shown}; "
+            "give each a role under `columns:` (nothing is released by accident)"
+        )

@@ -1,0 +1,356 @@
+"""Run a grid of settings of a policy without publishing anything: stage and judge each, lay risk beside loss."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privpipe.judging import Assessment
+from privpipe.draws import RunKey, Seed
+from privpipe.engines import Engine, open_engine
+from privpipe.errors import NoSolutionError, UnsupportedError, UsageError, did_you_mean
+from privpipe.private_files import scratch_folder
+from privpipe.running.attaching import attach
+from privpipe.sinks.formula_cells import escapes_formulas
+from privpipe.policy import Policy
+from privpipe.policy.plain_values import decoded, from_yaml
+from privpipe.running.population import population_beside
+from privpipe.running.remembering import Remembering
+from privpipe.sinks.remote import is_remote
+from privpipe.running.run import judge_written, sink_format, source_of, without_notes
+from privpipe.running.staging import run_stages
+from privpipe.sinks.local import LocalTarget
+from privpipe.report.figures import leading_figure
+from privpipe.report.risk_utility import Point, RiskUtilityMap, risk_weights
+
+if TYPE_CHECKING:
+    from privpipe.blocks import Guarantee
+
+__all__ = ["MOST_POINTS", "Chosen", "compare_grid", "read_grid", "settings_of", "with_setting"]
+
+MOST_POINTS = 1000
+FIXED = (
+    "version",
+    "name",
+    "source",
+    "sink",
+    "engine",
+    "engines",
+    "record_id",
+    "person_id",
+    "seed",
+    "allow_insecure_seed",
+)
+"""Sections in which points may not differ: they are compared record by record, on the same sample."""
+STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+PERCENT = ("sse_sst",)
+Grid = Mapping[str, Sequence[Any]]
+Place = tuple[str | int, ...]
+
+
+def read_grid(path: Path) -> dict[str, list[Any]]:
+    """The grid of a YAML or JSON file: places of the policy, each with its list of values.
+
+    Raises
+    ------
+    UsageError
+        Not such a file, or more than `MOST_POINTS` points.
+    """
+    try:
+        document, report = from_yaml(decoded(path.read_bytes(), str(path), "grid"), str(path))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"the grid file {str(path)!r} cannot be read ({type(error).__name__})") from None
+    report.raise_if_wrong()
+    if not isinstance(document, dict) or not document:
+        raise UsageError(
+            'a grid maps places of the policy to lists of values: `"transform[0].rank_swap.p": [0.02, 0.05]`'
+        )
+    for place, values in document.items():
+        place_of(place)
+        if not isinstance(values, list) or not values:
+            raise UsageError(f"grid: {place}: give a list of values, at least one")
+    points = math.prod(len(values) for values in document.values())
+    if points > MOST_POINTS:
+        raise UsageError(f"the grid has {points:,} points, {MOST_POINTS:,} are run at the most; give shorter lists")
+    return document
+
+
+def place_of(text: str) -> Place:
+    """The steps of a place.
+
+    Examples
+    --------
+    >>> place_of("transform[0].rank_swap.p")
+    ('transform', 0, 'rank_swap', 'p')
+    """
+    place: list[str | int] = []
+    at = 0
+    while at < len(text):
+        found = STEP.match(text, at)
+        if found is None:
+            raise UsageError(f"grid: {text!r} is no place of a policy; write it as transform[0].rank_swap.p")
+        place.append(found[1] if found[1] is not None else int(found[2]))
+        at = found.end() + (text[found.end() : found.end() + 1] == ".")
+    if len(place) < 2 or place[0] in FIXED:
+        raise UsageError(f"grid: {text!r} cannot differ between points; vary parameters of stages or guarantees")
+    return tuple(place)
+
+
+def settings_of(grid: Grid) -> list[dict[str, Any]]:
+    """Every combination of values, the last place varying fastest.
+
+    Examples
+    --------
+    >>> settings_of({"a": [1, 2], "b": [3]})
+    [{'a': 1, 'b': 3}, {'a': 2, 'b': 3}]
+    """
+    return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+
+
+def with_setting(policy: Policy, setting: Mapping[str, Any]) -> Policy:
+    """The policy with other values at these places.
+
+    Raises
+    ------
+    UsageError
+        A place that the policy does not have, or a policy that is wrong with the value.
+    """
+    document: Any = copy.deepcopy(dict(policy.document))
+    for text, value in setting.items():
+        *steps, last = place_of(text)
+        inner = document
+        for step in steps:
+            inner = _inside(inner, step, text)
+        if isinstance(inner, dict) and isinstance(last, str):
+            inner[last] = copy.deepcopy(value)
+        else:
+            _inside(inner, last, text)
+            inner[last] = copy.deepcopy(value)
+    return Policy.from_dict(document, policy.base_dir)
+
+
+def _inside(inner: Any, step: str | int, text: str) -> Any:
+    if isinstance(step, int) and isinstance(inner, list) and step < len(inner):
+        return inner[step]
+    if isinstance(step, str) and isinstance(inner, dict):
+        if inner.get(step, None) is None and step in inner:
+            inner[step] = {}
+        if step in inner:
+            return inner[step]
+        raise UsageError(f"grid: {text}: the policy has no {step!r} there{did_you_mean(step, list(inner))}")
+    raise UsageError(f"grid: {text}: the policy has no {step!r} there")
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Which entries of a policy are risk and which are loss.
+
+    They are called by their catalogue name: ``record_linkage``, ``information_loss.il1s``, and ``record_linkage[2]``
+    for a second of that name.
+
+    Parameters
+    ----------
+    risk, loss : tuple of str
+    kinds : mapping of str to str
+        Catalogue name of each.
+    """
+
+    risk: tuple[str, ...]
+    loss: tuple[str, ...]
+    kinds: Mapping[str, str]
+
+    @classmethod
+    def of(cls, policy: Policy, risk: Sequence[str] = (), loss: Sequence[str] = ()) -> Chosen:
+        """Those named; left out: every measure of risk that has a threshold form, and the first of loss.
+
+        Raises
+        ------
+        UsageError
+            A name that no guarantee or measure has, or none to choose from.
+        """
+        named = _named((*policy.guarantees, *policy.measures))
+        kinds = {name: entry.name() for name, entry in named.items()}
+        for name in (*risk, *loss):
+            if name not in named:
+                raise UsageError(
+                    f"no guarantee or measure of the policy is called {name!r}{did_you_mean(name, list(named))}"
+                )
+        found = tuple(risk) or tuple(name for name, entry in named.items() if _is_of(entry, "risk"))
+        lost = tuple(loss) or tuple(name for name, entry in named.items() if _is_of(entry, "utility"))[:1]
+        if not found or not lost:
+            what, hint = ("risk", "record_linkage") if not found else ("loss", "information_loss")
+            raise UsageError(f"the policy has no measure of {what}; add one under `measures:`, such as {hint}")
+        return cls(found, lost, kinds)
+
+
+def _is_of(entry: Guarantee, room: str) -> bool:
+    return f"measures.{room}." in type(entry).__module__ and entry.threshold_field == "at_most"
+
+
+def _named(entries: Sequence[Guarantee]) -> dict[str, Guarantee]:
+    """Entries by catalogue name, with the kind of loss, and a number behind those that are not the first so far."""
+    named: dict[str, Guarantee] = {}
+    for entry in entries:
+        kind = entry.parameters().get("measure")
+        name = f"{entry.name()}.{kind}" if kind else entry.name()
+        times = sum(other == name or other.startswith(f"{name}[") for other in named)
+        named[name if not times else f"{name}[{times + 1}]"] = entry
+    return named
+
+
+def compare_grid(
+    policy: Policy,
+    grid: Grid,
+    *,
+    risk: Sequence[str] = (),
+    loss: Sequence[str] = (),
+    engine: str | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> RiskUtilityMap:
+    """Stage and judge every point of a grid; nothing is published, and what was written to be judged is thrown away.
+
+    All points share the seed, hence the record ids, the draws of stages that are the same, and the sample of attacked
+    records, so that differences between points are paired as far as may be.
+
+    Parameters
+    ----------
+    policy : Policy
+    grid : mapping of place to list of values
+    risk, loss : sequence of str
+        Entries of the policy that count as risk and as loss; see `Chosen`.
+    engine : str, optional
+        Instead of the policy's.
+    progress : callable, optional
+        Told each point.
+
+    Raises
+    ------
+    UsageError
+        A place or value that makes no policy; told before anything runs.
+    NoSolutionError
+        No point has a solution.
+    """
+    settings = settings_of(grid)
+    policies = [with_setting(policy, setting) for setting in settings]
+    chosen = Chosen.of(policy, risk, loss)
+    seed = policy.seed.resolve() if policy.seed else Seed.from_os()
+    weights = risk_weights(chosen.risk, chosen.kinds)
+    losses = {name: 1 / len(chosen.loss) for name in chosen.loss}
+    tell = progress or (lambda step: None)
+    name = engine or policy.engine
+    points = []
+    with workplace(policy) as place, open_engine(name, policy.engines.get(name, {})) as running:
+        for at, (setting, variant) in enumerate(zip(settings, policies, strict=True)):
+            tell(f"point {at + 1} of {len(settings)}")
+            points.append(_point(running, variant, seed, place, setting, weights, losses, policy.run_digest()))
+    if all(point.outcome == "no_solution" for point in points):
+        raise NoSolutionError(
+            f"none of the {len(points):,} points has a solution within its limits; {points[0].reason}"
+        )
+    return RiskUtilityMap(points=tuple(points), risk_weights=weights, loss_weights=losses)
+
+
+def _point(
+    engine: Engine,
+    policy: Policy,
+    seed: Seed,
+    place: LocalTarget,
+    setting: Mapping[str, Any],
+    weights: Mapping[str, float],
+    losses: Mapping[str, float],
+    attacked: str,
+) -> Point:
+    try:
+        judged = judged_without_publishing(engine, policy, seed, place, attacked)
+    except NoSolutionError as error:
+        return Point(setting=setting, outcome="no_solution", reason=str(error))
+    except UnsupportedError as error:
+        return Point(setting=setting, outcome="error", reason=str(error))
+    verdicts = dict(
+        zip(_named((*policy.guarantees, *policy.measures)), (*judged.verdicts, *judged.measures), strict=True)
+    )
+    figures = {name: _scaled(verdicts[name]) for name in (*weights, *losses)}
+    failed = [verdicts[name].reason for name, value in figures.items() if value is None]
+    outcomes = [verdict.outcome for verdict in judged.verdicts]
+    return Point(
+        setting=setting,
+        outcome="error" if "error" in outcomes else "pass" if judged.passed else "fail",
+        risk=_mean(figures, weights),
+        loss=_mean(figures, losses),
+        figures=figures,
+        gates=dict(zip(list(verdicts)[: len(outcomes)], outcomes, strict=True)),
+        suppressed_records=judged.suppressed_records,
+        reason="; ".join(failed),
+    )
+
+
+def judged_without_publishing(
+    engine: Engine, policy: Policy, seed: Seed, place: LocalTarget, attacked: str
+) -> Assessment:
+    """The verdict that a release of the policy would get; its files are thrown away.
+
+    Parameters
+    ----------
+    attacked : str
+        Digest of the policy that is compared, by which all points attack the same records.
+    """
+    run_id = secrets.token_hex(4)
+    with Remembering(policy) as memory:
+        original = attach(engine, source_of(policy), policy, seed)
+        generalized = policy.population is not None and policy.population.generalized
+        population = None if generalized else population_beside(engine, policy, original)
+        staged = run_stages(engine, original, policy, seed, population=population)
+        if generalized:
+            staged = replace(staged, population=population_beside(engine, policy, staged.table))
+        staged = replace(staged, run=RunKey.of(seed, attacked, staged.source))
+        memory.gather(engine, staged.original, staged.table, staged.roles)
+        staged = replace(staged, rules=replace(staged.rules, histories=memory.histories))
+        folder = place.stage(run_id)
+        try:
+            written = engine.write(
+                staged.table, str(folder), sink_format(policy), staged.order, escape=escapes_formulas(policy)
+            )
+            return judge_written(engine, policy, without_notes(staged), folder, written, seed)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def workplace(policy: Policy) -> Iterator[LocalTarget]:
+    """Where points are written to be judged, beside the sink as a release would be; gone at the end.
+
+    What a killed run leaves there is thrown away by the next.
+    """
+    named = policy.sink.target(policy.base_dir) if policy.sink else ""
+    with ExitStack() as stack:
+        beside = bool(named) and not is_remote(named)
+        sink = Path(named) if beside else stack.enter_context(scratch_folder("compared")) / "points"
+        home = next(folder for folder in sink.absolute().parents if folder.is_dir())
+        place = stack.enter_context(LocalTarget(home / f"{sink.name}.compared"))
+        try:
+            yield place
+        finally:
+            shutil.rmtree(place.state, ignore_errors=True)
+
+
+def _scaled(verdict: Any) -> float | None:
+    figure = leading_figure(verdict.observed)
+    if figure is None or not math.isfinite(figure):
+        return None
+    return figure / 100 if verdict.parameters.get("measure") in PERCENT else figure
+
+
+def _mean(figures: Mapping[str, float | None], weights: Mapping[str, float]) -> float | None:
+    parts = [(figures[name], weight) for name, weight in weights.items() if weight > 0]
+    if any(figure is None for figure, _ in parts):
+        return None
+    return math.fsum(figure * weight for figure, weight in parts if figure is not None)

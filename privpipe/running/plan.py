@@ -1,0 +1,213 @@
+"""What a run decided: small, serialisable, auditable, and the same on every engine."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from privpipe.blocks.verdict import plain
+from privpipe.errors import UsageError
+from privpipe.transforms.base import StagePlan
+
+if TYPE_CHECKING:
+    from privpipe.draws import Seed
+    from privpipe.policy import Policy
+
+__all__ = ["PLAN_VERSION", "PUBLIC_EDITION", "Plan", "canonical_json", "document_digest"]
+
+PLAN_VERSION = 1
+SALTED = ("seed_commitment", "seed_salt", "checksum")
+PUBLIC_EDITION = (
+    "this is the public edition of a plan, which tells too little to be applied: give the plan of the private record "
+    "(`records:` in the policy, else records/ in the sink's work area)"
+)
+
+
+def canonical_json(document: Any) -> str:
+    """JSON with sorted keys and no blanks, so that equal documents have equal bytes.
+
+    Examples
+    --------
+    >>> canonical_json({"b": 1, "a": [1.5, None]})
+    '{"a":[1.5,null],"b":1}'
+    """
+    return json.dumps(plain(document), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def document_digest(document: Any) -> str:
+    """SHA-256 of a document as canonical JSON.
+
+    Examples
+    --------
+    >>> document_digest({"b": 1, "a": 2}) == document_digest({"a": 2, "b": 1})
+    True
+    """
+    return hashlib.sha256(canonical_json(document).encode()).hexdigest()
+
+
+def plan_digest(document: Mapping[str, Any]) -> str:
+    """`Plan.digest` of a whole plan as it stands in a file."""
+    return document_digest({name: value for name, value in document.items() if name not in SALTED})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The plans of all stages of a policy over one table.
+
+    Parameters
+    ----------
+    policy_digest : str
+        SHA-256 of the policy the plan was made for.
+    records : int
+        Records that entered the first stage.
+    stages : tuple of StagePlan
+        In policy order, implicit stages left out.
+    seed_commitment : str
+        Hash that commits to the seed without telling it.
+    seed_salt : str
+        The salt of that hash: the id of the run, or a drawn one.
+    source : str
+        The keyed fingerprint of the table.
+    hash_key : bytes
+        What keys the hashes of the stages' details, where no seed is declared that would give it again.
+    policy : Policy or None
+        The policy itself; not part of the JSON.
+    """
+
+    policy_digest: str
+    records: int
+    stages: tuple[StagePlan, ...]
+    seed_commitment: str = field(default="", compare=False)
+    seed_salt: str = field(default="", compare=False)
+    source: str = ""
+    hash_key: bytes = field(default=b"", repr=False)
+    policy: Policy | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def levels(self) -> dict[str, int]:
+        """Generalization level of each column, over all stages that set one."""
+        levels: dict[str, int] = {}
+        for stage in self.stages:
+            levels.update(stage.detail.get("levels", {}))
+        return levels
+
+    @property
+    def loss(self) -> float | list[float] | None:
+        """Loss of the last stage that searched, by the quality model of its parameters."""
+        return self._last("loss")  # type: ignore[no-any-return]
+
+    @property
+    def suppressed_records(self) -> int:
+        """Records left out, over all stages."""
+        return sum(int(stage.detail.get("suppressed_records", 0)) for stage in self.stages)
+
+    @property
+    def optimal(self) -> bool | None:
+        """Whether the last search proved its optimum; None when nothing was searched."""
+        return self._last("optimal")  # type: ignore[no-any-return]
+
+    @property
+    def nodes_checked(self) -> int | None:
+        """Lattice nodes the last search looked at."""
+        return self._last("nodes_checked")  # type: ignore[no-any-return]
+
+    def made_with(self, seed: Seed) -> bool:
+        """Whether the plan commits to this seed."""
+        return hmac.compare_digest(self.seed_commitment, seed.commitment(self.seed_salt))
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the whole plan as canonical JSON, the salted commitment left out: equal plans of two runs have
+        equal ones.
+        """
+        return plan_digest(self.to_dict())
+
+    def public_dict(self) -> dict[str, Any]:
+        """The public edition: methods, parameters, and of each stage's detail what its transformer says is public."""
+        stages = [stage.public() for stage in self.stages]
+        return {
+            "plan_version": PLAN_VERSION,
+            "edition": "public",
+            "policy_digest": self.policy_digest,
+            "stages": [_stage_dict(stage) for stage in stages],
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole plan as plain JSON values: no data value among them, yet much that only the source tells."""
+        document = {
+            "plan_version": PLAN_VERSION,
+            "edition": "private",
+            "policy_digest": self.policy_digest,
+            "records": self.records,
+            "seed_commitment": self.seed_commitment,
+            "seed_salt": self.seed_salt,
+            "source": self.source,
+            **({"hash_key": self.hash_key.hex()} if self.hash_key else {}),
+            "stages": [_stage_dict(stage) for stage in self.stages],
+        }
+        return {**document, "checksum": document_digest(document)}
+
+    def to_json(self) -> str:
+        """The plan as indented JSON text."""
+        return json.dumps(self.to_dict(), sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, policy: Policy | None = None) -> Plan:
+        """Read a plan back.
+
+        Raises
+        ------
+        UsageError
+            Not a plan, another version, damaged, or made for another policy.
+        """
+        try:
+            document: Mapping[str, Any] = json.loads(text)
+            if document.get("edition") == "public":
+                raise UsageError(PUBLIC_EDITION)
+            sound = document.get("checksum") == _checksum(document)
+            version = document["plan_version"]
+            stages = tuple(
+                StagePlan(name=stage["name"], parameters=stage["parameters"], detail=stage["detail"])
+                for stage in document["stages"]
+            )
+            hash_key = bytes.fromhex(str(document.get("hash_key", "")))
+            digest, records = str(document["policy_digest"]), int(document["records"])
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+            raise UsageError(f"this is not a privpipe plan: {type(error).__name__}") from None
+        if version != PLAN_VERSION:
+            raise UsageError(f"the plan has version {version}, this privpipe reads version {PLAN_VERSION}")
+        if not sound:
+            raise UsageError(
+                "the plan is damaged or was edited: its checksum does not fit what it holds; make a new one with "
+                "`privpipe plan`"
+            )
+        if policy is not None and policy.digest() != digest:
+            raise UsageError("the plan was made for another policy: make a new one with `privpipe plan`")
+        return cls(
+            policy_digest=digest,
+            records=records,
+            stages=stages,
+            seed_commitment=str(document.get("seed_commitment", "")),
+            seed_salt=str(document.get("seed_salt", "")),
+            source=str(document.get("source", "")),
+            hash_key=hash_key,
+            policy=policy,
+        )
+
+    def _last(self, name: str) -> Any:
+        for stage in reversed(self.stages):
+            if name in stage.detail:
+                return stage.detail[name]
+        return None
+
+
+def _checksum(document: Mapping[str, Any]) -> str:
+    return document_digest({name: value for name, value in document.items() if name != "checksum"})
+
+
+def _stage_dict(stage: StagePlan) -> dict[str, Any]:
+    return {"name": stage.name, "parameters": plain(stage.parameters), "detail": plain(stage.detail)}

@@ -1,0 +1,82 @@
+"""The second source of a policy: the population that some guarantees compare with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from privpipe.engines import Engine
+from privpipe.errors import DataError, UsageError, did_you_mean
+from privpipe.policy.counting import KEEPS_KEYS
+from privpipe.roles import column_type_of
+
+if TYPE_CHECKING:
+    from privpipe.policy import Policy
+
+__all__ = ["compared_columns", "finished_population", "population_beside", "raw_population"]
+
+
+def compared_columns(policy: Policy) -> tuple[str, ...]:
+    """Quasi-identifiers over which some entry compares with the population; empty when none does."""
+    asking = [entry for entry in (*policy.guarantees, *policy.measures) if entry.needs_population]
+    found: dict[str, None] = {}
+    for entry in asking:
+        own = entry.quasi_identifiers
+        found.update(dict.fromkeys(policy.roles.quasi_identifiers if own is None else own))
+    return tuple(found)
+
+
+def population_beside(engine: Engine, policy: Policy, table: Any) -> Any:
+    """The population's compared columns in the types of a table; None where nothing compares with it.
+
+    Raises
+    ------
+    DataError
+        A column that the population lacks, or that does not convert.
+    """
+    asking = any(entry.needs_population for entry in (*policy.guarantees, *policy.measures))
+    if policy.population is None or not asking:
+        return None
+    columns = compared_columns(policy)
+    found = engine.scan(policy.population.to_source({}, policy.base_dir)).schema.names
+    for name in columns:
+        if name not in found:
+            raise DataError(f"column {name!r} is not in the population{did_you_mean(name, found)}")
+    # Typed as the table is: a CSV file of numbers would be text, and never match.
+    types = {name: column_type_of(table.schema.field(name).type) for name in columns if name in table.schema.names}
+    population = engine.scan(policy.population.to_source(types, policy.base_dir))
+    return engine.select(population, columns) if columns else population
+
+
+def raw_population(engine: Engine, policy: Policy, table: Any) -> Any:
+    """The population that stages count beside the source.
+
+    None where it is generalized already, and where no stage suppresses for a guarantee that compares with it.
+
+    Raises
+    ------
+    DataError
+        A column that the population lacks, or that does not convert.
+    """
+    asking = any(guarantee.needs_population for guarantee in policy.guarantees)
+    counting = any(stage.suppresses and getattr(stage, "limit", 0.0) is not None for stage in policy.transform)
+    generalized = policy.population is not None and policy.population.generalized
+    return population_beside(engine, policy, table) if asking and counting and not generalized else None
+
+
+def finished_population(engine: Engine, policy: Policy, table: Any, *, finished: bool) -> Any:
+    """The population to judge a table by that no run of ours has just made.
+
+    Raises
+    ------
+    UsageError
+        The table is finished and the population raw: how the table was generalized is not known here.
+    """
+    raw = policy.population is not None and not policy.population.generalized
+    if finished and raw and any(stage.name() not in KEEPS_KEYS for stage in policy.transform):
+        asking = [entry.name() for entry in (*policy.guarantees, *policy.measures) if entry.needs_population]
+        if asking:
+            raise UsageError(
+                f"{asking[0]}: the population holds raw values and the judged table is finished; how it was "
+                "generalized is not known here: give a population generalized alike and write `generalized: true`"
+            )
+    return population_beside(engine, policy, table)

@@ -1,0 +1,86 @@
+"""How the tables that a policy meets are read: as its source, or finished, as its sink writes them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path, PurePath
+from typing import Any
+
+from privpipe.engines import Engine, Source
+from privpipe.engines.base.files import left_out, left_out_note
+from privpipe.errors import DataError
+from privpipe.policy import Policy
+
+__all__ = ["finished_source", "left_out_notes", "read_as_source", "scanned", "untyped_columns"]
+
+
+def scanned(engine: Engine, source: Source) -> Any:
+    """The table of a source.
+
+    Raises
+    ------
+    DataError
+        As `Engine.scan`, with the source's own name in front where the message lacks it.
+    """
+    try:
+        return engine.scan(source)
+    except DataError as error:
+        name = PurePath(str(source.data)).name if source.is_path else ""
+        if not name or name in str(error):
+            raise
+        error.args = (f"{name}: {error}",)
+        raise
+
+
+def left_out_notes(policy: Policy, **sources: Source | None) -> tuple[str, ...]:
+    """What lies in the folders of sources and is not read, a note a source by its part in the run."""
+    if policy.population is not None:
+        sources = {**sources, "population": policy.population.to_source({}, policy.base_dir)}
+    found = {part: left_out(source) for part, source in sources.items() if source is not None}
+    return tuple(f"{part}: {left_out_note(names)}" for part, names in found.items() if names)
+
+
+def read_as_source(data: Any, policy: Policy, **said: Any) -> Source:
+    """A path is read as the policy's source is (format, delimiter) or as is `said`, a frame as it is."""
+    if isinstance(data, Source):
+        return data
+    if not isinstance(data, str | PurePath):
+        return Source(data=data, types=policy.types)
+    described = policy.source.to_source(policy.types, policy.base_dir) if policy.source else None
+    found = Source(data=str(data), types=policy.types, **said)
+    if described is None or found.resolved_format != described.resolved_format:
+        return found
+    return replace(described, data=str(data), **said)
+
+
+def finished_source(data: Any, policy: Policy, **said: Any) -> Source:
+    """A table to be judged as it is: the policy's own sink as it was written, all else as the policy's source is read.
+
+    Only sensitive columns, weights and households keep their declared type: quasi-identifiers may have become labels,
+    and a column that no guarantee counts may be gone.
+    """
+    if isinstance(data, Source):
+        return data
+    entries = (*policy.guarantees, *policy.measures)
+    kept = {*policy.roles.sensitive, *(column for entry in entries for column in entry.record_columns())}
+    types = {name: kind for name, kind in policy.types.items() if name in kept}
+    sink = policy.sink
+    if sink is not None and isinstance(data, str | PurePath):
+        target = sink.target(policy.base_dir)
+        if str(data) == target or Path(data).absolute() == Path(target):
+            escaped = sink.escapes_formulas
+            return Source(
+                data=str(data),
+                quoted_nulls=False,
+                escaped_formulas=escaped,
+                types=types,
+                **{"format": sink.format, **said},
+            )
+    return replace(read_as_source(data, policy, **said), types=types)
+
+
+def untyped_columns(source: Source, policy: Policy) -> tuple[str, ...]:
+    """Columns that the policy declares as no text and a file without types gives as text."""
+    if not source.is_path or source.resolved_format != "csv":
+        return ()
+    return tuple(name for name, kind in policy.types.items() if kind != "text" and name not in source.types)

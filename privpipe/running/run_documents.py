@@ -1,0 +1,124 @@
+"""The documents of a run in both editions: what everybody may read beside the data, and what its record keeps."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import privpipe
+from privpipe.judging import Assessment
+from privpipe.blocks.public_rules import LEAST_REPORTED, PublicRules
+from privpipe.blocks.verdict import plain
+from privpipe.draws import Seed
+from privpipe.engines import Engine, Written
+from privpipe.running.commitments import input_commitment, plan_commitment
+from privpipe.running.plan import Plan, document_digest
+from privpipe.sinks.records import document_text
+from privpipe.running.staging import Staged
+from privpipe.sinks.local import METADATA
+
+if TYPE_CHECKING:
+    from privpipe.policy import Policy
+
+__all__ = ["output_of", "public_rules", "run_documents", "run_header", "write_public"]
+
+Documents = dict[str, dict[str, Any]]
+
+
+def public_rules(policy: Policy, columns: Sequence[str]) -> PublicRules:
+    """What the public documents of a release of these columns may tell.
+
+    The least number of records that is reported is the largest k that the policy asks of k-anonymity, else 5.
+    """
+    entries = (*policy.guarantees, *policy.measures)
+    asked = [int(entry.demanded() or 1) for entry in policy.guarantees if entry.name() == "k_anonymity"]
+    return PublicRules(
+        columns=frozenset(columns),
+        person=policy.person_id,
+        least=max(asked, default=LEAST_REPORTED),
+        counts=not any(entry.forbids_counts for entry in (*entries, *policy.transform)),
+    )
+
+
+def run_header(engine: Engine, policy: Policy, plan: Plan, run_id: str) -> dict[str, Any]:
+    """What every private document of a run begins with."""
+    return {
+        "run_id": run_id,
+        "name": policy.name,
+        "policy_hash": policy.digest(),
+        "plan_hash": plan.digest,
+        "engine": engine.name,
+        "versions": {"privpipe": privpipe.__version__, "python": platform.python_version(), **engine.versions()},
+        "nulls": policy.nulls,
+        "suppression_mark": policy.suppression_mark,
+    }
+
+
+def output_of(staged: Staged, files: Sequence[Path], written: Written) -> dict[str, Any]:
+    """What was written: records, columns, and files with their hashes."""
+    return {
+        "records": written.records,
+        "suppressed_records": staged.suppressed_records,
+        "columns": list(staged.table.schema.names),
+        "files": [{"name": path.name, "bytes": path.stat().st_size, "sha256": _sha256(path)} for path in sorted(files)],
+    }
+
+
+def run_documents(
+    engine: Engine,
+    policy: Policy,
+    staged: Staged,
+    judged: Assessment,
+    *,
+    seed: Seed,
+    output: Mapping[str, Any],
+) -> tuple[Documents, Documents]:
+    """The private and the public verdict, manifest and plan of a run that passed."""
+    rules = public_rules(policy, output["columns"])
+    plan, public_plan = staged.plan.to_dict(), staged.plan.public_dict()
+    run_id, records = str(judged.run["run_id"]), staged.plan.records
+    manifest = {
+        **judged.run,
+        "edition": "private",
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "policy": plain(policy.public_document()),
+        "plan": plan,
+        "seed_commitment": staged.plan.seed_commitment,
+        "input": {"records": records, "fingerprint": staged.source},
+        "output": dict(output),
+    }
+    public_hash = document_digest(public_plan)
+    public_manifest = {
+        **manifest,
+        "edition": "public",
+        "plan": public_plan,
+        "plan_hash": public_hash,
+        "private_plan": plan_commitment(seed, run_id, staged.plan.digest),
+        "input": {
+            "records": records if rules.counts else None,
+            "fingerprint": input_commitment(seed, run_id, staged.source),
+        },
+        "output": {**output, "suppressed_records": output["suppressed_records"] if rules.counts else None},
+    }
+    verdict = judged.within(plan_hash=public_hash).public_dict(rules)
+    return (
+        {"verdict": judged.to_dict(), "manifest": manifest, "plan": plan},
+        {"verdict": verdict, "manifest": public_manifest, "plan": public_plan},
+    )
+
+
+def write_public(folder: Path, documents: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write the public documents beside the data."""
+    home = folder / METADATA
+    home.mkdir()
+    for name, document in documents.items():
+        (home / f"{name}.json").write_text(document_text(document), encoding="utf-8")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()

@@ -1,0 +1,51 @@
+"""What the verdict of a run says of its seed and of what ties it to other releases."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from privpipe.errors import UsageError
+
+if TYPE_CHECKING:
+    from privpipe.policy import Policy
+
+__all__ = ["INSECURE", "linking_notes", "require_publishable_seed", "seed_notes"]
+
+INSECURE = (
+    "the seed is insecure: whoever guesses it can undo noise, swaps and the order of rows; such a release is for "
+    "demonstrations and tests alone"
+)
+
+
+def require_publishable_seed(policy: Policy) -> None:
+    """A guessable seed publishes only where the policy says that it may.
+
+    Raises
+    ------
+    UsageError
+    """
+    if _is_insecure(policy) and not policy.allow_insecure_seed:
+        raise UsageError(
+            f"{policy.located('seed')}: the seed is declared insecure, and nothing is published under it; make one "
+            "with `privpipe seed` and name it as {from_env: NAME} or {from_file: PATH}, or write "
+            "`allow_insecure_seed: true` for a demonstration"
+        )
+
+
+def seed_notes(policy: Policy) -> tuple[str, ...]:
+    """That the seed is insecure; a verdict says so first."""
+    return (INSECURE,) if _is_insecure(policy) else ()
+
+
+def linking_notes(policy: Policy) -> tuple[str, ...]:
+    """Which stages give a person the same value in every release, as they are meant to."""
+    return tuple(
+        f"{policy.place_of(at)} gives a person the same result in every release under its key: releases that hold "
+        f"{', '.join(map(repr, stage.masked_columns()))} can be joined by it"
+        for at, stage in enumerate(policy.transform)
+        if stage.links_releases
+    )
+
+
+def _is_insecure(policy: Policy) -> bool:
+    return policy.seed is not None and policy.seed.within == "insecure"

@@ -1,0 +1,305 @@
+"""The four verbs of the Python face: assess, plan, transform, release."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import PurePath
+from typing import Any, get_args
+
+import privpipe
+from privpipe.judging import Assessment
+from privpipe.judging import assess as judge
+from privpipe.judging.persons import person_histograms
+from privpipe.judging.recovering import recovery_notes
+from privpipe.blocks import Histogram
+from privpipe.draws import RunKey, Seed
+from privpipe.engines import Engine, Source, engine_for, open_engine
+from privpipe.engines.base.fingerprint import fingerprint
+from privpipe.engines.base.stamps import require_stamps, stamps_of
+from privpipe.errors import UsageError
+from privpipe.running.aligning import Align, aligned, compares_tables, reads_pairs
+from privpipe.running.attaching import attach
+from privpipe.ledger import named_ledger
+from privpipe.running.noting import notes_beside_original
+from privpipe.running.plan import Plan
+from privpipe.policy import Policy
+from privpipe.running.population import finished_population, raw_population
+from privpipe.running.positions import finished_positions, reads_positions
+from privpipe.running.published import process_for
+from privpipe.running.reading import finished_source, left_out_notes, read_as_source, scanned, untyped_columns
+from privpipe.running.remembering import Remembering
+from privpipe.running.run import ReleaseResult, release_with, source_of
+from privpipe.running.staging import judging_rules, run_stages
+
+__all__ = ["assess", "plan", "release", "transform"]
+
+Progress = Callable[[str], None]
+
+
+def assess(
+    data: Any,
+    policy: Policy | str | PurePath | Mapping[str, Any],
+    *,
+    original: Any = None,
+    align: Align = "record_id",
+    engine: str | Engine | None = None,
+    allow_empty: bool = False,
+) -> Assessment:
+    """Judge a table by a policy's guarantees and measures.
+
+    Parameters
+    ----------
+    data : path or frame
+        Parquet, CSV, JSON, or a pandas, polars, pyarrow, DuckDB, Dask or Spark frame. None: the policy's source.
+    policy : Policy, path or mapping
+    original : path or frame, optional
+        The table the data was made from: gives base distributions and the other half of pair measures.
+    align : {"record_id", "position"}
+        How pairs with the original are formed; `position` when the caller vouches for equal order. An entry
+        that reads pairs is an error, never a pass, where they cannot be formed.
+    engine : str or Engine, optional
+        Default: the engine the frame is native to; for a path, the policy's.
+    allow_empty : bool
+        Let a table of suppressed records alone pass.
+
+    Returns
+    -------
+    Assessment
+        Also when it fails; `raise_if_failed()` raises.
+
+    Raises
+    ------
+    UsageError, EngineError
+    DataError
+        Also where a column has no role, unless the policy says `undeclared: note`.
+
+    Notes
+    -----
+    A table that is handed over is judged as finished: a column whose role is `identifier` is a fail, first among the
+    verdicts. The policy's own source is raw by nature; its identifiers are noted.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import privpipe as pp
+    >>> policy = {
+    ...     "version": 1,
+    ...     "columns": {"zip": {"role": "quasi_identifier"}},
+    ...     "guarantees": [{"k_anonymity": {"k": 2}}],
+    ... }
+    >>> pp.assess(pd.DataFrame({"zip": ["081", "081", "082"]}), policy).verdicts[0].observed
+    1
+    """
+    policy = _policy(policy)
+    if align not in get_args(Align):
+        raise UsageError(f"align must be one of {', '.join(get_args(Align))}, got {align!r}")
+    with _Opened(engine, data if data is not None else policy, policy) as running:
+        finished = finished_source(data, policy) if data is not None else source_of(policy)
+        paired = original is not None and reads_pairs(policy)
+        # The seed fixes which records are attacked; without pairs nothing is drawn and no seed is asked for.
+        drawn = paired or (original is not None and compares_tables(policy))
+        seed = policy.seed.resolve() if policy.seed and drawn else Seed.from_os()
+        base: dict[str, Histogram] = {}
+        first: Any = None
+        if paired:
+            table, first = aligned(running, finished, read_as_source(original, policy), policy, align, seed)
+        else:
+            table = scanned(running, finished)
+            first = None if original is None else scanned(running, read_as_source(original, policy))
+        if first is not None:
+            base = _base(running, first, policy)
+        process, notes = process_for(policy, finished)
+        histories: Mapping[str, Any] = {}
+        if paired and table.has_record_ids and first.has_record_ids and named_ledger(policy) is not None:
+            with Remembering(policy) as memory:
+                memory.gather(running, first, table, policy.roles)
+                histories = memory.histories
+        # Without a declared seed the order is nobody's anyway, and the fingerprint would be a pass for nothing.
+        source = fingerprint(running, first, seed) if policy.seed and drawn else ""
+        order = RunKey.of(seed, policy.run_digest(), source).attacks()
+        rules = replace(judging_rules(policy, base), allow_empty=allow_empty, order=order, process=process)
+        rules = replace(rules, untyped=untyped_columns(finished, policy))
+        positions = None
+        if paired and reads_positions(policy):
+            positions = finished_positions(policy, finished, read_as_source(original, policy), align)
+        roles = policy.roles if data is None else policy.released_roles
+        gate = replace(rules.gate, raw=data is None)
+        rules = replace(rules, histories=histories, positions=positions, gate=gate)
+        judged = judge(
+            running,
+            table,
+            guarantees=policy.guarantees,
+            measures=policy.measures,
+            roles=roles,
+            rules=rules,
+            original=first,
+            population=finished_population(running, policy, table, finished=data is not None),
+        )
+        before = None if original is None else read_as_source(original, policy)
+        notes += left_out_notes(policy, table=finished, original=before)
+        told: tuple[str, ...] = ()
+        if paired:
+            told = recovery_notes(running, table, first, roles, rules, order)
+        elif original is not None:
+            told = notes_beside_original(running, finished, original, policy, align, roles, rules)
+        return judged.noting(*notes, source=told).within(
+            name=policy.name,
+            policy_hash=policy.digest(),
+            engine=running.name,
+            versions={"privpipe": privpipe.__version__, "python": platform.python_version(), **running.versions()},
+            nulls=policy.nulls,
+            suppression_mark=policy.suppression_mark,
+        )
+
+
+def plan(
+    data: Any,
+    policy: Policy | str | PurePath | Mapping[str, Any],
+    *,
+    engine: str | Engine | None = None,
+    progress: Progress | None = None,
+) -> Plan:
+    """Decide every stage of a policy over a table.
+
+    Parameters
+    ----------
+    data : path, frame or None
+        None: the policy's source.
+    policy : Policy, path or mapping
+    engine : str or Engine, optional
+    progress : callable, optional
+        Told the name of each step.
+
+    Raises
+    ------
+    NoSolutionError
+        Nothing within the limits meets the guarantees.
+    """
+    policy = _policy(policy)
+    seed = policy.seed.resolve() if policy.seed else Seed.from_os()
+    with _Opened(engine, data if data is not None else policy, policy) as running:
+        source = _raw(data, policy)
+        stamps = stamps_of(source)
+        original = attach(running, source, policy, seed)
+        population = raw_population(running, policy, original)
+        staged = run_stages(running, original, policy, seed, population=population, progress=progress)
+        require_stamps(stamps)
+        return staged.plan
+
+
+def transform(
+    data: Any,
+    plan: Plan,
+    *,
+    policy: Policy | None = None,
+    engine: str | Engine | None = None,
+    progress: Progress | None = None,
+) -> Any:
+    """Apply a plan to a table; what goes in comes out. The result is *not* judged.
+
+    Parameters
+    ----------
+    data : path or frame
+    plan : Plan
+        From `plan`, or read with `Plan.from_json`.
+    policy : Policy, optional
+        When the plan was read from JSON without one.
+
+    Returns
+    -------
+    frame
+        Of the kind of `data`; a pyarrow Table for a path.
+    """
+    policy = policy or plan.policy
+    if policy is None:
+        raise UsageError("the plan carries no policy: read it with Plan.from_json(text, policy)")
+    seed = policy.seed.resolve() if policy.seed else Seed.from_os()
+    if policy.seed and plan.seed_commitment and not plan.made_with(seed):
+        raise UsageError("the plan was made with another seed than the policy's; make a new plan, or restore the seed")
+    with _Opened(engine, data if data is not None else policy, policy) as running:
+        source = _raw(data, policy)
+        stamps = stamps_of(source)
+        original = attach(running, source, policy, seed)
+        population = raw_population(running, policy, original)
+        staged = run_stages(running, original, policy, seed, plan=plan, population=population, progress=progress)
+        released = running.collect(staged.table, like=None if _is_path(data) else data)
+        require_stamps(stamps)
+        return released
+
+
+def release(
+    policy: Policy | str | PurePath | Mapping[str, Any],
+    *,
+    engine: str | Engine | None = None,
+    target: str | None = None,
+    plan: Plan | str | PurePath | None = None,
+    progress: Progress | None = None,
+) -> ReleaseResult:
+    """Stage, judge and publish the policy's source.
+
+    Parameters
+    ----------
+    policy : Policy, path or mapping
+    engine : str or Engine, optional
+        Default: the policy's.
+    target : str, optional
+        Publish here instead of the policy's sink.
+    plan : Plan or path, optional
+        Of an earlier run of the same stages with the same parameters: they are applied as it says and not learnt anew,
+        so that what did not change keeps its noise. Default: the policy's `plan:`.
+    progress : callable, optional
+        Told each of `privpipe.running.run.STEPS` before it begins, and each stage. What it raises is raised by this
+        function too, whichever step it was told of, and then nothing is published.
+
+    Raises
+    ------
+    Refused
+        A guarantee does not hold; it carries the assessment. Nothing was published.
+    """
+    policy = _policy(policy)
+    with _Opened(engine, policy, policy) as running:
+        frozen = plan if plan is None or isinstance(plan, Plan) else str(plan)
+        return release_with(running, policy, target=target, plan=frozen, progress=progress)
+
+
+def _policy(policy: Policy | str | PurePath | Mapping[str, Any]) -> Policy:
+    if isinstance(policy, Policy):
+        return policy
+    return Policy.from_dict(policy) if isinstance(policy, Mapping) else Policy.load(policy)
+
+
+def _is_path(data: Any) -> bool:
+    return data is None or isinstance(data, str | PurePath)
+
+
+def _raw(data: Any, policy: Policy) -> Source:
+    return source_of(policy) if data is None else read_as_source(data, policy)
+
+
+def _base(engine: Engine, original: Any, policy: Policy) -> dict[str, Histogram]:
+    entries = (*policy.guarantees, *policy.measures)
+    columns = {column for entry in entries if entry.needs_base for column in entry.sensitive_columns()}
+    if not columns:
+        return {}
+    return dict(person_histograms(engine, original, sorted(columns), policy.person_id).histograms)
+
+
+class _Opened:
+    """The engine asked for: one given stays open, one named is opened and closed."""
+
+    def __init__(self, engine: str | Engine | None, data: Any, policy: Policy) -> None:
+        self._given = engine if isinstance(engine, Engine) else None
+        name = engine if isinstance(engine, str) else None
+        if name is None:
+            name = policy.engine if _is_path(data) or data is policy else engine_for(data)
+        self._name, self._options = name, policy.engines.get(name, {})
+
+    def __enter__(self) -> Engine:
+        self._engine = self._given or open_engine(self._name, self._options)
+        return self._engine
+
+    def __exit__(self, *details: object) -> None:
+        if self._given is None:
+            self._engine.close()

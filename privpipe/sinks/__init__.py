@@ -1,0 +1,1 @@
+"""Where releases are published: local folders, object stores, and the private record of a run."""

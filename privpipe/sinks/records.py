@@ -1,0 +1,161 @@
+"""The private record of a run: the whole verdict, manifest and plan, where only who ran it can read them.
+
+The home is a folder of mode 0700, files in it have mode 0600::
+
+    records/<run>/{verdict,manifest,plan}.json    a run that published; of one that was refused the verdict alone
+    records/<run>.<sink>.pending                  the run is about to publish
+
+A record is written before the rename that publishes, and its mark goes after it. A run killed in between leaves the
+mark, and the next one finds by the sink which of the two happened: a release has its record, and a record without a
+release goes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privpipe.errors import SinkError, UsageError
+from privpipe.sinks.remote import RemoteTarget
+from privpipe.sinks.local import LocalTarget
+
+if TYPE_CHECKING:
+    from privpipe.policy import Policy
+
+__all__ = ["DOCUMENTS", "PrivateRecords", "document_text"]
+
+DOCUMENTS = ("verdict", "manifest", "plan")
+HOME = "records"
+
+
+def document_text(document: Mapping[str, Any]) -> str:
+    """A document as it is written: sorted, indented, no number that JSON lacks."""
+    return json.dumps(document, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+@dataclass(frozen=True)
+class PrivateRecords:
+    """Where the runs of a sink keep their private records.
+
+    Parameters
+    ----------
+    home : Path
+    sink : str
+        What the runs publish to; other sinks may share the home.
+    """
+
+    home: Path
+    sink: str
+
+    @classmethod
+    def of(cls, policy: Policy, place: LocalTarget | RemoteTarget) -> PrivateRecords:
+        """The folder that `records:` names, else one in the sink's work area, else one beside the policy.
+
+        Raises
+        ------
+        UsageError
+            Readers of the release would see it.
+        """
+        sink = place.url if isinstance(place, RemoteTarget) else str(place.path)
+        if policy.records is not None:
+            home = Path(os.path.abspath(policy.base_dir / policy.records))
+        elif isinstance(place, RemoteTarget):
+            # What lies in a bucket is listed with it.
+            home = Path(os.path.abspath(policy.base_dir / f".{sink.rsplit('/', 1)[-1]}.privpipe" / HOME))
+        else:
+            home = place.state / HOME
+        real = Path(os.path.realpath(home))
+        for seen in _seen(place):
+            if seen == real or seen in real.parents:
+                raise UsageError(
+                    f"records: {str(home)!r} lies where readers of the release look; name a folder that they do not see"
+                )
+        return cls(home, sink)
+
+    def open(self, current: str | None) -> None:
+        """Make the home, and see to what a killed run left.
+
+        Parameters
+        ----------
+        current : str, optional
+            What the sink points at.
+
+        Raises
+        ------
+        SinkError
+            The home cannot be written.
+        """
+        with _written():
+            self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not os.access(self.home, os.W_OK | os.X_OK):
+                raise SinkError(f"the private records {str(self.home)!r} cannot be written: permission denied")
+        self.settle(current)
+
+    def keep(self, run_id: str, documents: Mapping[str, Mapping[str, Any]], *, pending: bool) -> Path:
+        """Write the documents of a run, on the disk before it returns; `pending` until the sink points at it."""
+        folder = self.home / run_id
+        with _written():
+            if pending:
+                _write(self._mark(run_id), "")
+            folder.mkdir(mode=0o700)
+            for name, document in documents.items():
+                _write(folder / f"{name}.json", document_text(document))
+            for each in (folder, self.home):
+                _flush(each)
+        return folder
+
+    def settle(self, current: str | None) -> None:
+        """Keep pending records whose run the sink points at, and throw the others away."""
+        named = None if current is None else current.rstrip("/").rsplit("/", 1)[-1]
+        with _written():
+            for mark in self.home.glob(f"*.{self._tag}.pending"):
+                run_id = mark.name[: -len(f".{self._tag}.pending")]
+                if run_id != named:
+                    shutil.rmtree(self.home / run_id, ignore_errors=True)
+                mark.unlink(missing_ok=True)
+
+    @property
+    def _tag(self) -> str:
+        return hashlib.sha256(self.sink.encode()).hexdigest()[:16]
+
+    def _mark(self, run_id: str) -> Path:
+        return self.home / f"{run_id}.{self._tag}.pending"
+
+
+def _seen(place: LocalTarget | RemoteTarget) -> Iterator[Path]:
+    """Folders that readers look into, and those whose content a run throws away."""
+    if isinstance(place, LocalTarget):
+        for folder in (place.path, *(place.state / name for name in ("releases", "staging"))):
+            yield Path(os.path.realpath(folder))
+    elif place.local_root is not None:
+        for local in (place.local_root, Path(place.state, "releases")):
+            yield Path(os.path.realpath(local))
+
+
+def _write(path: Path, text: str) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _flush(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    os.fsync(handle)
+    os.close(handle)
+
+
+@contextmanager
+def _written() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SinkError(f"the private record of the run cannot be written: {error.strerror or error}") from None

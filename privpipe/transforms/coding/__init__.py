@@ -1,0 +1,1 @@
+"""Top and bottom coding, rounding, shifted dates."""

@@ -1,0 +1,1 @@
+"""Identifiers: removed, or replaced by keyed pseudonyms."""

@@ -1,0 +1,1 @@
+"""Local recoding: the stage and the choice of its rounds."""

@@ -1,0 +1,64 @@
+"""What a table costs whose cells have levels of their own: Iyengar's loss cell by cell, and NCP."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.transforms.recoding.loss import aggregated
+
+__all__ = ["cell_loss", "column_loss", "mean_penalty"]
+
+
+def column_loss(counts: NDArray[np.int64], shares: NDArray[np.float64], domain: float, gone: int = 0) -> float:
+    """u of one column, in [0, 1]: 0 where each cell is a single value, 1 where each stands for the whole domain.
+
+    Parameters
+    ----------
+    counts, shares : ndarray, shape (n,)
+        Records, and the share of the domain that their label stands for.
+    domain : float
+        D, the size of the domain.
+    gone : int
+        Suppressed records, whose share is 1.
+
+    Examples
+    --------
+    >>> column_loss(np.array([2, 2]), np.array([0.25, 1.0]), 4.0)
+    0.5
+    """
+    records = int(counts.sum()) + gone
+    least = records / domain
+    if records == least:
+        return 0.0
+    # Added one by one, in one order: a library's dot product may add otherwise elsewhere.
+    total = float(np.cumsum(counts * shares)[-1]) if len(counts) else 0.0
+    return max(0.0, (total + gone - least) / (records - least))
+
+
+def cell_loss(columns: Sequence[float]) -> float:
+    """The columns' losses as one, by the geometric mean.
+
+    Examples
+    --------
+    >>> cell_loss([0.0, 1.0]).__round__(4)
+    0.4142
+    """
+    return float(aggregated(np.array([columns], dtype=np.float64), "geometric_mean")[0, 0])
+
+
+def mean_penalty(counts: NDArray[np.int64], penalties: Sequence[NDArray[np.float64]], gone: int = 0) -> float:
+    """GCP: the mean NCP of all cells, those of suppressed records being 1.
+
+    Source: Ghinita et al., VLDB 2007.
+
+    Examples
+    --------
+    >>> mean_penalty(np.array([3, 1]), [np.array([0.0, 1.0]), np.array([0.5, 0.5])])
+    0.375
+    """
+    records = int(counts.sum()) + gone
+    total = sum(float(np.cumsum(counts * column)[-1]) + gone for column in penalties)
+    return total / (records * len(penalties))

@@ -1,0 +1,226 @@
+"""Planner of the stage `local_recoding`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.errors import NoSolutionError, UsageError
+from privpipe.transforms.local_recoding.cell_loss import cell_loss, mean_penalty
+from privpipe.transforms.recoding.encoded import EncodedTable, encode
+from privpipe.transforms.recoding.node import NodeCheck
+from privpipe.transforms.recoding.optimal import search_optimal
+from privpipe.transforms.recoding.quality import LossModel
+from privpipe.transforms.local_recoding.sweep import MOST_VECTORS, Sweep, column_losses, lattice_size
+from privpipe.transforms.base import StageContext, StagePlan
+from privpipe.transforms.suppression.class_failures import Combinations, judged_sets
+from privpipe.transforms.mondrian.cut_columns import require_one_node_a_label
+from privpipe.transforms.recoding.generalize import is_recoded
+from privpipe.transforms.local_recoding.stage import LocalRecoding, as_generalize
+from privpipe.transforms.recoding.loss import LossSpec
+from privpipe.transforms.local_recoding.rounds import GONE, Tuples
+from privpipe.transforms.suppression.budget import budget_of, require_within
+
+__all__ = ["plan"]
+
+Levels = NDArray[np.int16]
+STEP = 0.05
+"""How much dearer suppression becomes when a round keeps too little."""
+NODES = 100_000
+
+
+def plan(engine: Any, table: Any, stage: LocalRecoding, context: StageContext) -> StagePlan:
+    """Search for a vector of levels after the other, each for what the ones before it left.
+
+    Raises
+    ------
+    NoSolutionError
+        More records are left in the end than may be suppressed.
+    """
+    sets = judged_sets(context)  # refuses ways of counting that this stage does not serve
+    if not sets.keys:
+        raise UsageError(f"{context.place}: a search needs a guarantee over classes to work for")
+    encoded = encode(engine, table, as_generalize(stage), context)
+    for hierarchy in encoded.hierarchies:
+        require_one_node_a_label(hierarchy, context)
+    for guarantee in context.guarantees:
+        never = guarantee.unattainable(encoded.records, context.base)
+        if never:
+            raise NoSolutionError(f"{context.place}: {guarantee!r} {never}")
+    tuples = Tuples(
+        encoded.columns, encoded.fixed, encoded.hierarchies, encoded.codes, encoded.rows, sets, context.base
+    )
+    rounds = _chosen(stage, encoded, tuples, context)
+    require_within(rounds.fewest + encoded.unknown, stage.suppress_at_most, encoded.records, context)
+    return _plan(stage, encoded, tuples, rounds, context)
+
+
+def _chosen(stage: LocalRecoding, encoded: EncodedTable, tuples: Tuples, context: StageContext) -> Sweep | _Rounds:
+    """The sweep where it serves and holds, else the rounds."""
+    if stage.method == "sweep" and tuples.by_class is not None and lattice_size(encoded) <= MOST_VECTORS:
+        sweep = Sweep(encoded, tuples)
+        budget = budget_of(stage.suppress_at_most, encoded.records, context)
+        if sweep.run(stage.share or 0.0, max(0, budget - encoded.unknown)):
+            return sweep
+    rounds = _Rounds(encoded, tuples, context)
+    rounds.run(stage)
+    return rounds
+
+
+class _Rounds:
+    """The rounds so far, and what they make of each combination."""
+
+    def __init__(self, encoded: EncodedTable, tuples: Tuples, context: StageContext) -> None:
+        self.encoded = encoded
+        self.tuples = tuples
+        self.context = context
+        self.made: list[dict[str, Any]] = []
+        self.levels = tuples.after(())
+        self.checked = 0
+        self.fewest = encoded.records
+        self._keeping: dict[tuple[int, float], bool] = {}
+        models = [model for group in tuples.sets.class_models.values() for model in group]
+        self.least = max([1, *(model.least_size() for model in models)])
+
+    @property
+    def rest(self) -> NDArray[np.intp]:
+        """Combinations that no round has kept."""
+        return np.flatnonzero(self.levels[:, 0] == GONE)
+
+    def run(self, stage: LocalRecoding) -> None:
+        """Rounds of unlimited suppression, one without any on what is left, and back where too much is left."""
+        gs_factor = stage.gs_factor
+        while self.left >= self.least:
+            entering = self.left
+            # What a round keeps is at least one class.
+            levels = self._searched(gs_factor, entering - self.least)
+            found = None if levels is None else self._with(levels)
+            kept = 0 if found is None else entering - self._left(found)
+            if kept < stage.least_share * entering and gs_factor < 1.0 and self._can_keep(stage.least_share, gs_factor):
+                gs_factor = min(1.0, round(gs_factor + STEP, 12))
+                continue
+            if kept < stage.least_share * entering or levels is None or not self._accept(levels, gs_factor):
+                break
+        self._finish(gs_factor, 0)
+        budget = budget_of(stage.suppress_at_most, self.encoded.records, self.context)
+        self.fewest = self.left
+        allowed = max(0, budget - self.encoded.unknown)
+        first_ones = list(self.made)
+        while first_ones and self.left > allowed:
+            gs_factor = first_ones.pop()["gs_factor"]
+            self.made = list(first_ones)
+            self.levels = self._with()
+            self._finish(gs_factor, allowed)
+            self.fewest = min(self.fewest, self.left)
+
+    def _can_keep(self, share: float, gs_factor: float) -> bool:
+        """Whether any vector of levels keeps this share of what is left; else no price of suppression helps."""
+        left = self.left
+        if (asked := (left, share)) not in self._keeping:
+            self._keeping[asked] = self._searched(gs_factor, left - math.ceil(share * left)) is not None
+        return self._keeping[asked]
+
+    @property
+    def left(self) -> int:
+        """Records with known values that no round has kept."""
+        return self._left(self.levels)
+
+    def _left(self, levels: Levels) -> int:
+        return int(self.encoded.rows.counts[levels[:, 0] == GONE].sum())
+
+    def _finish(self, gs_factor: float, budget: int) -> None:
+        """A last round in which no more than the budget may go."""
+        if self.left >= self.least:
+            levels = self._searched(gs_factor, budget)
+            if levels is not None:
+                self._accept(levels, gs_factor)
+
+    def _with(self, *levels: tuple[int, ...]) -> Levels:
+        return self.tuples.after([*(made["vector"] for made in self.made), *levels])
+
+    def _accept(self, levels: tuple[int, ...], gs_factor: float) -> bool:
+        """Take a round, unless the classes that it adds to break a guarantee over the union."""
+        found = self._with(levels)
+        kept = self.left - self._left(found)
+        if not kept or not self.tuples.holds(found):
+            return False
+        self.levels = found
+        self.made.append({"vector": levels, "records": kept, "gs_factor": gs_factor})
+        return True
+
+    def _searched(self, gs_factor: float, budget: int) -> tuple[int, ...] | None:
+        """The best vector of levels for what is left; the loss is that of the whole table."""
+        rest, rows = self.rest, self.encoded.rows
+        sensitive = {column: codes[rest] for column, codes in rows.sensitive.items()}
+        counts = rows.counts[rest]
+        outside = self.encoded.records - int(counts.sum())
+        # Everybody outside of the round counts as a record without a label.
+        table = replace(
+            self.encoded,
+            codes=np.ascontiguousarray(self.encoded.codes[rest]),
+            rows=Combinations(counts, sensitive),
+            unknown=outside,
+        )
+        loss = LossModel(table, LossSpec(gs_factor=gs_factor))
+        found, checked = search_optimal(NodeCheck(table, self.context, loss), budget + outside, NODES)
+        self.checked += checked
+        return None if found is None else tuple(found.node.levels)
+
+
+def _plan(
+    stage: LocalRecoding, encoded: EncodedTable, tuples: Tuples, rounds: Sweep | _Rounds, context: StageContext
+) -> StagePlan:
+    gone = rounds.left + encoded.unknown
+    levels = rounds.levels
+    kept = np.flatnonzero(levels[:, 0] != GONE)
+    counts = encoded.rows.counts[kept]
+    losses, penalties, recoded = column_losses(encoded, levels, gone), [], []
+    for at, (column, hierarchy) in enumerate(zip(encoded.columns, encoded.hierarchies, strict=True)):
+        table = np.array([hierarchy.shares(level) for level in range(hierarchy.height + 1)])
+        shares = table[levels[kept, at], encoded.codes[kept, at]]
+        penalties.append(np.where(shares <= 1.0 / hierarchy.domain_size, 0.0, shares))
+        if any(is_recoded(hierarchy, made["vector"][at]) for made in rounds.made):
+            recoded.append(column)
+    loss = cell_loss(list(losses.values()))
+    tops = np.array([hierarchy.height for hierarchy in encoded.hierarchies])
+    blind = (levels[kept] == tops).all(axis=1) & (not encoded.fixed)
+    return StagePlan(
+        name=stage.name(),
+        parameters=stage.parameters(),
+        detail={
+            "approach": "CG_TS",
+            "method": "sweep" if isinstance(rounds, Sweep) else "rounds",
+            "rounds": [
+                {
+                    "levels": dict(zip(encoded.columns, made["vector"], strict=True)),
+                    "records": made["records"],
+                    **({"gs_factor": made["gs_factor"]} if "gs_factor" in made else {}),
+                }
+                for made in rounds.made
+            ],
+            "recoded": recoded,
+            "hierarchies": {
+                column: context.keyed(hierarchy.digest())
+                for column, hierarchy in zip(encoded.columns, encoded.hierarchies, strict=True)
+            },
+            "data_dependent": [
+                column
+                for column, hierarchy in zip(encoded.columns, encoded.hierarchies, strict=True)
+                if hierarchy.data_dependent
+            ],
+            "records": encoded.records,
+            "tuples": len(encoded),
+            "classes": tuples.classes_of(levels),
+            "records_without_information": int(counts[blind].sum()),
+            "left": gone,
+            "nodes_checked": rounds.checked,
+            "loss": loss,
+            "cell_loss": loss,
+            "column_losses": losses,
+            "gcp": mean_penalty(counts, penalties, gone),
+        },
+    )

@@ -1,0 +1,292 @@
+"""Local recoding: several vectors of levels, each for the part of the table that the ones before it left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import FactsRequest, Primitives, RowBlock
+from privpipe.blocks.entry import require_choice, require_number
+from privpipe.errors import DataError, UsageError
+from privpipe.roles import column_type_of
+from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
+from privpipe.transforms.suppression.class_failures import Combinations, judged_sets
+from privpipe.transforms.mondrian.cut_columns import CutColumn, by_value, require_one_node_a_label, value_codes
+from privpipe.transforms.recoding.generalize import Generalize, generalized_columns, texts_of
+from privpipe.transforms.local_recoding.rounds import GONE, Tuples
+from privpipe.transforms.suppression.budget import sensitive_codes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from privpipe.draws import Draws
+
+__all__ = ["KeyPlaces", "LocalRecoding", "Recoded", "as_generalize"]
+
+METHODS = ("sweep", "rounds")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LocalRecoding(Transformer):
+    """Generalize to one vector of levels after the other, and keep at each the classes that pass among what is left.
+
+    What no vector can keep is suppressed, within the limit. The guarantees are judged again over all of them
+    together, for classes of different vectors may get the same labels.
+
+    Parameters
+    ----------
+    columns : tuple of str, optional
+        Default: every quasi-identifier that has a hierarchy.
+    method : {"sweep", "rounds"}
+        `sweep` walks all vectors of levels in the order of what they lose. `rounds` searches for the best vector again
+        and again; it also serves guarantees over some quasi-identifiers alone or over all classes together, and
+        lattices of more than 200,000 vectors, for which `sweep` takes it by itself.
+    share : float, optional
+        What a vector must keep, in [0, 1]: under `sweep` of all records (default 0; 0.01 gives short plans), under
+        `rounds` of what it got, above 0 (default 0.05); a round that does not is tried again with suppression dearer.
+    gs_factor : float
+        Under `rounds`, in [0, 1], of the first round; below 0.5 suppression is cheap, above it generalization is.
+    suppress_at_most : float
+        Share of the records that may be suppressed in the end, in [0, 1].
+
+    Notes
+    -----
+    What a vector loses is the loss of the whole table at it. Source: Xu et al., KDD 2006 (local recoding); Iyengar,
+    KDD 2002 (loss).
+
+    Examples
+    --------
+    >>> LocalRecoding(suppress_at_most=0.05)
+    LocalRecoding(suppress_at_most=0.05)
+    """
+
+    taxon: ClassVar[Kind] = "non-perturbative"
+    columns_rule: ClassVar[Any] = "optional"
+    searches: ClassVar[bool] = True
+    suppresses: ClassVar[bool] = True
+    preserves: ClassVar[str] = "truth: every label covers the value it stands for"
+    reveals: ClassVar[str] = "that coarsely labelled records did not fit into an earlier round (minimality)"
+    about: ClassVar[Mapping[str, str]] = {
+        "columns": "columns to generalize; default: the quasi-identifiers with a hierarchy",
+        "method": "walk all vectors of levels in order of loss, or search for the best one again and again",
+        "share": "least share of the records that a vector of levels must keep",
+        "gs_factor": "under rounds: weight of generalization against suppression in the first one, 0 to 1",
+        "suppress_at_most": "share of the records that may be suppressed in the end",
+    }
+    source: ClassVar[str] = "Xu et al., KDD 2006"
+
+    columns: tuple[str, ...] | None = None
+    method: Literal["sweep", "rounds"] = "sweep"
+    share: float | None = None
+    gs_factor: float = 0.5
+    suppress_at_most: float = 0.0
+
+    def __post_init__(self) -> None:
+        owner = "LocalRecoding"
+        if self.columns is not None:
+            object.__setattr__(self, "columns", checked_columns(owner, self.columns))
+        require_choice(owner, "method", self.method, METHODS)
+        if self.share is not None:
+            require_number(owner, "share", self.share, least=0, most=1)
+            if not self.share and self.method == "rounds":
+                raise UsageError("LocalRecoding: under method: rounds, share must be above 0")
+        require_number(owner, "gs_factor", self.gs_factor, least=0, most=1)
+        require_number(owner, "suppress_at_most", self.suppress_at_most, least=0, most=1)
+
+    @property
+    def least_share(self) -> float:
+        """`share`, or the default of rounds."""
+        return 0.05 if not self.share else self.share
+
+    def masked_columns(self) -> tuple[str, ...]:
+        return ()
+
+    def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
+        import pyarrow as pa
+
+        for column in plan.detail["recoded"]:
+            schema = schema.set(schema.get_field_index(column), pa.field(column, pa.string()))
+        return schema
+
+    def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
+        columns = generalized_columns(as_generalize(self), context)
+        counted = _Counted.of(engine, table, columns, context)
+        for column, hierarchy in zip(columns, counted.tuples.hierarchies, strict=True):
+            if context.keyed(hierarchy.digest()) != plan.detail["hierarchies"].get(column):
+                raise DataError(f"{context.place}: the hierarchy of {column!r} is not the one the plan was made with")
+        rounds = [[int(made["levels"][column]) for column in columns] for made in plan.detail["rounds"]]
+        recode = Recoded.of(counted, counted.tuples.after(rounds), plan.detail["recoded"])
+        return engine.map_rows(table, recode, self.released_schema(table.schema, plan))
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(), cls(suppress_at_most=0.3), cls(method="rounds", share=0.5, gs_factor=0.25, suppress_at_most=1.0)]
+
+
+def as_generalize(stage: LocalRecoding) -> Generalize:
+    """The stage that one round is."""
+    return Generalize(columns=stage.columns, suppress_at_most=1.0)
+
+
+@dataclass(frozen=True)
+class Recoded:
+    """A function of one block: each record gets the labels of its combination, or goes.
+
+    Parameters
+    ----------
+    columns : tuple of CutColumn
+        Those that tell combinations apart, by their values.
+    places : KeyPlaces
+    kept : ndarray of bool, shape (t,)
+    named : mapping of column to pyarrow.DictionaryArray
+        Label of each combination, of the columns that are recoded.
+    """
+
+    columns: tuple[CutColumn, ...]
+    places: KeyPlaces = field(repr=False)
+    kept: NDArray[np.bool_] = field(repr=False)
+    named: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def of(cls, counted: _Counted, levels: NDArray[np.int16], recoded: list[str]) -> Self:
+        """From the levels of the combinations that hierarchies know; the others are suppressed."""
+        import pyarrow as pa
+
+        known = counted.known
+        kept = np.zeros(len(known), dtype=np.bool_)
+        kept[known] = levels[:, 0] != GONE
+        named = {}
+        for at, column in enumerate(counted.tuples.columns):
+            if column in recoded:
+                numbers = np.zeros(len(known), dtype=np.int64)
+                numbers[known], texts = counted.tuples.labels(at, levels)
+                named[column] = pa.DictionaryArray.from_arrays(pa.array(numbers), pa.array(texts, pa.string()))
+        sizes = [column.size for column in counted.columns]
+        return cls(counted.columns, KeyPlaces.of(counted.values, sizes), kept, named)
+
+    def __call__(self, rows: RowBlock) -> RowBlock:
+        import pyarrow as pa
+
+        codes = np.column_stack([value_codes(column, rows.column(column.name)) for column in self.columns])
+        places = self.places(codes)
+        kept = np.flatnonzero(self.kept[places])
+        rows, at = rows.take(kept), pa.array(places[kept])
+        for column, labels in self.named.items():
+            rows = rows.replace(column, labels.take(at).cast(pa.string()))
+        return rows
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """The combinations of a table: by their values, and those the hierarchies know as `Tuples`."""
+
+    columns: tuple[CutColumn, ...]
+    values: NDArray[np.int64] = field(repr=False)
+    known: NDArray[np.bool_] = field(repr=False)
+    tuples: Tuples = field(repr=False)
+
+    @classmethod
+    def of(cls, engine: Primitives, table: Any, columns: tuple[str, ...], context: StageContext) -> Self:
+        sets = judged_sets(context)
+        fixed = tuple(key for key in sets.columns if key not in columns)
+        histograms = engine.facts(table, FactsRequest(histograms=(*columns, *fixed))).histograms
+        distinct = engine.distinct(table, list(dict.fromkeys([*columns, *fixed, *sets.sensitive])))
+        by_values, hierarchies, codes = [], [], []
+        for name in (*columns, *fixed):
+            texts = texts_of(histograms[name].values, context, name).to_pylist()
+            column = by_value(name, histograms[name].values, texts)
+            by_values.append(column)
+            own = value_codes(column, distinct[name])
+            if name in columns:
+                kind = context.types.get(name) or column_type_of(context.schema.field(name).type)
+                hierarchy = context.hierarchies[name].build(texts, histograms[name].counts.tolist(), kind)
+                require_one_node_a_label(hierarchy, context)
+                hierarchies.append(hierarchy)
+                codes.append(hierarchy.encode(texts).astype(np.int64)[own])
+            else:
+                codes.append(own)
+        values = np.column_stack([value_codes(column, distinct[column.name]) for column in by_values])
+        matrix = np.column_stack(codes).astype(np.int32)
+        known: NDArray[np.bool_] = np.all(matrix >= 0, axis=1)
+        sensitive = {name: sensitive_codes(distinct[name], name, context.base)[known] for name in sets.sensitive}
+        counts = distinct["__count"].to_numpy().astype(np.int64)[known]
+        rows = Combinations(counts, sensitive)
+        left = np.ascontiguousarray(matrix[known])
+        return cls(
+            tuple(by_values),
+            values,
+            known,
+            Tuples(columns, fixed, tuple(hierarchies), left, rows, sets, context.base),
+        )
+
+
+@dataclass(frozen=True)
+class KeyPlaces:
+    """Where a row of codes stands among given rows; exact however many columns there are.
+
+    Parameters
+    ----------
+    stages : tuple of (first column, last column, ndarray of int64)
+        Keys of what the columns so far tell apart, ascending.
+    sizes : tuple of int
+    order : ndarray of int64
+        A row of the given ones for each of their distinct rows, in the order of their keys.
+
+    Examples
+    --------
+    >>> places = KeyPlaces.of(np.array([[1, 0], [0, 2], [1, 2]]), [2, 3])
+    >>> places(np.array([[1, 2], [0, 2], [1, 0]])).tolist()
+    [2, 1, 0]
+    """
+
+    stages: tuple[tuple[int, int, NDArray[np.int64]], ...] = field(repr=False)
+    sizes: tuple[int, ...]
+    order: NDArray[np.int64] = field(repr=False)
+
+    @classmethod
+    def of(cls, rows: NDArray[np.int64], sizes: Sequence[int]) -> Self:
+        """From rows of codes below these sizes."""
+        stages: list[tuple[int, int, NDArray[np.int64]]] = []
+        numbers, first, many = np.zeros(len(rows), dtype=np.int64), 0, 1
+        order = np.zeros(min(1, len(rows)), dtype=np.int64)
+        while first < len(sizes):
+            last, space = first, many
+            while last < len(sizes) and (last == first or space * max(sizes[last], 1) < 1 << 62):
+                space *= max(sizes[last], 1)
+                last += 1
+            found, order, numbers = np.unique(
+                _keys(numbers, rows, first, last, sizes), return_index=True, return_inverse=True
+            )
+            stages.append((first, last, found))
+            first, many = last, len(found)
+        return cls(tuple(stages), tuple(sizes), order.astype(np.int64))
+
+    def __call__(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Place of each row.
+
+        Raises
+        ------
+        DataError
+            A row that is not among them.
+        """
+        numbers = np.zeros(len(rows), dtype=np.int64)
+        for first, last, found in self.stages:
+            keys = _keys(numbers, rows, first, last, self.sizes)
+            numbers = np.minimum(np.searchsorted(found, keys), len(found) - 1)
+            missing = int((found[numbers] != keys).sum())
+            if missing:
+                raise DataError(f"{missing:,} records are not among the combinations that were counted")
+        return self.order[numbers]
+
+
+def _keys(
+    numbers: NDArray[np.int64], rows: NDArray[np.int64], first: int, last: int, sizes: Sequence[int]
+) -> NDArray[np.int64]:
+    keys = numbers
+    for at in range(first, last):
+        keys = keys * max(sizes[at], 1) + rows[:, at]
+    return keys

@@ -1,0 +1,1 @@
+"""Local suppression: the stage and the choice of its blanks."""

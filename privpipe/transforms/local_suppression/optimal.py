@@ -1,0 +1,156 @@
+"""`method: optimal`: integer programs over parts of the table, each solved with the rest left as it is.
+
+A part that is the whole (of a stratum) and is solved to a proof is the optimum: the least cost among blanks that
+treat, under wildcards, all records of a combination alike. Anything else is an improvement, said with its bound.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.transforms.local_suppression import programs as programs
+from privpipe.transforms.local_suppression.found import CellsFound
+from privpipe.transforms.local_suppression.table import CellTable
+from privpipe.transforms.local_suppression.wildcard import blanking_of, with_few_alone
+from privpipe.transforms.local_suppression.cell_blanks import Parcel
+from privpipe.transforms.local_suppression.suppress_cells import CellBudget
+
+__all__ = ["improved"]
+
+TIE = 1e-9
+FREE_AT_A_TIME = {True: 10, False: 24}
+"""Combinations of a part, under wildcards and without; there fractions cover cheaply, and parts must be small."""
+LARGEST_PROGRAM = 2_500
+"""Combinations times sets of columns of a stratum that is tried as a whole."""
+SECONDS = 30.0
+"""Of a program, where the policy sets no clock: far above what these need."""
+
+
+def improved(table: CellTable, start: CellsFound, budget: CellBudget) -> CellsFound:
+    """Blanks that cost no more than those given.
+
+    Every stratum small enough is solved as a whole; of the others, one neighbourhood after the other, around each
+    blanked combination in turn, until the budget or a full round without gain ends it.
+    """
+    solver = programs.wildcard_part(table) if table.wildcard else programs.strict_part(table)
+    found = start if not table.wildcard else replace(start, parcels=_without_own_limit(table, start.parcels))
+    clock = _Clock(budget.seconds)
+    solved, proved, timed, bound = 0, 0, False, 0.0
+    strata = list(_strata(table))
+    large = []
+    for members in strata:
+        own = [parcel for parcel in found.parcels if parcel[0] in set(members.tolist())]
+        floor = table.lower_bound(members)
+        if table.cost(own) <= floor + TIE:
+            bound, proved = bound + table.cost(own), proved + 1
+            continue
+        if len(members) << table.columns > LARGEST_PROGRAM or clock.over():
+            large.append(members)
+            bound += floor
+            continue
+        answer = solver(members, found.parcels, clock.left())
+        solved += 1
+        timed |= answer.by_clock
+        if answer.parcels is not None:
+            found = replace(found, parcels=tuple(answer.parcels))
+        own = [parcel for parcel in found.parcels if parcel[0] in set(members.tolist())]
+        proved += answer.proved
+        bound += table.cost(own) if answer.proved else floor
+    for members in large:
+        for free in _neighbourhoods(table, members, found.parcels):
+            if solved >= budget.neighbourhoods or clock.over():
+                break
+            answer = solver(free, found.parcels, clock.left())
+            solved += 1
+            timed |= answer.by_clock
+            if answer.parcels is not None:
+                found = replace(found, parcels=tuple(answer.parcels))
+    limited = table.wildcard and table.alone_at_most is not None
+    # How many may stay alone is one limit over all strata: parts that are solved each by itself prove nothing of it.
+    closed = proved == len(strata) and (len(strata) == 1 or not limited)
+    status = "optimal" if closed else "ended by the clock" if timed or clock.over() else "improved within the budget"
+    return replace(found, bound=bound, optimal=closed, status=status, solved=solved)
+
+
+class _Clock:
+    def __init__(self, seconds: float | None) -> None:
+        self._end = None if seconds is None else time.monotonic() + seconds
+
+    def left(self) -> float:
+        """Seconds that a program may take."""
+        return SECONDS if self._end is None else max(0.1, min(SECONDS, self._end - time.monotonic()))
+
+    def over(self) -> bool:
+        return self._end is not None and time.monotonic() >= self._end
+
+
+def _strata(table: CellTable) -> Iterator[NDArray[np.int64]]:
+    """Combinations that can meet at all: those equal in every column that must match and is never missing."""
+    fixed = table.codes[:, table.columns :]
+    fixed = fixed[:, (fixed >= 0).all(axis=0)] if len(fixed) else fixed
+    if not fixed.shape[1]:
+        yield np.arange(len(table))
+        return
+    _, owner = np.unique(fixed, axis=0, return_inverse=True)
+    for stratum in range(int(owner.max(initial=-1)) + 1):
+        yield np.flatnonzero(owner.ravel() == stratum)
+
+
+def _neighbourhoods(
+    table: CellTable, members: NDArray[np.int64], parcels: Sequence[Parcel]
+) -> Iterator[NDArray[np.int64]]:
+    """Around each blanked combination, the costliest first, the others at risk that differ in fewest columns."""
+    touched = {at for at, _, _ in parcels}
+    near = np.array([at for at in members.tolist() if at in touched or table.counts[at] < table.k], dtype=np.int64)
+    price = dict.fromkeys(near.tolist(), 0.0)
+    for parcel in parcels:
+        if parcel[0] in price:
+            price[parcel[0]] += table.cost([parcel])
+    for seed in sorted(price, key=lambda at: (-price[at], at)):
+        apart = (table.codes[near] != table.codes[seed]).sum(axis=1)
+        yield np.sort(near[np.lexsort((near, apart))][: FREE_AT_A_TIME[table.wildcard]])
+
+
+def _without_own_limit(table: CellTable, parcels: Sequence[Parcel]) -> tuple[Parcel, ...]:
+    """Blanks without regard to what each combination needs by itself: the objective asks for the least, and gets it.
+
+    Several starts are dropped and exchanged: the blanks there are, and for each column as few records of each of its
+    values as will do, in each stratum, blanked in all the others: they match whoever has that value.
+    """
+    from privpipe.kernels.local_suppression.blank_dropping import drop_blanks
+    from privpipe.kernels.local_suppression.covers import blank_costs, hidden_words, matches
+
+    words, missing, fields = table.packed
+    cost = table.sets[1]
+    given = np.zeros(len(table), dtype=np.int64)
+    for at, blank, _ in parcels:
+        given[at] = blank
+    best = given
+    for start in (given, *_nearly_blank(table)):
+        hidden = hidden_words(start, fields, missing)
+        if (matches(words, hidden, table.judged_bits, table.counts) >= table.k).all():
+            tried = with_few_alone(table, drop_blanks(blanking_of(table), start, table.k, passes=4))
+            if table.alone(tried) <= table.allowed:
+                best = min(best, tried, key=lambda blanks: blank_costs(blanks, table.counts, cost))
+    return tuple((at, int(best[at]), int(table.counts[at])) for at in np.flatnonzero(best).tolist())
+
+
+def _nearly_blank(table: CellTable) -> Iterator[NDArray[np.int64]]:
+    """For each column the blanks that leave some records of each value nothing but that value."""
+    every = (np.int64(1) << table.columns) - 1
+    for column in range(table.columns):
+        start = np.zeros(len(table), dtype=np.int64)
+        for members in _strata(table):
+            members = members[table.codes[members, column] >= 0]
+            values = table.codes[members, column]
+            for value in np.unique(values):
+                rarest = members[values == value]
+                rarest = rarest[np.argsort(table.counts[rarest], kind="stable")]
+                needed = int(np.searchsorted(np.cumsum(table.counts[rarest]), table.k - 1)) + 1
+                start[rarest[:needed]] = every & ~(np.int64(1) << column) & ~table.missing[rarest[:needed]]
+        yield start

@@ -1,0 +1,277 @@
+"""The integer programs of cell suppression, in patterns: a variable for each combination and set of blanks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.kernels.local_suppression.covers import differing_columns, hidden_words, is_empty, matches
+from privpipe.transforms.local_suppression.found import Answer, Part
+from privpipe.transforms.local_suppression.table import CellTable
+from privpipe.transforms.local_suppression.integer_programs import new_program, new_variable, solve
+from privpipe.transforms.local_suppression.cell_blanks import Parcel
+
+__all__ = ["strict_part", "wildcard_part"]
+
+TIE = 1e-9
+
+
+def wildcard_part(table: CellTable) -> Part:
+    """Programs in which a blank matches anything, and all records of a combination have the same blanks."""
+
+    def part(free: NDArray[np.int64], parcels: Sequence[Parcel], seconds: float) -> Answer:
+        blanks = np.zeros(len(table), dtype=np.int64)
+        for at, blank, _ in parcels:
+            blanks[at] = blank
+        return _WildcardProgram(table, free.tolist(), blanks).answer(seconds)
+
+    return part
+
+
+class _WildcardProgram:
+    """Minimise the cost of the free combinations' blanks, such that every combination matches k records."""
+
+    def __init__(self, table: CellTable, free: list[int], blanks: NDArray[np.int64]) -> None:
+        import pulp
+
+        self.table, self.free, self.blanks = table, free, blanks
+        self.before = sum(self._price(at, int(blanks[at])) for at in free)
+        self.program = new_program()
+        self.chosen = {
+            at: {
+                blank: new_variable(self.program, f"y_{at}_{blank}", 1)
+                for blank in range(1 << table.columns)
+                if not blank & int(table.missing[at]) and self._price(at, blank) <= self.before + TIE
+            }
+            for at in free
+        }
+        self.program += pulp.lpSum(
+            self._price(at, blank) * chosen for at in free for blank, chosen in self.chosen[at].items()
+        )
+        for at in free:
+            self.program += pulp.lpSum(self.chosen[at].values()) == 1
+        self._require_matches()
+        self._require_few_alone()
+
+    def answer(self, seconds: float) -> Answer:
+        """The best blanks of the part, if they cost less than those there are."""
+        solved = solve(self.program, seconds)
+        if not solved.found:
+            return Answer(None, False, solved.by_clock)
+        found = self.blanks.copy()
+        for at in self.free:
+            found[at] = max(self.chosen[at], key=lambda blank: self.chosen[at][blank].value())
+        cost = sum(self._price(at, int(found[at])) for at in self.free)
+        words, missing, fields = self.table.packed
+        sizes = matches(words, hidden_words(found, fields, missing), self.table.judged_bits, self.table.counts)
+        failing = (sizes < self.table.k).any() or self.table.alone(found) > self.table.allowed
+        if failing or cost >= self.before - TIE:
+            return Answer(None, solved.proved and cost <= self.before + TIE, solved.by_clock)
+        parcels = [(at, int(found[at]), int(self.table.counts[at])) for at in np.flatnonzero(found).tolist()]
+        return Answer(parcels, solved.proved, solved.by_clock)
+
+    def _price(self, at: int, blank: int) -> float:
+        return float(self.table.counts[at] * self.table.sets[1][blank])
+
+    def _require_matches(self) -> None:
+        """Every combination of the table matches k: with those that stay, and with those that are free.
+
+        Who is blank in every judged column matches others that are, and nobody else.
+        """
+        import pulp
+
+        counts, k = self.table.counts, self.table.k
+        words, missing, fields = self.table.packed
+        judged, freed = self.table.judged_bits, set(self.free)
+        rest = np.array([at for at in range(len(self.table)) if at not in freed], dtype=np.int64)
+        hidden = hidden_words(self.blanks, fields, missing)
+        empty = {at for at in rest.tolist() if is_empty(hidden, judged, at)}
+        alone = np.zeros(len(self.table), dtype=np.int64)
+        alone[rest] = matches(words[rest], hidden[rest], judged, counts[rest])
+        hidden[self.free] = missing[self.free]
+        to_meet: dict[int, list[Any]] = defaultdict(list)
+        for at in self.free:
+            partly, whole = self._by_kind(at)
+            own: dict[int, int] = defaultdict(int)
+            like = 0
+            for other in rest.tolist():
+                need = differing_columns(words, hidden, fields, at, other)
+                if need < 0:
+                    continue
+                if other in empty:
+                    like += int(counts[other])
+                    met = list(whole.values())
+                else:
+                    own[need] += int(counts[other])
+                    met = [y for blank, y in partly.items() if not need & ~blank]
+                if alone[other] < k:
+                    to_meet[other] += [counts[at] * y for y in met]
+            to_meet[at].append(int(counts[at]))
+            for blank, y in partly.items():
+                met_by = sum(records for need, records in own.items() if not need & ~blank)
+                to_meet[at].append(min(met_by, k) * y)
+            to_meet[at] += [min(like, k) * y for y in whole.values()]
+        self._pairs(to_meet, words, hidden, fields)
+        for other in [*(at for at in rest.tolist() if alone[at] < k), *self.free]:
+            self.program += pulp.lpSum(to_meet[other]) >= k - int(alone[other])
+
+    def _require_few_alone(self) -> None:
+        """No more records stay complete and alone than may."""
+        import pulp
+
+        exposed = [at for at in self.free if self.table.exposed[at]]
+        others = self.table.alone(self.blanks) - sum(self.blanks[at] == 0 for at in exposed)
+        if others + len(exposed) > self.table.allowed:
+            self.program += pulp.lpSum(self.chosen[at][0] for at in exposed) <= self.table.allowed - int(others)
+
+    def _by_kind(self, at: int) -> tuple[dict[int, Any], dict[int, Any]]:
+        """The choices of a combination that leave some judged column, and those that leave none."""
+        _, missing, fields = self.table.packed
+        kinds: tuple[dict[int, Any], dict[int, Any]] = {}, {}
+        for blank, chosen in self.chosen[at].items():
+            hidden = hidden_words(np.array([blank]), fields, missing[[at]])
+            kinds[is_empty(hidden, self.table.judged_bits, 0)][blank] = chosen
+        return kinds
+
+    def _pairs(self, to_meet: dict[int, list[Any]], words: Any, hidden: Any, fields: Any) -> None:
+        """Two free combinations match when each column they differ in is blanked in either, or all are in both."""
+        import pulp
+
+        counts = self.table.counts
+        kinds = {at: self._by_kind(at) for at in self.free}
+        for place, one in enumerate(self.free):
+            for other in self.free[:place]:
+                need = differing_columns(words, hidden, fields, one, other)
+                if need < 0:
+                    continue
+                both = []
+                if all(kinds[at][0] for at in (one, other)):
+                    met = new_variable(self.program, f"z_{one}_{other}", 1, integer=False)
+                    both.append(met)
+                    for at in (one, other):
+                        if kinds[at][1]:
+                            self.program += met <= pulp.lpSum(kinds[at][0].values())
+                    for column in range(self.table.columns):
+                        if need >> column & 1:
+                            self.program += met <= pulp.lpSum(
+                                y for at in (one, other) for blank, y in kinds[at][0].items() if blank >> column & 1
+                            )
+                if all(kinds[at][1] for at in (one, other)):
+                    met = new_variable(self.program, f"e_{one}_{other}", 1, integer=False)
+                    both.append(met)
+                    for at in (one, other):
+                        self.program += met <= pulp.lpSum(kinds[at][1].values())
+                to_meet[one] += [int(counts[other]) * met for met in both]
+                to_meet[other] += [int(counts[one]) * met for met in both]
+
+
+def strict_part(table: CellTable) -> Part:
+    """Programs in which a blank is a value: numbers of records of each combination in each class of k or more."""
+
+    def part(free: NDArray[np.int64], parcels: Sequence[Parcel], seconds: float) -> Answer:
+        return _StrictProgram(table, free.tolist(), parcels).answer(seconds)
+
+    return part
+
+
+class _StrictProgram:
+    """Minimise the cost of where the free combinations' records go, such that no class holds fewer than k."""
+
+    def __init__(self, table: CellTable, free: list[int], parcels: Sequence[Parcel]) -> None:
+        import pulp
+
+        self.table, self.free, self.parcels = table, free, list(parcels)
+        freed = set(free)
+        self.kept = [parcel for parcel in parcels if parcel[0] not in freed or parcel[1] < 0]
+        gone = {at: records for at, blank, records in parcels if blank < 0}
+        self.records = {at: int(table.counts[at]) - gone.get(at, 0) for at in free}
+        self.before = table.cost([parcel for parcel in parcels if parcel[0] in freed])
+        base = self._others(freed)
+        options = self._options(base)
+        self.program = new_program()
+        self.moved = {
+            (at, blank): new_variable(self.program, f"x_{at}_{blank}", self.records[at])
+            for at in free
+            for blank in options[at]
+        }
+        cost = table.sets[1]
+        self.program += pulp.lpSum(
+            float(cost[blank & ~int(table.missing[at])]) * x for (at, blank), x in self.moved.items()
+        )
+        for at in free:
+            self.program += pulp.lpSum(self.moved[at, blank] for blank in options[at]) == self.records[at]
+        self._require_classes(base)
+
+    def answer(self, seconds: float) -> Answer:
+        """Better places for the records of the part, if there are any."""
+        solved = solve(self.program, seconds)
+        if not solved.found:
+            return Answer(None, False, solved.by_clock)
+        placed = [(at, blank, round(x.value())) for (at, blank), x in self.moved.items()]
+        own = [(at, blank, records) for at, blank, records in placed if records and blank != self.table.missing[at]]
+        cost = self.table.cost(own)
+        parcels = [*sorted([p for p in self.kept if p[1] >= 0] + own), *(p for p in self.kept if p[1] < 0)]
+        sound = all(sum(r for a, _, r in placed if a == at) == self.records[at] for at in self.free)
+        if not sound or self.table.failing(parcels)["own_value"] or cost >= self.before - TIE:
+            return Answer(None, solved.proved and cost <= self.before + TIE, solved.by_clock)
+        return Answer(parcels, solved.proved, solved.by_clock)
+
+    def _key(self, at: int, blank: int) -> tuple[int, ...]:
+        row = self.table.codes[at].copy()
+        row[: self.table.columns][(blank >> np.arange(self.table.columns) & 1) == 1] = -1
+        return tuple(row.tolist())
+
+    def _others(self, freed: set[int]) -> dict[tuple[int, ...], int]:
+        """Records in each class that stay where they are."""
+        left = {at: int(count) for at, count in enumerate(self.table.counts) if at not in freed}
+        base: dict[tuple[int, ...], int] = defaultdict(int)
+        for at, blank, records in self.kept:
+            if at in left:
+                left[at] -= records
+                if blank >= 0:
+                    base[self._key(at, blank)] += records
+        for at, records in left.items():
+            base[self._key(at, 0)] += records
+        return base
+
+    def _options(self, base: dict[tuple[int, ...], int]) -> dict[int, list[int]]:
+        """Blanks of each combination whose class could hold k."""
+        reach: dict[tuple[int, ...], int] = defaultdict(int)
+        blanks = range(1 << self.table.columns)
+        keys = {
+            (at, blank): self._key(at, blank)
+            for at in self.free
+            for blank in blanks
+            if not int(self.table.missing[at]) & ~blank
+        }
+        for (at, _), key in keys.items():
+            reach[key] += self.records[at]
+        options: dict[int, list[int]] = {at: [] for at in self.free}
+        for (at, blank), key in keys.items():
+            if reach[key] + base.get(key, 0) >= self.table.k:
+                options[at].append(blank)
+        return options
+
+    def _require_classes(self, base: dict[tuple[int, ...], int]) -> None:
+        import pulp
+
+        k = self.table.k
+        classes: dict[tuple[int, ...], list[tuple[int, int]]] = defaultdict(list)
+        for at, blank in self.moved:
+            classes[self._key(at, blank)].append((at, blank))
+        for number, (key, members) in enumerate(classes.items()):
+            there = base.get(key, 0)
+            if there >= k:
+                continue
+            records = pulp.lpSum(self.moved[member] for member in members) + there
+            if there:
+                self.program += records >= k
+                continue
+            used = new_variable(self.program, f"c_{number}", 1)
+            self.program += records >= k * used
+            for at, blank in members:
+                self.program += self.moved[at, blank] <= self.records[at] * used

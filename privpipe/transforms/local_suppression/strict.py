@@ -1,0 +1,177 @@
+"""Greedy cell suppression where a blank is a value of its own: classes part the table, and each must hold k."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.kernels.local_suppression.covers import hidden_words
+from privpipe.kernels.local_suppression.strict_blanks import cheapest_rescue, columns_to_meet
+from privpipe.transforms.local_suppression.table import CellTable
+from privpipe.transforms.local_suppression.cell_blanks import Parcel
+
+__all__ = ["StrictClasses", "strict_parcels"]
+
+PASSES = 5
+
+
+def strict_parcels(table: CellTable) -> list[Parcel]:
+    """Blanks under which every class holds k records; where none help, records to suppress.
+
+    Classes of fewer than k are taken in ascending size; each goes where it costs least a rescued record, together
+    with those like it and, if need be, with records of larger classes. Then records return to a class with fewer
+    blanks where their own can spare them.
+    """
+    classes = StrictClasses(table)
+    sizes = classes.sizes[: len(table)]
+    failing = np.flatnonzero(sizes < table.k)
+    for one in failing[np.argsort(sizes[failing], kind="stable")].tolist():
+        if 0 < classes.sizes[one] < table.k:  # it may have been emptied, or filled, by another
+            classes.rescue(one)
+    for _ in range(PASSES):
+        if not classes.settle():
+            break
+    return classes.parcels()
+
+
+class StrictClasses:
+    """The classes of a table while its cells are being blanked."""
+
+    def __init__(self, table: CellTable) -> None:
+        self.table = table
+        self.order, self.cost = table.sets
+        self.words, self.hidden, self.fields = (part.copy() for part in table.packed)
+        self.blanks = table.missing.copy()
+        self.sizes = table.counts.copy()
+        self.members: list[dict[int, int]] = [{at: int(count)} for at, count in enumerate(table.counts)]
+        self.suppressed: dict[int, int] = defaultdict(int)
+        every = np.arange(len(self.cost), dtype=np.int64)
+        self.patterns = hidden_words(every, self.fields, np.zeros((len(every), self.words.shape[1]), np.uint64))
+        self._known = {self._key(at): at for at in range(len(table))}
+        self._used = len(table)
+
+    def rescue(self, one: int) -> None:
+        """Move a class of fewer than k, with others like it, to where they number k; else suppress it."""
+        used = slice(self._used)
+        sizes, k = self.sizes[used], self.table.k
+        needs = columns_to_meet(self.words[used], self.hidden[used], self.fields, self.blanks[used], sizes, one)
+        to = int(cheapest_rescue(needs, self.blanks[used], sizes, self.order, self.cost, int(self.blanks[one]), k))
+        if to < 0:
+            for origin, records in self.members[one].items():
+                self.suppressed[origin] += records
+            self.members[one], self.sizes[one] = {}, 0
+            return
+        near = np.flatnonzero((needs >= 0) & (needs & ~to == 0) & (sizes > 0))
+        small = near[sizes[near] < k]
+        target = self._class_of(one, to)
+        for other in small.tolist():
+            self._move(other, target, int(self.sizes[other]))
+        self._fill(target, near[sizes[near] >= k], to)
+
+    def settle(self) -> bool:
+        """Let records return to a class with fewer blanks; whether any did."""
+        moved = False
+        by_cost = self.order.tolist()
+        for one in range(self._used):
+            for origin in sorted(self.members[one]):
+                blanks, least = int(self.blanks[one]), int(self.table.missing[origin])
+                if blanks == least or origin not in self.members[one]:
+                    continue
+                for fewer in by_cost:
+                    if self.cost[fewer] >= self.cost[blanks]:
+                        break
+                    if fewer & ~blanks or least & ~fewer:
+                        continue
+                    if self._return(one, origin, fewer):
+                        moved = True
+                        break
+        return moved
+
+    def parcels(self) -> list[Parcel]:
+        """Which records of which combination have which columns blanked, suppressed ones last."""
+        found = [
+            (origin, int(self.blanks[at]), records)
+            for at, members in enumerate(self.members)
+            for origin, records in members.items()
+            if self.blanks[at] != self.table.missing[origin]
+        ]
+        return sorted(found) + [(origin, -1, records) for origin, records in sorted(self.suppressed.items())]
+
+    def _fill(self, target: int, larger: NDArray[np.int64], to: int) -> None:
+        """Take what is missing to k from larger classes, where it costs least."""
+        k = self.table.k
+        lacking = k - int(self.sizes[target])
+        larger = larger[larger != target]
+        if lacking <= 0:
+            return
+        if int((self.sizes[larger] - k).sum()) < lacking:
+            whole = int(larger[np.argmin(self.sizes[larger])])
+            self._move(whole, target, int(self.sizes[whole]))
+            return
+        extra = self.cost[to] - self.cost[self.blanks[larger]]
+        for other in larger[np.argsort(extra, kind="stable")].tolist():
+            taken = min(lacking, int(self.sizes[other]) - k)
+            if taken:
+                self._move(other, target, taken)
+                lacking -= taken
+            if not lacking:
+                return
+
+    def _return(self, one: int, origin: int, blanks: int) -> bool:
+        records, k = self.members[one][origin], self.table.k
+        size = int(self.sizes[one])
+        spare = records if size == records or size - records >= k else max(0, size - k)
+        if not spare:
+            return False
+        target = self._known.get(self._key_of(origin, blanks))
+        if (0 if target is None else int(self.sizes[target])) + spare < k:
+            return False
+        self._move_origin(one, self._class_of(origin, blanks), origin, spare)
+        return True
+
+    def _move(self, source: int, target: int, records: int) -> None:
+        for origin in sorted(self.members[source]) if source != target else ():
+            taken = min(records, self.members[source][origin])
+            self._move_origin(source, target, origin, taken)
+            records -= taken
+            if not records:
+                return
+
+    def _move_origin(self, source: int, target: int, origin: int, records: int) -> None:
+        left = self.members[source][origin] - records
+        if left:
+            self.members[source][origin] = left
+        else:
+            del self.members[source][origin]
+        self.members[target][origin] = self.members[target].get(origin, 0) + records
+        self.sizes[source] -= records
+        self.sizes[target] += records
+
+    def _key(self, at: int) -> tuple[bytes, bytes]:
+        return (self.words[at] & ~self.hidden[at]).tobytes(), self.hidden[at].tobytes()
+
+    def _key_of(self, at: int, blanks: int) -> tuple[bytes, bytes]:
+        hidden = self.patterns[blanks]
+        return (self.words[at] & ~hidden).tobytes(), hidden.tobytes()
+
+    def _class_of(self, at: int, blanks: int) -> int:
+        """The class of a class's or combination's values with these columns blanked, made where there is none."""
+        key = self._key_of(at, blanks)
+        if key not in self._known:
+            if self._used == len(self.sizes):
+                self._grow()
+            place = self._used
+            self._used += 1
+            self._known[key] = place
+            self.words[place] = self.words[at]
+            self.hidden[place] = np.frombuffer(key[1], dtype=np.uint64)
+            self.blanks[place] = blanks
+            self.members.append({})
+        return self._known[key]
+
+    def _grow(self) -> None:
+        for name in ("words", "hidden", "blanks", "sizes"):
+            part = getattr(self, name)
+            setattr(self, name, np.concatenate([part, np.zeros_like(part)]))

@@ -1,0 +1,1 @@
+"""Microaggregation: the stages, and what they learn and apply on an engine."""

@@ -1,0 +1,210 @@
+"""What the parameters of microaggregation may be, what goes together, and what its report warns of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from privpipe.blocks.entry import require_choice, require_integer, require_number
+from privpipe.errors import DataError, UsageError
+from privpipe.transforms.base import checked_columns
+from privpipe.transforms.microaggregation.group_aggregates import Aggregate
+from privpipe.transforms.numeric import require_summable
+
+if TYPE_CHECKING:
+    from privpipe.blocks import Facts, Moments
+    from privpipe.transforms.base import StageContext
+    from privpipe.transforms.microaggregation.microaggregate import Microaggregate
+    from privpipe.transforms.strata import Strata
+
+__all__ = [
+    "ONE_COLUMN",
+    "OWNER",
+    "Method",
+    "Nulls",
+    "Refine",
+    "SensitiveRule",
+    "check_parameters",
+    "check_weights",
+    "lists_of",
+    "spread_of",
+    "warnings_of",
+]
+
+Method = Literal["mdav", "v_mdav", "univariate", "fixed"]
+Refine = Literal["none", "descent", "search"]
+Nulls = Literal["refuse", "keep", "own_group"]
+ONE_COLUMN = ("univariate", "fixed")
+OWNER = "Microaggregate"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SensitiveRule:
+    """What each group must meet besides k: at least `l` distinct values of a column, or shares within `t` of all.
+
+    Parameters
+    ----------
+    column : str
+    l : int, optional
+        At least 2.
+    t : float, optional
+        In [0, 1]: half the sum of the differences of shares. Exactly one of the two.
+
+    Examples
+    --------
+    >>> SensitiveRule(column="illness", l=3)
+    SensitiveRule(column='illness', l=3, t=None)
+    """
+
+    column: str
+    l: int | None = None
+    t: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.l is None) == (self.t is None):
+            raise UsageError(f"{OWNER}: sensitive needs one of l and t")
+        if self.l is not None:
+            require_integer(OWNER, "sensitive.l", self.l, least=2)
+        else:
+            require_number(OWNER, "sensitive.t", self.t, least=0, most=1)
+
+
+def lists_of(columns: Any) -> tuple[tuple[str, ...], ...]:
+    """Lists of columns, also of a single one.
+
+    Examples
+    --------
+    >>> lists_of(["a", "b"]), lists_of([["a"], ["b", "c"]])
+    ((('a', 'b'),), (('a',), ('b', 'c')))
+    """
+    if not isinstance(columns, list | tuple) or not columns:
+        raise UsageError(f"{OWNER}: columns must be a list of column names, or a list of such lists")
+    flat = isinstance(columns[0], str)
+    if any(isinstance(names, str) != flat or not isinstance(names, str | list | tuple) for names in columns):
+        raise UsageError(f"{OWNER}: columns must be a list of column names, or a list of such lists")
+    if flat:
+        return (tuple(columns),)
+    return tuple(checked_columns(OWNER, names) for names in columns)
+
+
+def check_parameters(stage: Microaggregate) -> None:
+    """Refuse parameters out of range and those that do not go together.
+
+    Raises
+    ------
+    UsageError
+    """
+    lists = lists_of(stage.columns)
+    if isinstance(stage.k, tuple) and len(stage.k) != len(lists):
+        raise UsageError(f"{OWNER}: k has {len(stage.k)} numbers for {len(lists)} lists of columns")
+    for k in stage.sizes(len(lists)):
+        require_integer(OWNER, "k", k, least=2)
+        if stage.block != "auto":
+            require_integer(OWNER, "block", stage.block, least=2 * k)
+    require_choice(OWNER, "method", stage.method, get_args(Method))
+    require_choice(OWNER, "aggregate", stage.aggregate, get_args(Aggregate))
+    require_choice(OWNER, "distance", stage.distance, ("euclidean", "gower"))
+    require_choice(OWNER, "ties", stage.ties, ("keyed", "position"))
+    if stage.nulls is not None:
+        require_choice(OWNER, "nulls", stage.nulls, get_args(Nulls))
+    if stage.iterations != "auto":
+        require_integer(OWNER, "iterations", stage.iterations, least=0)
+    if stage.passes != "auto":
+        require_integer(OWNER, "passes", stage.passes, least=0, most=2)
+    require_number(OWNER, "gamma", stage.gamma, least=0)
+    require_number(OWNER, "trim", stage.trim, least=0, below=0.5)
+    _check_method(stage)
+    _check_beside(stage)
+    _check_gower(stage)
+
+
+def _check_method(stage: Microaggregate) -> None:
+    if stage.refine is not None:
+        require_choice(OWNER, "refine", stage.refine, get_args(Refine))
+        if stage.refine != "none" and (stage.method in ONE_COLUMN or stage.distance == "gower"):
+            raise UsageError(f"{OWNER}: refine serves mdav and v_mdav over euclidean distances; leave it out")
+    if stage.keep_ties and stage.method not in ONE_COLUMN:
+        raise UsageError(f"{OWNER}: keep_ties goes with the methods univariate and fixed")
+
+
+def _check_beside(stage: Microaggregate) -> None:
+    if (stage.aggregate == "weighted_mean") != (stage.weight is not None):
+        raise UsageError(f"{OWNER}: weight and the aggregate weighted_mean go together")
+    beside = {"weight": stage.weight, "sensitive": stage.sensitive.column if stage.sensitive else None}
+    for name, column in beside.items():
+        if column in stage.masked_columns():
+            raise UsageError(f"{OWNER}: {name} names a column that the stage masks itself")
+
+
+def _check_gower(stage: Microaggregate) -> None:
+    gower = stage.distance == "gower"
+    if gower and (stage.method != "mdav" or stage.sensitive is not None):
+        raise UsageError(f"{OWNER}: the distance gower goes with the method mdav, without sensitive")
+    for name, given in (("order", stage.order), ("weights", stage.weights)):
+        if given is not None and not gower:
+            raise UsageError(f"{OWNER}: {name} goes with the distance gower")
+        strange = sorted(set(given or ()) - set(stage.masked_columns()))
+        if strange:
+            raise UsageError(f"{OWNER}: {name} names {', '.join(map(repr, strange))}, not among columns")
+    for column, texts in (stage.order or {}).items():
+        if len(texts) < 2 or len(set(texts)) != len(texts):
+            raise UsageError(f"{OWNER}: order of {column!r} needs two or more values, each once")
+    for column, weight in (stage.weights or {}).items():
+        require_number(OWNER, f"weights.{column}", weight, above=0)
+
+
+def check_weights(stage: Microaggregate, facts: Facts, context: StageContext) -> None:
+    """Refuse weights that are missing or not above 0.
+
+    Raises
+    ------
+    DataError
+    """
+    if stage.weight is None:
+        return
+    figures = facts.moments[stage.weight]
+    if figures.nulls or not figures.minimum > 0:
+        raise DataError(
+            f"{context.place}: the weights in column {stage.weight!r} must all be above 0 and none missing "
+            f"({figures.nulls:,} are)"
+        )
+
+
+def warnings_of(stage: Microaggregate, nulls: Mapping[str, int], strata: Strata) -> list[str]:
+    """What a reader of the report must know: where k-anonymity is not given, and what is published or left out."""
+    found = []
+    if stage.method in ONE_COLUMN and len(stage.masked_columns()) > 1:
+        found.append(
+            "columns microaggregated one by one do not make records k-anonymous: nearly every combination may be "
+            "unique; judge k_anonymity on the output"
+        )
+    elif len(stage.groups()) > 1:
+        found.append("each list of columns is k-anonymous by itself; their combination need not be")
+    if stage.aggregate == "medoid":
+        found.append("medoid releases values of a real record for each group")
+    kept = sorted(name for name, count in nulls.items() if count)
+    if kept and stage.nulls == "keep" and any(len(columns) > 1 for columns, _ in stage.groups()):
+        found.append(
+            f"missing values of {', '.join(map(repr, kept))} stay where they are, so records of a group may "
+            "differ by them; judge k_anonymity on the output"
+        )
+    if strata.suppressed:
+        found.append(f"{strata.suppressed:,} records of strata that are too small are suppressed")
+    if strata.merged:
+        found.append(f"{strata.merged:,} strata that are too small are grouped together")
+    return found
+
+
+def spread_of(column: str, figures: Moments, *, gower: bool, place: str) -> float:
+    """What distances of a number are counted in: its range, or its deviation; 0: it takes no part.
+
+    Raises
+    ------
+    DataError
+        Numbers too large to be added up.
+    """
+    require_summable(column, figures.minimum, figures.maximum, place)
+    if gower:
+        return figures.maximum - figures.minimum if figures.records else 0.0
+    return figures.sd if figures.records > 1 else 0.0

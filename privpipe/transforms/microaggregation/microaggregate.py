@@ -1,0 +1,398 @@
+"""Microaggregation: groups of at least k similar records, each released with the aggregate of its group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+from privpipe.blocks import Facts, FactsRequest, Moments, Primitives
+from privpipe.roles import column_type_of
+from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
+from privpipe.transforms.microaggregation.group_aggregates import Aggregate
+from privpipe.transforms.microaggregation.group_learning import (
+    Kept,
+    blocks_that_meet,
+    learn_parts,
+    moments_by_stratum,
+    sensitive_values,
+)
+from privpipe.transforms.microaggregation.group_plan import GroupPlan
+from privpipe.transforms.microaggregation.checks import (
+    ONE_COLUMN,
+    OWNER,
+    Method,
+    Nulls,
+    Refine,
+    SensitiveRule,
+    check_parameters,
+    check_weights,
+    lists_of,
+    spread_of,
+    warnings_of,
+)
+from privpipe.transforms.microaggregation.mixed_records import ColumnKind, Encoding
+from privpipe.transforms.numeric import refuse_nulls, require_numeric
+from privpipe.transforms.microaggregation.record_groups import BlockKey, GroupingRules, Membership, NextKey, Pass, carried_schema
+from privpipe.transforms.strata import SmallStrata, Strata, checked_by, require_present
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from privpipe.draws import Draws
+
+__all__ = ["Microaggregate", "SensitiveRule"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Microaggregate(Transformer):
+    """Replace the values of each group of k or more similar records by their mean or another aggregate.
+
+    All members of a group become equal in its columns, so the release is k-anonymous on a list of columns that
+    holds all quasi-identifiers. Over several lists, or with the methods for one column, it is so for each list
+    alone: judge `k_anonymity` on the output.
+
+    Parameters
+    ----------
+    columns : tuple of str, or tuple of tuples of str
+        One list is one multivariate group; several lists are grouped each by itself.
+    k : int or tuple of int
+        Least size of a group, at least 2; or one a list of columns.
+    method : {"mdav", "v_mdav", "univariate", "fixed"}
+        mdav, v_mdav: groups in all columns of a list at once, of k or of k to 2k - 1 records before refinement.
+        univariate: the best groups of one column; fixed: k consecutive values each. The latter two take every column
+        by itself.
+    refine : {"search", "descent", "none"}, optional
+        descent: records change groups while the loss falls; over several blocks also across their borders. search:
+        neighbourhoods of groups are rebuilt after that. Default: search up to 20,000 records, else descent.
+    iterations : int or "auto"
+        Steps of the search in each block; auto: 200 a record for k up to 3, else 50.
+    gamma : float
+        v_mdav only, at least 0: how readily a group takes in more than k records.
+    block : int or "auto"
+        About the most records of a block, at least 2k; auto: one block up to 20,000 records, else 4,000. A record's
+        block is a function of its values.
+    passes : int or "auto"
+        Passes of descent over the borders of blocks, at most 2; auto: 1 for k up to 5, else 0.
+    aggregate : {"mean", "median", "trimmed_mean", "weighted_mean", "mode", "medoid"}
+        medoid: the values of the member nearest to the mean, a real record.
+    trim : float
+        trimmed_mean only, in [0, 0.5): share dropped at each end.
+    weight : str, optional
+        weighted_mean only: a column of weights above 0.
+    distance : {"euclidean", "gower"}
+        gower: also for text and booleans, which release their mode; no refinement.
+    order : mapping of column to tuple of str
+        gower only: values of ordinal columns from least to greatest; they release their lower median.
+    weights : mapping of column to float
+        gower only: weight of a column in the distance, above 0. Default: 1.
+    by : tuple of str
+        Strata: records are grouped within each combination of these columns.
+    small_strata : {"refuse", "suppress", "merge"}
+        What becomes of strata of fewer than k records.
+    sensitive : SensitiveRule, optional
+        Each group must have `l` distinct values of a column, or shares of them within `t` of the whole table's.
+    keep_ties : bool
+        univariate and fixed only: no cut between equal values, where k allows.
+    nulls : {"refuse", "keep", "own_group"}, optional
+        refuse: an error. keep: they stay, stand at the mean in distances (with gower: they are like each other
+        alone), and take no part in aggregates; a record without any value is in no group. own_group: records are
+        grouped within their pattern of nulls. Default: refuse for lists of several columns, keep for single ones.
+    round : bool
+        Whole numbers, half to even; an integer column then stays one.
+    ties : {"keyed", "position"}
+        position: ties go to the earlier row as the engine hands it over; for comparisons with other programs on one
+        block of the embedded engine, never for a release.
+
+    Notes
+    -----
+    Source: Domingo-Ferrer, Torra, Data Mining and Knowledge Discovery 11, 2005 (MDAV, mixed types); Solanas,
+    Martinez-Balleste, COMPSTAT 2006 (V-MDAV); Hansen, Mukherjee, IEEE TKDE 15(4), 2003 (univariate); Gower,
+    Biometrics 27, 1971. Euclidean distances are over columns standardised by the mean and deviation of the stratum;
+    a constant column takes no part.
+
+    Examples
+    --------
+    >>> Microaggregate(columns=["income", "age"], k=5)
+    Microaggregate(columns=('income', 'age'), k=5)
+    >>> [group for group, _ in Microaggregate(columns=[["a", "b"], ["c"]], k=[3, 5]).groups()]
+    [('a', 'b'), ('c',)]
+    """
+
+    taxon: ClassVar[Kind] = "perturbative"
+    needs_draws: ClassVar[bool] = True
+    preserves: ClassVar[str] = "sums and means of each column; groups of at least k equal records"
+    reveals: ClassVar[str] = "the means of small groups, whose members lie around them"
+    about: ClassVar[Mapping[str, str]] = {
+        "columns": "columns to mask: one list is one group of columns, or several lists",
+        "k": "least number of records in a group, or one number a list of columns",
+        "method": "mdav or v_mdav (several columns at once), univariate (optimal, one column) or fixed",
+        "refine": "search, descent or none: how groups are improved; default by size",
+        "iterations": "steps of the search in each block, or auto",
+        "gamma": "v_mdav: how readily a group takes in more than k records",
+        "block": "most records of a block that is grouped by itself, or auto",
+        "passes": "passes of descent over the borders of blocks, 0 to 2, or auto",
+        "aggregate": "mean, median, trimmed_mean, weighted_mean, mode or medoid of the group",
+        "trim": "trimmed_mean: share dropped at each end, in [0, 0.5)",
+        "weight": "weighted_mean: column of weights above 0",
+        "distance": "euclidean (standardised numbers) or gower (mixed types)",
+        "order": "gower: values of ordinal columns, from least to greatest",
+        "weights": "gower: weight of each column in the distance",
+        "by": "columns within whose combinations records are grouped",
+        "small_strata": "strata of fewer than k records: refuse, suppress or merge",
+        "sensitive": "what each group must meet: {column, l} or {column, t}",
+        "keep_ties": "univariate, fixed: keep equal values together",
+        "nulls": "refuse, keep or own_group",
+        "round": "round to whole numbers",
+        "ties": "keyed, or position to compare with other programs",
+    }
+    source: ClassVar[str] = "Domingo-Ferrer, Torra, Data Mining and Knowledge Discovery 11, 2005"
+
+    columns: tuple[str, ...] | tuple[tuple[str, ...], ...]
+    k: int | tuple[int, ...]
+    method: Method = "mdav"
+    refine: Refine | None = None
+    iterations: int | Literal["auto"] = "auto"
+    gamma: float = 0.2
+    block: int | Literal["auto"] = "auto"
+    passes: int | Literal["auto"] = "auto"
+    aggregate: Aggregate = "mean"
+    trim: float = 0.1
+    weight: str | None = None
+    distance: Literal["euclidean", "gower"] = "euclidean"
+    order: Mapping[str, tuple[str, ...]] | None = None
+    weights: Mapping[str, float] | None = None
+    by: tuple[str, ...] = ()
+    small_strata: SmallStrata = "refuse"
+    sensitive: SensitiveRule | None = None
+    keep_ties: bool = False
+    nulls: Nulls | None = None
+    round: bool = False
+    ties: Literal["keyed", "position"] = "keyed"
+
+    def __post_init__(self) -> None:
+        lists = lists_of(self.columns)
+        checked_columns(OWNER, [name for names in lists for name in names])
+        nested = not isinstance(self.columns[0], str)
+        object.__setattr__(self, "columns", lists if nested else lists[0])
+        if isinstance(self.k, list | tuple):
+            object.__setattr__(self, "k", tuple(self.k))
+        if isinstance(self.sensitive, Mapping):
+            object.__setattr__(self, "sensitive", SensitiveRule(**self.sensitive))
+        object.__setattr__(self, "by", checked_by(OWNER, self.by, self.masked_columns(), self.small_strata))
+        if self.small_strata == "suppress":
+            object.__setattr__(self, "suppresses", True)
+        check_parameters(self)
+
+    def groups(self) -> list[tuple[tuple[str, ...], int]]:
+        """The lists of columns that are grouped by themselves, each with its k."""
+        lists = lists_of(self.columns)
+        pairs = list(zip(lists, self.sizes(len(lists)), strict=True))
+        return [((name,), k) for names, k in pairs for name in names] if self.method in ONE_COLUMN else pairs
+
+    def masked_columns(self) -> tuple[str, ...]:
+        return tuple(name for names in lists_of(self.columns) for name in names)
+
+    def request(self, context: StageContext) -> FactsRequest:
+        masked = self.masked_columns()
+        beside = [self.weight, self.sensitive and self.sensitive.column]
+        require_present((*masked, *(name for name in beside if name)), context)
+        kinds = self.kinds(context.schema)
+        numbers = tuple(name for name in masked if kinds[name] == "number")
+        require_numeric(numbers, context)
+        if self.weight is not None:
+            require_numeric((self.weight,), context)
+            numbers = (*numbers, self.weight)
+        return FactsRequest(moments=numbers, nulls=tuple(name for name in masked if name not in numbers))
+
+    def kinds(self, schema: pa.Schema) -> dict[str, ColumnKind]:
+        """How each column is taken: as a number, or with gower by declared order, or as a name."""
+
+        def kind(name: str) -> ColumnKind:
+            if name in (self.order or {}):
+                return "ordinal"
+            text = column_type_of(schema.field(name).type) in ("text", "boolean")
+            return "nominal" if text and self.distance == "gower" else "number"
+
+        return {name: kind(name) for name in self.masked_columns()}
+
+    def learn(self, engine: Primitives, table: Any, context: StageContext) -> StagePlan:
+        facts = engine.facts(table, self.request(context))
+        check_weights(self, facts, context)
+        groups = self.groups()
+        least = max(k for _, k in groups)
+        strata = Strata(records=(facts.records,))
+        if self.by:
+            strata = Strata.learn(engine, table, self.by, (), context, least=least, small=self.small_strata)
+        rule = self.sensitive
+        bound = sensitive_values(engine, table, rule.column, rule.l or 0, rule.t, context) if rule else None
+        if strata.suppressed:
+            table = engine.map_rows(table, Kept(strata), table.schema)
+        numbers = tuple(name for name, kind in self.kinds(context.schema).items() if kind == "number")
+        moments = moments_by_stratum(engine, table, strata, numbers, facts)
+        plans = []
+        for columns, k in groups:
+            group = replace(self._empty(columns, k, moments, facts, context), sensitive=bound)
+            plans.append(self._with_parts(engine, table, group, strata, facts, context).to_dict())
+        nulls = {name: _nulls(facts, name) for name in self.masked_columns()}
+        detail: dict[str, Any] = {"strata": strata.to_dict(), "groups": plans, "nulls": nulls}
+        detail["warnings"] = warnings_of(self, nulls, strata)
+        return StagePlan(name=self.name(), parameters=self.stated_parameters(), detail=detail)
+
+    def stated_parameters(self) -> dict[str, Any]:
+        """Parameters as plain JSON."""
+        stated = self.parameters()
+        return stated | ({"sensitive": asdict(self.sensitive)} if self.sensitive else {})
+
+    def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
+        return self._masked(schema, self.masked_columns())
+
+    def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
+        return self.run_groups(engine, table, plan, draws, context)
+
+    def run_groups(
+        self,
+        engine: Primitives,
+        table: Any,
+        plan: StagePlan,
+        draws: Draws,
+        context: StageContext,
+        membership: tuple[int, float] | None = None,
+    ) -> Any:
+        """The table with each list of columns masked; `membership` is of a fuzzy release: neighbours, fuzziness."""
+        strata = Strata.from_dict(plan.detail["strata"], plan.seed_key)
+        if strata.suppressed:
+            table = engine.map_rows(table, Kept(strata), table.schema)
+        for data in plan.detail["groups"]:
+            group = GroupPlan.from_dict(data, plan.seed_key)
+            # A stream a list: one more list leaves the ties of the others alone.
+            stream = draws.of("/".join(group.columns))
+            encoding = self._encoding(engine, table, group, context)
+            drawn = membership and Membership(
+                neighbours=membership[0], fuzziness=membership[1], stream=stream.child("membership")
+            )
+            schema = self._masked(table.schema, group.columns)
+            between = carried_schema(table.schema)
+            for number in range(group.passes):
+                key = NextKey() if number else BlockKey(group, strata, encoding)
+                made = Pass(
+                    number=number,
+                    group=group,
+                    strata=strata,
+                    encoding=encoding,
+                    rules=self._rules(),
+                    stream=stream,
+                    membership=drawn,
+                )
+                table = engine.map_groups(table, key, made, schema if number == group.passes - 1 else between)
+        return table
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [
+            cls(columns=("income", "age"), k=3),
+            cls(columns=(("income",), ("age",)), k=(2, 3), refine="none", round=True),
+            cls(columns=("income",), k=2, method="univariate", aggregate="median"),
+            cls(columns=("income", "age"), k=2, nulls="own_group", block=8),
+            cls(columns=("age", "income"), k=2, method="v_mdav", refine="descent", aggregate="medoid", nulls="keep"),
+        ]
+
+    def sizes(self, lists: int) -> tuple[int, ...]:
+        return self.k if isinstance(self.k, tuple) else (self.k,) * lists
+
+    def _rules(self) -> GroupingRules:
+        return GroupingRules(
+            method=self.method,
+            refine=self.refine != "none",
+            iterations=None if self.iterations == "auto" else self.iterations,
+            gamma=self.gamma,
+            keep_ties=self.keep_ties,
+            by_position=self.ties == "position",
+            gower=self.distance == "gower",
+            aggregate=self.aggregate,
+            trim=self.trim,
+            weight=self.weight,
+            rounded=self.round,
+        )
+
+    def _masked(self, schema: pa.Schema, columns: tuple[str, ...]) -> pa.Schema:
+        kinds, rules = self.kinds(schema), self._rules()
+        for column in columns:
+            if kinds[column] == "number":
+                at = schema.get_field_index(column)
+                schema = schema.set(at, schema.field(at).with_type(rules.type_of(schema.field(at))))
+        return schema
+
+    def _encoding(self, engine: Primitives, table: Any, group: GroupPlan, context: StageContext) -> Encoding:
+        order = {name: tuple(texts) for name, texts in (self.order or {}).items()}
+        encoding = Encoding(group.kinds, order, dict(self.weights or {}))
+        named = tuple(name for name in group.columns if group.kinds[name] == "nominal" and name in context.hierarchies)
+        if not named:
+            return encoding
+        from privpipe.transforms.recoding.generalize import hierarchies_of
+
+        return replace(encoding, hierarchies=hierarchies_of(engine, table, named, context)[0])
+
+    def _empty(
+        self,
+        columns: tuple[str, ...],
+        k: int,
+        moments: tuple[Mapping[str, Moments], ...],
+        facts: Facts,
+        context: StageContext,
+    ) -> GroupPlan:
+        """The plan of one list without its parts."""
+        from privpipe.kernels.microaggregation.blocks import BLOCK, NEAR, NEAR_IN_LARGE, ONE_BLOCK
+
+        rule = self.nulls or ("refuse" if len(columns) > 1 else "keep")
+        if rule == "refuse":
+            for column in columns:
+                refuse_nulls(column, _nulls(facts, column), context)
+        kinds = self.kinds(context.schema)
+        numbers = [name for name in columns if kinds[name] == "number"]
+        few = facts.records <= ONE_BLOCK
+        block: int | None = self.block if isinstance(self.block, int) else None if few else BLOCK
+        gower, one_column = self.distance == "gower", self.method in ONE_COLUMN
+        refined = not gower and not one_column
+        return GroupPlan(
+            columns=columns,
+            k=k,
+            kinds={name: kinds[name] for name in columns},
+            # A column without any value takes no part; its mean is not a number, which JSON has none for.
+            centre=tuple(
+                {name: each[name].mean if each[name].records else 0.0 for name in numbers} for each in moments
+            ),
+            scale=tuple(
+                {name: spread_of(name, each[name], gower=gower, place=context.place) for name in numbers}
+                for each in moments
+            ),
+            block=block,
+            neighbours=NEAR if few else NEAR_IN_LARGE,
+            search=refined and (self.refine == "search" or (self.refine is None and few)),
+            by_pattern=rule == "own_group",
+        )
+
+    def _with_parts(
+        self, engine: Primitives, table: Any, group: GroupPlan, strata: Strata, facts: Facts, context: StageContext
+    ) -> GroupPlan:
+        from privpipe.kernels.microaggregation.kd_tree import BlockTree
+        from privpipe.kernels.microaggregation.blocks import BORDER_SHIFTS, border_passes
+        from privpipe.transforms.microaggregation.group_plan import Part
+
+        encoding = self._encoding(engine, table, group, context)
+        complete = not any(_nulls(facts, name) for name in group.columns)
+        small = group.block is None or facts.records <= group.block
+        if complete and small and not strata.by and facts.records >= group.k:
+            group = replace(group, parts=(Part(0, (), facts.records, (BlockTree(),)),))
+        else:
+            points = self.distance == "euclidean" and self.method not in ONE_COLUMN
+            passes = border_passes(group.k) if self.passes == "auto" else self.passes
+            shifts = BORDER_SHIFTS[:passes] if points and self.refine != "none" else ()
+            parts = learn_parts(engine, table, group, strata, encoding, shifts, context, shell=points)
+            group = replace(group, parts=parts)
+        return blocks_that_meet(engine, table, group, strata, encoding, context)
+
+
+def _nulls(facts: Facts, column: str) -> int:
+    figures = facts.moments.get(column)
+    return figures.nulls if figures is not None else facts.nulls[column]

@@ -1,0 +1,363 @@
+"""Microaggregation of one list of columns on an engine: which block a record is in, and what becomes of a block.
+
+The first pass groups the records of each block. A border pass brings whole groups together by their centroids, so
+that the borders of the pass before lie inside its blocks; between two passes the records carry their group and next
+block in two columns. The last pass releases the aggregates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import RowBlock
+from privpipe.errors import NoSolutionError
+from privpipe.transforms.microaggregation.group_aggregates import Aggregate, Groups
+from privpipe.transforms.microaggregation.group_plan import PART, GroupPlan
+from privpipe.transforms.microaggregation.mixed_records import Encoding, missing_cells
+from privpipe.transforms.numeric import masked_type, written
+from privpipe.transforms.strata import Strata
+from privpipe.transforms.microaggregation.turns import in_turn, out_of_turn
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from privpipe.draws import Stream
+    from privpipe.kernels.microaggregation.group_condition import GroupCondition
+
+__all__ = ["BlockKey", "GroupingRules", "Membership", "NextKey", "Pass", "carried_schema"]
+
+GROUP, NEXT = "__privpipe_group", "__privpipe_next"
+INSIDE = 1 << 31
+"""Groups of one block are numbered this far from those of the next."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupingRules:
+    """How records are grouped and what a group releases: the parameters of the stage."""
+
+    method: str = "mdav"
+    refine: bool = True
+    iterations: int | None = None
+    gamma: float = 0.2
+    keep_ties: bool = False
+    by_position: bool = False
+    gower: bool = False
+    aggregate: Aggregate = "mean"
+    trim: float = 0.1
+    weight: str | None = None
+    rounded: bool = False
+
+    def type_of(self, column: pa.Field) -> pa.DataType:
+        """Type that a masked number is released in: integers stay what they are where values are of the data."""
+        return masked_type(column, self.rounded or self.aggregate in ("mode", "medoid"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Membership:
+    """Published groups other than a record's own: drawn by nearness (fuzzy microaggregation)."""
+
+    neighbours: int
+    fuzziness: float
+    stream: Stream = field(repr=False)
+
+
+@dataclass(frozen=True)
+class BlockKey:
+    """The block of each record in the first pass, a function of its values alone."""
+
+    group: GroupPlan
+    strata: Strata
+    encoding: Encoding
+
+    def __call__(self, rows: RowBlock) -> NDArray[np.int64]:
+        group = self.group
+        keys = np.empty(len(rows), dtype=np.int64)
+        for number, here in group.parts_of(rows, self.strata):
+            part = group.parts[number]
+            tree = part.trees[0]
+            if tree.blocks == 1:
+                keys[here] = number * PART
+                continue
+            inside = rows if len(here) == len(rows) else rows.take(here)
+            keys[here] = number * PART + tree.path(group.points(inside, part.stratum, self.encoding))
+            if not group.by_pattern:
+                # Records without any value belong to no group: dealt out, so that no block grows by all of them.
+                nothing = here[missing_cells(inside, group.columns).all(axis=1)]
+                keys[nothing] = number * PART + _dealt(rows.record_ids[nothing], tree.blocks)
+        return keys
+
+
+@dataclass(frozen=True)
+class NextKey:
+    """The block that the pass before sent each record to."""
+
+    def __call__(self, rows: RowBlock) -> NDArray[np.int64]:
+        return _carried(rows, NEXT)
+
+
+def carried_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema between two passes."""
+    import pyarrow as pa
+
+    return schema.append(pa.field(GROUP, pa.int64())).append(pa.field(NEXT, pa.int64()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pass:
+    """What one pass makes of one block: groups, and in the last pass what they release."""
+
+    number: int
+    group: GroupPlan
+    strata: Strata
+    encoding: Encoding
+    rules: GroupingRules
+    stream: Stream = field(repr=False)
+    membership: Membership | None = None
+
+    def __call__(self, rows: RowBlock, key: int) -> RowBlock:
+        with in_turn():
+            return self._made(rows, key)
+
+    def _made(self, rows: RowBlock, key: int) -> RowBlock:
+        group = self.group
+        part, last = group.parts[key // PART], self.number == group.passes - 1
+        held = np.arange(len(rows))
+        if not group.by_pattern:
+            held = np.flatnonzero(~missing_cells(rows, group.columns).all(axis=1))
+        labels = order = points = None
+        if len(held) and group.varying(part.stratum):
+            self._require_enough(len(held))
+            inside = rows if len(held) == len(rows) else rows.take(held)
+            # The order in which an engine hands over the records of a block says nothing.
+            ids = rows.record_ids[held]
+            order = np.arange(len(held)) if self.rules.by_position else self.stream.arrange(ids)
+            if not (self.rules.gower and last):
+                points = group.points(inside, part.stratum, self.encoding)
+            labels = self._labels(inside, part.stratum, order, points, key)
+            if last:
+                return self._released(rows, inside, held, labels, order, part.stratum)
+        if last:
+            return self._unchanged(rows)
+        return self._carrying(rows, held, labels, order, points, key)
+
+    def _labels(
+        self,
+        inside: RowBlock,
+        stratum: int,
+        order: NDArray[np.int64],
+        points: NDArray[np.float64] | None,
+        key: int,
+    ) -> NDArray[np.int64]:
+        """Group of each record, 0 .. groups - 1."""
+        from privpipe.kernels.microaggregation.blocks import block_groups, regroup
+
+        group, rules = self.group, self.rules
+        condition = self._condition(inside)
+        if rules.gower or points is None:
+            return self._by_gower(inside, stratum, order)
+        known = _carried(inside, GROUP) if self.number else None
+        with out_of_turn():
+            if known is not None:
+                return regroup(
+                    points, known, order, group.k, neighbours=group.neighbours, cells=group.cells, condition=condition
+                )
+            if rules.method in ("univariate", "fixed"):
+                return self._along(points[:, 0], order, condition)
+            return block_groups(
+                points,
+                order,
+                group.k,
+                refine=rules.refine,
+                neighbours=group.neighbours,
+                cells=group.cells,
+                largest=group.block,
+                gamma=rules.gamma if rules.method == "v_mdav" else None,
+                searching=self.stream.child(str(key)) if group.search else None,
+                iterations=rules.iterations,
+                condition=condition,
+            )
+
+    def _condition(self, inside: RowBlock) -> GroupCondition:
+        from privpipe.kernels.microaggregation.group_condition import no_condition
+
+        return self.group.sensitive.condition(inside) if self.group.sensitive else no_condition()
+
+    def _along(
+        self, values: NDArray[np.float64], order: NDArray[np.int64], condition: GroupCondition
+    ) -> NDArray[np.int64]:
+        from privpipe.kernels.microaggregation.condition_merge import merged_groups
+        from privpipe.kernels.microaggregation.univariate import fixed_groups, univariate_groups
+
+        groups_of = univariate_groups if self.rules.method == "univariate" else fixed_groups
+        found = groups_of(values[order], self.group.k, keep_ties=self.rules.keep_ties)
+        merged = merged_groups(values[order][:, None], found, condition.of(order))
+        if merged is None:
+            raise NoSolutionError("the records together do not meet the condition on the sensitive column")
+        labels = np.empty(len(order), dtype=np.int64)
+        labels[order] = np.unique(merged, return_inverse=True)[1].reshape(-1)
+        return labels
+
+    def _by_gower(self, inside: RowBlock, stratum: int, order: NDArray[np.int64]) -> NDArray[np.int64]:
+        from privpipe.kernels.microaggregation.gower import gower_groups
+
+        group = self.group
+        mixed = self.encoding.mixed(inside.take(order), group.centre[stratum], group.scale[stratum])
+        labels = np.empty(len(order), dtype=np.int64)
+        with out_of_turn():
+            labels[order] = gower_groups(mixed, group.k)
+        return labels
+
+    def _carrying(
+        self,
+        rows: RowBlock,
+        held: NDArray[np.int64],
+        labels: NDArray[np.int64] | None,
+        order: NDArray[np.int64] | None,
+        points: NDArray[np.float64] | None,
+        key: int,
+    ) -> RowBlock:
+        """The rows with the group of each record and the block that its centroid falls into next."""
+        from privpipe.kernels.microaggregation.blocks import group_means
+
+        number, block = divmod(key, PART)
+        part = self.group.parts[number]
+        # A part of fewer passes than another keeps its one block.
+        tree = part.trees[min(self.number + 1, len(part.trees) - 1)]
+        groups = np.full(len(rows), -1, dtype=np.int64)
+        following = number * PART + _dealt(rows.record_ids, tree.blocks)
+        if labels is not None and order is not None and points is not None:
+            means = group_means(points, labels, order)
+            groups[held] = block * INSIDE + labels
+            following[held] = number * PART + tree.path(means)[labels]
+        return _with(rows, {GROUP: groups, NEXT: following})
+
+    def _released(
+        self,
+        rows: RowBlock,
+        inside: RowBlock,
+        held: NDArray[np.int64],
+        labels: NDArray[np.int64],
+        order: NDArray[np.int64],
+        stratum: int,
+    ) -> RowBlock:
+        """Each record with the aggregates of its group, or of the one that was drawn for it."""
+        groups, published = Groups(labels, order), labels
+        if self.membership is not None:
+            from privpipe.kernels.microaggregation.fuzzy_membership import drawn_groups
+
+            points = self.group.points(inside, stratum, self.encoding)
+            uniforms = self.membership.stream.uniform(rows.record_ids[held])
+            with out_of_turn():
+                published = drawn_groups(
+                    points,
+                    labels,
+                    order,
+                    uniforms,
+                    self.group.k,
+                    neighbours=self.membership.neighbours,
+                    fuzziness=self.membership.fuzziness,
+                )
+        apart = self._to_centre(inside, labels, order, stratum) if self.rules.aggregate == "medoid" else None
+        weights = inside[self.rules.weight] if self.rules.weight is not None else None
+        varying = set(self.group.varying(stratum))
+        for column in self.group.columns:
+            if column not in varying:
+                rows = self._as_it_is(rows, column)
+                continue
+            member = self._member(groups, inside, column, apart)
+            if member is None:
+                each = groups.numbers(inside[column], self.rules.aggregate, trim=self.rules.trim, weights=weights)
+                values = rows[column].copy()
+                values[held] = np.where(np.isnan(values[held]), np.nan, each[published])
+                rows = rows.replace(column, self._written(values, rows, column))
+            else:
+                rows = rows.replace(column, _taken(rows, column, held, held[member][published], member[published] < 0))
+                if self.group.kinds[column] == "number":
+                    rows = self._as_it_is(rows, column)
+        return rows.drop([name for name in (GROUP, NEXT) if name in rows.schema.names])
+
+    def _member(
+        self, groups: Groups, inside: RowBlock, column: str, apart: NDArray[np.float64] | None
+    ) -> NDArray[np.int64] | None:
+        """The record of each group whose value all its members release; None where that is no record's value."""
+        kind = self.group.kinds[column]
+        if apart is not None:
+            return groups.medoid(apart, ~missing_cells(inside, (column,))[:, 0])
+        if kind == "nominal":
+            return groups.mode(self.encoding.codes(inside, column), smallest=False)
+        if kind == "ordinal":
+            ranks = self.encoding.ranks(inside, column)
+            return groups.mode(ranks, smallest=True) if self.rules.aggregate == "mode" else groups.lower_median(ranks)
+        return None
+
+    def _to_centre(
+        self, inside: RowBlock, labels: NDArray[np.int64], order: NDArray[np.int64], stratum: int
+    ) -> NDArray[np.float64]:
+        """Squared distance of each record to the mean of its group, on the scales of the plan."""
+        from privpipe.kernels.microaggregation.blocks import group_means
+
+        points = self.group.points(inside, stratum, self.encoding)
+        gaps = points - group_means(points, labels, order)[labels]
+        total = np.zeros(len(points))
+        for column in gaps.T:
+            total += column * column
+        return total
+
+    def _unchanged(self, rows: RowBlock) -> RowBlock:
+        for column in self.group.columns:
+            rows = self._as_it_is(rows, column)
+        return rows.drop([name for name in (GROUP, NEXT) if name in rows.schema.names])
+
+    def _as_it_is(self, rows: RowBlock, column: str) -> RowBlock:
+        import pyarrow as pa
+
+        field = rows.schema.field(column)
+        kept = field.type == self.rules.type_of(field) and not pa.types.is_floating(field.type)
+        if self.group.kinds[column] != "number" or kept:
+            return rows  # not by way of doubles, which lose integers beyond 2^53
+        return rows.replace(column, self._written(rows[column], rows, column))
+
+    def _written(self, values: NDArray[np.float64], rows: RowBlock, column: str) -> pa.Array:
+        target = self.rules.type_of(rows.schema.field(column))
+        return written(values, target, column=column, rounded=self.rules.rounded)
+
+    def _require_enough(self, records: int) -> None:
+        if records < self.group.k:
+            raise NoSolutionError(
+                f"a block of {', '.join(map(repr, self.group.columns))} has {records:,} records, fewer than "
+                f"k = {self.group.k}: the plan was made for another table"
+            )
+
+
+def _carried(rows: RowBlock, name: str) -> NDArray[np.int64]:
+    return np.asarray(rows.column(name).to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def _dealt(ids: NDArray[np.int64], blocks: int) -> NDArray[np.int64]:
+    return np.asarray(ids[:, 1] % blocks)
+
+
+def _with(rows: RowBlock, columns: dict[str, NDArray[np.int64]]) -> RowBlock:
+    """The rows with these columns at the end, in place of any of the same name."""
+    import pyarrow as pa
+
+    rows = rows.drop([name for name in columns if name in rows.schema.names])
+    arrays: list[Any] = [*rows.batch.columns, *(pa.array(values) for values in columns.values())]
+    return RowBlock(pa.record_batch(arrays, names=[*rows.schema.names, *columns]), rows.record_ids)
+
+
+def _taken(
+    rows: RowBlock, column: str, held: NDArray[np.int64], members: NDArray[np.int64], none: NDArray[np.bool_]
+) -> pa.Array:
+    """Values of other records in place of a record's own; a missing value stays missing."""
+    import pyarrow as pa
+
+    source = np.arange(len(rows))
+    source[held] = members
+    gaps = missing_cells(rows, (column,))[:, 0]
+    gaps[held[none]] = True
+    return rows.column(column).take(pa.array(source, mask=gaps))

@@ -1,0 +1,1 @@
+"""Mondrian: the stage and the growing of its tree."""

@@ -1,0 +1,189 @@
+"""Grow a tree of cuts under any rules that classes must meet by themselves."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts
+from privpipe.models import KAnonymity
+from privpipe.transforms.mondrian.cut_columns import CutColumn
+from privpipe.transforms.mondrian.cut_tree import CutTree
+
+__all__ = ["CutProblem", "cut_tables", "grow"]
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class CutProblem:
+    """What a tree is grown from; the arrays are moved about in place while it grows.
+
+    Parameters
+    ----------
+    columns : tuple of CutColumn
+        Those to be cut, then those that stay as they are.
+    cut : int
+        How many are to be cut.
+    codes : ndarray of uint16 or int32, shape (t, c + s)
+        Codes of the columns, then of the sensitive ones.
+    counts : ndarray of int64, shape (t,)
+    keys : ndarray of int64, shape (t,)
+        Relaxed: what orders the records, each a row of its own; strict: empty.
+    sensitive : mapping of column to (int, int)
+        Place in `codes`, and how many values there are.
+    models : tuple of ClassModel
+        Rules that both sides of a cut must meet.
+    facts : Facts
+    by_loss : bool
+    """
+
+    columns: tuple[CutColumn, ...]
+    cut: int
+    codes: NDArray[Any] = field(repr=False)
+    counts: Ints = field(repr=False)
+    keys: Ints = field(repr=False)
+    sensitive: Mapping[str, tuple[int, int]]
+    models: tuple[ClassModel, ...]
+    facts: Facts = field(repr=False)
+    by_loss: bool = False
+
+    @property
+    def records(self) -> int:
+        """Records of the table."""
+        return int(self.counts.sum())
+
+    @property
+    def tuples(self) -> int | None:
+        """Distinct combinations, where they are known."""
+        return len(self.counts)
+
+    def grown(self, least: int) -> tuple[CutTree, Ints, Ints | None]:
+        """The tree of parts of at least `least` records, the records of its leaves, and the leaf of each row."""
+        from privpipe.kernels.lattice.tuple_classes import class_totals
+
+        tree, starts = grow(self, least)
+        rows = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(self.counts))))
+        return tree, class_totals(rows, len(starts), self.counts), rows
+
+    def passing(self, sizes: Ints, cells: Mapping[str, Cells]) -> NDArray[np.bool_]:
+        """Which classes meet every rule."""
+        block = ClassBlock(sizes, cells)
+        passed = np.ones(len(sizes), dtype=np.bool_)
+        for model in self.models:
+            passed &= model.passing(block, self.facts)
+        return passed
+
+
+def grow(problem: CutProblem, least: int) -> tuple[CutTree, Ints]:
+    """The tree in which both sides of every cut have `least` records and meet the rules.
+
+    Returns
+    -------
+    (CutTree, ndarray of int64, shape (leaves,))
+        The tree, and where the rows of each leaf begin.
+    """
+    from privpipe.kernels.mondrian.tree import grown
+
+    tables = cut_tables(problem.columns, problem.cut, problem.by_loss)
+    if all(isinstance(model, KAnonymity) for model in problem.models):
+        workers = min(8, os.cpu_count() or 1)
+        nodes = grown(problem.codes, problem.counts, least, tables, keys=problem.keys, workers=workers)
+    else:
+        nodes = _grown_under_rules(problem, least, tables)
+    leaves = nodes.columns < 0
+    starts = nodes.starts[leaves]
+    width = len(problem.columns)
+    lows, highs = np.empty((len(starts), width), np.int64), np.empty((len(starts), width), np.int64)
+    for at in range(width):
+        codes = np.ascontiguousarray(problem.codes[:, at])
+        lows[:, at], highs[:, at] = np.minimum.reduceat(codes, starts), np.maximum.reduceat(codes, starts)
+    return CutTree(nodes.columns, nodes.cuts, nodes.ties, lows, highs), starts
+
+
+def cut_tables(columns: tuple[CutColumn, ...], cut: int, by_loss: bool) -> Any:
+    """What the kernel must know of the columns."""
+    from privpipe.kernels.mondrian.tree import Columns
+
+    sizes = np.array([column.size for column in columns], dtype=np.int64)
+    spans = np.where(np.arange(len(columns)) < cut, sizes - 1, 0).astype(np.float64)
+    groups = [column.groups if at < cut else np.arange(column.size) for at, column in enumerate(columns)]
+    levels, labels, shares = [], [], []
+    for column in columns:
+        hierarchy = column.hierarchy
+        used = range(0) if hierarchy is None else range(hierarchy.min_level, hierarchy.height + 1)
+        levels.append(len(used))
+        if hierarchy is not None:
+            labels += [hierarchy.codes(level)[column.leaves].astype(np.int64) for level in used]
+            shares += [hierarchy.shares(level)[column.leaves] for level in used]
+    domains = np.array([column.domain_size for column in columns])
+    units = np.where(domains > 1, domains / np.maximum(domains - 1, 1e-300), 0.0)
+    units[cut:] = 0.0
+    none = np.empty(0)
+    return Columns(
+        spans=spans,
+        groups=np.concatenate([*groups, none]).astype(np.int64),
+        starts=np.concatenate([[0], np.cumsum(sizes)]),
+        levels=np.array(levels, dtype=np.int64),
+        labels=np.concatenate([*labels, none]).astype(np.int64),
+        shares=np.concatenate([*shares, none]),
+        places=np.concatenate([[0], np.cumsum(sizes * np.array(levels))])[:-1],
+        units=units,
+        by_loss=by_loss,
+    )
+
+
+def _grown_under_rules(problem: CutProblem, least: int, tables: Any) -> Any:
+    """All segments of one depth at a time: a rule is asked of many sides at once."""
+    from privpipe.kernels.mondrian.tree import Nodes, cuts_of, divided
+
+    codes, counts, keys = problem.codes, problem.counts, problem.keys
+    segments = np.array([[0, len(codes)]], dtype=np.int64)
+    parts = []
+    while len(segments):
+        where, at, ties, forced = cuts_of(codes, counts, keys, segments[:, 0], segments[:, 1], least, tables)
+        chosen = _chosen(problem, segments, np.stack([where, at, ties], axis=2), forced)
+        rows = np.zeros((len(segments), 5), dtype=np.int64)
+        rows[:, :2], rows[:, 2] = segments, -1
+        made = chosen >= 0
+        rows[made, 2], rows[made, 3], rows[made, 4] = (taken[made, chosen[made]] for taken in (where, at, ties))
+        parts.append(rows)
+        following = []
+        for start, stop, column, cut, tie in rows[made].tolist():
+            middle = divided(codes, counts, keys, (start, stop), (column, cut, tie))
+            following += [(start, middle), (middle, stop)]
+        segments = np.array(following, dtype=np.int64).reshape(-1, 2)
+    return Nodes.of(parts)
+
+
+def _chosen(problem: CutProblem, segments: Ints, cuts: Ints, forced: NDArray[np.bool_]) -> Ints:
+    """The first cut of each segment whose both sides meet the rules; -1: none does."""
+    from privpipe.kernels.mondrian.sides import side_cells, side_sizes
+
+    chosen = np.where(forced, 0, -1)
+    undecided = np.flatnonzero(~forced & (cuts[:, 0, 0] >= 0))
+    attempt = 0
+    while len(undecided):
+        asked = (
+            problem.codes,
+            problem.counts,
+            problem.keys,
+            np.ascontiguousarray(segments[undecided]),
+            np.ascontiguousarray(cuts[undecided, attempt]),
+        )
+        cells = {
+            column: Cells(*side_cells(*asked, place, values)) for column, (place, values) in problem.sensitive.items()
+        }
+        passed = problem.passing(side_sizes(*asked), cells).reshape(-1, 2).all(axis=1)
+        chosen[undecided[passed]] = attempt
+        attempt += 1
+        undecided = undecided[~passed]
+        if attempt == cuts.shape[1]:
+            break
+        undecided = undecided[cuts[undecided, attempt, 0] >= 0]
+    return chosen

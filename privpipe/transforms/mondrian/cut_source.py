@@ -1,0 +1,139 @@
+"""The codes a tree of cuts is grown from: distinct combinations, or single records where it cuts through them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import ClassModel, Facts, Histogram, RowBlock
+from privpipe.transforms.mondrian.cut_search import CutProblem
+from privpipe.transforms.base import StageContext
+from privpipe.transforms.mondrian.cut_columns import CutColumn, value_codes
+from privpipe.transforms.mondrian.cut_tree import order_keys
+from privpipe.transforms.suppression.budget import sensitive_codes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["by_combination", "by_record", "histograms_of"]
+
+Ints = NDArray[np.int64]
+
+
+def by_combination(
+    distinct: pa.Table,
+    columns: tuple[CutColumn, ...],
+    cut: int,
+    models: tuple[ClassModel, ...],
+    sensitive: tuple[str, ...],
+    context: StageContext,
+    *,
+    by_loss: bool = False,
+) -> CutProblem:
+    """The problem over distinct combinations, as an engine counts them."""
+    counts = distinct["__count"].to_numpy().astype(np.int64)
+    return _problem(distinct, counts, np.empty(0, np.int64), columns, cut, models, sensitive, context, by_loss)
+
+
+def histograms_of(distinct: pa.Table, columns: Iterable[str]) -> dict[str, Histogram]:
+    """Histograms of some columns of distinct combinations, as an engine would count them.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> table = pa.table({"a": ["y", "x", None, "y"], "__count": [1, 2, 3, 4]})
+    >>> own = histograms_of(table, ["a"])["a"]
+    >>> own.values.to_pylist(), own.counts.tolist()
+    (['x', 'y', None], [2, 5, 3])
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    counts = distinct["__count"].to_numpy()
+    found = {}
+    for name in columns:
+        encoded = distinct[name].combine_chunks().dictionary_encode(null_encoding="encode")
+        values = encoded.dictionary
+        sortable = values.cast(pa.int8()) if pa.types.is_boolean(values.type) else values
+        order = pc.array_sort_indices(sortable, null_placement="at_end").to_numpy()
+        totals = np.bincount(encoded.indices.to_numpy(), weights=counts, minlength=len(values))
+        found[name] = Histogram(values.take(pa.array(order)), totals[order].astype(np.int64))
+    return found
+
+
+def by_record(
+    engine: Any,
+    table: Any,
+    columns: tuple[CutColumn, ...],
+    cut: int,
+    models: tuple[ClassModel, ...],
+    sensitive: tuple[str, ...],
+    context: StageContext,
+) -> CutProblem:
+    """The problem over single records, in the order of their keys."""
+    import pyarrow as pa
+
+    names = list(dict.fromkeys([*(column.name for column in columns), *sensitive]))
+    found = engine.reduce_rows(table, names, _Gathered(tuple(names)), Facts())
+    blocks = found.blocks if found is not None else ()
+    keys = np.concatenate([order_keys(ids) for _, ids in blocks])
+    order = np.argsort(keys, kind="stable")
+    rows = pa.Table.from_batches([block for block, _ in blocks]).take(order)
+    ones = np.ones(len(keys), dtype=np.int64)
+    return _problem(rows, ones, keys[order], columns, cut, models, sensitive, context, False)
+
+
+@dataclass(frozen=True)
+class _Held:
+    blocks: tuple[tuple[Any, Ints], ...] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class _Gathered:
+    """A reduction that brings all rows together."""
+
+    names: tuple[str, ...]
+
+    def measure(self, block: RowBlock, facts: Facts) -> _Held:
+        return _Held(((block.batch.select(list(self.names)), block.record_ids),))
+
+    def merge(self, left: _Held, right: _Held) -> _Held:
+        return _Held((*left.blocks, *right.blocks))
+
+
+def _problem(
+    rows: pa.Table,
+    counts: Ints,
+    keys: Ints,
+    columns: tuple[CutColumn, ...],
+    cut: int,
+    models: tuple[ClassModel, ...],
+    sensitive: tuple[str, ...],
+    context: StageContext,
+    by_loss: bool,
+) -> CutProblem:
+    coded = [value_codes(column, rows[column.name]) for column in columns]
+    places = {}
+    for column in sensitive:
+        codes = sensitive_codes(rows[column], column, context.base)
+        places[column] = (len(coded), int(codes.max(initial=0)) + 1)
+        coded.append(codes)
+    largest = max((int(codes.max(initial=0)) for codes in coded), default=0)
+    matrix = np.empty((len(counts), len(coded)), dtype=np.uint16 if largest < 1 << 16 else np.int32)
+    for at, codes in enumerate(coded):
+        matrix[:, at] = codes
+    return CutProblem(
+        columns=columns,
+        cut=cut,
+        codes=matrix,
+        counts=counts.copy(),
+        keys=keys.copy(),
+        sensitive=places,
+        models=models,
+        facts=context.base,
+        by_loss=by_loss,
+    )

@@ -1,0 +1,274 @@
+"""Planner of the stage `mondrian`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import ClassModel, FactsRequest
+from privpipe.errors import NoSolutionError, UnsupportedError, UsageError
+from privpipe.transforms.local_recoding.cell_loss import cell_loss, column_loss, mean_penalty
+from privpipe.transforms.mondrian.cut_passes import MOST_COMBINATIONS, InPasses, combinations_exceed
+from privpipe.transforms.mondrian.cut_search import CutProblem
+from privpipe.transforms.mondrian.cut_source import by_combination, by_record, histograms_of
+from privpipe.transforms.base import StageContext, StagePlan
+from privpipe.transforms.suppression.class_failures import Classes, Combinations, JudgedSets, failing_rows, judged_sets
+from privpipe.transforms.mondrian.cut_tree import CutTree
+from privpipe.transforms.mondrian.stage import Mondrian, tree_columns, tree_names
+
+__all__ = ["plan"]
+
+Ints = NDArray[np.int64]
+
+
+def plan(engine: Any, table: Any, stage: Mondrian, context: StageContext) -> StagePlan:
+    """Grow the tree, judge it on the labels it will release, and say what it costs.
+
+    Raises
+    ------
+    NoSolutionError
+        The guarantees do not hold even where nothing is cut.
+    UnsupportedError
+        A relaxed tree on an engine other than the embedded one.
+    """
+    sets = judged_sets(context)
+    if not sets.keys and stage.k is None:
+        raise UsageError(f"{context.place}: a search needs a guarantee over classes to work for, or a k of its own")
+    if stage.mode == "relaxed" and engine.name != "embedded":
+        raise UnsupportedError(
+            f"{context.place}: mode relaxed divides the records of one value, which takes all of them in one place: "
+            "the embedded engine serves it; on this one write mode: strict"
+        )
+    problem = _counted(engine, table, stage, sets, context)
+    records = problem.records
+    if not records:
+        raise NoSolutionError(f"{context.place}: no record is left to generalize")
+    for guarantee in context.guarantees:
+        never = guarantee.unattainable(records, context.base)
+        if never:
+            raise NoSolutionError(f"{context.place}: {guarantee!r} {never}")
+    if (stage.k or 1) > records:
+        raise NoSolutionError(f"{context.place}: k = {stage.k} is more than the {records:,} records there are")
+    least = max([stage.k or 1, *(model.least_size() for model in problem.models if model.is_gate())])
+    return _plan(stage, context, _met(problem, sets, stage, context, least))
+
+
+def _counted(engine: Any, table: Any, stage: Mondrian, sets: JudgedSets, context: StageContext) -> CutProblem:
+    """What the tree is grown from: combinations, single records, or a table that is counted pass by pass."""
+    cut, fixed = tree_names(stage, context)
+    names = (*cut, *fixed)
+    models = _models_of(sets, set(cut))
+    counted = list(dict.fromkeys([*names, *sets.sensitive]))
+    exceed = combinations_exceed(engine, table, counted, MOST_COMBINATIONS)
+    if exceed:
+        _require_sizes(stage, sets, context)
+    if not exceed and stage.mode == "strict":
+        distinct = engine.distinct(table, counted)
+        columns, _ = tree_columns(histograms_of(distinct, names), stage, context)
+        by_loss = stage.score == "loss"
+        return by_combination(distinct, columns, len(cut), models, sets.sensitive, context, by_loss=by_loss)
+    columns, _ = tree_columns(engine.facts(table, FactsRequest(histograms=names)).histograms, stage, context)
+    if exceed:
+        return InPasses.of(engine, table, columns, len(cut), models, context, MOST_COMBINATIONS)
+    return by_record(engine, table, columns, len(cut), models, sets.sensitive, context)
+
+
+def _require_sizes(stage: Mondrian, sets: JudgedSets, context: StageContext) -> None:
+    """What a table is cut by that must be counted pass by pass."""
+    asked = [f"{name}: {value}" for name, value in (("mode", stage.mode), ("score", stage.score))]
+    asked = [text for text in asked if text not in ("mode: strict", "score: width")]
+    if asked or sets.sensitive:
+        what = asked[0] if asked else f"a rule on the values of {sets.sensitive[0]!r}"
+        raise UnsupportedError(
+            f"{context.place}: the table has more than {MOST_COMBINATIONS:,} distinct combinations; it is then cut by "
+            f"repeated counts, which serve the sizes of parts alone, not {what}; generalize some columns before it"
+        )
+
+
+def _models_of(sets: JudgedSets, cut: set[str]) -> tuple[ClassModel, ...]:
+    """Rules that a cut can break: those over keys among which there is a column to be cut, each once."""
+    found: list[ClassModel] = []
+    for keys, models in sets.class_models.items():
+        found += [model for model in models if cut.intersection(keys) and model not in found]
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class _Grown:
+    """A tree with the records of its leaves."""
+
+    problem: CutProblem
+    tree: CutTree
+    sizes: Ints = field(repr=False)
+    rows: Ints | None = field(repr=False)  # leaf of each combination, where a rule looks at more than sizes
+    named: NDArray[np.int32] = field(repr=False)  # number of each leaf's label, a column each
+    classes: Ints = field(repr=False)  # class of each leaf over all columns
+    least: int
+
+    @classmethod
+    def of(
+        cls, problem: CutProblem, stage: Mondrian, tree: CutTree, sizes: Ints, rows: Ints | None, least: int
+    ) -> _Grown:
+        from privpipe.kernels.lattice.tuple_classes import class_numbers
+
+        first, last = tree.cells([column.size for column in problem.columns])
+        named = tree.lows.astype(np.int32)
+        for at, column in enumerate(problem.columns[: problem.cut]):
+            named[:, at] = column.named(first[:, at], last[:, at], tree.lows[:, at], tree.highs[:, at], stage.labels)[0]
+        classes, _ = class_numbers(named, _lookups(named))
+        return cls(problem, tree, sizes, rows, named, classes, least)
+
+    def classes_over(self, keys: tuple[str, ...]) -> tuple[Ints, int]:
+        """Class of each leaf over some keys, by the labels that are released."""
+        from privpipe.kernels.lattice.tuple_classes import class_numbers
+
+        places = [at for at, column in enumerate(self.problem.columns) if column.name in keys]
+        return class_numbers(self.named, [_lookups(self.named)[at] for at in places])
+
+
+def _lookups(named: NDArray[np.int32]) -> list[tuple[int, Ints, int]]:
+    many = (named.max(axis=0, initial=-1) + 1).tolist()
+    return [(at, np.arange(labels), labels) for at, labels in enumerate(many)]
+
+
+def _met(problem: CutProblem, sets: JudgedSets, stage: Mondrian, context: StageContext, least: int) -> _Grown:
+    """The tree of the smallest parts under which rules over all classes hold too; the first one where there are none.
+
+    Larger parts make fewer classes, so a k is looked for by doubling and then by halving.
+    """
+    found = _judged(problem, sets, stage, context, least)
+    if _sizes_met(found, sets, context):
+        return found
+    low, high = least, least
+    while not _sizes_met(found, sets, context):
+        if high > problem.records:
+            asked = ", ".join(repr(model) for _, model in sets.size_models)
+            raise NoSolutionError(f"{context.place}: {asked} cannot be met by this table, however little is cut")
+        low, high = high, 2 * high
+        found = _judged(problem, sets, stage, context, high)
+    while high - low > 1:
+        middle = (low + high) // 2
+        tried = _judged(problem, sets, stage, context, middle)
+        if _sizes_met(tried, sets, context):
+            high, found = middle, tried
+        else:
+            low = middle
+    return found
+
+
+def _sizes_met(grown: _Grown, sets: JudgedSets, context: StageContext) -> bool:
+    for keys, model in sets.size_models:
+        numbers, count = grown.classes_over(keys)
+        totals = np.bincount(numbers, weights=grown.sizes, minlength=count).astype(np.int64)
+        sizes, counts = np.unique(totals, return_counts=True)
+        if not model.met_by(sizes, counts, context.base):
+            return False
+    return True
+
+
+def _judged(problem: CutProblem, sets: JudgedSets, stage: Mondrian, context: StageContext, least: int) -> _Grown:
+    """A tree that passes on its released labels.
+
+    Where parts that share a label fail together, the cuts above them are taken back.
+    """
+    tree, sizes, rows = problem.grown(least)
+    while True:
+        grown = _Grown.of(problem, stage, tree, sizes, rows, least)
+        failing = _failing_leaves(grown, sets, context)
+        if not len(failing):
+            return grown
+        tree, numbers = tree.pruned(failing)
+        spread = [
+            column.groups[tree.lows[:, at]] != column.groups[tree.highs[:, at]]
+            if at < problem.cut
+            else tree.lows[:, at] != tree.highs[:, at]
+            for at, column in enumerate(problem.columns)
+        ]
+        if np.any(spread) or len(numbers) == tree.leaves:
+            raise NoSolutionError(_unattainable(grown, failing, context))
+        rows = None if rows is None else numbers[rows]
+        sizes = np.bincount(numbers, weights=sizes).astype(np.int64)
+
+
+def _failing_leaves(grown: _Grown, sets: JudgedSets, context: StageContext) -> Ints:
+    """Leaves in classes that fail a rule which each class must meet by itself."""
+    problem = grown.problem
+    classes = {}
+    rows = grown.rows if sets.sensitive else None
+    for keys in sets.class_models:
+        numbers, count = grown.classes_over(keys)
+        classes[keys] = Classes(numbers if rows is None else numbers[rows], count)
+    if not classes:
+        return np.empty(0, dtype=np.int64)
+    if rows is not None:
+        sensitive = {name: problem.codes[:, place].astype(np.int64) for name, (place, _) in problem.sensitive.items()}
+        cells = Combinations(problem.counts, sensitive)
+    else:
+        cells = Combinations(grown.sizes)
+    found = failing_rows(JudgedSets(sets.class_models, ()), cells, classes, context.base, lambda keys, at: [])
+    leaves = np.flatnonzero(found.rows) if rows is None else rows[found.rows]
+    return np.unique(leaves).astype(np.int64)
+
+
+def _unattainable(grown: _Grown, failing: Ints, context: StageContext) -> str:
+    asked = ", ".join(repr(guarantee) for guarantee in context.guarantees)
+    fixed = [repr(column.name) for column in grown.problem.columns[grown.problem.cut :]]
+    divided = f"; {', '.join(fixed)} stay as they are and divide it: name them under `columns:` too" if fixed else ""
+    return (
+        f"{context.place}: {asked} cannot be met by this table even where nothing is cut: "
+        f"{int(grown.sizes[failing].sum()):,} of {int(grown.sizes.sum()):,} records would be left in classes that "
+        f"fail{divided}"
+    )
+
+
+def _plan(stage: Mondrian, context: StageContext, grown: _Grown) -> StagePlan:
+    problem, tree = grown.problem, grown.tree
+    cut = problem.columns[: problem.cut]
+    first, last = tree.cells([column.size for column in problem.columns])
+    losses, penalties, recoded = {}, [], []
+    lows, highs = tree.lows.copy(), tree.highs.copy()
+    blind = np.full(tree.leaves, len(cut) == len(problem.columns))
+    for at, column in enumerate(cut):
+        low, high = tree.lows[:, at], tree.highs[:, at]
+        own = column.told(first[:, at], last[:, at], low, high, stage.labels)
+        lows[:, at], highs[:, at] = own
+        losses[column.name] = column_loss(grown.sizes, column.shares(*own), column.domain_size)
+        penalties.append(column.penalties(*own, low, high))
+        blind &= column.is_root(*own)
+        single = (
+            column.hierarchy is not None and not column.hierarchy.min_level and column.hierarchy.unknown_code is None
+        )
+        if not ((single or column.hierarchy is None) and (own[0] == own[1]).all()):
+            recoded.append(column.name)
+    loss = cell_loss(list(losses.values()))
+    hierarchies = {column.name: column.hierarchy for column in cut if column.hierarchy is not None}
+    cuts = Counter(tree.columns[tree.columns >= 0].tolist())
+    return StagePlan(
+        name=stage.name(),
+        parameters=stage.parameters(),
+        detail={
+            "approach": "CG_",
+            "columns": [column.name for column in cut],
+            "fixed": [column.name for column in problem.columns[problem.cut :]],
+            "recoded": recoded,
+            "tree": replace(tree, lows=lows, highs=highs).packed(),
+            "cuts": {column.name: cuts.get(at, 0) for at, column in enumerate(problem.columns)},
+            "depth": int(tree.depths().max(initial=0)),
+            "dictionaries": {column.name: context.keyed(column.digest) for column in problem.columns},
+            "hierarchies": {name: context.keyed(hierarchy.digest()) for name, hierarchy in hierarchies.items()},
+            "data_dependent": [name for name, hierarchy in hierarchies.items() if hierarchy.data_dependent],
+            "k": grown.least,
+            "records": problem.records,
+            "tuples": problem.tuples,
+            "classes": int(grown.classes.max(initial=-1)) + 1,
+            "records_without_information": int(grown.sizes[blind].sum()),
+            "loss": loss,
+            "cell_loss": loss,
+            "column_losses": losses,
+            "gcp": mean_penalty(grown.sizes, penalties),
+        },
+    )

@@ -1,0 +1,154 @@
+"""Mondrian: cells of their own for each part of the table, cut along its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
+
+from privpipe.blocks import FactsRequest, Histogram, Primitives
+from privpipe.blocks.entry import require_choice, require_integer
+from privpipe.errors import DataError, UsageError, did_you_mean
+from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
+from privpipe.transforms.suppression.class_failures import judged_sets
+from privpipe.transforms.mondrian.cut_columns import CutColumn, Labels, cut_columns
+from privpipe.transforms.mondrian.cut_tree import CutTree, Leaves
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from privpipe.draws import Draws
+
+__all__ = ["Mondrian", "tree_columns", "tree_names"]
+
+Mode = Literal["strict", "relaxed"]
+Score = Literal["width", "loss"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Mondrian(Transformer):
+    """Cut the table in two, again and again, while both halves meet the guarantees; each part has labels of its own.
+
+    Every guarantee over classes is met by both sides of every cut, and judged again on the released labels, which
+    neighbouring parts may share. A quasi-identifier that is judged and not among the columns stays as it is: the
+    table is first divided by its values.
+
+    Parameters
+    ----------
+    columns : tuple of str, optional
+        Default: every quasi-identifier that has a hierarchy. Others may be named: of numbers, dates and timestamps
+        intervals are released, of other values sets.
+    k : int, optional
+        Least size of a part; it can only be stricter than the guarantees.
+    mode : {"strict", "relaxed"}
+        strict: equal values stay together. relaxed: the records of the middle value may be divided, in the order of
+        their keyed ids; on the embedded engine only.
+    score : {"width", "loss"}
+        Where to cut: the widest column nearest its median, or what lowers the loss most.
+    labels : {"cells", "values"}
+        What an interval tells: the bounds of the cuts, or the least and greatest value present.
+
+    Notes
+    -----
+    Source: LeFevre, DeWitt, Ramakrishnan, ICDE 2006. A column with a hierarchy is cut in the order of its leaves
+    and released as the lowest common ancestor of the values present. A range that takes in missing values and others
+    is released as ``*``.
+
+    Examples
+    --------
+    >>> Mondrian(k=5)
+    Mondrian(k=5)
+    >>> Mondrian(columns=["age", "income"], labels="values").columns
+    ('age', 'income')
+    """
+
+    taxon: ClassVar[Kind] = "non-perturbative"
+    columns_rule: ClassVar[Any] = "optional"
+    searches: ClassVar[bool] = True
+    suppresses: ClassVar[bool] = True  # nobody, yet it works for guarantees that compare with a base
+    preserves: ClassVar[str] = "truth: every label covers the value it stands for; every record"
+    reveals: ClassVar[str] = "that a finer cut did not meet the guarantees (minimality)"
+    about: ClassVar[Mapping[str, str]] = {
+        "columns": "columns to cut; default: the quasi-identifiers with a hierarchy",
+        "k": "least size of a part, where it is to be stricter than the guarantees",
+        "mode": "strict (equal values stay together) or relaxed (embedded engine only)",
+        "score": "width (the widest column, nearest its median) or loss (what lowers the loss most)",
+        "labels": "intervals by the cuts (cells) or by the values present (values)",
+    }
+    source: ClassVar[str] = "LeFevre, DeWitt, Ramakrishnan, ICDE 2006"
+
+    columns: tuple[str, ...] | None = None
+    k: int | None = None
+    mode: Mode = "strict"
+    score: Score = "width"
+    labels: Labels = "cells"
+
+    def __post_init__(self) -> None:
+        owner = "Mondrian"
+        if self.columns is not None:
+            object.__setattr__(self, "columns", checked_columns(owner, self.columns))
+        if self.k is not None:
+            require_integer(owner, "k", self.k, least=1)
+        require_choice(owner, "mode", self.mode, get_args(Mode))
+        require_choice(owner, "score", self.score, get_args(Score))
+        require_choice(owner, "labels", self.labels, get_args(Labels))
+        if self.mode == "relaxed" and self.score == "loss":
+            raise UsageError(f"{owner}: score loss weighs cuts between values, and mode relaxed cuts through them")
+
+    def masked_columns(self) -> tuple[str, ...]:
+        return ()
+
+    def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
+        import pyarrow as pa
+
+        for column in plan.detail["recoded"]:
+            schema = schema.set(schema.get_field_index(column), pa.field(column, pa.string()))
+        return schema
+
+    def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
+        cut, fixed = tree_names(self, context)
+        histograms = engine.facts(table, FactsRequest(histograms=(*cut, *fixed))).histograms
+        columns, _ = tree_columns(histograms, self, context)
+        for column in columns:
+            if context.keyed(column.digest) != plan.detail["dictionaries"].get(column.name):
+                raise DataError(
+                    f"{context.place}: the values or the hierarchy of {column.name!r} are not those the plan was made "
+                    "with; make a new plan for this table"
+                )
+        tree = CutTree.unpacked(plan.detail["tree"])
+        leaves = Leaves.of(columns, tree, plan.detail["recoded"], self.labels)
+        return engine.map_rows(table, leaves, self.released_schema(table.schema, plan))
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(), cls(k=3, score="loss"), cls(labels="values")]
+
+
+def tree_names(stage: Mondrian, context: StageContext) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns a tree is made of: those to be cut, and judged ones that stay as they are; in policy order.
+
+    Raises
+    ------
+    UsageError
+        No column to cut, or one that is not a quasi-identifier.
+    """
+    known = context.roles.quasi_identifiers
+    held = [name for name in known if name in context.hierarchies]
+    for column in stage.columns or ():
+        if column not in known:
+            raise UsageError(f"{context.place}: {column!r} is no quasi-identifier{did_you_mean(column, known)}")
+    cut = [name for name in known if name in (stage.columns or held)]
+    if not cut:
+        raise UsageError(
+            f"{context.place}: no quasi-identifier has a `hierarchy:`; name the `columns:` to cut by their values"
+        )
+    return tuple(cut), tuple(name for name in judged_sets(context).columns if name not in cut)
+
+
+def tree_columns(
+    histograms: Mapping[str, Histogram], stage: Mondrian, context: StageContext
+) -> tuple[tuple[CutColumn, ...], int]:
+    """The dictionaries of `tree_names`, and how many of them are cut."""
+    cut, fixed = tree_names(stage, context)
+    found = cut_columns(histograms, cut, context)
+    return found + cut_columns(histograms, fixed, context, hierarchies=False), len(cut)

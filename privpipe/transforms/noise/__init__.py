@@ -1,0 +1,1 @@
+"""Noise on numbers, and post-randomisation of categories."""

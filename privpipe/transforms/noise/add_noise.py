@@ -1,0 +1,399 @@
+"""Noise: additive (uncorrelated, correlated), multiplicative and orthogonal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
+from privpipe.blocks.entry import require_choice, require_integer, require_number
+from privpipe.errors import DataError, UsageError
+from privpipe.transforms.base import Kind, RowTransformer, StageContext, StagePlan, checked_columns
+from privpipe.transforms.noise.covariance import covariance_factor
+from privpipe.transforms.numeric import (
+    clip_bounds,
+    masked_schema,
+    masked_type,
+    refuse_nulls,
+    require_numeric,
+    require_summable,
+    written,
+)
+from privpipe.transforms.strata import ByStratum, SmallStrata, Strata, checked_by
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from privpipe.draws import Draws
+
+__all__ = ["AddNoise"]
+
+Noise = Literal["uncorrelated", "correlated", "multiplicative", "orthogonal"]
+LEAST_VARIANCE = 1e-290  # the squares of smaller deviations lose their digits
+MOST_TOGETHER = 32
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class AddNoise(RowTransformer):
+    """Add keyed normal noise, multiply by keyed lognormal noise of mean 1, or rotate blocks of records at random.
+
+    * uncorrelated: y = x + sqrt(k) sd z. Means and covariances are kept in expectation, variances grow by 1 + k.
+    * correlated: the noise has the covariance of the columns, so correlations are kept in expectation; exactly
+      collinear columns are served. It is learnt from the records with a value in each of the columns; every
+      value is masked, also of a record that misses others.
+    * multiplicative: y = x e with E(e) = 1, Var(e) = k, e > 0: zeros and signs stay.
+    * orthogonal: Y = T X within blocks of records in keyed order, T orthogonal with T 1 = 1 and nearer to the identity
+      for smaller k: sums and the whole covariance matrix are kept exactly. Records that miss the same values share
+      blocks.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        Numbers, dates (in days) or timestamps (in microseconds).
+    kind : {"uncorrelated", "correlated", "multiplicative", "orthogonal"}
+    variance_ratio : float, optional
+        k > 0, variance of the noise in variances of the column.
+    relative_sd : float, optional
+        Instead: its square is k.
+    keep_zeros : bool
+        0 stays 0 (a structural zero); an intruder then knows which values are true.
+    clip : (float, float) or "domain", optional
+        Bounds of the result; `domain` takes the observed range, which is itself a disclosure.
+    bias_correct : bool
+        correlated only: shrink back to the original covariance (Kim).
+    round : bool
+        Whole numbers, half to even; an integer column then stays one.
+    block : int
+        orthogonal only: records of a block, 8 to 512; the last has up to twice as many.
+    nulls : {"keep", "refuse"}
+    by : tuple of str
+        Strata with a deviation, covariance and blocks each.
+    small_strata : {"refuse", "suppress", "merge"}
+        A stratum needs two values of a column, three for orthogonal noise.
+
+    Notes
+    -----
+    Source: Kim, ASA Survey Research Methods, 1986; Hundepool et al., Statistical Disclosure Control, Wiley 2012;
+    Ting, Fienberg, Trottini, Int. J. Information and Computer Security 2, 2008 (orthogonal).
+    The ratio is public: who knows it can take the variance away, not the noise. Noise is drawn for a record and its
+    value (orthogonal: for the table): under an unchanged plan an unchanged value keeps its noise in every release, and
+    a changed one draws afresh. A deviation that is learnt anew changes all noise; freeze the plan to keep it.
+
+    Examples
+    --------
+    >>> AddNoise(columns=("income",), variance_ratio=0.1).ratio
+    0.1
+    """
+
+    taxon: ClassVar[Kind] = "perturbative"
+    needs_draws: ClassVar[bool] = True
+    preserves: ClassVar[str] = (
+        "means in expectation; correlations when correlated; sums and covariances exactly when orthogonal"
+    )
+    reveals: ClassVar[str] = "the variance of the noise; zeros, when they are kept"
+    about: ClassVar[Mapping[str, str]] = {
+        "columns": "numeric columns to mask",
+        "kind": "uncorrelated, correlated, multiplicative or orthogonal",
+        "variance_ratio": "variance of the noise in variances of the column, above 0",
+        "relative_sd": "instead of variance_ratio: its square root",
+        "keep_zeros": "leave zeros as they are",
+        "clip": "bounds of the result: [lo, hi] or domain",
+        "bias_correct": "correlated noise only: give the original covariance back",
+        "round": "round to whole numbers",
+        "block": "orthogonal noise only: records of a block, 8 to 512",
+        "nulls": "keep leaves missing values; refuse makes them an error",
+        "by": "columns whose combinations have noise of their own scale",
+        "small_strata": "strata without records enough: refuse, suppress or merge",
+    }
+    source: ClassVar[str] = "Kim, ASA Survey Research Methods, 1986"
+
+    columns: tuple[str, ...]
+    kind: Noise = "uncorrelated"
+    variance_ratio: float | None = None
+    relative_sd: float | None = None
+    keep_zeros: bool = False
+    clip: tuple[float, float] | Literal["domain"] | None = None
+    bias_correct: bool = False
+    round: bool = False
+    block: int = 64
+    nulls: Literal["keep", "refuse"] = "keep"
+    by: tuple[str, ...] = ()
+    small_strata: SmallStrata = "refuse"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", checked_columns("AddNoise", self.columns))
+        object.__setattr__(self, "by", checked_by("AddNoise", self.by, self.columns, self.small_strata))
+        if (self.variance_ratio is None) == (self.relative_sd is None):
+            raise UsageError("AddNoise: give variance_ratio or relative_sd, one of the two")
+        for name in ("variance_ratio", "relative_sd"):
+            if getattr(self, name) is not None:
+                require_number("AddNoise", name, getattr(self, name), above=0)
+        require_choice("AddNoise", "kind", self.kind, get_args(Noise))
+        require_choice("AddNoise", "nulls", self.nulls, ("keep", "refuse"))
+        if self.clip is not None and self.clip != "domain":
+            object.__setattr__(self, "clip", clip_bounds("AddNoise", self.clip))
+        if self.bias_correct and self.kind != "correlated":
+            raise UsageError("AddNoise: bias_correct goes with kind: correlated")
+        require_integer("AddNoise", "block", self.block, least=8, most=512)
+        if self.kind == "orthogonal" and len(self.columns) > MOST_TOGETHER:
+            raise UsageError(f"AddNoise: orthogonal noise takes at most {MOST_TOGETHER} columns in one stage")
+        if self.small_strata == "suppress":
+            object.__setattr__(self, "suppresses", True)
+
+    @property
+    def ratio(self) -> float:
+        """k, the variance ratio."""
+        return self.variance_ratio if self.variance_ratio is not None else (self.relative_sd or 0.0) ** 2
+
+    def request(self, context: StageContext) -> FactsRequest:
+        require_numeric(self.columns, context)
+        return FactsRequest(moments=self.columns, products=self.kind == "correlated")
+
+    def learn(self, engine: Primitives, table: Any, context: StageContext) -> StagePlan:
+        if not self.by:
+            plan = super().learn(engine, table, context)
+            strata = Strata()
+        else:
+            plan, strata = self._learn_strata(engine, table, context)
+        if self.kind != "orthogonal":
+            return plan
+        from privpipe.transforms.noise.orthogonal_noise import NullPatterns
+
+        patterns = NullPatterns.learn(engine, table, strata, self.columns, context)
+        return replace(plan, detail={**plan.detail, "blocks": patterns.to_list()})
+
+    def plan(self, facts: Facts, context: StageContext) -> StagePlan:
+        if self.nulls == "refuse":
+            for column in self.columns:
+                refuse_nulls(column, facts.moments[column].nulls, context)
+        detail = self._figures(facts, context)
+        nulls = {column: facts.moments[column].nulls for column in self.columns}
+        warnings = self._warnings(detail["constant"])
+        shown = {**detail, "nulls": nulls, "warnings": warnings, "confidential": self.kind == "correlated"}
+        if self.clip == "domain":
+            shown["warning"] = warnings[0]
+        return StagePlan(name=self.name(), parameters=self.parameters(), detail=shown)
+
+    def _learn_strata(self, engine: Primitives, table: Any, context: StageContext) -> tuple[StagePlan, Strata]:
+        from privpipe.kernels.sums.moments import ExactMoments
+
+        request = self.request(context)
+        least = 3 if self.kind == "orthogonal" else 2
+        strata = Strata.learn(engine, table, self.by, self.columns, context, least=least, small=self.small_strata)
+        learnt = ExactMoments(self.columns, request.products)
+        sums = engine.reduce_rows(table, (*self.by, *self.columns), ByStratum(strata, learnt), Facts())
+        figures, constant = [], set()
+        for number in range(len(strata)):
+            moments, covariance = learnt.finish(sums[number] if sums else None)
+            facts = Facts(records=strata.records[number], moments=moments, covariance=covariance)
+            figures.append(self._figures(facts, context))
+            constant.update(figures[-1]["constant"])
+        nulls = {column: sum(strata.records) - sum(strata.known[column]) for column in self.columns}
+        if self.nulls == "refuse":
+            for column, count in nulls.items():
+                refuse_nulls(column, count, context)
+        detail = {
+            "strata": strata.to_dict(),
+            "by_stratum": figures,
+            "nulls": nulls,
+            "warnings": self._warnings(sorted(constant)),
+            "confidential": self.kind == "correlated",
+        }
+        return StagePlan(name=self.name(), parameters=self.parameters(), detail=detail), strata
+
+    def _figures(self, facts: Facts, context: StageContext) -> dict[str, Any]:
+        """What one stratum needs."""
+        found: dict[str, Any] = {
+            "sd": {column: facts.sd(column) for column in self.columns},
+            "constant": [column for column in self.columns if facts.sd(column) == 0],
+        }
+        if self.kind == "orthogonal":
+            for column in self.columns:
+                require_summable(column, facts.moments[column].minimum, facts.moments[column].maximum, context.place)
+        if self.kind == "correlated":
+            found["factor"] = self._factor(facts, context).tolist()
+            moments = {column: facts.moments[column] for column in self.columns}
+            found["mean"] = {column: figures.mean if figures.records else None for column, figures in moments.items()}
+        return found
+
+    def _warnings(self, constant: list[str]) -> list[str]:
+        found = []
+        if self.clip == "domain":
+            found.append("results are clipped to the observed range, which discloses its ends")
+        elif self.clip is not None:
+            found.append("clipping biases means towards the middle of the bounds")
+        if constant:
+            found.append(f"{', '.join(map(repr, constant))}: without variance, so unchanged")
+        if self.kind == "orthogonal" and (self.clip is not None or self.keep_zeros or self.round):
+            found.append("clipping, kept zeros and rounding leave sums and covariances only nearly as they were")
+        return found
+
+    def carried(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> StagePlan:
+        if self.kind == "orthogonal":
+            return super().carried(engine, table, plan, context)
+        require_numeric(self.columns, context)
+        constant = sorted({column for each in _strata_of(plan)[1] for column in each["constant"]})
+        if constant:
+            raise DataError(
+                f"{context.place}: {', '.join(map(repr, constant))} had no variance when the plan was made and "
+                "would be released as it is; make a new plan"
+            )
+        nulls = engine.facts(table, FactsRequest(nulls=self.columns)).nulls
+        for column in self.columns if self.nulls == "refuse" else ():
+            refuse_nulls(column, nulls[column], context)
+        return replace(plan, detail={**plan.detail, "nulls": {column: nulls[column] for column in self.columns}})
+
+    def draws_by_value(self) -> bool:
+        return self.kind != "orthogonal"
+
+    def shaping(self, plan: StagePlan) -> Mapping[str, Any]:
+        if self.kind == "orthogonal":
+            return super().shaping(plan)
+        strata, figures = _strata_of(plan)
+        # A factor knows no deviation, only which columns are left alone; means serve to take the bias back.
+        names = (
+            ["constant"]
+            if self.kind == "multiplicative"
+            else ["sd", *(["factor"] if self.kind == "correlated" else [])]
+        )
+        names += ["mean"] if self.bias_correct else []
+        shown = [{name: each[name] for name in names} for each in figures]
+        return {"strata": strata.assignment(), "figures": shown}
+
+    def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
+        return masked_schema(schema, self.columns, self.round)
+
+    def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
+        if self.clip == "domain":
+            # Looked up now and kept to the run: a plan must not hold the ends of the data.
+            moments = engine.facts(table, FactsRequest(moments=self.columns)).moments
+            ends = {column: (moments[column].minimum, moments[column].maximum) for column in self.columns}
+            plan = replace(plan, detail={**plan.detail, "ends": ends})
+        if self.kind != "orthogonal":
+            return super().run(engine, table, plan, draws, context)
+        from privpipe.transforms.noise.orthogonal_noise import NullPatterns, Rotated, rotated
+
+        strata, figures = _strata_of(plan)
+        patterns = NullPatterns.from_list(strata, self.columns, plan.detail["blocks"])
+        varying = tuple(frozenset(self.columns) - frozenset(each["constant"]) for each in figures)
+        stream = draws.of("/".join(self.columns))
+        made = Rotated(patterns, self.ratio, self.block, varying, _Finished(self, plan), stream)
+        return rotated(engine, table, made, self.released_schema(table.schema, plan))
+
+    def apply(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:
+        strata, figures = _strata_of(plan)
+        rows, numbers = strata.kept(rows)
+        from privpipe.kernels.ids.value_draws import value_normals
+
+        masked = {column: np.array(rows[column]) for column in self.columns}
+        # Noise that goes into each of the columns is drawn for all their values together.
+        bound = {column: self.columns if self.kind == "correlated" else (column,) for column in self.columns}
+        normals = {column: value_normals(draws.of(column), rows, bound[column]) for column in self.columns}
+        for number, each in enumerate(figures):
+            here = np.flatnonzero(numbers == number) if strata.by else slice(None)
+            x, z = ({name: values[here] for name, values in all_.items()} for all_ in (masked, normals))
+            for column, y in self._masked(x, z, each).items():
+                masked[column][here] = y
+        return self.finished(rows, masked, plan)
+
+    def _masked(
+        self, x: Mapping[str, NDArray[np.float64]], z: Mapping[str, NDArray[np.float64]], figures: Mapping[str, Any]
+    ) -> dict[str, NDArray[np.float64]]:
+        """The noisy values of one stratum."""
+        correlated = self._correlated(z, figures) if self.kind == "correlated" else {}
+        found = {}
+        for column, values in x.items():
+            if figures["sd"][column] == 0:
+                continue
+            if correlated:
+                found[column] = self._shrunk(values + correlated[column], column, figures)
+            else:
+                found[column] = self._single(values, z[column], figures["sd"][column])
+        return found
+
+    def finished(self, rows: RowBlock, masked: Mapping[str, NDArray[np.float64]], plan: StagePlan) -> RowBlock:
+        """Zeros kept, bounds held, and the result in its released type."""
+        for column, y in masked.items():
+            x = rows[column]
+            if self.keep_zeros:
+                y = np.where(x == 0, x, y)
+            if self.clip is not None:
+                y = np.clip(y, *(plan.detail["ends"][column] if self.clip == "domain" else self.clip))
+            target = masked_type(rows.schema.field(column), self.round)
+            rows = rows.replace(column, written(y, target, column=column, rounded=self.round))
+        return rows
+
+    def _single(self, x: NDArray[np.float64], z: NDArray[np.float64], sd: float) -> NDArray[np.float64]:
+        with np.errstate(over="ignore"):  # what leaves float64 is refused where it is written
+            if self.kind == "multiplicative":
+                t = np.sqrt(np.log1p(self.ratio))
+                return np.asarray(x * np.exp(t * z - t * t / 2))
+            return np.asarray(x + np.sqrt(self.ratio) * sd * z)
+
+    def _correlated(
+        self, normals: Mapping[str, NDArray[np.float64]], figures: Mapping[str, Any]
+    ) -> dict[str, NDArray[np.float64]]:
+        """sqrt(k) A z by column; drawn for every record, so that a missing cell leaves no other unmasked."""
+        noise = {}
+        for column, row in zip(self.columns, figures["factor"], strict=True):
+            # Added up term by term: a matrix product may round differently from block to block.
+            terms = [z * float(weight) for z, weight in zip(normals.values(), row, strict=True)]
+            noise[column] = np.sqrt(self.ratio) * sum(terms[1:], terms[0])
+        return noise
+
+    def _shrunk(self, y: NDArray[np.float64], column: str, figures: Mapping[str, Any]) -> NDArray[np.float64]:
+        if not self.bias_correct:
+            return y
+        mean = figures["mean"][column]
+        return np.asarray(mean + (y - mean) / np.sqrt(1.0 + self.ratio))
+
+    def _factor(self, facts: Facts, context: StageContext) -> NDArray[np.float64]:
+        covariance = facts.covariance
+        if covariance is not None and not np.isnan(covariance).any():
+            for column, variance in zip(self.columns, np.diag(covariance).tolist(), strict=True):
+                # Noise of no variance would release the column as it is, and one without end nothing at all.
+                if facts.sd(column) and not LEAST_VARIANCE < variance < math.inf:
+                    raise DataError(
+                        f"{context.place}: column {column!r} has no variance that float64 holds among the records with "
+                        f"a value in each of {', '.join(map(repr, self.columns))}; use kind: uncorrelated"
+                    )
+            return covariance_factor(covariance)
+        if any(facts.sd(column) for column in self.columns):
+            raise DataError(
+                f"{context.place}: fewer than two records have a value in each of "
+                f"{', '.join(map(repr, self.columns))}, so there is no correlation to keep; use kind: uncorrelated"
+            )
+        return np.zeros((len(self.columns), len(self.columns)))
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [
+            cls(columns=("income",), variance_ratio=0.1),
+            cls(columns=("income",), relative_sd=0.5, kind="multiplicative", keep_zeros=True),
+            cls(columns=("income", "age"), variance_ratio=0.2, kind="correlated", bias_correct=True),
+            cls(columns=("age",), variance_ratio=0.1, round=True, clip=(0.0, 99.0)),
+            cls(columns=("income", "age"), variance_ratio=0.3, kind="orthogonal", block=8),
+        ]
+
+
+@dataclass(frozen=True)
+class _Finished:
+    """`AddNoise.finished` with its plan, as a function that pickles."""
+
+    stage: AddNoise
+    plan: StagePlan
+
+    def __call__(self, rows: RowBlock, masked: Mapping[str, NDArray[np.float64]]) -> RowBlock:
+        return self.stage.finished(rows, masked, self.plan)
+
+
+def _strata_of(plan: StagePlan) -> tuple[Strata, list[Mapping[str, Any]]]:
+    """The strata of a plan with their figures; one of all records where there are none."""
+    if "strata" not in plan.detail:
+        return Strata(), [plan.detail]
+    return Strata.from_dict(plan.detail["strata"], plan.seed_key), plan.detail["by_stratum"]

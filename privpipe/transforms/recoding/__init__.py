@@ -1,0 +1,1 @@
+"""Full-domain generalization: the stage and the search for its levels."""

@@ -1,0 +1,149 @@
+"""Strategies that find a valid vector of levels soon, without a proof."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.draws import Draws, Seed
+from privpipe.transforms.recoding.comparison import is_below
+from privpipe.transforms.recoding.explorer import Explorer, Visit
+
+__all__ = ["STRATEGIES", "bottom_up", "datafly", "genetic", "top_down"]
+
+Levels = tuple[int, ...]
+POPULATION = 100
+GENERATIONS = 50
+ELITE, CROSSED, MUTATED, ARRIVED = 20, 20, 20, 20
+ARRIVALS_EVERY = 10
+
+
+def datafly(explorer: Explorer) -> None:
+    """Raise the column with most distinct labels until what fails may be suppressed.
+
+    Source: Sweeney, IJUFKS 10(5), 2002. Of columns with equally many the first is raised.
+    """
+    table, lattice = explorer.check.table, explorer.lattice
+    node = lattice.bottom
+    while explorer.visit(node).loss is None:
+        raised = lattice.above(node)
+        if not raised:
+            return
+        seen = []
+        for higher in raised:
+            at = next(place for place, (a, b) in enumerate(zip(node, higher, strict=True)) if a != b)
+            labels = table.lookups[at][node[at]][1]
+            seen.append(len(np.unique(labels[table.codes[:, at]])))
+        node = raised[int(np.argmax(seen))]
+
+
+def bottom_up(explorer: Explorer) -> None:
+    """From the finest levels raise the column that spares most suppressed records for the loss it adds."""
+    lattice = explorer.lattice
+    here = explorer.visit(lattice.bottom)
+    while here.loss is None:
+        steps = [explorer.visit(node) for node in lattice.above(here.levels)]
+        if not steps:
+            return
+        least = explorer.bounds([here.levels, *(step.levels for step in steps)])[:, 0]
+        spared = np.array([_gone(explorer, here) - _gone(explorer, step) for step in steps], dtype=np.float64)
+        paid = np.maximum(least[1:] - least[0], 1e-9)
+        # Where nothing is spared, the cheapest step.
+        score = np.where(spared > 0, spared / paid, -paid)
+        here = steps[int(np.argmax(score))]
+
+
+def top_down(explorer: Explorer) -> None:
+    """From the coarsest levels lower the column that cuts most loss while the outcome stays valid."""
+    lattice = explorer.lattice
+    here = explorer.visit(lattice.top)
+    while here.loss is not None:
+        best: Visit | None = None
+        for node in lattice.below(here.levels):
+            step = explorer.visit(node)
+            if step.loss is not None and (best is None or best.loss is None or is_below(step.loss, best.loss)):
+                best = step
+        if best is None or best.loss is None or not is_below(best.loss, here.loss):
+            return
+        here = best
+
+
+def genetic(explorer: Explorer) -> None:
+    """A population of vectors that are crossed and changed, the valid and cheap ones staying.
+
+    100 vectors over 50 generations: a fifth stays, a fifth is crossed, a fifth changed by a step, and every tenth
+    generation a fifth arrives anew. Its draws follow a public key of their own, so the same table gives the same
+    outcome. Source: the defaults of ARX.
+    """
+    chance = _Chance()
+    people = [explorer.lattice.bottom, explorer.lattice.top]
+    people += [chance.node(explorer) for _ in range(POPULATION - len(people))]
+    for generation in range(GENERATIONS):
+        ranked = _ranked(explorer, people)
+        children = ranked[:ELITE]
+        for _ in range(CROSSED):
+            children.append(
+                chance.crossed(ranked[chance.below(POPULATION // 2)], ranked[chance.below(POPULATION // 2)])
+            )
+        for _ in range(MUTATED):
+            children.append(chance.stepped(explorer, ranked[chance.below(POPULATION // 2)]))
+        if generation % ARRIVALS_EVERY == ARRIVALS_EVERY - 1:
+            children += [chance.node(explorer) for _ in range(ARRIVED)]
+        people = (children + ranked[ELITE:])[:POPULATION]
+    _ranked(explorer, people)
+
+
+STRATEGIES: dict[str, Callable[[Explorer], None]] = {
+    "datafly": datafly,
+    "bottom_up": bottom_up,
+    "top_down": top_down,
+    "genetic": genetic,
+}
+"""By the name a policy gives."""
+
+
+def _gone(explorer: Explorer, visit: Visit) -> int:
+    return visit.suppressed if visit.suppressed >= 0 else explorer.check.table.records
+
+
+def _ranked(explorer: Explorer, people: list[Levels]) -> list[Levels]:
+    """The valid by loss, then the others by what they suppress; equal ones by their levels."""
+
+    def rank(node: Levels) -> tuple[bool, tuple[float, ...], Levels]:
+        visit = explorer.visit(node)
+        figures = (float(_gone(explorer, visit)),) if visit.loss is None else visit.loss
+        return visit.loss is None, figures, node
+
+    return sorted(people, key=rank)
+
+
+class _Chance:
+    """Draws of a search: a counter under a key of its own."""
+
+    def __init__(self) -> None:
+        self._stream = Draws(Seed.public("privpipe/search"), 0, "generalize").of("genetic")
+        self._words: NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)
+        self._next = 0
+
+    def below(self, bound: int) -> int:
+        """A number from 0 to bound - 1."""
+        if self._next % 4096 == 0:
+            self._words = self._stream.counter(self._next, 4096)
+        word = int(self._words[self._next % 4096])
+        self._next += 1
+        return (word * bound) >> 64
+
+    def node(self, explorer: Explorer) -> Levels:
+        """Any vector."""
+        return tuple(levels[self.below(len(levels))] for levels in explorer.lattice.allowed)
+
+    def crossed(self, one: Levels, other: Levels) -> Levels:
+        """Each column's level of one or the other."""
+        return tuple(a if self.below(2) else b for a, b in zip(one, other, strict=True))
+
+    def stepped(self, explorer: Explorer, node: Levels) -> Levels:
+        """A step up or down in one column."""
+        steps = [*explorer.lattice.above(node), *explorer.lattice.below(node)]
+        return steps[self.below(len(steps))] if steps else node

@@ -1,0 +1,1 @@
+"""Sampling, by itself and as a part of differential privacy."""

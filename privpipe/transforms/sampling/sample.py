@@ -1,0 +1,201 @@
+"""Sampling: release some of the records, each with a known chance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import Facts, Primitives, RowBlock
+from privpipe.blocks.entry import require_integer, require_number
+from privpipe.errors import DataError, UsageError
+from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer
+from privpipe.transforms.swapping.order_cuts import OrderCuts, order_cuts
+from privpipe.transforms.strata import Strata, checked_by
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from privpipe.draws import Draws, Stream
+
+__all__ = ["Sample", "proportional"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Sample(Transformer):
+    """Keep a share of the records by keyed draws, or exactly so many of them.
+
+    Population figures (k-map, uniqueness) need the original as `population:` afterwards.
+
+    Parameters
+    ----------
+    fraction : float, optional
+        In (0, 1): each record stays with this probability, by its own draw; the number is random.
+    records : int, optional
+        Instead: exactly so many, those of least keyed order. More than there are is an error.
+    by : tuple of str
+        Strata: `records` are allotted in proportion (largest remainder, ties to the stratum of least key).
+    weight : str, optional
+        A new column with the weight of each record: records of its stratum over those kept.
+
+    Notes
+    -----
+    Source: Hundepool et al., Statistical Disclosure Control, Wiley, 2012.
+
+    Examples
+    --------
+    >>> Sample(fraction=0.1)
+    Sample(fraction=0.1)
+    """
+
+    taxon: ClassVar[Kind] = "non-perturbative"
+    columns_rule: ClassVar[Any] = "none"
+    needs_draws: ClassVar[bool] = True
+    preserves: ClassVar[str] = "the values of every record that stays; totals in expectation, when weighted"
+    reveals: ClassVar[str] = "the sampling fraction"
+    about: ClassVar[Mapping[str, str]] = {
+        "fraction": "probability of each record to be kept, in (0, 1)",
+        "records": "number of records to keep, instead of fraction",
+        "by": "columns whose combinations share the records in proportion",
+        "weight": "name of a new column of weights",
+    }
+    source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
+
+    fraction: float | None = None
+    records: int | None = None
+    by: tuple[str, ...] = ()
+    weight: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.fraction is None) == (self.records is None):
+            raise UsageError("Sample: give fraction or records, one of the two")
+        if self.fraction is not None:
+            require_number("Sample", "fraction", self.fraction, above=0, below=1)
+        if self.records is not None:
+            require_integer("Sample", "records", self.records, least=1)
+        object.__setattr__(self, "by", checked_by("Sample", self.by, (), "refuse"))
+        if self.weight is not None and (not isinstance(self.weight, str) or not self.weight):
+            raise UsageError("Sample: weight must be the name of a new column")
+
+    def learn(self, engine: Primitives, table: Any, context: StageContext) -> StagePlan:
+        if self.weight is not None and self.weight.lower() in (name.lower() for name in context.schema.names):
+            raise DataError(f"{context.place}: the table has a column {self.weight!r} already; name the weights else")
+        strata = Strata.learn(engine, table, self.by, (), context)
+        detail: dict[str, Any] = {"strata": strata.to_dict()}
+        if self.records is not None:
+            n = sum(strata.records)
+            if self.records > n:
+                raise DataError(f"{context.place}: records = {self.records:,} is more than the {n:,} there are")
+            detail["kept"] = proportional(strata.records, self.records)
+        return StagePlan(name=self.name(), parameters=self.parameters(), detail=detail)
+
+    def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
+        import pyarrow as pa
+
+        return schema if self.weight is None else schema.append(pa.field(self.weight, pa.float64()))
+
+    def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
+        strata, stream = Strata.from_dict(plan.detail["strata"], plan.seed_key), draws.of("")
+        read = self.by or tuple(table.schema.names[:1])
+        if self.fraction is not None:
+            chosen = _Chosen(strata, stream, fraction=self.fraction)
+            kept = None
+            if self.weight is not None:
+                kept = engine.reduce_rows(table, read, _Kept(chosen), Facts())
+        else:
+            kept = np.asarray(plan.detail["kept"], np.int64)
+            if strata.records and engine.count(table) != sum(strata.records):
+                raise DataError(f"{context.place}: the plan was made for another table: the number of records differs")
+            ranks = [[m - 1] if 0 < m < n else [] for m, n in zip(kept.tolist(), strata.records, strict=True)]
+            cuts = order_cuts(engine, table, read, stream, strata.of, ranks)
+            chosen = _Chosen(strata, stream, cuts=cuts, kept=tuple(kept.tolist()))
+        weights = None
+        if self.weight is not None:
+            drawn = np.zeros(len(strata), np.int64) if kept is None else kept
+            weights = np.array(strata.records) / np.maximum(drawn, 1)
+        sampled = _Sampled(chosen, self.weight, weights)
+        return engine.map_rows(table, sampled, self.released_schema(table.schema, plan))
+
+    def made_columns(self) -> tuple[str, ...]:
+        return () if self.weight is None else (self.weight,)
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(fraction=0.5), cls(records=1), cls(records=1, by=("zip",), weight="weight")]
+
+
+def proportional(sizes: Sequence[int], records: int) -> list[int]:
+    """Records of each stratum, in proportion to its size: whole quotas, then the largest remainders (first of equals).
+
+    Examples
+    --------
+    >>> proportional([50, 30, 20], 7)
+    [4, 2, 1]
+    >>> proportional([1, 1, 1], 2)
+    [1, 1, 0]
+    """
+    n = sum(sizes)
+    if not n:
+        return [0 for _ in sizes]
+    quotas = [records * size // n for size in sizes]
+    remainders = [records * size % n for size in sizes]
+    for at in sorted(range(len(sizes)), key=lambda at: (-remainders[at], at))[: records - sum(quotas)]:
+        quotas[at] += 1
+    return quotas
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """Which records of a block stay, and their strata."""
+
+    strata: Strata
+    stream: Stream = field(repr=False)
+    fraction: float | None = None
+    cuts: OrderCuts | None = None
+    kept: tuple[int, ...] = ()
+
+    def __call__(self, rows: RowBlock) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        numbers = self.strata.of(rows)
+        if self.fraction is not None:
+            return self.stream.uniform(rows.record_ids) < self.fraction, numbers
+        assert self.cuts is not None
+        beyond = self.cuts.of(self.stream.order(rows.record_ids), rows.record_ids, numbers)
+        some = np.array(self.kept, np.int64) > 0
+        return (beyond == 0) & some[numbers], numbers
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """Records of each stratum that stay."""
+
+    chosen: _Chosen
+
+    def measure(self, block: RowBlock, facts: Facts) -> NDArray[np.int64]:
+        stay, numbers = self.chosen(block)
+        return np.bincount(numbers[stay], minlength=len(self.chosen.strata))
+
+    def merge(self, left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.int64]:
+        return left + right
+
+
+@dataclass(frozen=True)
+class _Sampled:
+    """The records that stay, with their weights if these are wanted."""
+
+    chosen: _Chosen
+    weight: str | None
+    weights: NDArray[np.float64] | None
+
+    def __call__(self, rows: RowBlock) -> RowBlock:
+        import pyarrow as pa
+
+        stay, numbers = self.chosen(rows)
+        places = np.flatnonzero(stay)
+        found = rows.take(places)
+        if self.weight is None or self.weights is None:
+            return found
+        batch = found.batch.append_column(self.weight, pa.array(self.weights[numbers[places]], pa.float64()))
+        return RowBlock(batch, found.record_ids)

@@ -1,0 +1,1 @@
+"""Record suppression: which equivalence classes fail, and the budget of records that may go."""

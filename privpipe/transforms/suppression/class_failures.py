@@ -1,0 +1,220 @@
+"""Which distinct combinations must go: the rule of suppression, for the search and for the stages alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import Facts, SizeModel
+from privpipe.errors import DataError
+from privpipe.transforms.suppression.combinations import Classes, Combinations, Counted, Persons
+from privpipe.transforms.suppression.judged_sets import EVERY_WAY, JudgedSets, Keys, judged_sets, unserved
+
+__all__ = [
+    "EVERY_WAY",
+    "Classes",
+    "Combinations",
+    "Failures",
+    "JudgedSets",
+    "Keys",
+    "Persons",
+    "Ties",
+    "failing_rows",
+    "judged_sets",
+    "require_sample",
+    "shortest_prefix",
+    "unserved",
+]
+
+Ties = Callable[[Keys, NDArray[np.int64]], Sequence[NDArray[np.float64] | NDArray[np.int64]]]
+"""What orders classes of one size over some keys: columns with an entry for each of the combinations at these
+places, one a class; the first column decides first."""
+
+
+@dataclass(frozen=True)
+class Failures:
+    """What must go.
+
+    Parameters
+    ----------
+    rows : ndarray of bool, shape (t,)
+        Combinations that go.
+    hereditary : int
+        Records of classes that fail in all their parts too, so at every finer vector of levels; more than there are
+        where no suppression helps at any of these.
+    met : bool
+        Whether what is left meets everything; False: no suppression helps. `rows` are those of failing classes then,
+        at the least.
+    """
+
+    rows: NDArray[np.bool_]
+    hereditary: int
+    met: bool
+
+
+def failing_rows(
+    sets: JudgedSets, rows: Combinations, classes: Mapping[Keys, Classes], facts: Facts, ties: Ties
+) -> Failures:
+    """Suppress in rounds: all classes that fail over any set of keys go at once and the rest is counted again.
+
+    Then each sample-based model, in policy order, has the shortest prefix of classes removed that fulfils it, by
+    ascending size; and all of it again until nothing more goes. Classes of a population without a record at the
+    start cannot be repaired; those that lose their last record are left out.
+
+    Parameters
+    ----------
+    classes : mapping of keys to Classes
+        Of every set of `sets`.
+    """
+    found = _failing_rows(sets, rows, classes, facts, ties)
+    lost = _strangers_fail(sets, rows, classes, facts)
+    if lost is None:
+        return found
+    return replace(found, met=False, hereditary=int(rows.counts.sum()) + 1 if lost else found.hereditary)
+
+
+def require_sample(sets: JudgedSets, rows: Combinations, classes: Mapping[Keys, Classes]) -> None:
+    """Refuse a table of which some class holds more records than the population does.
+
+    Raises
+    ------
+    DataError
+    """
+    for keys in sets.compared:
+        population = classes[keys].population
+        counted = Counted.of(rows, classes[keys], np.zeros(len(rows.counts), dtype=np.bool_))
+        short = np.zeros(0, dtype=np.bool_) if population is None else counted.sizes > population
+        if short.any():
+            raise DataError(
+                f"not a sample of this population: {int(short.sum()):,} of {int((counted.sizes > 0).sum()):,} classes "
+                f"hold more records than the population does ({int(counted.sizes[short].sum()):,} records); every "
+                "record must be of somebody in the population, generalized alike"
+            )
+
+
+def _failing_rows(
+    sets: JudgedSets, rows: Combinations, classes: Mapping[Keys, Classes], facts: Facts, ties: Ties
+) -> Failures:
+    gone = np.zeros(len(rows.counts), dtype=np.bool_)
+    hereditary = 0
+    first = True
+    while True:
+        more, inherited = _class_round(sets, rows, classes, facts, gone)
+        if first:
+            hereditary, first = inherited, False
+        changed = bool((more & ~gone).any())
+        gone |= more
+        if gone.all():
+            return Failures(gone, hereditary, met=True)
+        if changed and len(sets.keys) > 1:
+            continue
+        changed = False
+        for keys, model in sets.size_models:
+            found = _prefix(rows, keys, classes[keys], gone, model, facts, ties)
+            if found is None:
+                return Failures(gone, hereditary, met=False)
+            changed |= bool((found & ~gone).any())
+            gone |= found
+        if not changed or len(sets.keys) == len(sets.size_models) == 1:
+            return Failures(gone, hereditary, met=True)
+
+
+def shortest_prefix(sizes: NDArray[np.int64], model: SizeModel, facts: Facts) -> int | None:
+    """How many of the classes, in ascending size, must go; None when even all but one do not suffice.
+
+    By bisection, then verified: a prefix that does not hold is walked upward until one does, so a model that is
+    not monotone in it is still met.
+
+    Examples
+    --------
+    >>> from privpipe.models import AverageRisk
+    >>> shortest_prefix(np.array([1, 4, 1, 6]), AverageRisk(at_most=0.25), Facts())
+    2
+    """
+    distinct, classes = np.unique(sizes, return_counts=True)
+    ends = np.cumsum(classes)
+
+    def met(prefix: int) -> bool:
+        at = int(np.searchsorted(ends, prefix, side="right"))
+        left = classes[at:].copy()
+        left[0] = ends[at] - prefix
+        return model.met_by(distinct[at:], left, facts)
+
+    if not len(sizes) or met(0):
+        return 0  # also where more suppression would not do: a model need not be monotone in it
+    low, high = 0, len(sizes) - 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if met(middle) else (middle + 1, high)
+    return next((prefix for prefix in range(low, len(sizes)) if met(prefix)), None)
+
+
+def _class_round(
+    sets: JudgedSets,
+    rows: Combinations,
+    classes: Mapping[Keys, Classes],
+    facts: Facts,
+    gone: NDArray[np.bool_],
+) -> tuple[NDArray[np.bool_], int]:
+    """Rows of the classes that fail among those left, and how many records fail hereditarily."""
+    failing = np.zeros_like(gone)
+    inherited = np.zeros_like(gone)
+    for keys, models in sets.class_models.items():
+        counted = Counted.of(rows, classes[keys], gone)
+        present, block, known = counted.block(models, facts)
+        bad, finer = np.zeros((2, classes[keys].count), dtype=np.bool_)
+        for model in models:
+            fails = ~model.passing(block, known)
+            bad[present] |= fails
+            if model.hereditary:
+                finer[present] |= fails
+        alive = counted.left > 0
+        failing |= alive & bad[classes[keys].numbers]
+        inherited |= alive & finer[classes[keys].numbers]
+    return failing, int(rows.counts[inherited].sum())
+
+
+def _strangers_fail(sets: JudgedSets, rows: Combinations, classes: Mapping[Keys, Classes], facts: Facts) -> bool | None:
+    """Whether classes of the population without a record fail, at every finer vector of levels too; None: none does."""
+    lost: bool | None = None
+    for keys in sets.compared:
+        block = Counted.of(rows, classes[keys], np.zeros(len(rows.counts), dtype=np.bool_)).strangers()
+        for model in sets.class_models[keys]:
+            # A model whose tally leaves such classes out does not mind them.
+            if model.needs_population and model.measure(block, facts).failing_classes:
+                lost = bool(lost) or model.hereditary or model.convex
+    return lost
+
+
+def _prefix(
+    rows: Combinations,
+    keys: Keys,
+    classes: Classes,
+    gone: NDArray[np.bool_],
+    model: SizeModel,
+    facts: Facts,
+    ties: Ties,
+) -> NDArray[np.bool_] | None:
+    """Rows that go once a sample-based model has had the smallest classes removed; None when that cannot help."""
+    counted = Counted.of(rows, classes, gone)
+    sizes, left = counted.sizes, counted.left
+    present = np.flatnonzero(sizes)
+    if not len(present):
+        return np.zeros_like(gone)
+    prefix = shortest_prefix(sizes[present], model, facts)
+    if prefix is None:
+        return None
+    border = np.sort(sizes[present])[prefix - 1] if prefix else 0
+    dropped = (sizes > 0) & (sizes < border)
+    tied = np.flatnonzero((sizes == border) & (sizes > 0))
+    wanted = prefix - int(dropped.sum())
+    if 0 < wanted < len(tied):
+        # Any combination speaks for its class: what orders classes is a function of their keys.
+        speaker = np.zeros(classes.count, dtype=np.int64)
+        speaker[classes.numbers] = np.arange(len(classes.numbers))
+        tied = tied[np.lexsort(tuple(reversed(list(ties(keys, speaker[tied])))))]
+    dropped[tied[:wanted]] = True
+    return dropped[classes.numbers] & (left > 0)

@@ -1,0 +1,349 @@
+"""Rank swapping: each column's values change places, within a window of ranks or by chance over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import Facts, FactsRequest, Primitives, RankExchange
+from privpipe.blocks.entry import require_choice, require_integer, require_number
+from privpipe.errors import DataError, UnsupportedError, UsageError
+from privpipe.roles import column_type_of
+from privpipe.tolerance import floor_share
+from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
+from privpipe.transforms.numeric import masked_schema, refuse_nulls, require_numeric
+from privpipe.transforms.swapping.ranked_tails import TAIL, Averaged, SetAside, TailBorders, tail_borders, tail_means
+from privpipe.transforms.swapping.segment_swap import SegmentPermutation, SwappedStrata, WholePermutation, is_near_unique
+from privpipe.transforms.swapping.sorted_values import SortedValues, Swapped, tails
+from privpipe.transforms.strata import SmallStrata, Strata, checked_by
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from privpipe.draws import Draws, Stream
+
+__all__ = ["RankSwap"]
+
+PARTNERS = ("unswapped", "content", "skip")
+KINDS = ("window", "buckets", "distribution")
+MOST_RANKS = 500_000_000
+"""Ranks of one segment that the driver computes a permutation for: 2 GB of it."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RankSwap(Transformer):
+    """Exchange values between records whose ranks are at most floor(p n) apart, column by column.
+
+    The multiset of values of each column is unchanged (but for tails, replaced by their mean), so means,
+    variances and all marginals are exact; correlations fall with p. Nulls stay where they are and take no rank.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        Numbers, decimals, dates or timestamps.
+    p : float
+        Window as a FRACTION of the records with a value, in (0, 1]; at least one rank wide. `buckets` needs none.
+    partner : {"unswapped", "content", "skip"}
+        What happens when the drawn partner has been swapped before: it is not drawn; its content is exchanged
+        again; the record keeps its value.
+    kind : {"window", "buckets", "distribution"}
+        window: partners at most floor(p n) ranks apart. buckets: the partner's bucket of ranks is drawn, the same or
+        the next with 1/2, 1/4, ...; distribution: the displacement is normal with mean and deviation p n / 2. With
+        these two every rank can be reached, so no window betrays a record; one segment always.
+    buckets : int
+        Of kind buckets, 2 to 1000.
+    top, bottom : float
+        Fraction in [0, 0.5) of the largest and smallest values, replaced by their mean instead (ties at the
+        border join them).
+    segment : int or "auto", optional
+        Ranks of a segment, across whose border nobody is paired; None: one segment.
+    nulls : {"keep", "refuse"}
+    by : tuple of str
+        Strata: values change places within one only, and p is of its records.
+    small_strata : {"refuse", "suppress", "merge"}
+        A stratum whose window would be empty (or that has one value) is an error, goes, or joins other small ones.
+
+    Notes
+    -----
+    Source: Moore, Controlled data-swapping techniques for masking public use microdata sets, US Census Bureau,
+    1996. Who knows p can narrow a record down to the window (Nin, Herranz, Torra, DKE 64, 2008).
+
+    Examples
+    --------
+    >>> RankSwap(columns=("income",), p=0.05)
+    RankSwap(columns=('income',), p=0.05)
+    """
+
+    taxon: ClassVar[Kind] = "perturbative"
+    needs_draws: ClassVar[bool] = True
+    preserves: ClassVar[str] = "the multiset of each column's values; displacement of at most floor(p n) ranks"
+    reveals: ClassVar[str] = "for a known value, the window of ranks its record must be in"
+    about: ClassVar[Mapping[str, str]] = {
+        "columns": "ordered columns, each swapped by itself",
+        "p": "window as a fraction of the records (0.05 is 5 %)",
+        "partner": "what to do when a partner was swapped before: unswapped, content or skip",
+        "kind": "window (at most floor(p n) ranks away), buckets or distribution (any rank, near ones likelier)",
+        "buckets": "number of buckets of kind buckets, 2 to 1000",
+        "top": "fraction of the largest values to replace by their mean",
+        "bottom": "fraction of the smallest values to replace by their mean",
+        "segment": "ranks of a segment: auto, a number, or null for one segment",
+        "nulls": "keep leaves missing values; refuse makes them an error",
+        "by": "columns within whose combinations values are swapped",
+        "small_strata": "strata without records enough: refuse, suppress or merge",
+    }
+    source: ClassVar[str] = "Moore, US Census Bureau, 1996; Nin, Herranz, Torra, DKE 64(1), 2008"
+
+    columns: tuple[str, ...]
+    p: float | None = None
+    partner: Literal["unswapped", "content", "skip"] = "unswapped"
+    kind: Literal["window", "buckets", "distribution"] = "window"
+    buckets: int = 10
+    top: float = 0.0
+    bottom: float = 0.0
+    segment: int | Literal["auto"] | None = "auto"
+    nulls: Literal["keep", "refuse"] = "keep"
+    by: tuple[str, ...] = ()
+    small_strata: SmallStrata = "refuse"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", checked_columns("RankSwap", self.columns))
+        object.__setattr__(self, "by", checked_by("RankSwap", self.by, self.columns, self.small_strata))
+        if isinstance(self.p, int | float) and self.p > 1:
+            raise UsageError(f"RankSwap: p is a fraction of the records in (0, 1], got {self.p!r}; 5 % is p: 0.05")
+        require_choice("RankSwap", "kind", self.kind, KINDS)
+        if self.p is not None or self.kind != "buckets":
+            require_number("RankSwap", "p", self.p, above=0, most=1)
+        require_integer("RankSwap", "buckets", self.buckets, least=2, most=1000)
+        require_number("RankSwap", "top", self.top, least=0, below=0.5)
+        require_number("RankSwap", "bottom", self.bottom, least=0, below=0.5)
+        require_choice("RankSwap", "partner", self.partner, PARTNERS)
+        require_choice("RankSwap", "nulls", self.nulls, ("keep", "refuse"))
+        if self.segment is not None and self.segment != "auto":
+            require_integer("RankSwap", "segment", self.segment, least=2)
+        if self.small_strata == "suppress":
+            object.__setattr__(self, "suppresses", True)
+
+    @property
+    def least(self) -> int:
+        """Values that a column of a stratum needs: two, or a window of one rank."""
+        if self.kind == "buckets" or self.p is None:
+            return 2
+        few = max(int(1 / self.p) - 2, 2)
+        return next(n for n in range(few, few + 6) if floor_share(self.p, n) >= 1)
+
+    def request(self, context: StageContext) -> FactsRequest:
+        require_numeric(self.columns, context)
+        # Tails want the values themselves; swapping wants their number, and that none is infinite.
+        floats = {name for name in self.columns if column_type_of(context.schema.field(name).type) == "number"}
+        return FactsRequest(
+            histograms=self.columns if self.top or self.bottom else (),
+            moments=tuple(name for name in self.columns if name in floats),
+            nulls=tuple(name for name in self.columns if name not in floats),
+        )
+
+    def learn(self, engine: Primitives, table: Any, context: StageContext) -> StagePlan:
+        if not self.by:
+            return (
+                self._learn_tails(engine, table, context)
+                if self.top or self.bottom
+                else super().learn(engine, table, context)
+            )
+        require_numeric(self.columns, context)
+        facts = engine.facts(table, self.request(context))
+        if self.nulls == "refuse":
+            for column in self.columns:
+                refuse_nulls(column, _missing(facts, column), context)
+        strata = Strata.learn(engine, table, self.by, self.columns, context, least=self.least, small=self.small_strata)
+        columns = {
+            column: {
+                "records": sum(strata.known[column]),
+                "nulls": _missing(facts, column),
+                "window": [self.window(n) for n in strata.known[column]],
+                **self._displaced(max(strata.known[column], default=0)),
+            }
+            for column in self.columns
+        }
+        detail = {"columns": columns, "strata": strata.to_dict()}
+        return StagePlan(name=self.name(), parameters=self.parameters(), detail=detail)
+
+    def plan(self, facts: Facts, context: StageContext) -> StagePlan:
+        return self._plan(facts, context, {})
+
+    def _plan(self, facts: Facts, context: StageContext, known: Mapping[str, tuple[int, int]]) -> StagePlan:
+        detail = {column: self._column_plan(column, facts, context, known.get(column)) for column in self.columns}
+        return StagePlan(name=self.name(), parameters=self.parameters(), detail={"columns": detail})
+
+    def _learn_tails(self, engine: Primitives, table: Any, context: StageContext) -> StagePlan:
+        """A plan for tails; of a near-unique column they are found without a histogram."""
+        request = self.request(context)
+        facts = engine.facts(table, replace(request, histograms=()))
+        known = {}
+        for column in self.columns:
+            n = facts.records - _missing(facts, column)
+            if self._goes_by_rank(engine, table, column, n, self.window(n)):
+                borders = self._borders(engine, table, column, n)
+                known[column] = borders.bottom, borders.top
+        rest = tuple(column for column in self.columns if column not in known)
+        if rest:
+            histograms = engine.facts(table, FactsRequest(histograms=rest)).histograms
+            facts = replace(facts, histograms=histograms)
+        return self._plan(facts, context, known)
+
+    def _borders(self, engine: Primitives, table: Any, column: str, n: int) -> TailBorders:
+        return tail_borders(engine, table, column, n, floor_share(self.bottom, n), floor_share(self.top, n))
+
+    def window(self, n: int) -> int:
+        """floor(p n), 0 for buckets."""
+        return 0 if self.p is None or self.kind == "buckets" else floor_share(self.p, n)
+
+    def _displaced(self, n: int) -> dict[str, Any]:
+        """What a kind without a window says instead of it."""
+        if self.kind == "window":
+            return {}
+        from privpipe.kernels.swapping.chance import expected_displacement
+
+        return {"expected_displacement": expected_displacement(n, self.kind, self.p, self.buckets)}
+
+    def _column_plan(
+        self, column: str, facts: Facts, context: StageContext, known: tuple[int, int] | None
+    ) -> dict[str, Any]:
+        missing = _missing(facts, column)
+        n = facts.records - missing
+        if self.nulls == "refuse":
+            refuse_nulls(column, missing, context)
+        low, high = known or (0, 0)
+        if known is None and (self.top or self.bottom):
+            low, high = tails(facts.histograms[column], floor_share(self.bottom, n), floor_share(self.top, n))
+        window = self.window(n)
+        if n and window < 1 and self.kind != "buckets":
+            raise DataError(
+                f"{context.place}: p = {self.p} of {n:,} records with a value in {column!r} is a window of 0 ranks; "
+                f"it takes p >= {np.ceil(1e6 / n) / 1e6:g}"
+            )
+        if self._segment(n - low - high, window) > MOST_RANKS:
+            raise UnsupportedError(
+                f"{context.place}: {n:,} values of {column!r} swap over one segment, and {MOST_RANKS:,} are the most "
+                "that are served; take p below 1/64 with segment: auto"
+            )
+        shown = {"records": n, "nulls": missing, "window": window, "bottom": low, "top": high}
+        return shown | self._displaced(n - low - high)
+
+    def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
+        if self.by:
+            return masked_schema(schema, self.columns if self.top or self.bottom else (), rounded=False)
+        averaged = [column for column, detail in plan.detail["columns"].items() if detail["bottom"] or detail["top"]]
+        return masked_schema(schema, tuple(averaged), rounded=False)
+
+    def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
+        released = self.released_schema(table.schema, plan)
+        if self.by:
+            strata = Strata.from_dict(plan.detail["strata"], plan.seed_key)
+            return engine.map_groups(table, strata.of, SwappedStrata(self, strata, draws, released), released)
+        for column in self.columns:
+            detail, stream = plan.detail["columns"][column], draws.of(column)
+            if self._goes_by_rank(engine, table, column, detail["records"], detail["window"]):
+                table = self._by_rank(engine, table, column, detail, stream, released, context)
+            else:
+                table = self._by_histogram(engine, table, column, detail, stream, released, context)
+        return table
+
+    def _goes_by_rank(self, engine: Primitives, table: Any, column: str, records: int, window: int) -> bool:
+        """Whether values are exchanged where the rows are, without a histogram; the answer is the same."""
+        near = self.kind == "window" and window <= engine.ranks_held
+        if near and window >= 1 and not (self.bottom or self.top):
+            return True
+        if not near and self._segment(records, window) >= records and not engine.relays_ranks:
+            return False
+        return is_near_unique(engine, table, column, records)
+
+    def _by_rank(
+        self,
+        engine: Primitives,
+        table: Any,
+        column: str,
+        detail: Mapping[str, Any],
+        stream: Stream,
+        released: pa.Schema,
+        context: StageContext,
+    ) -> Any:
+        import pyarrow as pa
+
+        window, inner = detail["window"], detail["records"] - detail["bottom"] - detail["top"]
+        exchange = self._exchange(inner, window, stream)
+        if not (self.bottom or self.top):
+            return engine.exchange_ranks(table, column, stream, exchange)
+        borders = self._borders(engine, table, column, detail["records"])
+        if (borders.bottom, borders.top) != (detail["bottom"], detail["top"]):
+            raise DataError(f"{context.place}: the plan was made for another table: column {column!r} differs")
+        means = tail_means(engine, table, column, borders)
+        schema = table.schema
+        aside = engine.map_rows(table, SetAside(column, borders), schema.append(pa.field(TAIL, pa.int64())))
+        exchanged = engine.exchange_ranks(aside, column, stream, exchange) if inner else aside
+        at, target = schema.get_field_index(column), released.field(column)
+        return engine.map_rows(exchanged, Averaged(column, means, target.type), schema.set(at, target))
+
+    def _exchange(self, inner: int, window: int, stream: Stream) -> RankExchange:
+        """The exchange between the tails."""
+        if self.kind == "window":
+            permutation = SegmentPermutation(stream, window, self.partner)
+            return RankExchange(inner, self._segment(inner, window), window, permutation)
+        return RankExchange(inner, max(inner, 1), inner, WholePermutation(self, inner, window, stream))
+
+    def _segment(self, inner: int, window: int) -> int:
+        """Ranks of a segment."""
+        from privpipe.kernels.swapping.window import segment_length
+
+        if self.kind != "window" or self.segment is None:
+            return max(inner, 1)
+        return segment_length(inner, max(window, 1)) if self.segment == "auto" else self.segment
+
+    def permutation(self, inner: int, window: int, stream: Stream) -> NDArray[Any]:
+        """pi over the ranks between the tails."""
+        from privpipe.kernels.swapping.chance import bucket_permutation, distribution_permutation
+        from privpipe.kernels.swapping.window import swap_permutation
+
+        if self.kind == "buckets":
+            return bucket_permutation(inner, self.buckets, stream)
+        if self.kind == "distribution":
+            return distribution_permutation(inner, self.p or 1.0, stream)
+        segment = self._segment(inner, window)
+        return swap_permutation(inner, max(window, 1), stream, partner=self.partner, segment=segment)
+
+    def _by_histogram(
+        self,
+        engine: Primitives,
+        table: Any,
+        column: str,
+        detail: Mapping[str, Any],
+        stream: Stream,
+        released: pa.Schema,
+        context: StageContext,
+    ) -> Any:
+        values = SortedValues.of(engine.facts(table, FactsRequest(histograms=(column,))).histograms[column])
+        if len(values) != detail["records"]:
+            raise DataError(f"{context.place}: the plan was made for another table: column {column!r} differs")
+        inner = detail["records"] - detail["bottom"] - detail["top"]
+        pi = self.permutation(inner, detail["window"], stream)
+        at = table.schema.get_field_index(column)
+        target = released.field(column)
+        swapped = Swapped(column, pi, values, detail["bottom"], detail["top"], target.type)
+        return engine.map_ranked(table, column, stream, swapped, table.schema.set(at, target))
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [
+            cls(columns=("income",), p=0.2),
+            cls(columns=("income", "age"), p=0.5, partner="skip", segment=None),
+            cls(columns=("income",), p=0.3, partner="content", top=0.1, bottom=0.1),
+            cls(columns=("income",), kind="buckets", buckets=3),
+            cls(columns=("income",), kind="distribution", p=0.4),
+        ]
+
+
+def _missing(facts: Facts, column: str) -> int:
+    """Records without a value."""
+    return facts.moments[column].nulls if column in facts.moments else facts.nulls[column]

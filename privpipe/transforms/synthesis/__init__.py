@@ -1,0 +1,1 @@
+"""Shuffling and synthetic records."""

@@ -1,0 +1,228 @@
+"""A Gaussian copula learnt on an engine: marginals and score correlations of each stratum, as plain JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import Facts, Primitives, RowBlock
+from privpipe.roles import column_type_of
+from privpipe.transforms.categories import Labels, in_value_order, labelled
+from privpipe.transforms.noise.covariance import covariance_factor
+from privpipe.transforms.numeric import require_summable
+from privpipe.transforms.synthesis.ranked_values import ranks_of_column
+from privpipe.transforms.strata import Strata
+
+if TYPE_CHECKING:
+    from privpipe.kernels.sums.exact import ExactSums
+    from privpipe.kernels.synthesis.normal_scores import ValueRanks
+
+__all__ = ["Folding", "is_category", "learn_models"]
+
+CLIPPED_AT = 1e-9
+MISSING, PRESENT = "missing", "present"
+
+
+@dataclass(frozen=True)
+class Folding:
+    """What becomes of rare categories, and how fine a number's histogram is."""
+
+    bins: int
+    max_categories: int
+    min_count: int
+    rare: str
+    model_nulls: bool
+
+
+def is_category(found: Any) -> bool:
+    """Whether a column of this Arrow type is modelled by shares."""
+    return column_type_of(found) in ("text", "boolean")
+
+
+def learn_models(
+    engine: Primitives,
+    table: Any,
+    columns: Sequence[str],
+    strata: Strata,
+    folding: Folding,
+    place: str,
+) -> list[dict[str, Any]]:
+    """The model of each stratum: `columns` (marginals by name), `latent` (what has a score) and `factor` (A)."""
+    schema = table.schema
+    ranks: dict[str, list[ValueRanks]] = {}
+    shares: dict[str, list[dict[str, Any]]] = {}
+    for name in columns:
+        if is_category(schema.field(name).type):
+            shares[name] = _shares(engine, table, name, strata, folding)
+        else:
+            ranks[name] = ranks_of_column(engine, table, name, strata, place)
+            for each in ranks[name]:
+                if len(each):
+                    require_summable(name, float(each.values[0]), float(each.values[-1]), place)
+    models: list[dict[str, Any]] = []
+    for number in range(len(strata)):
+        marginals: dict[str, dict[str, Any]] = {}
+        for name in columns:
+            marginal = shares[name][number] if name in shares else _histogram(ranks[name][number], folding.bins)
+            n = strata.records[number]
+            marginal["missing"] = (n - strata.known[name][number]) / n if n else 0.0
+            marginals[name] = marginal
+        models.append({"records": strata.records[number], "columns": marginals, "latent": _latent(marginals, folding)})
+    scored = _ScoreSums(strata, tuple(columns), ranks, [model["columns"] for model in models], folding.model_nulls)
+    sums = engine.reduce_rows(table, (*strata.by, *columns), scored, Facts()) or {}
+    for number, model in enumerate(models):
+        model["factor"] = _factor(sums.get(number, {}), model["latent"]).tolist()
+    return models
+
+
+def _histogram(ranks: ValueRanks, bins: int) -> dict[str, Any]:
+    from privpipe.kernels.synthesis.copula import cell_edges
+
+    if not len(ranks):
+        return {"edges": [], "shares": []}
+    edges, shares = cell_edges(ranks, bins)
+    return {"edges": edges.tolist(), "shares": shares.tolist()}
+
+
+def _shares(engine: Primitives, table: Any, name: str, strata: Strata, folding: Folding) -> list[dict[str, Any]]:
+    """Labels with their shares, the most frequent first; rare ones folded or left out."""
+    distinct = in_value_order(engine.distinct(table, (*strata.by, name)).combine_chunks(), (name,))
+    counts = distinct["__count"].to_numpy().astype(np.int64)
+    numbers = np.zeros(len(distinct), np.int64)
+    if strata.by and len(distinct):
+        numbers = strata.of(RowBlock(distinct.select(list(strata.by)).combine_chunks().to_batches()[0]))
+    words = labelled(distinct[name].combine_chunks())
+    other = folding.rare if column_type_of(distinct[name].type) == "text" else "drop"
+    found = []
+    for number in range(len(strata)):
+        here = numbers == number
+        labels, totals = Labels.counted(words.filter(here), counts[here])
+        found.append(_folded(list(zip(labels.texts, totals.tolist(), strict=True)), folding, other))
+    return found
+
+
+def _folded(counted: list[tuple[str, int]], folding: Folding, other: str) -> dict[str, Any]:
+    ordered = sorted(counted, key=lambda each: -each[1])
+    kept = [each for each in ordered[: folding.max_categories] if each[1] >= folding.min_count]
+    rest = sum(count for _, count in ordered) - sum(count for _, count in kept)
+    labels, counts = [label for label, _ in kept], [count for _, count in kept]
+    if other == "other" and rest >= folding.min_count:
+        if "other" in labels:
+            counts[labels.index("other")] += rest
+        else:
+            labels.append("other")
+            counts.append(rest)
+    total = sum(counts)
+    return {"labels": labels, "shares": [count / total for count in counts]}
+
+
+def _latent(marginals: Mapping[str, Mapping[str, Any]], folding: Folding) -> list[list[str]]:
+    """Names of the scores: a column's values, and, if they are modelled, its gaps."""
+    found = [[name, PRESENT] for name in marginals]
+    if folding.model_nulls:
+        found += [[name, MISSING] for name, marginal in marginals.items() if 0 < marginal["missing"] < 1]
+    return found
+
+
+def _factor(sums: Mapping[tuple[int, ...], ExactSums], latent: Sequence[Any]) -> NDArray[np.float64]:
+    from privpipe.kernels.synthesis.normal_scores import proper_correlation
+
+    s = len(latent)
+    correlation = np.eye(s)
+    for places, state in sums.items():
+        found = np.nan_to_num(state.correlation(), nan=0.0)
+        for i, a in enumerate(places):
+            for j, b in enumerate(places):
+                if a != b:
+                    correlation[a, b] = found[i, j]
+    return covariance_factor(proper_correlation(correlation, CLIPPED_AT))
+
+
+@dataclass(frozen=True)
+class _ScoreSums:
+    """Exact sums and products of scores by stratum: jointly over the columns without gaps, else pair by pair."""
+
+    strata: Strata
+    columns: tuple[str, ...]
+    ranks: Mapping[str, list[ValueRanks]] = field(repr=False)
+    marginals: list[Mapping[str, Any]] = field(repr=False)
+    model_nulls: bool
+
+    def measure(self, block: RowBlock, facts: Facts) -> dict[int, dict[tuple[int, ...], ExactSums]]:
+        numbers = self.strata.of(block)
+        found = {}
+        for number in np.unique(numbers[numbers >= 0]).tolist():
+            rows = block if not self.strata.by else block.take(np.flatnonzero(numbers == number))
+            found[number] = self._sums(rows, number)
+        return found
+
+    def merge(
+        self,
+        left: dict[int, dict[tuple[int, ...], ExactSums]],
+        right: dict[int, dict[tuple[int, ...], ExactSums]],
+    ) -> dict[int, dict[tuple[int, ...], ExactSums]]:
+        merged = {number: dict(states) for number, states in left.items()}
+        for number, states in right.items():
+            mine = merged.setdefault(number, {})
+            for key, state in states.items():
+                mine[key] = mine[key].merge(state) if key in mine else state
+        return merged
+
+    def _sums(self, rows: RowBlock, number: int) -> dict[tuple[int, ...], ExactSums]:
+        from privpipe.kernels.sums.exact import measure_sums
+
+        marginals = self.marginals[number]
+        scores = [self._scores(rows, name, number) for name in self.columns]
+        # Which pairs are summed must not depend on the block: a folded category is a gap too.
+        whole = [at for at, name in enumerate(self.columns) if self._is_whole(marginals[name])]
+        if self.model_nulls:
+            for name in self.columns:
+                if 0 < marginals[name]["missing"] < 1:
+                    whole.append(len(scores))
+                    scores.append(_gap_scores(rows, name, marginals[name]["missing"]))
+        found = {tuple(whole): measure_sums([scores[at] for at in whole])} if len(whole) > 1 else {}
+        for a in range(len(scores)):
+            for b in range(a + 1, len(scores)):
+                if a not in whole or b not in whole:
+                    found[a, b] = measure_sums([scores[a], scores[b]])
+        return found
+
+    def _is_whole(self, marginal: Mapping[str, Any]) -> bool:
+        return not marginal["missing"] and "edges" in marginal
+
+    def _scores(self, rows: RowBlock, name: str, number: int) -> NDArray[np.float64]:
+        """Score of each value; NaN where there is none."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        from privpipe.kernels.synthesis.copula import category_scores
+        from privpipe.kernels.columns.scaled_numbers import scaled_numbers
+
+        column = rows.column(name)
+        if name in self.ranks:
+            values, gaps, _ = scaled_numbers(column, name)
+            nothing = np.isnan(values) if gaps is None else gaps | np.isnan(values)
+            return np.where(nothing, np.nan, self.ranks[name][number].scores(values))
+        labels = self.marginals[number][name]["labels"]
+        if not labels:
+            return np.full(len(rows), np.nan)
+        at = pc.index_in(labelled(column), value_set=pa.array(labels, pa.string()))
+        places = np.asarray(pc.fill_null(at, -1).to_numpy(zero_copy_only=False), np.int64)
+        if "other" in labels:
+            folded = (places < 0) & labelled(column).is_valid().to_numpy(zero_copy_only=False)
+            places = np.where(folded, labels.index("other"), places)
+        scores = category_scores(self.marginals[number][name]["shares"])
+        return np.where(places < 0, np.nan, scores[places])
+
+
+def _gap_scores(rows: RowBlock, name: str, share: float) -> NDArray[np.float64]:
+    import pyarrow.compute as pc
+
+    from privpipe.kernels.synthesis.copula import category_scores
+
+    missing = pc.is_null(rows.column(name), nan_is_null=True).to_numpy(zero_copy_only=False)
+    return np.asarray(category_scores([share, 1.0 - share])[np.where(missing, 0, 1)])

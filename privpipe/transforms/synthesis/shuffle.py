@@ -1,0 +1,256 @@
+"""Data shuffling: each column's values are dealt out anew, in an order drawn from the rank correlations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import Facts, Primitives, RowBlock
+from privpipe.blocks.entry import require_choice
+from privpipe.errors import DataError, UsageError
+from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
+from privpipe.transforms.noise.covariance import RANK_CUT, covariance_factor
+from privpipe.transforms.numeric import refuse_nulls, require_numeric
+from privpipe.transforms.synthesis.ranked_values import RankSums, ranks_of_column, taken_at
+from privpipe.transforms.strata import SmallStrata, Strata, checked_by
+
+if TYPE_CHECKING:
+    from privpipe.draws import Draws
+    from privpipe.kernels.synthesis.normal_scores import ValueRanks
+
+__all__ = ["Shuffle", "regression"]
+
+SCORE = "__privpipe_score_"
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Shuffle(Transformer):
+    """Deal each column's own values out by the ranks of scores drawn given other columns.
+
+    With normal scores s* of the `given` columns and R = 2 sin(pi/6 Spearman): y* = B s* + A z, B = R_XS R_SS^+,
+    A A' = R_XX - B R_SX; the record of rank r in y* receives the r-th smallest original value. So the values of a
+    record's masked columns are drawn, not its own: beyond the given columns no link is left. Every marginal is exact,
+    rank correlations (among masked and with given columns) hold approximately.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        Numbers, decimals, dates or timestamps.
+    given : tuple of str
+        Of the same types; may be none, when values are drawn from the joint ranks alone. A record that misses one
+        counts as being in its middle.
+    nulls : {"keep", "refuse"}
+        Missing values of `columns` stay where they are and take no rank.
+    by : tuple of str
+        Strata: values stay within one.
+    small_strata : {"refuse", "suppress", "merge"}
+
+    Notes
+    -----
+    Source: Muralidhar, Sarathy, Data shuffling, Management Science 52(5), 2006.
+
+    Examples
+    --------
+    >>> Shuffle(columns=["income", "savings"], given=["age"])
+    Shuffle(columns=('income', 'savings'), given=('age',))
+    """
+
+    taxon: ClassVar[Kind] = "perturbative"
+    needs_draws: ClassVar[bool] = True
+    preserves: ClassVar[str] = "the multiset of each column's values; rank correlations approximately"
+    reveals: ClassVar[str] = "that each value belongs to someone; rank correlations with the given columns"
+    about: ClassVar[Mapping[str, str]] = {
+        "columns": "ordered columns to shuffle",
+        "given": "ordered columns whose relation to the shuffled ones is kept; they stay as they are",
+        "nulls": "keep leaves missing values; refuse makes them an error",
+        "by": "columns within whose combinations values are shuffled",
+        "small_strata": "strata without records enough: refuse, suppress or merge",
+    }
+    source: ClassVar[str] = "Muralidhar, Sarathy, Management Science 52(5), 2006"
+
+    columns: tuple[str, ...]
+    given: tuple[str, ...] = ()
+    nulls: Literal["keep", "refuse"] = "keep"
+    by: tuple[str, ...] = ()
+    small_strata: SmallStrata = "refuse"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", checked_columns("Shuffle", self.columns))
+        object.__setattr__(self, "given", checked_columns("Shuffle", self.given) if self.given else ())
+        object.__setattr__(self, "by", checked_by("Shuffle", self.by, self.columns, self.small_strata))
+        both = sorted(set(self.columns) & set(self.given))
+        if both:
+            raise UsageError(f"Shuffle: {', '.join(map(repr, both))} cannot be both shuffled and given")
+        require_choice("Shuffle", "nulls", self.nulls, ("keep", "refuse"))
+        if self.small_strata == "suppress":
+            object.__setattr__(self, "suppresses", True)
+
+    def learn(self, engine: Primitives, table: Any, context: StageContext) -> StagePlan:
+        names = (*self.columns, *self.given)
+        require_numeric(names, context)
+        strata = Strata.learn(engine, table, self.by, self.columns, context, least=2, small=self.small_strata)
+        nulls = {column: sum(strata.records) - sum(strata.known[column]) for column in self.columns}
+        if self.nulls == "refuse":
+            for column, count in nulls.items():
+                refuse_nulls(column, count, context)
+        ranks = {name: ranks_of_column(engine, table, name, strata, context.place) for name in names}
+        learnt = RankSums(strata, names, ranks, filled=self.given)
+        sums = engine.reduce_rows(table, (*strata.by, *names), learnt, Facts()) or {}
+        figures = []
+        for number in range(len(strata)):
+            state = sums.get(number)
+            spearman = np.full((len(names),) * 2, np.nan) if state is None else state.correlation()
+            slopes, factor = regression(spearman, len(self.columns))
+            figures.append({"slopes": slopes.tolist(), "factor": factor.tolist()})
+        constant = [name for name in self.columns if all(len(each.values) < 2 for each in ranks[name])]
+        detail: dict[str, Any] = {
+            "strata": strata.to_dict(),
+            "by_stratum": figures,
+            "nulls": nulls,
+            "warnings": [f"{', '.join(map(repr, constant))}: one value alone, unchanged"] if constant else [],
+            "confidential": True,
+        }
+        return StagePlan(name=self.name(), parameters=self.parameters(), detail=detail)
+
+    def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
+        import pyarrow as pa
+
+        strata = Strata.from_dict(plan.detail["strata"], plan.seed_key)
+        names = (*self.columns, *self.given)
+        ranks = {name: ranks_of_column(engine, table, name, strata, context.place) for name in names}
+        for column in self.columns:
+            if tuple(map(len, ranks[column])) != strata.known[column]:
+                raise DataError(f"{context.place}: the plan was made for another table: column {column!r} differs")
+        scored = _Scored(self, strata, plan.detail["by_stratum"], {name: ranks[name] for name in self.given}, draws)
+        schema = table.schema
+        if strata.by:
+            dealt = _DealtByStratum(self.columns, scored, ranks, draws)
+            return engine.map_groups(table, strata.of, dealt, schema)
+        more = [pa.field(f"{SCORE}{at}", pa.float64()) for at in range(len(self.columns))]
+        made = engine.map_rows(table, scored, pa.schema([*schema, *more]))
+        for at, column in enumerate(self.columns):
+            dealt_out = _Dealt(column, ranks[column][0])
+            made = engine.map_ranked(made, f"{SCORE}{at}", draws.of(column), dealt_out, made.schema)
+        return engine.select(made, list(schema.names))
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(columns=("income",)), cls(columns=("income", "age"), given=("weight",), by=("zip",))]
+
+
+def regression(spearman: NDArray[np.float64], masked: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """B and A of y* = B s* + A z, from the rank correlations of the masked columns followed by the given ones.
+
+    Parameters
+    ----------
+    spearman : ndarray of float64, shape (s, s)
+        NaN beside a constant column.
+    masked : int
+        Columns that are drawn.
+
+    Returns
+    -------
+    B : ndarray of float64, shape (masked, s - masked)
+    A : ndarray of float64, shape (masked, masked)
+
+    Examples
+    --------
+    >>> B, A = regression(np.array([[1.0, 0.5], [0.5, 1.0]]), 1)
+    >>> B.round(4).tolist(), (A @ A.T + B @ B.T).round(12).tolist()
+    ([[0.5176]], [[1.0]])
+    """
+    from privpipe.kernels.synthesis.normal_scores import pearson_of_spearman, proper_correlation
+
+    r = proper_correlation(pearson_of_spearman(spearman))
+    across, among = r[:masked, masked:], r[masked:, masked:]
+    # Collinear columns: what is left of a zero eigenvalue after rounding must not be inverted.
+    slopes = across @ np.linalg.pinv(among, rcond=RANK_CUT, hermitian=True)
+    rest = r[:masked, :masked] - slopes @ across.T
+    rest = (rest + rest.T) / 2.0
+    np.fill_diagonal(rest, np.maximum(np.diag(rest), 0.0))
+    return slopes, covariance_factor(rest)
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """Records with a drawn score for each shuffled column; null where the column has no value."""
+
+    stage: Shuffle
+    strata: Strata
+    figures: Sequence[Mapping[str, Any]]
+    ranks: Mapping[str, list[ValueRanks]] = field(repr=False)
+    draws: Draws = field(repr=False)
+
+    def __call__(self, rows: RowBlock) -> RowBlock:
+        import pyarrow as pa
+
+        rows, numbers = self.strata.kept(rows)
+        batch = rows.batch
+        for at, scores in enumerate(self.scores(rows, numbers)):
+            missing = np.isnan(rows[self.stage.columns[at]])
+            batch = batch.append_column(f"{SCORE}{at}", pa.array(scores, pa.float64(), mask=missing))
+        return RowBlock(batch, rows.record_ids)
+
+    def scores(self, rows: RowBlock, numbers: NDArray[np.int64]) -> list[NDArray[np.float64]]:
+        """y* of each shuffled column; drawn for every record, so that a missing value shows nowhere else."""
+        normals = [self.draws.of(column).normal(rows.record_ids) for column in self.stage.columns]
+        made = [np.zeros(len(rows)) for _ in self.stage.columns]
+        for number in np.unique(numbers).tolist():
+            here = np.flatnonzero(numbers == number)
+            part = rows.take(here)
+            given = [self._given(part, name, number) for name in self.stage.given]
+            for at, (slopes, factors) in enumerate(
+                zip(self.figures[number]["slopes"], self.figures[number]["factor"], strict=True)
+            ):
+                # Added up term by term: a matrix product may round differently from block to block.
+                for weight, s in zip(slopes, given, strict=True):
+                    made[at][here] += weight * s
+                for weight, z in zip(factors, normals, strict=True):
+                    made[at][here] += weight * z[here]
+        return made
+
+    def _given(self, rows: RowBlock, name: str, number: int) -> NDArray[np.float64]:
+        from privpipe.kernels.columns.scaled_numbers import scaled_numbers
+
+        values, _, _ = scaled_numbers(rows.column(name), name)
+        return np.where(np.isnan(rows[name]), 0.0, self.ranks[name][number].scores(values))
+
+
+@dataclass(frozen=True)
+class _Dealt:
+    """Records, ranked by their score, with the value of that rank."""
+
+    column: str
+    ranks: ValueRanks = field(repr=False)
+
+    def __call__(self, rows: RowBlock, places: NDArray[np.int64]) -> RowBlock:
+        found = rows.column(self.column).type
+        return rows.replace(self.column, taken_at(self.ranks, places, found))
+
+
+@dataclass(frozen=True)
+class _DealtByStratum:
+    """A function of all records of one stratum."""
+
+    columns: tuple[str, ...]
+    scored: _Scored
+    ranks: Mapping[str, list[ValueRanks]] = field(repr=False)
+    draws: Draws = field(repr=False)
+
+    def __call__(self, rows: RowBlock, key: int) -> RowBlock:
+        if key < 0:
+            return rows.take(np.empty(0, np.int64))
+        scores = self.scored.scores(rows, np.full(len(rows), key, np.int64))
+        made = rows
+        for column, score in zip(self.columns, scores, strict=True):
+            known = np.flatnonzero(~np.isnan(rows[column]))
+            ids = rows.record_ids[known]
+            order = known[np.lexsort((ids[:, 1], ids[:, 0], self.draws.of(column).order(ids), score[known]))]
+            places = np.full(len(rows), -1, np.int64)
+            places[order] = np.arange(len(order))
+            made = _Dealt(column, self.ranks[column][key])(made, places)
+        return made
