@@ -8,8 +8,6 @@ KAnonymity(k=5)
 from __future__ import annotations
 
 import importlib
-import sys
-from types import ModuleType
 from typing import Any
 
 __version__ = "0.1.0"
@@ -17,8 +15,8 @@ __version__ = "0.1.0"
 _WIRES = {
     "Assessment": "privpipe.judging",
     "Hierarchy": "privpipe.hierarchies",
-    "Plan": "privpipe.release",
-    "Policy": "privpipe.release",
+    "Plan": "privpipe.running.plan",
+    "Policy": "privpipe.policy",
     "Roles": "privpipe.roles",
     "Seed": "privpipe.draws",
     "Verdict": "privpipe.blocks",
@@ -42,15 +40,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return list(__all__)
-
-
-class _Package(ModuleType):
-    """`assess` and `release` are both rooms and functions: the public name is the function's."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in _WIRES and isinstance(value, ModuleType):
-            return
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

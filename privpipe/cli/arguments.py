@@ -10,7 +10,7 @@ import typer
 from privpipe.cli.console import warn_all
 
 if TYPE_CHECKING:
-    from privpipe.release import Policy
+    from privpipe.policy import Policy
 
 __all__ = ["EngineOption", "JsonOption", "PolicyArgument", "loaded"]
 
@@ -24,7 +24,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print a document for m
 
 def loaded(path: Path) -> Policy:
     """The policy of a file; its warnings go to stderr."""
-    from privpipe.release import Policy
+    from privpipe.policy import Policy
 
     policy: Policy = Policy.load(path)
     warn_all(policy.warnings)

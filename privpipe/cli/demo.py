@@ -15,7 +15,7 @@ from privpipe.cli.releasing import released
 from privpipe.errors import Refused, UsageError
 
 if TYPE_CHECKING:
-    from privpipe.release import Policy
+    from privpipe.policy import Policy
 
 __all__ = ["demo"]
 

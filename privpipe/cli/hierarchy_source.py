@@ -11,7 +11,7 @@ from privpipe.errors import HierarchyError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from privpipe.hierarchies import Hierarchy, HierarchySpec
-    from privpipe.release import Policy
+    from privpipe.policy import Policy
 
 __all__ = ["Asked", "FileOptions", "asked_of"]
 

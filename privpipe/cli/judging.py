@@ -13,7 +13,7 @@ from privpipe.errors import Refused, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from privpipe.judging import Assessment
-    from privpipe.release import Policy
+    from privpipe.policy import Policy
 
 __all__ = ["assess", "validate"]
 

@@ -16,7 +16,7 @@ from privpipe.cli.endings import guarded
 from privpipe.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from privpipe.release import Policy
+    from privpipe.policy import Policy
 
 __all__ = ["commands"]
 
@@ -47,8 +47,8 @@ class _Asked:
     @contextmanager
     def sink(self, *, held: bool = False) -> Iterator[tuple[str, Any] | None]:
         """The policy's sink as a witness; `held`: no run can write it meanwhile."""
-        from privpipe.sinks.remote import RemoteTarget
         from privpipe.running.run import target_of
+        from privpipe.sinks.remote import RemoteTarget
 
         if self.policy is None or self.policy.sink is None:
             yield None

@@ -14,7 +14,8 @@ from privpipe.cli.verdicts import figure
 from privpipe.errors import SinkError, UsageError
 
 if TYPE_CHECKING:
-    from privpipe.release import Plan, Policy
+    from privpipe.policy import Policy
+    from privpipe.running import Plan
 
 __all__ = ["plan", "transform"]
 
@@ -139,9 +140,9 @@ def _written(policy: Policy, plan: Plan, folder: Path, engine: str | None) -> in
     from privpipe.engines import open_engine
     from privpipe.private_files import make_public, public_modes
     from privpipe.running.attaching import attach
-    from privpipe.sinks.formula_cells import escapes_formulas, formula_notes
     from privpipe.running.run import sink_format, source_of
     from privpipe.running.staging import run_stages
+    from privpipe.sinks.formula_cells import escapes_formulas, formula_notes
     from privpipe.sinks.local import sink_faults
 
     seed = policy.seed.resolve() if policy.seed else Seed.from_os()

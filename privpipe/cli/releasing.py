@@ -13,7 +13,7 @@ from privpipe.cli.verdicts import show_assessment
 from privpipe.errors import Refused
 
 if TYPE_CHECKING:
-    from privpipe.release import Policy
+    from privpipe.policy import Policy
 
 __all__ = ["release", "released"]
 
@@ -45,8 +45,8 @@ def release(
 
 def released(policy: Policy, *, engine: str | None, target: str | None, plan: Path | None = None, json: bool) -> int:
     """Run a release and show its verdict; the exit code."""
-    from privpipe.running.verbs import release as run
     from privpipe.running.run import STEPS
+    from privpipe.running.verbs import release as run
 
     try:
         with progress(len(STEPS)) as tell:

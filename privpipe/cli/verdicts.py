@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from privpipe.cli.console import plain_cell, print_json, print_table, put
 
 if TYPE_CHECKING:
-    from privpipe.judging import Assessment
     from privpipe.blocks import Verdict
+    from privpipe.judging import Assessment
 
 __all__ = ["figure", "show_assessment"]
 

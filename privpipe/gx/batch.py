@@ -12,7 +12,6 @@ from great_expectations.execution_engine import PandasExecutionEngine, SparkDFEx
 from great_expectations.expectations.metrics.metric_provider import metric_value
 from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
 
-from privpipe.judging import Assessment, Gate, JudgingRules, assess
 from privpipe.blocks import FactsRequest, Guarantee, Histogram
 from privpipe.draws import RunKey, Seed
 from privpipe.engines import Source, engine_for, open_engine
@@ -24,6 +23,7 @@ from privpipe.gx.counted_once import Counts, counting_once
 from privpipe.gx.handle import held
 from privpipe.gx.other_tables import OtherTable, read_seed, read_stages
 from privpipe.hierarchies import HierarchySpec
+from privpipe.judging import Assessment, Gate, JudgingRules, assess
 from privpipe.roles import NullRule, Roles, column_type_of
 
 __all__ = ["METRIC", "Asked", "OpenBatch", "PrivpipeBatch"]

@@ -11,7 +11,6 @@ from great_expectations.expectations.expectation import BatchExpectation, MetaEx
 from great_expectations.expectations.metrics.metric_provider import MetricConfiguration
 from great_expectations.validator.validator import ValidationDependencies
 
-from privpipe.judging import Gate
 from privpipe.blocks import Guarantee
 from privpipe.blocks.verdict import plain
 from privpipe.errors import PrivpipeError, UnsupportedError, UsageError, did_you_mean
@@ -19,6 +18,7 @@ from privpipe.gx.batch import METRIC, Asked, OpenBatch
 from privpipe.gx.other_tables import OtherTable
 from privpipe.gx.refused import SERVED, reads_of, taken, why_refused
 from privpipe.hierarchies import HierarchySpec
+from privpipe.judging import Gate
 from privpipe.measures import CATALOGUE as MEASURES
 from privpipe.models import CATALOGUE as MODELS
 from privpipe.models.identity.no_identifiers import NoIdentifiers

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from privpipe.judging.rules import JudgingRules
 from privpipe.blocks import ClassQuery, Facts, Guarantee
 from privpipe.errors import UsageError
+from privpipe.judging.rules import JudgingRules
 from privpipe.models.attribute.base_distribution import BaseFile, BaseTable
 from privpipe.roles import Roles
 

@@ -10,10 +10,10 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.judging.rules import JudgingRules
-from privpipe.judging.suppressed import Sheet
 from privpipe.blocks import Facts, Guarantee, Outcome, RowBlock, Tally, Verdict
 from privpipe.errors import DataError, UnsupportedError, did_you_mean
+from privpipe.judging.rules import JudgingRules
+from privpipe.judging.suppressed import Sheet
 from privpipe.roles import column_type_of
 
 __all__ = ["MOST_COMBINATIONS", "CountedItems", "OverItems", "item_verdict"]

@@ -7,6 +7,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from privpipe.blocks import (
+    ClassQuery,
+    DistinctBlock,
+    Facts,
+    FactsRequest,
+    Guarantee,
+    Outcome,
+    Tally,
+    Verdict,
+)
+from privpipe.blocks.release_history import HistoryMeasure
+from privpipe.blocks.row_positions import PositionMeasure
+from privpipe.blocks.table_files import TableMeasure
+from privpipe.engines import Engine
+from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
 from privpipe.judging.assessment import Assessment
 from privpipe.judging.composite import Composite, Judged
 from privpipe.judging.gate import column_verdicts
@@ -27,21 +42,6 @@ from privpipe.judging.table_notes import table_notes
 from privpipe.judging.unlooked import guarantee_notes
 from privpipe.judging.whole_files import whole_verdicts
 from privpipe.judging.wildcards import alone_notes, reduce_matching
-from privpipe.blocks import (
-    ClassQuery,
-    DistinctBlock,
-    Facts,
-    FactsRequest,
-    Guarantee,
-    Outcome,
-    Tally,
-    Verdict,
-)
-from privpipe.blocks.release_history import HistoryMeasure
-from privpipe.blocks.row_positions import PositionMeasure
-from privpipe.blocks.table_files import TableMeasure
-from privpipe.engines import Engine
-from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
 from privpipe.models.identity.no_identifiers import NoIdentifiers
 from privpipe.roles import Roles
 

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
+from privpipe.blocks import Facts, FactsRequest, Guarantee, Histogram, prepared
+from privpipe.errors import DataError
 from privpipe.judging.base_files import histogram_of_file
 from privpipe.judging.grouping import Base, base_of
 from privpipe.judging.persons import count_persons, in_persons
 from privpipe.judging.perturbed import perturbation_notes
 from privpipe.judging.rules import JudgingRules
 from privpipe.judging.suppressed import Sheet
-from privpipe.blocks import Facts, FactsRequest, Guarantee, Histogram, prepared
-from privpipe.errors import DataError
 from privpipe.models.attribute.base_distribution import BaseFile, BaseTable
 from privpipe.roles import Roles
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from privpipe.judging.class_memory import Ints, Words, gathered_words, places_of, row_texts, unit_words
 from privpipe.blocks import Facts, RowBlock, Verdict
 from privpipe.blocks.release_history import NoiseRows
 from privpipe.engines import Engine
+from privpipe.judging.class_memory import Ints, Words, gathered_words, places_of, row_texts, unit_words
 
 if TYPE_CHECKING:
     from privpipe.draws import Seed

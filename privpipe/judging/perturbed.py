@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from privpipe.blocks import Guarantee
 from privpipe.judging.grouping import keys_of
 from privpipe.judging.rules import JudgingRules
-from privpipe.blocks import Guarantee
 from privpipe.roles import Roles
 
 __all__ = ["perturbation_notes", "stage_columns"]

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from privpipe.judging.composite import Composite, Judged
-from privpipe.judging.row_columns import with_row_columns
 from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, Guarantee, Histogram
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UsageError, did_you_mean
+from privpipe.judging.composite import Composite, Judged
+from privpipe.judging.row_columns import with_row_columns
 
 __all__ = ["Compared", "OverPopulation", "beside_population", "reduce_beside_population", "require_population"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from privpipe.judging.grouping import keys_of
 from privpipe.blocks import Guarantee, Verdict
 from privpipe.blocks.distinct_pair import DistinctPair, DistinctPairMeasure
 from privpipe.blocks.suppressed import NothingLeft
 from privpipe.errors import DataError, did_you_mean
+from privpipe.judging.grouping import keys_of
 from privpipe.roles import Roles
 
 if TYPE_CHECKING:

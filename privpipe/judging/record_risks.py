@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.judging.grouping import keys_of
-from privpipe.judging.rules import JudgingRules
-from privpipe.judging.suppressed import Sheet
 from privpipe.blocks import DistinctBlock, Guarantee
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UsageError, did_you_mean
+from privpipe.judging.grouping import keys_of
+from privpipe.judging.rules import JudgingRules
+from privpipe.judging.suppressed import Sheet
 from privpipe.roles import Roles
 
 if TYPE_CHECKING:

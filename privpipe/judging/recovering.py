@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.judging.persons import ClassCount
 from privpipe.blocks import Cells, ClassBlock, ClassQuery, Facts, Guarantee, RowBlock, Verdict
 from privpipe.blocks.suppressed import Kept, NothingLeft
 from privpipe.engines import Engine
 from privpipe.errors import DataError, did_you_mean
+from privpipe.judging.persons import ClassCount
 from privpipe.measures.risk.attribute.guesses import Guesses, Guessing
 from privpipe.measures.risk.attribute.recovery import Recovered, Recovery, in_percent
 from privpipe.roles import Roles, column_type_of
@@ -21,9 +21,9 @@ from privpipe.roles import Roles, column_type_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from privpipe.draws import Stream
     from privpipe.judging.rules import JudgingRules
     from privpipe.judging.suppressed import Sheet
-    from privpipe.draws import Stream
     from privpipe.kernels.classes.coded_cells import Coded
 
 __all__ = ["LARGEST_SAMPLE", "LEAST_GAIN", "recovery_notes", "recovery_verdicts"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from privpipe.judging.perturbed import stage_columns
 from privpipe.blocks import Verdict
 from privpipe.blocks.release_history import EarlierTables, HistoryMeasure
 from privpipe.blocks.suppressed import NothingLeft, without_suppressed
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError
+from privpipe.judging.perturbed import stage_columns
 from privpipe.roles import Roles
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from privpipe.judging.gate import Gate
 from privpipe.blocks import Histogram
+from privpipe.judging.gate import Gate
 from privpipe.roles import NullRule
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Self
 from privpipe.blocks.suppressed import Kept, NothingLeft, bears_nothing, suppressed_records
 
 if TYPE_CHECKING:
-    from privpipe.judging.rules import JudgingRules
     from privpipe.blocks import Histogram
     from privpipe.engines import Engine
+    from privpipe.judging.rules import JudgingRules
 
 __all__ = ["Sheet"]
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from privpipe.blocks import ClassModel, ClassQuery, Facts, FactsRequest, Guarantee, Histogram
+from privpipe.blocks.guarantee import short
+from privpipe.engines import Engine
 from privpipe.judging.gate import Gate
 from privpipe.judging.grouping import keys_of
 from privpipe.judging.near_unique import Values, near_unique_notes, values_of
 from privpipe.judging.persons import count_persons
 from privpipe.judging.spelling import Fold, Known, folded, is_text
-from privpipe.blocks import ClassModel, ClassQuery, Facts, FactsRequest, Guarantee, Histogram
-from privpipe.blocks.guarantee import short
-from privpipe.engines import Engine
 from privpipe.roles import Roles
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from privpipe.roles import Roles, column_type_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from privpipe.draws import Stream
     from privpipe.judging.rules import JudgingRules
     from privpipe.judging.suppressed import Sheet
-    from privpipe.draws import Stream
 
 __all__ = ["whole_verdicts"]
 

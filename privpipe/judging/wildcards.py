@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.judging.composite import Composite, Judged
-from privpipe.judging.persons import ClassCount
 from privpipe.blocks import Cells, ClassBlock, ClassQuery, Facts, Histogram
 from privpipe.blocks.distinct_block import weights_of
 from privpipe.blocks.suppressed import bears_nothing
 from privpipe.engines import Engine
 from privpipe.engines.base.histograms import codes_of
 from privpipe.errors import UnsupportedError
+from privpipe.judging.composite import Composite, Judged
+from privpipe.judging.persons import ClassCount
 from privpipe.roles import Roles
 
 __all__ = ["MOST_PATTERNS", "MOST_STEPS", "alone_notes", "matching_block", "reduce_matching"]
@@ -88,8 +88,8 @@ def matching_block(
     >>> block.sizes.tolist(), block.matching.tolist()
     ([4, 1, 2], [4, 1, 2])
     """
-    from privpipe.kernels.uniqueness.sample_frequencies import vouched_frequencies
     from privpipe.kernels.local_suppression.wildcard_matching import mask_count, vouched_sizes
+    from privpipe.kernels.uniqueness.sample_frequencies import vouched_frequencies
 
     counts = distinct["__count"].to_numpy().astype(np.int64)
     columns = [distinct[name].combine_chunks() for name in keys]

@@ -21,11 +21,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from privpipe.judging.class_memory import places_of
 from privpipe.blocks.release_history import ReleaseHistory, ReleaseRows
 from privpipe.draws import Seed
 from privpipe.errors import DataError, SinkError, UsageError
-from privpipe.private_files import sync_folder
+from privpipe.judging.class_memory import places_of
 from privpipe.ledger.chain import ADVICE, NEXT, Chain, name_of, read_chain
 from privpipe.ledger.entry import SUFFIX, Entry
 from privpipe.ledger.folder import HEAD, found_in, private_folder, require_ours, write
@@ -41,6 +40,7 @@ from privpipe.ledger.sink import (
     recalled,
     remember,
 )
+from privpipe.private_files import sync_folder
 from privpipe.sinks.remote import is_remote
 
 __all__ = ["Ledger", "locked"]

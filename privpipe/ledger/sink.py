@@ -17,8 +17,8 @@ from typing import Any, Protocol
 from privpipe.errors import DataError, SinkError
 from privpipe.ledger.folder import canonical, read_document
 from privpipe.ledger.seal import Seal
-from privpipe.sinks.remote import RemoteTarget, is_remote
 from privpipe.sinks.local import LocalTarget
+from privpipe.sinks.remote import RemoteTarget, is_remote
 
 __all__ = ["Point", "SinkRecord", "counts", "current_of", "forget_what_never_was", "place_of", "recalled", "remember"]
 

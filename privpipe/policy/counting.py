@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from privpipe.judging.served import refused_in_persons, refused_under_wildcard, refused_without_wildcard
 from privpipe.blocks import ClassModel
+from privpipe.judging.served import refused_in_persons, refused_under_wildcard, refused_without_wildcard
 from privpipe.policy.draft import Draft
 from privpipe.policy.entries import ReadEntry
 from privpipe.policy.places import Report

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from privpipe.judging.gate import UndeclaredRule
 from privpipe.blocks import Guarantee
 from privpipe.hierarchies import HierarchySpec
+from privpipe.judging.gate import UndeclaredRule
 from privpipe.policy.reader import read_file, read_mapping
 from privpipe.policy.secret import SecretSpec
 from privpipe.policy.specs import ColumnSpec, PlanSpec, SinkSpec, SourceSpec

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from privpipe.judging.unlooked import unlooked_quasi_identifiers
 from privpipe.blocks import Guarantee
 from privpipe.errors import did_you_mean
+from privpipe.judging.unlooked import unlooked_quasi_identifiers
 from privpipe.policy.counting import check_counting, check_stages_under_counting
 from privpipe.policy.draft import Draft
 from privpipe.policy.entries import ReadEntry

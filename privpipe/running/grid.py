@@ -14,23 +14,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privpipe.judging import Assessment
 from privpipe.draws import RunKey, Seed
 from privpipe.engines import Engine, open_engine
 from privpipe.errors import NoSolutionError, UnsupportedError, UsageError, did_you_mean
-from privpipe.private_files import scratch_folder
-from privpipe.running.attaching import attach
-from privpipe.sinks.formula_cells import escapes_formulas
+from privpipe.judging import Assessment
 from privpipe.policy import Policy
 from privpipe.policy.plain_values import decoded, from_yaml
-from privpipe.running.population import population_beside
-from privpipe.running.remembering import Remembering
-from privpipe.sinks.remote import is_remote
-from privpipe.running.run import judge_written, sink_format, source_of, without_notes
-from privpipe.running.staging import run_stages
-from privpipe.sinks.local import LocalTarget
+from privpipe.private_files import scratch_folder
 from privpipe.report.figures import leading_figure
 from privpipe.report.risk_utility import Point, RiskUtilityMap, risk_weights
+from privpipe.running.attaching import attach
+from privpipe.running.population import population_beside
+from privpipe.running.remembering import Remembering
+from privpipe.running.run import judge_written, sink_format, source_of, without_notes
+from privpipe.running.staging import run_stages
+from privpipe.sinks.formula_cells import escapes_formulas
+from privpipe.sinks.local import LocalTarget
+from privpipe.sinks.remote import is_remote
 
 if TYPE_CHECKING:
     from privpipe.blocks import Guarantee

@@ -9,8 +9,8 @@ from privpipe.judging.noise_memory import NoiseStage
 
 if TYPE_CHECKING:
     from privpipe.draws import Draws
-    from privpipe.transforms.noise.add_noise import AddNoise
     from privpipe.transforms.base import StagePlan, Transformer
+    from privpipe.transforms.noise.add_noise import AddNoise
 
 __all__ = ["bare_columns", "noise_stage"]
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from privpipe.judging.recovering import recovery_notes
 from privpipe.draws import RunKey, Seed
 from privpipe.errors import DataError, UnsupportedError
+from privpipe.judging.recovering import recovery_notes
 from privpipe.running.aligning import Align, aligned
 from privpipe.running.reading import read_as_source
 
 if TYPE_CHECKING:
-    from privpipe.judging import JudgingRules
     from privpipe.engines import Engine, Source
+    from privpipe.judging import JudgingRules
     from privpipe.policy import Policy
     from privpipe.roles import Roles
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.judging.class_memory import hashed_rows
 from privpipe.blocks.row_positions import PositionMeasure, RowPositions
 from privpipe.draws import Seed, Stream
 from privpipe.engines import Engine, Source
 from privpipe.engines.base.positions import POSITION, positioned
 from privpipe.errors import UnsupportedError
+from privpipe.judging.class_memory import hashed_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from privpipe.judging.record_risks import record_risks
 from privpipe.engines import open_engine
 from privpipe.errors import UsageError
+from privpipe.judging.record_risks import record_risks
 from privpipe.running.reading import scanned
 from privpipe.running.run import source_of
 from privpipe.running.staging import judging_rules

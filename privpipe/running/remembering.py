@@ -7,18 +7,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from privpipe.judging.class_memory import class_memory
-from privpipe.judging.noise_memory import NoiseStage, noise_memory
 from privpipe.blocks.release_history import ReleaseHistory, ReleaseRows
 from privpipe.blocks.suppressed import NothingLeft, without_suppressed
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UsageError
+from privpipe.judging.class_memory import class_memory
+from privpipe.judging.noise_memory import NoiseStage, noise_memory
 from privpipe.ledger import Ledger, named_ledger
 from privpipe.ledger.sink import forget_what_never_was, place_of
-from privpipe.running.noise_stages import bare_columns
-from privpipe.sinks.remote import RemoteTarget
-from privpipe.sinks.local import LocalTarget
 from privpipe.roles import Roles
+from privpipe.running.noise_stages import bare_columns
+from privpipe.sinks.local import LocalTarget
+from privpipe.sinks.remote import RemoteTarget
 
 if TYPE_CHECKING:
     from privpipe.policy import Policy

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from privpipe.judging.class_memory import hashed_rows, places_of
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Source
 from privpipe.errors import NoSolutionError
+from privpipe.judging.class_memory import hashed_rows, places_of
 from privpipe.running.staging import run_stages
 
 if TYPE_CHECKING:

@@ -10,32 +10,32 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privpipe.judging import Assessment, assess
-from privpipe.judging.recovering import recovery_notes
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Source, Written
 from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.engines.base.stamps import require_stamps, stamps_of
 from privpipe.errors import EngineError, SinkError, UsageError
+from privpipe.judging import Assessment, assess
+from privpipe.judging.recovering import recovery_notes
+from privpipe.ledger import NOT_JUDGED, history_entries
+from privpipe.roles import column_type_of
 from privpipe.running.aligning import reads_pairs
 from privpipe.running.attaching import attach
-from privpipe.sinks.formula_cells import escapes_formulas, formula_notes
 from privpipe.running.frozen import frozen_plan, require_fitting
 from privpipe.running.key_history import KeyHistory
-from privpipe.ledger import NOT_JUDGED, history_entries
 from privpipe.running.plan import Plan
 from privpipe.running.population import population_beside
 from privpipe.running.positions import reads_positions, run_positions
 from privpipe.running.reading import left_out_notes
-from privpipe.sinks.records import PrivateRecords
 from privpipe.running.remembering import Remembering
-from privpipe.sinks.remote import RemoteTarget, is_remote
 from privpipe.running.rerun import Rerun
 from privpipe.running.run_documents import output_of, run_documents, run_header, write_public
 from privpipe.running.run_notes import linking_notes, require_publishable_seed, seed_notes
 from privpipe.running.staging import Staged, run_stages
+from privpipe.sinks.formula_cells import escapes_formulas, formula_notes
 from privpipe.sinks.local import LocalTarget, sink_faults
-from privpipe.roles import column_type_of
+from privpipe.sinks.records import PrivateRecords
+from privpipe.sinks.remote import RemoteTarget, is_remote
 
 if TYPE_CHECKING:
     from privpipe.policy import Policy

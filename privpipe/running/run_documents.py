@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import privpipe
-from privpipe.judging import Assessment
 from privpipe.blocks.public_rules import LEAST_REPORTED, PublicRules
 from privpipe.blocks.verdict import plain
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Written
+from privpipe.judging import Assessment
 from privpipe.running.commitments import input_commitment, plan_commitment
 from privpipe.running.plan import Plan, document_digest
-from privpipe.sinks.records import document_text
 from privpipe.running.staging import Staged
 from privpipe.sinks.local import METADATA
+from privpipe.sinks.records import document_text
 
 if TYPE_CHECKING:
     from privpipe.policy import Policy

@@ -8,26 +8,25 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from privpipe.judging import JudgingRules
-from privpipe.judging.base_files import bases_from_files
-from privpipe.judging.gate import Gate
-from privpipe.judging.persons import person_histograms
 from privpipe.blocks import Facts, Histogram, prepared
 from privpipe.blocks.suppressed import Blanked, NothingLeft, suppressed_alone, suppressed_records, without_suppressed
 from privpipe.draws import Draws, RunKey, Seed, Stream
 from privpipe.engines import Engine
 from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.errors import UsageError
-from privpipe.running.commitments import plan_key
+from privpipe.judging import JudgingRules
+from privpipe.judging.base_files import bases_from_files
+from privpipe.judging.gate import Gate
+from privpipe.judging.persons import person_histograms
 from privpipe.policy.declared_ledger import named_ledger
+from privpipe.roles import Roles
+from privpipe.running.commitments import plan_key
 from privpipe.running.noise_stages import noise_stage
 from privpipe.running.plan import Plan
 from privpipe.running.population import population_beside
 from privpipe.running.stage_key import stage_draws, stages_digest
-from privpipe.roles import Roles
-from privpipe.search import planner_of
-from privpipe.transforms.noise.add_noise import AddNoise
 from privpipe.transforms.base import StageContext, StagePlan, Transformer
+from privpipe.transforms.noise.add_noise import AddNoise
 from privpipe.transforms.recoding.generalize import Generalize
 from privpipe.transforms.recoding.population_recoding import generalize_population
 from privpipe.transforms.sampling.safepub import process_of
@@ -235,8 +234,6 @@ def _run_stage(
     context = replace(context, seed_key=state.hash_key)
     if given is not None:
         made = stage.carried(engine, state.table, given, context) if state.carrying else given
-    elif stage.searches:
-        made = planner_of(stage.name())(engine, state.table, stage, context)
     else:
         made = stage.learn(engine, state.table, context)
     made = replace(made, seed_key=context.seed_key)

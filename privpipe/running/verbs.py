@@ -9,22 +9,22 @@ from pathlib import PurePath
 from typing import Any, get_args
 
 import privpipe
-from privpipe.judging import Assessment
-from privpipe.judging import assess as judge
-from privpipe.judging.persons import person_histograms
-from privpipe.judging.recovering import recovery_notes
 from privpipe.blocks import Histogram
 from privpipe.draws import RunKey, Seed
 from privpipe.engines import Engine, Source, engine_for, open_engine
 from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.engines.base.stamps import require_stamps, stamps_of
 from privpipe.errors import UsageError
+from privpipe.judging import Assessment
+from privpipe.judging import assess as judge
+from privpipe.judging.persons import person_histograms
+from privpipe.judging.recovering import recovery_notes
+from privpipe.ledger import named_ledger
+from privpipe.policy import Policy
 from privpipe.running.aligning import Align, aligned, compares_tables, reads_pairs
 from privpipe.running.attaching import attach
-from privpipe.ledger import named_ledger
 from privpipe.running.noting import notes_beside_original
 from privpipe.running.plan import Plan
-from privpipe.policy import Policy
 from privpipe.running.population import finished_population, raw_population
 from privpipe.running.positions import finished_positions, reads_positions
 from privpipe.running.published import process_for

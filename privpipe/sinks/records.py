@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privpipe.errors import SinkError, UsageError
-from privpipe.sinks.remote import RemoteTarget
 from privpipe.sinks.local import LocalTarget
+from privpipe.sinks.remote import RemoteTarget
 
 if TYPE_CHECKING:
     from privpipe.policy import Policy

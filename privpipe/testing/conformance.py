@@ -9,10 +9,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, cast
 
-from privpipe.judging import Assessment, JudgingRules, assess
 from privpipe.blocks import Catalogue, Guarantee, Verdict
 from privpipe.engines import Engine, Source, open_engine
 from privpipe.errors import PrivpipeError
+from privpipe.judging import Assessment, JudgingRules, assess
 from privpipe.models import CATALOGUE
 from privpipe.testing.gaps import GAPS, Gap
 from privpipe.testing.hostile import HostileTable, arrow_table

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from privpipe.blocks.verdict import plain
 from privpipe.engines import Engine, Source, open_engine
 from privpipe.errors import PrivpipeError
+from privpipe.policy import Policy
 from privpipe.running.attaching import attach
 from privpipe.running.plan import Plan, canonical_json
-from privpipe.policy import Policy
 from privpipe.running.staging import run_stages
 from privpipe.testing.empty_blocks import EmptyBlocks
 from privpipe.testing.people import TABLES, People

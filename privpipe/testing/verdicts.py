@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from privpipe.judging import assess
 from privpipe.blocks import Guarantee, Verdict
 from privpipe.draws import Stream
 from privpipe.engines import Engine, Source, open_engine
 from privpipe.errors import PrivpipeError
-from privpipe.running.attaching import attach
+from privpipe.judging import assess
 from privpipe.policy import Policy
+from privpipe.running.attaching import attach
 from privpipe.running.staging import run_stages
 from privpipe.testing.people import COLUMNS, People, few_classes, people
 from privpipe.testing.stages import PARTITIONS, SEEDS, dealt_out, keys_of

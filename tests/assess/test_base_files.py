@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import privpipe as pp
-from privpipe.judging import Assessment, JudgingRules, assess
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, UnsupportedError, UsageError
+from privpipe.judging import Assessment, JudgingRules, assess
 from privpipe.models import BasicBetaLikeness, DeltaDisclosure, EnhancedBetaLikeness, TCloseness
 from privpipe.roles import Roles
 from privpipe.testing import histogram_of

@@ -12,14 +12,14 @@ import pyarrow.csv
 import pytest
 
 import privpipe as pp
-from privpipe.judging import JudgingRules, assess
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
 from privpipe.draws import RunKey, Seed
 from privpipe.engines import Engine, Source
 from privpipe.engines.base.positions import positioned
 from privpipe.errors import DataError, UnsupportedError
-from privpipe.running.aligning import aligned
+from privpipe.judging import JudgingRules, assess
 from privpipe.roles import Roles
+from privpipe.running.aligning import aligned
 
 SEED = Seed.insecure("pairs")
 ROLES = Roles(identifiers=("name",), quasi_identifiers=("age", "zip"))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from privpipe.judging import JudgingRules, assess
 from privpipe.engines import Engine, Source
+from privpipe.judging import JudgingRules, assess
 from privpipe.measures import IndividualRisk, ProsecutorRisk, SpecialUniques
 from privpipe.models import KAnonymity, SampleUniqueness
 from privpipe.roles import Roles

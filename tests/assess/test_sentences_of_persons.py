@@ -6,8 +6,8 @@ import re
 
 import pyarrow as pa
 
-from privpipe.judging import JudgingRules, assess
 from privpipe.engines import Engine, Source
+from privpipe.judging import JudgingRules, assess
 from privpipe.models import CATALOGUE
 from privpipe.roles import Roles
 from privpipe.testing import examples_of

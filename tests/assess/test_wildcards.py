@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from privpipe.judging import JudgingRules, assess, wildcards
 from privpipe.engines import Engine, Source
 from privpipe.errors import UnsupportedError
+from privpipe.judging import JudgingRules, assess, wildcards
 from privpipe.models import KAnonymity
 from privpipe.roles import Roles
 

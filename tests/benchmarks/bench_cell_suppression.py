@@ -18,13 +18,13 @@ import pyarrow as pa
 import privpipe as pp
 from privpipe.engines import Source, open_engine
 from privpipe.kernels.local_suppression.covers import matches
-from privpipe.transforms.local_suppression.planner import greedy_cells
-from privpipe.transforms.local_suppression.found import CellsFound
-from privpipe.transforms.local_suppression.optimal import improved
-from privpipe.transforms.local_suppression.table import read_cells
 from privpipe.transforms import SuppressCells
 from privpipe.transforms.base import StageContext
-from privpipe.transforms.local_suppression.suppress_cells import CellBudget
+from privpipe.transforms.local_suppression.found import CellsFound
+from privpipe.transforms.local_suppression.optimal import improved
+from privpipe.transforms.local_suppression.planner import greedy_cells
+from privpipe.transforms.local_suppression.stage import CellBudget
+from privpipe.transforms.local_suppression.table import read_cells
 
 HOUSEHOLDS = ("urbrur", "roof", "walls", "water", "electcon", "relat", "sex")
 

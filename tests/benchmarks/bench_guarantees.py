@@ -23,8 +23,8 @@ from typing import Any
 from tables import QUASI_IDENTIFIERS, SECOND_SENSITIVE, SENSITIVE, SHAPES, benchmark_table
 
 from privpipe import models
-from privpipe.judging import assess
 from privpipe.engines import Engine, Source, open_engine
+from privpipe.judging import assess
 from privpipe.roles import Roles
 
 ROLES = Roles(quasi_identifiers=QUASI_IDENTIFIERS, sensitive=(SENSITIVE, SECOND_SENSITIVE), insensitive=("income",))

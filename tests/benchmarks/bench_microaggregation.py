@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from privpipe.draws import Draws, Seed
 from privpipe.engines import Source, open_engine
-from privpipe.kernels.microaggregation.mdav import mdav_groups
 from privpipe.kernels.microaggregation.blocks import microaggregate
+from privpipe.kernels.microaggregation.mdav import mdav_groups
 from privpipe.kernels.microaggregation.refine import group_sse
 from privpipe.roles import Roles
 from privpipe.transforms import Microaggregate

@@ -25,11 +25,10 @@ from privpipe.engines.embedded import EmbeddedEngine
 from privpipe.hierarchies import HierarchySpec
 from privpipe.models import KAnonymity
 from privpipe.roles import Roles
-from privpipe.search import planner_of
-from privpipe.transforms.mondrian.cut_search import cut_tables
-from privpipe.transforms.mondrian.cut_source import by_combination, histograms_of
 from privpipe.transforms import LocalRecoding, Mondrian
 from privpipe.transforms.base import StageContext, Transformer
+from privpipe.transforms.mondrian.cut_search import cut_tables
+from privpipe.transforms.mondrian.cut_source import by_combination, histograms_of
 from privpipe.transforms.mondrian.stage import tree_columns, tree_names
 
 CHUNK = 1_000_000
@@ -85,8 +84,7 @@ def measure(
     """Print what planning and running a stage take."""
     table = engine.with_record_ids(engine.scan(Source(data=source)), None, Seed.insecure(1))
     context = context_of(adult, folder, table.schema, k)
-    planner = planner_of(stage.name())
-    planned = [seconds(lambda: planner(engine, table, stage, context)) for _ in range(n)]
+    planned = [seconds(lambda: stage.learn(engine, table, context)) for _ in range(n)]
     plan = planned[-1][1]
     took, out = seconds(lambda: stage.run(engine, table, plan, Draws(Seed.insecure(1), 0, stage.name()), context))
     records = plan.detail["records"]

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from privpipe.judging import JudgingRules, assess
 from privpipe.blocks import Guarantee
 from privpipe.engines import Engine, Source, open_engine
+from privpipe.judging import JudgingRules, assess
 from privpipe.measures import IndividualRisk, LoglinearRisk, SpecialUniques
 from privpipe.models import KAnonymity
 from privpipe.roles import Roles

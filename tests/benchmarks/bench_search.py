@@ -80,13 +80,13 @@ def searched(folder: Path, data: Path, case: str, rounds: int) -> None:
     from privpipe.hierarchies import HierarchySpec
     from privpipe.models import DistinctLDiversity, KAnonymity, TCloseness
     from privpipe.roles import Roles
+    from privpipe.tolerance import floor_share
+    from privpipe.transforms import Generalize
+    from privpipe.transforms.base import StageContext
     from privpipe.transforms.recoding.encoded import encode
     from privpipe.transforms.recoding.node import NodeCheck
     from privpipe.transforms.recoding.optimal import search_optimal
     from privpipe.transforms.recoding.quality import searched_quality
-    from privpipe.tolerance import floor_share
-    from privpipe.transforms import Generalize
-    from privpipe.transforms.base import StageContext
 
     limit, second = CASES[case]
     sensitive = (OCCUPATION,) if second else ()

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from tables import QUASI_IDENTIFIERS, SENSITIVE, SHAPES, benchmark_table
 
-from privpipe.judging.composite import Composite
 from privpipe.blocks import ClassQuery, FactsRequest
 from privpipe.engines import Source
 from privpipe.engines.spark import SparkEngine
+from privpipe.judging.composite import Composite
 from privpipe.models.attribute.distinct_l_diversity import DistinctLDiversity
 from privpipe.models.attribute.t_closeness import TCloseness
 from privpipe.models.identity.k_anonymity import KAnonymity

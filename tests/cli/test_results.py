@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from privpipe.judging import Assessment
 from privpipe.blocks import Verdict
 from privpipe.cli.verdicts import show_assessment
 from privpipe.errors import NoSolutionError, Refused
+from privpipe.judging import Assessment
 from privpipe.models import AverageRisk, DistinctLDiversity, KAnonymity
-from privpipe.release import Plan
 from privpipe.policy import Policy
+from privpipe.running import Plan
 from privpipe.transforms.base import StagePlan
 
 

@@ -18,7 +18,7 @@ from privpipe.cli.guessing import Profile
 from privpipe.cli.suggesting import RULE_OF_THUMB, effective_values, least_distance, propose
 from privpipe.cli.thinning import MOST_NODES, levels_of, thinned
 from privpipe.models import CATALOGUE
-from privpipe.release import Policy
+from privpipe.policy import Policy
 
 
 def profile(name: str, counts: list[int], type_: Any = "text", missing: int = 0) -> Profile:

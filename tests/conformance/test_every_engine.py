@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privpipe.judging import assess
 from privpipe.engines import Engine, Source
+from privpipe.judging import assess
 from privpipe.models import CATALOGUE
 from privpipe.testing import HOSTILE_TABLES, Case, Conformance, HostileTable, PlainEngine, cases, examples_of
 from privpipe.testing.oracle import expected_error

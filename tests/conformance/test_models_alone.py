@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from privpipe.judging import JudgingRules, assess
 from privpipe.engines import Source
+from privpipe.judging import JudgingRules, assess
 from privpipe.models import CATALOGUE
 from privpipe.testing import (
     HOSTILE_TABLES,

@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from privpipe.judging import Assessment, JudgingRules, assess
 from privpipe.blocks import Guarantee
 from privpipe.blocks.oracle_classes import plain_cell
 from privpipe.engines import Engine, Source
+from privpipe.judging import Assessment, JudgingRules, assess
 from privpipe.models import (
     AverageRisk,
     DistinctLDiversity,

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from privpipe.judging import assess
 from privpipe.blocks import Guarantee
 from privpipe.engines import Engine, Source
+from privpipe.judging import assess
 from privpipe.models import (
     BasicBetaLikeness,
     DeltaDisclosure,

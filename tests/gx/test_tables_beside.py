@@ -13,10 +13,10 @@ import pandas as pd
 import pytest
 
 import privpipe as pp
-from privpipe.judging import JudgingRules, assess
 from privpipe.blocks import Guarantee
 from privpipe.draws import Draws, Seed
 from privpipe.engines import Source, open_engine
+from privpipe.judging import JudgingRules, assess
 
 gx = pytest.importorskip("great_expectations")
 import privpipe.gx as ppgx  # noqa: E402  # after the check that great_expectations is there

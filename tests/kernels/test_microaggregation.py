@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from privpipe.draws import Draws, Seed
 from privpipe.errors import UsageError
-from privpipe.kernels.microaggregation.mdav import mdav_groups
 from privpipe.kernels.microaggregation.blocks import block_groups, group_means, microaggregate, regroup
+from privpipe.kernels.microaggregation.mdav import mdav_groups
 from privpipe.kernels.microaggregation.refine import group_sse
 
 STREAM = Draws(Seed.insecure(42), stage=0, transformer="microaggregate").of("")

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privpipe.hierarchies import Hierarchy
-from privpipe.kernels.mondrian.tree import NO_KEYS, Columns, cuts_of, divided, grown
 from privpipe.kernels.mondrian.sides import folded, leaf_cells, leaf_numbers, side_cells, side_sizes
+from privpipe.kernels.mondrian.tree import NO_KEYS, Columns, cuts_of, divided, grown
 
 SIZES = (6, 4, 3)
 TREES = [Hierarchy.from_rows([[f"v{code:02}", f"g{code // 2}", "*"] for code in range(size)]) for size in SIZES]

@@ -82,8 +82,8 @@ def test_figures_beside_the_source_are_private(policy: dict[str, Any]) -> None:
 
 
 def test_notes_of_the_source_are_private() -> None:
-    from privpipe.judging import Assessment
     from privpipe.blocks.public_rules import PublicRules
+    from privpipe.judging import Assessment
 
     judged = Assessment(verdicts=(), records=9, notes=("of the policy",), source_notes=("of the source",))
     assert judged.public_dict(PublicRules(columns=frozenset()))["notes"] == ["of the policy"]

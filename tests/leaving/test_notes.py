@@ -16,9 +16,9 @@ import pytest
 from typer.testing import CliRunner
 
 import privpipe as pp
-from privpipe.judging.spelling import folded
 from privpipe.cli import app
 from privpipe.engines import Engine
+from privpipe.judging.spelling import folded
 
 COLUMNS: dict[str, Any] = {
     "zip": {"role": "quasi_identifier"},

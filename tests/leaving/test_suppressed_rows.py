@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import privpipe as pp
-from privpipe.judging import Assessment
 from privpipe.engines import Engine
 from privpipe.errors import NoSolutionError, Refused
+from privpipe.judging import Assessment
 
 Rows = dict[str, list[Any]]
 

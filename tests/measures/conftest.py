@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
-from privpipe.judging import JudgingRules, assess
 from privpipe.blocks import FilePairMeasure, Verdict
 from privpipe.draws import RunKey, Seed
 from privpipe.engines import Engine, Source
+from privpipe.judging import JudgingRules, assess
 from privpipe.roles import Roles
 
 SEED = Seed.insecure("measures of pairs")

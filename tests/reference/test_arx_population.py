@@ -14,10 +14,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from privpipe.judging import assess
 from privpipe.blocks import ClassModel, FactsRequest, prepared
 from privpipe.engines import Engine, Source
 from privpipe.hierarchies import HierarchySpec
+from privpipe.judging import assess
 from privpipe.models import (
     DeltaPresence,
     JournalistProfitability,
@@ -27,14 +27,14 @@ from privpipe.models import (
     TCloseness,
 )
 from privpipe.roles import Roles
-from privpipe.transforms.recoding.encoded import encode
-from privpipe.transforms.recoding.planner import plan
-from privpipe.transforms.recoding.node import NodeCheck
-from privpipe.transforms.recoding.quality import searched_quality
 from privpipe.tolerance import floor_share
 from privpipe.transforms import Generalize
 from privpipe.transforms.base import StageContext
+from privpipe.transforms.recoding.encoded import encode
 from privpipe.transforms.recoding.loss import LossSpec
+from privpipe.transforms.recoding.node import NodeCheck
+from privpipe.transforms.recoding.planner import plan
+from privpipe.transforms.recoding.quality import searched_quality
 
 SEARCHED = {
     "arx-Combinations-00",

@@ -10,9 +10,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from privpipe.judging import assess
 from privpipe.blocks import Guarantee, Verdict
 from privpipe.engines import Engine, Source
+from privpipe.judging import assess
 from privpipe.models import (
     DistinctLDiversity,
     EnhancedBetaLikeness,

@@ -9,7 +9,7 @@ import pytest
 
 import privpipe as pp
 from privpipe.errors import NoSolutionError, PolicyError, UsageError
-from privpipe.release import Policy
+from privpipe.policy import Policy
 from privpipe.running.grid import Chosen, compare_grid, read_grid, with_setting
 
 P = "transform[0].rank_swap.p"

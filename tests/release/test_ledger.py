@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import privpipe as pp
-from privpipe.judging.class_memory import class_memory
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, EngineError, PolicyError, Refused, SinkError, UsageError
+from privpipe.judging.class_memory import class_memory
 from privpipe.ledger import NOT_JUDGED, Ledger
 from privpipe.sinks.local import LocalTarget
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from privpipe.errors import UsageError
-from privpipe.running.plan import Plan
 from privpipe.report.run_documents import RunDocuments
+from privpipe.running.plan import Plan
 from privpipe.transforms.base import StagePlan
 
 ROW = {"name": "k_anonymity", "parameters": {"k": 3}, "observed": 4, "outcome": "pass", "failing_records": 0}

@@ -35,14 +35,14 @@ from privpipe.models import (
     TCloseness,
 )
 from privpipe.roles import Roles
-from privpipe.transforms.recoding.encoded import EncodedTable, encode
-from privpipe.transforms.recoding.node import NodeCheck
-from privpipe.transforms.recoding.optimal import search_optimal
-from privpipe.transforms.recoding.quality import searched_quality
 from privpipe.tolerance import floor_share
 from privpipe.transforms import Generalize
 from privpipe.transforms.base import StageContext
+from privpipe.transforms.recoding.encoded import EncodedTable, encode
 from privpipe.transforms.recoding.loss import LossSpec
+from privpipe.transforms.recoding.node import NodeCheck
+from privpipe.transforms.recoding.optimal import search_optimal
+from privpipe.transforms.recoding.quality import searched_quality
 
 NAMES = {"kl": "kl_divergence", "entropy-based-information-loss": "entropy_based"}
 METRICS = [

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from privpipe.errors import NoSolutionError
 from privpipe.transforms.local_suppression import integer_programs
-from privpipe.transforms.local_suppression.planner import greedy_cells
 from privpipe.transforms.local_suppression.found import CellsFound
 from privpipe.transforms.local_suppression.optimal import improved
+from privpipe.transforms.local_suppression.planner import greedy_cells
+from privpipe.transforms.local_suppression.stage import CellBudget
 from privpipe.transforms.local_suppression.table import CellTable
-from privpipe.transforms.local_suppression.suppress_cells import CellBudget
 
 KEYS = ("urbrur", "roof", "walls", "water", "electcon", "relat", "sex")
 

@@ -13,10 +13,10 @@ from privpipe.errors import DataError, HierarchyError, NoSolutionError, Unsuppor
 from privpipe.hierarchies import HierarchySpec
 from privpipe.models import KAnonymity, TCloseness
 from privpipe.roles import Roles
-from privpipe.transforms.recoding.encoded import encode
 from privpipe.testing.plain_engine import histogram_of
 from privpipe.transforms import Generalize
 from privpipe.transforms.base import StageContext
+from privpipe.transforms.recoding.encoded import encode
 
 
 def context_of(table: pa.Table, hierarchies: dict[str, Any], *guarantees: Any, base: Any = None) -> StageContext:

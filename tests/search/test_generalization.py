@@ -11,11 +11,10 @@ import pytest
 
 from privpipe.errors import NoSolutionError, UnsupportedError, UsageError
 from privpipe.models import AverageRisk, DistinctLDiversity, KAnonymity, SampleUniqueness
-from privpipe.search import planner_of
-from privpipe.transforms.recoding.planner import plan
 from privpipe.transforms import Generalize
-from privpipe.transforms.recoding.generalize import SearchBudget
 from privpipe.transforms.recoding.loss import LossSpec
+from privpipe.transforms.recoding.planner import plan
+from privpipe.transforms.recoding.stage import SearchBudget
 
 TREE = [["v0", "g0", "*"], ["v1", "g0", "*"], ["v2", "g1", "*"], ["v3", "g1", "*"]]
 ROWS = {
@@ -176,12 +175,6 @@ def test_one_record_and_a_constant_column(plain: Any, make_problem: Any) -> None
 def test_classes_over_no_key_are_the_whole_table(plain: Any, problem: Any) -> None:
     whole = replace(problem, guarantees=(KAnonymity(k=12, quasi_identifiers=()),))
     assert planned(plain, whole)["levels"] == {"a": 0, "b": 0}
-
-
-def test_planners_are_found_by_name() -> None:
-    assert planner_of("generalize") is plan
-    with pytest.raises(UsageError, match="no search is registered for the stage 'rank_swap'"):
-        planner_of("rank_swap")
 
 
 def test_a_lattice_above_a_word_of_keys(plain: Any, make_problem: Any) -> None:

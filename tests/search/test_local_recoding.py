@@ -19,12 +19,12 @@ from privpipe.errors import DataError, HierarchyError, NoSolutionError, UsageErr
 from privpipe.hierarchies import Hierarchy, HierarchySpec
 from privpipe.models import AverageRisk, DeltaDisclosure, DistinctLDiversity, KAnonymity, KMap
 from privpipe.roles import Roles
-from privpipe.transforms.recoding.planner import plan as plan_one_vector
-from privpipe.transforms.local_recoding.planner import plan
 from privpipe.testing import GAPS
 from privpipe.tolerance import floor_share
 from privpipe.transforms import Generalize, LocalRecoding
 from privpipe.transforms.base import StageContext, StagePlan
+from privpipe.transforms.local_recoding.planner import plan
+from privpipe.transforms.recoding.planner import plan as plan_one_vector
 
 SEED = Seed.insecure(1)
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]

@@ -30,11 +30,11 @@ from privpipe.models import (
     TCloseness,
 )
 from privpipe.roles import Roles
-from privpipe.transforms.mondrian.planner import plan
 from privpipe.testing import GAPS, Classes, oracle_of
 from privpipe.transforms import Mondrian
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.mondrian.cut_tree import CutTree
+from privpipe.transforms.mondrian.planner import plan
 
 SEED = Seed.insecure(1)
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]

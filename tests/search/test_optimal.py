@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from privpipe.errors import NoSolutionError
 from privpipe.kernels.lattice import classes as search_classes
+from privpipe.tolerance import floor_share
 from privpipe.transforms.recoding import formed_classes
 from privpipe.transforms.recoding import node as checking
 from privpipe.transforms.recoding.encoded import encode
-from privpipe.transforms.recoding.planner import plan
 from privpipe.transforms.recoding.node import NodeCheck
 from privpipe.transforms.recoding.optimal import search_optimal
+from privpipe.transforms.recoding.planner import plan
 from privpipe.transforms.recoding.quality import LossModel
-from privpipe.tolerance import floor_share
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 

@@ -16,11 +16,11 @@ from privpipe.draws import Draws, Seed
 from privpipe.engines import Engine, Source
 from privpipe.errors import NoSolutionError
 from privpipe.models import AverageRisk, KAnonymity
-from privpipe.transforms.recoding.planner import plan
 from privpipe.tolerance import floor_share
 from privpipe.transforms import SuppressRecords
 from privpipe.transforms.base import StagePlan
 from privpipe.transforms.recoding.loss import LossSpec
+from privpipe.transforms.recoding.planner import plan
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 SEED = Seed.insecure(1)

@@ -13,19 +13,19 @@ from hypothesis import strategies as st
 from privpipe.errors import NoSolutionError, UnsupportedError, UsageError
 from privpipe.hierarchies import Hierarchy
 from privpipe.models import EntropyLDiversity, KAnonymity
+from privpipe.tolerance import floor_share
+from privpipe.transforms import Generalize
 from privpipe.transforms.recoding import strategies
 from privpipe.transforms.recoding.approaches import APPROACHES, approach_of
 from privpipe.transforms.recoding.boxes import BoxSearch
 from privpipe.transforms.recoding.encoded import encode
 from privpipe.transforms.recoding.explorer import Explorer, Limits
-from privpipe.transforms.recoding.planner import plan
 from privpipe.transforms.recoding.heuristics import STRATEGIES
 from privpipe.transforms.recoding.lattice import Lattice
-from privpipe.transforms.recoding.node import NodeCheck
-from privpipe.transforms.recoding.quality import searched_quality
-from privpipe.tolerance import floor_share
-from privpipe.transforms import Generalize
 from privpipe.transforms.recoding.loss import LossSpec
+from privpipe.transforms.recoding.node import NodeCheck
+from privpipe.transforms.recoding.planner import plan
+from privpipe.transforms.recoding.quality import searched_quality
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 

@@ -30,13 +30,13 @@ from privpipe.models import (
     SampleUniqueness,
     TCloseness,
 )
-from privpipe.transforms.recoding.encoded import encode
-from privpipe.transforms.recoding.planner import plan
-from privpipe.transforms.recoding.node import NodeCheck
-from privpipe.transforms.recoding.quality import LossModel, searched_quality
 from privpipe.tolerance import floor_share
 from privpipe.transforms import Generalize
+from privpipe.transforms.recoding.encoded import encode
 from privpipe.transforms.recoding.loss import LossSpec
+from privpipe.transforms.recoding.node import NodeCheck
+from privpipe.transforms.recoding.planner import plan
+from privpipe.transforms.recoding.quality import LossModel, searched_quality
 from privpipe.transforms.suppression.budget import suppress_failing
 
 TREES = {

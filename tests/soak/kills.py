@@ -21,8 +21,8 @@ from typing import Any
 from sources import STRONG, base, write_people
 from trials import Table, fresh_place, violations_of_sink
 
-import privpipe.judging
 import privpipe.cli
+import privpipe.judging
 import privpipe.running.verbs
 
 __all__ = ["soak_kills"]

@@ -19,7 +19,6 @@ from privpipe.draws import Draws, Seed
 from privpipe.engines import Engine, Source
 from privpipe.hierarchies import HierarchySpec
 from privpipe.roles import Roles
-from privpipe.search import planner_of
 from privpipe.transforms.base import StageContext, StagePlan, Transformer
 
 
@@ -80,10 +79,7 @@ def run_on(tmp_path: Path) -> Run:
             place="transform[0]",
             released_identifiers=tuple(identifiers_released),
         )
-        if stage.searches:
-            plan = planner_of(stage.name())(engine, table, stage, context)
-        else:
-            plan = stage.learn(engine, table, context)
+        plan = stage.learn(engine, table, context)
         made = stage.run(engine, table, plan, Draws(Seed.insecure(seed), 0, stage.name()), context)
         found = engine.collect(made)
         assert found.schema.equals(made.schema)

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from privpipe.engines import Engine
 from privpipe.models import AverageRisk, DistinctLDiversity, KAnonymity, TCloseness
-from privpipe.running.plan import canonical_json
 from privpipe.roles import Roles
+from privpipe.running.plan import canonical_json
 from privpipe.transforms import LocalRecoding, Mondrian
 from privpipe.transforms.base import Transformer
 from privpipe.transforms.mondrian.cut_tree import CutTree

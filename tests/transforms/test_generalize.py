@@ -17,10 +17,10 @@ from privpipe.errors import DataError, HierarchyError, NoSolutionError, UsageErr
 from privpipe.hierarchies import Hierarchy, HierarchySpec
 from privpipe.models import AverageRisk, KAnonymity
 from privpipe.roles import Roles
-from privpipe.transforms.recoding.planner import plan
 from privpipe.transforms import Generalize
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.recoding.loss import LossSpec, OwnUnitLoss, own_loss, unit_losses
+from privpipe.transforms.recoding.planner import plan
 
 ROLES = Roles(quasi_identifiers=["age", "town"])
 HIERARCHIES = {

@@ -19,8 +19,8 @@ import pytest
 
 from privpipe.draws import Draws, Seed
 from privpipe.engines import Engine, Source
-from privpipe.running.plan import canonical_json
 from privpipe.roles import Roles
+from privpipe.running.plan import canonical_json
 from privpipe.transforms import (
     AddNoise,
     BottomCode,

@@ -10,8 +10,8 @@ import pytest
 
 from privpipe.engines import Engine
 from privpipe.models import AverageRisk, DistinctLDiversity, KAnonymity, TCloseness
-from privpipe.running.plan import canonical_json
 from privpipe.roles import Roles
+from privpipe.running.plan import canonical_json
 from privpipe.transforms import (
     AddNoise,
     DropIdentifiers,

@@ -19,10 +19,9 @@ from privpipe.draws import Draws, Seed
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, NoSolutionError, UnsupportedError, UsageError
 from privpipe.models import KAnonymity
-from privpipe.search import planner_of
 from privpipe.transforms import SuppressCells
 from privpipe.transforms.base import StageContext
-from privpipe.transforms.local_suppression.suppress_cells import CellBudget
+from privpipe.transforms.local_suppression.stage import CellBudget
 
 KEYS = ("a", "b", "c")
 FEW = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -42,7 +41,7 @@ def suppressed(
         place="transform[0].suppress_cells",
         **roles,
     )
-    plan = planner_of(stage.name())(engine, table, stage, context)
+    plan = stage.learn(engine, table, context)
     made = stage.run(engine, table, plan, Draws(Seed.insecure(seed), 0, stage.name()), context)
     return plan, engine.collect(made)
 

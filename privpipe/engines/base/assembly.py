@@ -153,15 +153,15 @@ def _boundaries(ids: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _sums(offsets: NDArray[np.int64], counts: NDArray[Any]) -> NDArray[Any]:
-    from privpipe.kernels.columns.arrays import read_only
     from privpipe.kernels.classes.cells import sum_by_class
+    from privpipe.kernels.columns.arrays import read_only
 
     return np.asarray(sum_by_class(read_only(offsets, np.int64), read_only(counts, counts.dtype)))
 
 
 def _marginal(offsets: NDArray[np.int64], codes: NDArray[np.int64], counts: NDArray[np.int64]) -> Cells:
-    from privpipe.kernels.columns.arrays import read_only
     from privpipe.kernels.classes.cells import marginal_cells
+    from privpipe.kernels.columns.arrays import read_only
 
     return Cells(*marginal_cells(*(read_only(part, np.int64) for part in (offsets, codes, counts))))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from privpipe.kernels.sums.moments import ExactMoments
 from privpipe.kernels.columns.scaled_numbers import scaled_numbers
+from privpipe.kernels.sums.moments import ExactMoments
 
 __all__ = ["ExactMoments", "scaled_numbers"]

@@ -16,10 +16,10 @@ from privpipe.engines.base.histograms import find_codes
 from privpipe.engines.dask.encode import Encoded, encode, grouped, tuple_hashes
 from privpipe.engines.dask.exchange import Pieces
 from privpipe.errors import DataError
-from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.classes.cells import marginal_cells, sum_by_class
-from privpipe.kernels.sums.weights import exact_sum_by_class
+from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.grouping.word_groups import group_rows, ordered_by_group, split_order
+from privpipe.kernels.sums.weights import exact_sum_by_class
 
 __all__ = [
     "CellPlan",

@@ -17,8 +17,8 @@ from privpipe.blocks import Cells, ClassBlock
 from privpipe.engines.dask.cells import CellPlan, codes_in, marked_classes
 from privpipe.engines.dask.encode import Encoded, encode, grouped, tuple_hashes
 from privpipe.engines.dask.exchange import Pieces
-from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.classes.cells import merged_cells, row_cells, sum_by_class
+from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.grouping.word_groups import group_rows, ordered_by_group, split_order
 
 __all__ = ["ClassParts", "class_parts", "met_classes"]

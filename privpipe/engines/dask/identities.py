@@ -15,8 +15,8 @@ from privpipe.engines.base.histograms import group_key
 from privpipe.engines.dask.exchange import Pieces, answers, meet
 from privpipe.engines.dask.graph import Node
 from privpipe.engines.dask.runtime import Runtime
-from privpipe.kernels.ids.record_ids import content_hash, declared_id, record_id
 from privpipe.kernels.grouping.word_groups import group_rows, ordered_by_group, split_order
+from privpipe.kernels.ids.record_ids import content_hash, declared_id, record_id
 
 __all__ = ["Uniqueness", "declared_ids", "numbered_ids", "uniqueness"]
 

@@ -17,8 +17,8 @@ from privpipe.engines.base.typing import normalised
 from privpipe.engines.dask.exchange import Pieces, Sent
 from privpipe.engines.dask.ranges import joined
 from privpipe.errors import EngineError
-from privpipe.kernels.ids.partners import partners
 from privpipe.kernels.grouping.word_groups import group_rows, ordered_by_group, split_order
+from privpipe.kernels.ids.partners import partners
 
 __all__ = [
     "CutById",

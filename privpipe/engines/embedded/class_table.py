@@ -121,8 +121,8 @@ class ClassTable:
 
     def block(self, batch: pa.RecordBatch) -> ClassBlock:
         """The block of a batch of `sql`'s rows."""
-        from privpipe.kernels.columns.arrays import read_only
         from privpipe.kernels.classes.cells import count_letters
+        from privpipe.kernels.columns.arrays import read_only
 
         marked = None
         if self.marks:

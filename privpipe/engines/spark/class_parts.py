@@ -105,8 +105,8 @@ class PartReader:
 
     def _packed(self, values: Any, name: str, order: Ints, offsets: Ints) -> pa.Array:
         """The cells of every class, as one binary value each."""
-        from privpipe.kernels.columns.arrays import read_only
         from privpipe.kernels.classes.cells import row_cells
+        from privpipe.kernels.columns.arrays import read_only
         from privpipe.kernels.ids.record_ids import content_hash
 
         coded = pc.dictionary_encode(group_key(_whole(values)), null_encoding="encode")
@@ -131,8 +131,8 @@ class PartReader:
 
     def block(self, parts: pa.Table) -> ClassBlock:
         """The block of sorted parts."""
-        from privpipe.kernels.columns.arrays import read_only
         from privpipe.kernels.classes.cells import boundaries, sum_by_class
+        from privpipe.kernels.columns.arrays import read_only
 
         words = np.column_stack([parts.column(name).to_numpy() for name in WORDS])
         fresh = np.ones(len(words), np.bool_)
@@ -145,8 +145,8 @@ class PartReader:
         return ClassBlock(np.asarray(sizes), cells, marked)
 
     def _cells(self, values: pa.ChunkedArray, name: str, offsets: Ints) -> Cells:
-        from privpipe.kernels.columns.arrays import read_only
         from privpipe.kernels.classes.cells import merged_cells
+        from privpipe.kernels.columns.arrays import read_only
         from privpipe.kernels.grouping.word_groups import group_rows
 
         dictionary = self.query.dictionaries.get(name)

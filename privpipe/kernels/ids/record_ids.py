@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from privpipe.draws import Seed
 from privpipe.draws.siphash import absorb, close_128, key_words, start_128
 from privpipe.kernels.columns.arrays import read_only
-from privpipe.kernels.ids.cell_states import ROWS_AT_A_TIME, absorb_column
 from privpipe.kernels.columns.cell_words import FixedCells, TextCells, encode_column
+from privpipe.kernels.ids.cell_states import ROWS_AT_A_TIME, absorb_column
 
 __all__ = ["content_hash", "declared_id", "ordinals", "record_id"]
 

@@ -1,8 +1,8 @@
 """Draws that are bound to the values they mask.
 
 Word j of a record is SipHash-2-4 under the stream's key of the record id's two words, the words of each value as
-`privpipe.kernels.ids.record_ids` encodes cells, and j. So a value that did not change draws what it drew before, and one
-that did draws afresh: the difference of two releases tells that it changed, and nothing more.
+`privpipe.kernels.ids.record_ids` encodes cells, and j. So a value that did not change draws what it drew before, and
+one that did draws afresh: the difference of two releases tells that it changed, and nothing more.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from privpipe.draws import Stream
 from privpipe.draws.elementary import normal_quantile, unit_interval
 from privpipe.draws.siphash import absorb, close_64, start
 from privpipe.kernels.columns.arrays import read_only
-from privpipe.kernels.ids.cell_states import ROWS_AT_A_TIME, absorb_column
 from privpipe.kernels.columns.cell_words import encode_column
+from privpipe.kernels.ids.cell_states import ROWS_AT_A_TIME, absorb_column
 
 __all__ = ["value_normals", "value_uniforms", "value_words"]
 

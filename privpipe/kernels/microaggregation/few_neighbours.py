@@ -10,8 +10,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from privpipe.kernels.microaggregation.near_cells import LANES, look_into, tiles_of
 from privpipe.kernels.grouping.sorting import sort_places
+from privpipe.kernels.microaggregation.near_cells import LANES, look_into, tiles_of
 
 __all__ = ["few_neighbours"]
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from privpipe.errors import UsageError
 from privpipe.kernels.columns.arrays import read_only
+from privpipe.kernels.grouping.sorting import sort_integers
 from privpipe.kernels.microaggregation.mdav_of_ties import distinct_points, mdav_of_ties
 from privpipe.kernels.microaggregation.nearest import PART, farthest_part, nearest_parts, parts_of
-from privpipe.kernels.grouping.sorting import sort_integers
 
 __all__ = ["mdav_groups"]
 

@@ -10,8 +10,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from privpipe.kernels.microaggregation.nearest import PART, farthest_part, nearest_parts, parts_of
 from privpipe.kernels.grouping.sorting import sort_integers
+from privpipe.kernels.microaggregation.nearest import PART, farthest_part, nearest_parts, parts_of
 
 __all__ = ["distinct_points", "mdav_of_ties"]
 

@@ -11,10 +11,10 @@ from numba import njit
 from numpy.typing import NDArray
 
 from privpipe.kernels.columns.arrays import read_only
-from privpipe.kernels.microaggregation.near_cells import lay_out
-from privpipe.kernels.microaggregation.few_neighbours import few_neighbours
-from privpipe.kernels.microaggregation.nearest import offer
 from privpipe.kernels.grouping.sorting import sort_integers, sort_places
+from privpipe.kernels.microaggregation.few_neighbours import few_neighbours
+from privpipe.kernels.microaggregation.near_cells import lay_out
+from privpipe.kernels.microaggregation.nearest import offer
 
 __all__ = ["nearest_neighbours"]
 

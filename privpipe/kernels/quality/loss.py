@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.kernels.columns.arrays import read_only
+from privpipe.kernels.lattice.costs import LeafCosts
 from privpipe.kernels.quality.by_column import ColumnModel, Floats
 from privpipe.kernels.quality.model import Forced
-from privpipe.kernels.lattice.costs import LeafCosts
 
 __all__ = ["LossModel"]
 

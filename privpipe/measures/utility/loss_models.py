@@ -33,7 +33,7 @@ def require_trees() -> Any:
         The extra is not installed.
     """
     try:
-        from sklearn.tree import DecisionTreeClassifier  # type: ignore[import-not-found,unused-ignore]
+        from sklearn.tree import DecisionTreeClassifier
     except ImportError:
         raise UnsupportedError(
             "information_loss: model: tree needs scikit-learn, which is not installed; `pip install "

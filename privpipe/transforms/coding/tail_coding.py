@@ -261,8 +261,8 @@ class _BeyondSums:
     upper: bool
 
     def measure(self, block: RowBlock, facts: Facts) -> tuple[Beyond, dict[str, int]]:
-        from privpipe.kernels.sums.exact import measure_sums
         from privpipe.kernels.columns.scaled_numbers import scaled_numbers
+        from privpipe.kernels.sums.exact import measure_sums
 
         numbers = self.strata.of(block)
         found: Beyond = {}

@@ -10,20 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.errors import NoSolutionError, UsageError
+from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.local_recoding.cell_loss import cell_loss, mean_penalty
+from privpipe.transforms.local_recoding.rounds import GONE, Tuples
+from privpipe.transforms.local_recoding.stage import LocalRecodingStage, as_generalize
+from privpipe.transforms.local_recoding.sweep import MOST_VECTORS, Sweep, column_losses, lattice_size
+from privpipe.transforms.mondrian.cut_columns import require_one_node_a_label
 from privpipe.transforms.recoding.encoded import EncodedTable, encode
+from privpipe.transforms.recoding.loss import LossSpec
 from privpipe.transforms.recoding.node import NodeCheck
 from privpipe.transforms.recoding.optimal import search_optimal
 from privpipe.transforms.recoding.quality import LossModel
-from privpipe.transforms.local_recoding.sweep import MOST_VECTORS, Sweep, column_losses, lattice_size
-from privpipe.transforms.base import StageContext, StagePlan
-from privpipe.transforms.suppression.class_failures import Combinations, judged_sets
-from privpipe.transforms.mondrian.cut_columns import require_one_node_a_label
-from privpipe.transforms.recoding.generalize import is_recoded
-from privpipe.transforms.local_recoding.stage import LocalRecoding, as_generalize
-from privpipe.transforms.recoding.loss import LossSpec
-from privpipe.transforms.local_recoding.rounds import GONE, Tuples
+from privpipe.transforms.recoding.stage import is_recoded
 from privpipe.transforms.suppression.budget import budget_of, require_within
+from privpipe.transforms.suppression.class_failures import Combinations, judged_sets
 
 __all__ = ["plan"]
 
@@ -33,7 +33,7 @@ STEP = 0.05
 NODES = 100_000
 
 
-def plan(engine: Any, table: Any, stage: LocalRecoding, context: StageContext) -> StagePlan:
+def plan(engine: Any, table: Any, stage: LocalRecodingStage, context: StageContext) -> StagePlan:
     """Search for a vector of levels after the other, each for what the ones before it left.
 
     Raises
@@ -59,7 +59,7 @@ def plan(engine: Any, table: Any, stage: LocalRecoding, context: StageContext) -
     return _plan(stage, encoded, tuples, rounds, context)
 
 
-def _chosen(stage: LocalRecoding, encoded: EncodedTable, tuples: Tuples, context: StageContext) -> Sweep | _Rounds:
+def _chosen(stage: LocalRecodingStage, encoded: EncodedTable, tuples: Tuples, context: StageContext) -> Sweep | _Rounds:
     """The sweep where it serves and holds, else the rounds."""
     if stage.method == "sweep" and tuples.by_class is not None and lattice_size(encoded) <= MOST_VECTORS:
         sweep = Sweep(encoded, tuples)
@@ -91,7 +91,7 @@ class _Rounds:
         """Combinations that no round has kept."""
         return np.flatnonzero(self.levels[:, 0] == GONE)
 
-    def run(self, stage: LocalRecoding) -> None:
+    def run(self, stage: LocalRecodingStage) -> None:
         """Rounds of unlimited suppression, one without any on what is left, and back where too much is left."""
         gs_factor = stage.gs_factor
         while self.left >= self.least:
@@ -172,7 +172,7 @@ class _Rounds:
 
 
 def _plan(
-    stage: LocalRecoding, encoded: EncodedTable, tuples: Tuples, rounds: Sweep | _Rounds, context: StageContext
+    stage: LocalRecodingStage, encoded: EncodedTable, tuples: Tuples, rounds: Sweep | _Rounds, context: StageContext
 ) -> StagePlan:
     gone = rounds.left + encoded.unknown
     levels = rounds.levels

@@ -14,55 +14,25 @@ from privpipe.blocks.entry import require_choice, require_number
 from privpipe.errors import DataError, UsageError
 from privpipe.roles import column_type_of
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
-from privpipe.transforms.suppression.class_failures import Combinations, judged_sets
-from privpipe.transforms.mondrian.cut_columns import CutColumn, by_value, require_one_node_a_label, value_codes
-from privpipe.transforms.recoding.generalize import Generalize, generalized_columns, texts_of
 from privpipe.transforms.local_recoding.rounds import GONE, Tuples
+from privpipe.transforms.mondrian.cut_columns import CutColumn, by_value, require_one_node_a_label, value_codes
+from privpipe.transforms.recoding.stage import GeneralizeStage, generalized_columns, texts_of
 from privpipe.transforms.suppression.budget import sensitive_codes
+from privpipe.transforms.suppression.class_failures import Combinations, judged_sets
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from privpipe.draws import Draws
 
-__all__ = ["KeyPlaces", "LocalRecoding", "Recoded", "as_generalize"]
+__all__ = ["KeyPlaces", "LocalRecodingStage", "Recoded", "as_generalize"]
 
 METHODS = ("sweep", "rounds")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class LocalRecoding(Transformer):
-    """Generalize to one vector of levels after the other, and keep at each the classes that pass among what is left.
-
-    What no vector can keep is suppressed, within the limit. The guarantees are judged again over all of them
-    together, for classes of different vectors may get the same labels.
-
-    Parameters
-    ----------
-    columns : tuple of str, optional
-        Default: every quasi-identifier that has a hierarchy.
-    method : {"sweep", "rounds"}
-        `sweep` walks all vectors of levels in the order of what they lose. `rounds` searches for the best vector again
-        and again; it also serves guarantees over some quasi-identifiers alone or over all classes together, and
-        lattices of more than 200,000 vectors, for which `sweep` takes it by itself.
-    share : float, optional
-        What a vector must keep, in [0, 1]: under `sweep` of all records (default 0; 0.01 gives short plans), under
-        `rounds` of what it got, above 0 (default 0.05); a round that does not is tried again with suppression dearer.
-    gs_factor : float
-        Under `rounds`, in [0, 1], of the first round; below 0.5 suppression is cheap, above it generalization is.
-    suppress_at_most : float
-        Share of the records that may be suppressed in the end, in [0, 1].
-
-    Notes
-    -----
-    What a vector loses is the loss of the whole table at it. Source: Xu et al., KDD 2006 (local recoding); Iyengar,
-    KDD 2002 (loss).
-
-    Examples
-    --------
-    >>> LocalRecoding(suppress_at_most=0.05)
-    LocalRecoding(suppress_at_most=0.05)
-    """
+class LocalRecodingStage(Transformer):
+    """What `LocalRecoding` does to rows once its plan is known."""
 
     taxon: ClassVar[Kind] = "non-perturbative"
     columns_rule: ClassVar[Any] = "optional"
@@ -127,9 +97,9 @@ class LocalRecoding(Transformer):
         return [cls(), cls(suppress_at_most=0.3), cls(method="rounds", share=0.5, gs_factor=0.25, suppress_at_most=1.0)]
 
 
-def as_generalize(stage: LocalRecoding) -> Generalize:
+def as_generalize(stage: LocalRecodingStage) -> GeneralizeStage:
     """The stage that one round is."""
-    return Generalize(columns=stage.columns, suppress_at_most=1.0)
+    return GeneralizeStage(columns=stage.columns, suppress_at_most=1.0)
 
 
 @dataclass(frozen=True)

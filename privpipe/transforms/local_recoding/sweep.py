@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.transforms.local_recoding.cell_loss import cell_loss, column_loss
-from privpipe.transforms.recoding.encoded import EncodedTable
 from privpipe.transforms.local_recoding.rounds import GONE, Tuples
+from privpipe.transforms.recoding.encoded import EncodedTable
 
 __all__ = ["MOST_VECTORS", "Sweep", "column_losses", "lattice_size"]
 

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.transforms.local_suppression import programs as programs
+from privpipe.transforms.local_suppression.cell_blanks import Parcel
 from privpipe.transforms.local_suppression.found import CellsFound
+from privpipe.transforms.local_suppression.stage import CellBudget
 from privpipe.transforms.local_suppression.table import CellTable
 from privpipe.transforms.local_suppression.wildcard import blanking_of, with_few_alone
-from privpipe.transforms.local_suppression.cell_blanks import Parcel
-from privpipe.transforms.local_suppression.suppress_cells import CellBudget
 
 __all__ = ["improved"]
 

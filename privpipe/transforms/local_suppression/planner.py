@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 
 from privpipe.errors import NoSolutionError
+from privpipe.transforms.base import StageContext, StagePlan
+from privpipe.transforms.local_suppression.cell_blanks import Blanked, Parcel
 from privpipe.transforms.local_suppression.found import CellsFound
 from privpipe.transforms.local_suppression.optimal import improved
+from privpipe.transforms.local_suppression.stage import SuppressCellsStage
 from privpipe.transforms.local_suppression.strict import strict_parcels
 from privpipe.transforms.local_suppression.table import CellTable, read_cells
 from privpipe.transforms.local_suppression.wildcard import vouched_blanks
-from privpipe.transforms.base import StageContext, StagePlan
-from privpipe.transforms.local_suppression.cell_blanks import Blanked, Parcel
-from privpipe.transforms.local_suppression.suppress_cells import SuppressCells
 from privpipe.transforms.suppression.budget import require_within
 
 __all__ = ["blanked_of", "cell_figures", "greedy_cells", "plan"]
 
 
-def plan(engine: Any, table: Any, stage: SuppressCells, context: StageContext) -> StagePlan:
+def plan(engine: Any, table: Any, stage: SuppressCellsStage, context: StageContext) -> StagePlan:
     """Choose which cells to blank.
 
     Raises

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.kernels.local_suppression.covers import differing_columns, hidden_words, is_empty, matches
-from privpipe.transforms.local_suppression.found import Answer, Part
-from privpipe.transforms.local_suppression.table import CellTable
-from privpipe.transforms.local_suppression.integer_programs import new_program, new_variable, solve
 from privpipe.transforms.local_suppression.cell_blanks import Parcel
+from privpipe.transforms.local_suppression.found import Answer, Part
+from privpipe.transforms.local_suppression.integer_programs import new_program, new_variable, solve
+from privpipe.transforms.local_suppression.table import CellTable
 
 __all__ = ["strict_part", "wildcard_part"]
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from privpipe.kernels.local_suppression.covers import hidden_words
 from privpipe.kernels.local_suppression.strict_blanks import cheapest_rescue, columns_to_meet
-from privpipe.transforms.local_suppression.table import CellTable
 from privpipe.transforms.local_suppression.cell_blanks import Parcel
+from privpipe.transforms.local_suppression.table import CellTable
 
 __all__ = ["StrictClasses", "strict_parcels"]
 

@@ -1,42 +1,20 @@
-"""Local suppression: blank single cells of records that are too rare, until each is like k others."""
+"""Local suppression, with the search that plans it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from dataclasses import dataclass
+from typing import Any
 
 from privpipe.blocks import Primitives
-from privpipe.blocks.entry import require_choice, require_integer, require_number
-from privpipe.errors import UsageError, did_you_mean
-from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
-from privpipe.transforms.local_suppression.cell_blanks import Blanked, apply_blanks
+from privpipe.transforms.base import StageContext, StagePlan
+from privpipe.transforms.local_suppression.planner import plan
+from privpipe.transforms.local_suppression.stage import SuppressCellsStage
 
-if TYPE_CHECKING:
-    from privpipe.draws import Draws
-
-__all__ = ["CellBudget", "SuppressCells"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class CellBudget:
-    """How long `method: optimal` looks on.
-
-    `neighbourhoods` counts the small problems that are solved one after the other; `seconds`, where given, ends the
-    search by the clock, so that it cannot be repeated exactly, which the plan says.
-    """
-
-    neighbourhoods: int = 60
-    seconds: float | None = None
-
-    def __post_init__(self) -> None:
-        require_integer("SuppressCells", "budget.neighbourhoods", self.neighbourhoods, least=0)
-        if self.seconds is not None:
-            require_number("SuppressCells", "budget.seconds", self.seconds, above=0)
+__all__ = ["SuppressCells"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class SuppressCells(Transformer):
+class SuppressCells(SuppressCellsStage):
     """Blank single cells until every record is like at least k records, itself included.
 
     A blank is a missing value. Under the policy's `nulls: wildcard` it matches anything, on either side; otherwise
@@ -77,77 +55,5 @@ class SuppressCells(Transformer):
     SuppressCells(k=3, method='optimal', weights={'age': 2.0})
     """
 
-    taxon: ClassVar[Kind] = "non-perturbative"
-    columns_rule: ClassVar[Any] = "optional"
-    searches: ClassVar[bool] = True
-    suppresses: ClassVar[bool] = True
-    serves: ClassVar[tuple[str, ...]] = ("wildcard",)
-    preserves: ClassVar[str] = "truth: every value that stays is the record's own"
-    reveals: ClassVar[str] = "that a record with a blank was rare, and in which columns (minimality)"
-    about: ClassVar[Mapping[str, str]] = {
-        "columns": "columns whose cells may be blanked; default: all quasi-identifiers",
-        "k": "records that each must be like, itself included; default: that of the guarantees",
-        "method": "greedy, or optimal: integer programs on top of it",
-        "weights": "cost of a blank in a column; 1 where not named",
-        "order": "instead of weights: all columns, first the one to keep longest",
-        "by": "columns that part the table into strata, each treated by itself",
-        "suppress_at_most": "share of the records that may be suppressed where no blanks help",
-        "budget": "limit of method optimal: {neighbourhoods, seconds}",
-    }
-    source: ClassVar[str] = "Templ, Kowarik, Meindl, J. Statistical Software 67(4), 2015"
-    formula: ClassVar[str] = "least sum of w_j over blanked cells such that every record is like >= k"
-    choose: ClassVar[str] = (
-        "Generalize first, so that few records are rare. own_value protects against whoever reads blanks as blanks and "
-        "costs about twice the cells; under wildcard look at how many records fail by own_value before you release."
-    )
-
-    columns: tuple[str, ...] | None = None
-    k: int | None = None
-    method: Literal["greedy", "optimal"] = "greedy"
-    weights: dict[str, float] = field(default_factory=dict)
-    order: tuple[str, ...] | None = None
-    by: tuple[str, ...] = ()
-    suppress_at_most: float = 0.0
-    budget: CellBudget = CellBudget()
-
-    def __post_init__(self) -> None:
-        owner = "SuppressCells"
-        for name in ("columns", "order", "by"):
-            given = getattr(self, name)
-            if given is not None and given != ():
-                object.__setattr__(self, name, checked_columns(owner, given))
-        object.__setattr__(self, "by", tuple(self.by))
-        if self.k is not None:
-            require_integer(owner, "k", self.k, least=2)
-        require_choice(owner, "method", self.method, ("greedy", "optimal"))
-        require_number(owner, "suppress_at_most", self.suppress_at_most, least=0, most=1)
-        if self.order is not None and self.weights:
-            raise UsageError(f"{owner}: give weights or an order, not both")
-        for column, weight in self.weights.items():
-            require_number(owner, f"weights.{column}", weight, above=0)
-        self._check_names(owner)
-
-    def _check_names(self, owner: str) -> None:
-        if self.columns is None:
-            return
-        for name in ("weights", "order"):
-            for column in getattr(self, name) or ():
-                if column not in self.columns:
-                    raise UsageError(
-                        f"{owner}: {name} names {column!r}, not among columns{did_you_mean(column, self.columns)}"
-                    )
-        if both := set(self.by) & set(self.columns):
-            raise UsageError(f"{owner}: by names {sorted(both)[0]!r}, whose cells are to be blanked")
-
-    def masked_columns(self) -> tuple[str, ...]:
-        return ()
-
-    def stated_parameters(self) -> dict[str, Any]:
-        return {**self.parameters(), "budget": asdict(self.budget)}
-
-    def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
-        return apply_blanks(engine, table, Blanked.from_dict(plan.detail), draws.of("cells"), context)
-
-    @classmethod
-    def examples(cls) -> list[Self]:
-        return [cls(k=2), cls(k=3, weights={}), cls(suppress_at_most=1.0)]
+    def learn(self, engine: Primitives, table: Any, context: StageContext) -> StagePlan:
+        return plan(engine, table, self, context)

@@ -16,7 +16,7 @@ from privpipe.kernels.local_suppression.covers import MOST_COLUMNS, cheapest_cov
 from privpipe.tolerance import floor_share
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.local_suppression.cell_blanks import Parcel, combinations_digest
-from privpipe.transforms.local_suppression.suppress_cells import SuppressCells
+from privpipe.transforms.local_suppression.stage import SuppressCellsStage
 
 __all__ = ["Aim", "CellTable", "aim_of", "read_cells"]
 
@@ -211,7 +211,7 @@ class Aim:
         return (*self.columns, *self.fixed, *self.by)
 
 
-def aim_of(stage: SuppressCells, context: StageContext) -> Aim:
+def aim_of(stage: SuppressCellsStage, context: StageContext) -> Aim:
     """What the policy alone tells of a stage.
 
     Raises
@@ -254,7 +254,7 @@ def aim_of(stage: SuppressCells, context: StageContext) -> Aim:
     return Aim(k, asked, fixed, by, tuple(own), min(shares, default=None))
 
 
-def read_cells(engine: Any, table: Any, stage: SuppressCells, context: StageContext) -> CellTable:
+def read_cells(engine: Any, table: Any, stage: SuppressCellsStage, context: StageContext) -> CellTable:
     """Count the distinct combinations on the engine and encode them on the driver; sorted, so always the same."""
     aim = aim_of(stage, context)
     columns, keys = aim.columns, aim.keys
@@ -283,7 +283,7 @@ def read_cells(engine: Any, table: Any, stage: SuppressCells, context: StageCont
     )
 
 
-def _weights(stage: SuppressCells, columns: tuple[str, ...], context: StageContext) -> NDArray[np.float64]:
+def _weights(stage: SuppressCellsStage, columns: tuple[str, ...], context: StageContext) -> NDArray[np.float64]:
     """Of each column; under an order a column outweighs all those to be given up before it, together."""
     if stage.order is not None:
         if set(stage.order) != set(columns):

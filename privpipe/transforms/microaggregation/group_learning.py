@@ -19,8 +19,8 @@ from privpipe.transforms.microaggregation.mixed_records import Encoding, missing
 from privpipe.transforms.strata import ByStratum, Strata, stratum_keys
 
 if TYPE_CHECKING:
-    from privpipe.kernels.sums.exact import ExactSums
     from privpipe.kernels.microaggregation.kd_tree import BlockTree
+    from privpipe.kernels.sums.exact import ExactSums
 
 __all__ = ["Kept", "blocks_that_meet", "learn_parts", "moments_by_stratum", "sensitive_values"]
 

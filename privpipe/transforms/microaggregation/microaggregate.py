@@ -9,15 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from privpipe.blocks import Facts, FactsRequest, Moments, Primitives
 from privpipe.roles import column_type_of
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
-from privpipe.transforms.microaggregation.group_aggregates import Aggregate
-from privpipe.transforms.microaggregation.group_learning import (
-    Kept,
-    blocks_that_meet,
-    learn_parts,
-    moments_by_stratum,
-    sensitive_values,
-)
-from privpipe.transforms.microaggregation.group_plan import GroupPlan
 from privpipe.transforms.microaggregation.checks import (
     ONE_COLUMN,
     OWNER,
@@ -31,9 +22,25 @@ from privpipe.transforms.microaggregation.checks import (
     spread_of,
     warnings_of,
 )
+from privpipe.transforms.microaggregation.group_aggregates import Aggregate
+from privpipe.transforms.microaggregation.group_learning import (
+    Kept,
+    blocks_that_meet,
+    learn_parts,
+    moments_by_stratum,
+    sensitive_values,
+)
+from privpipe.transforms.microaggregation.group_plan import GroupPlan
 from privpipe.transforms.microaggregation.mixed_records import ColumnKind, Encoding
+from privpipe.transforms.microaggregation.record_groups import (
+    BlockKey,
+    GroupingRules,
+    Membership,
+    NextKey,
+    Pass,
+    carried_schema,
+)
 from privpipe.transforms.numeric import refuse_nulls, require_numeric
-from privpipe.transforms.microaggregation.record_groups import BlockKey, GroupingRules, Membership, NextKey, Pass, carried_schema
 from privpipe.transforms.strata import SmallStrata, Strata, checked_by, require_present
 
 if TYPE_CHECKING:
@@ -329,7 +336,7 @@ class Microaggregate(Transformer):
         named = tuple(name for name in group.columns if group.kinds[name] == "nominal" and name in context.hierarchies)
         if not named:
             return encoding
-        from privpipe.transforms.recoding.generalize import hierarchies_of
+        from privpipe.transforms.recoding.stage import hierarchies_of
 
         return replace(encoding, hierarchies=hierarchies_of(engine, table, named, context)[0])
 
@@ -375,8 +382,8 @@ class Microaggregate(Transformer):
     def _with_parts(
         self, engine: Primitives, table: Any, group: GroupPlan, strata: Strata, facts: Facts, context: StageContext
     ) -> GroupPlan:
-        from privpipe.kernels.microaggregation.kd_tree import BlockTree
         from privpipe.kernels.microaggregation.blocks import BORDER_SHIFTS, border_passes
+        from privpipe.kernels.microaggregation.kd_tree import BlockTree
         from privpipe.transforms.microaggregation.group_plan import Part
 
         encoding = self._encoding(engine, table, group, context)

@@ -18,9 +18,9 @@ from privpipe.errors import NoSolutionError
 from privpipe.transforms.microaggregation.group_aggregates import Aggregate, Groups
 from privpipe.transforms.microaggregation.group_plan import PART, GroupPlan
 from privpipe.transforms.microaggregation.mixed_records import Encoding, missing_cells
+from privpipe.transforms.microaggregation.turns import in_turn, out_of_turn
 from privpipe.transforms.numeric import masked_type, written
 from privpipe.transforms.strata import Strata
-from privpipe.transforms.microaggregation.turns import in_turn, out_of_turn
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import ClassBlock, ClassModel, ClassQuery, Facts, RowBlock
-from privpipe.transforms.mondrian.cut_search import CutProblem, cut_tables
-from privpipe.transforms.mondrian.cut_source import by_combination
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.mondrian.cut_columns import CutColumn
+from privpipe.transforms.mondrian.cut_search import CutProblem, cut_tables
+from privpipe.transforms.mondrian.cut_source import by_combination
 from privpipe.transforms.mondrian.cut_tree import CutTree, Leaves
 
 __all__ = ["MOST_COMBINATIONS", "InPasses", "combinations_exceed"]

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import ClassModel, Facts, Histogram, RowBlock
-from privpipe.transforms.mondrian.cut_search import CutProblem
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.mondrian.cut_columns import CutColumn, value_codes
+from privpipe.transforms.mondrian.cut_search import CutProblem
 from privpipe.transforms.mondrian.cut_tree import order_keys
 from privpipe.transforms.suppression.budget import sensitive_codes
 

@@ -11,21 +11,21 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import ClassModel, FactsRequest
 from privpipe.errors import NoSolutionError, UnsupportedError, UsageError
+from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.local_recoding.cell_loss import cell_loss, column_loss, mean_penalty
 from privpipe.transforms.mondrian.cut_passes import MOST_COMBINATIONS, InPasses, combinations_exceed
 from privpipe.transforms.mondrian.cut_search import CutProblem
 from privpipe.transforms.mondrian.cut_source import by_combination, by_record, histograms_of
-from privpipe.transforms.base import StageContext, StagePlan
-from privpipe.transforms.suppression.class_failures import Classes, Combinations, JudgedSets, failing_rows, judged_sets
 from privpipe.transforms.mondrian.cut_tree import CutTree
-from privpipe.transforms.mondrian.stage import Mondrian, tree_columns, tree_names
+from privpipe.transforms.mondrian.stage import MondrianStage, tree_columns, tree_names
+from privpipe.transforms.suppression.class_failures import Classes, Combinations, JudgedSets, failing_rows, judged_sets
 
 __all__ = ["plan"]
 
 Ints = NDArray[np.int64]
 
 
-def plan(engine: Any, table: Any, stage: Mondrian, context: StageContext) -> StagePlan:
+def plan(engine: Any, table: Any, stage: MondrianStage, context: StageContext) -> StagePlan:
     """Grow the tree, judge it on the labels it will release, and say what it costs.
 
     Raises
@@ -57,7 +57,7 @@ def plan(engine: Any, table: Any, stage: Mondrian, context: StageContext) -> Sta
     return _plan(stage, context, _met(problem, sets, stage, context, least))
 
 
-def _counted(engine: Any, table: Any, stage: Mondrian, sets: JudgedSets, context: StageContext) -> CutProblem:
+def _counted(engine: Any, table: Any, stage: MondrianStage, sets: JudgedSets, context: StageContext) -> CutProblem:
     """What the tree is grown from: combinations, single records, or a table that is counted pass by pass."""
     cut, fixed = tree_names(stage, context)
     names = (*cut, *fixed)
@@ -77,7 +77,7 @@ def _counted(engine: Any, table: Any, stage: Mondrian, sets: JudgedSets, context
     return by_record(engine, table, columns, len(cut), models, sets.sensitive, context)
 
 
-def _require_sizes(stage: Mondrian, sets: JudgedSets, context: StageContext) -> None:
+def _require_sizes(stage: MondrianStage, sets: JudgedSets, context: StageContext) -> None:
     """What a table is cut by that must be counted pass by pass."""
     asked = [f"{name}: {value}" for name, value in (("mode", stage.mode), ("score", stage.score))]
     asked = [text for text in asked if text not in ("mode: strict", "score: width")]
@@ -111,7 +111,7 @@ class _Grown:
 
     @classmethod
     def of(
-        cls, problem: CutProblem, stage: Mondrian, tree: CutTree, sizes: Ints, rows: Ints | None, least: int
+        cls, problem: CutProblem, stage: MondrianStage, tree: CutTree, sizes: Ints, rows: Ints | None, least: int
     ) -> _Grown:
         from privpipe.kernels.lattice.tuple_classes import class_numbers
 
@@ -135,7 +135,7 @@ def _lookups(named: NDArray[np.int32]) -> list[tuple[int, Ints, int]]:
     return [(at, np.arange(labels), labels) for at, labels in enumerate(many)]
 
 
-def _met(problem: CutProblem, sets: JudgedSets, stage: Mondrian, context: StageContext, least: int) -> _Grown:
+def _met(problem: CutProblem, sets: JudgedSets, stage: MondrianStage, context: StageContext, least: int) -> _Grown:
     """The tree of the smallest parts under which rules over all classes hold too; the first one where there are none.
 
     Larger parts make fewer classes, so a k is looked for by doubling and then by halving.
@@ -170,7 +170,7 @@ def _sizes_met(grown: _Grown, sets: JudgedSets, context: StageContext) -> bool:
     return True
 
 
-def _judged(problem: CutProblem, sets: JudgedSets, stage: Mondrian, context: StageContext, least: int) -> _Grown:
+def _judged(problem: CutProblem, sets: JudgedSets, stage: MondrianStage, context: StageContext, least: int) -> _Grown:
     """A tree that passes on its released labels.
 
     Where parts that share a label fail together, the cuts above them are taken back.
@@ -225,7 +225,7 @@ def _unattainable(grown: _Grown, failing: Ints, context: StageContext) -> str:
     )
 
 
-def _plan(stage: Mondrian, context: StageContext, grown: _Grown) -> StagePlan:
+def _plan(stage: MondrianStage, context: StageContext, grown: _Grown) -> StagePlan:
     problem, tree = grown.problem, grown.tree
     cut = problem.columns[: problem.cut]
     first, last = tree.cells([column.size for column in problem.columns])

@@ -10,57 +10,24 @@ from privpipe.blocks import FactsRequest, Histogram, Primitives
 from privpipe.blocks.entry import require_choice, require_integer
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
-from privpipe.transforms.suppression.class_failures import judged_sets
 from privpipe.transforms.mondrian.cut_columns import CutColumn, Labels, cut_columns
 from privpipe.transforms.mondrian.cut_tree import CutTree, Leaves
+from privpipe.transforms.suppression.class_failures import judged_sets
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from privpipe.draws import Draws
 
-__all__ = ["Mondrian", "tree_columns", "tree_names"]
+__all__ = ["MondrianStage", "tree_columns", "tree_names"]
 
 Mode = Literal["strict", "relaxed"]
 Score = Literal["width", "loss"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Mondrian(Transformer):
-    """Cut the table in two, again and again, while both halves meet the guarantees; each part has labels of its own.
-
-    Every guarantee over classes is met by both sides of every cut, and judged again on the released labels, which
-    neighbouring parts may share. A quasi-identifier that is judged and not among the columns stays as it is: the
-    table is first divided by its values.
-
-    Parameters
-    ----------
-    columns : tuple of str, optional
-        Default: every quasi-identifier that has a hierarchy. Others may be named: of numbers, dates and timestamps
-        intervals are released, of other values sets.
-    k : int, optional
-        Least size of a part; it can only be stricter than the guarantees.
-    mode : {"strict", "relaxed"}
-        strict: equal values stay together. relaxed: the records of the middle value may be divided, in the order of
-        their keyed ids; on the embedded engine only.
-    score : {"width", "loss"}
-        Where to cut: the widest column nearest its median, or what lowers the loss most.
-    labels : {"cells", "values"}
-        What an interval tells: the bounds of the cuts, or the least and greatest value present.
-
-    Notes
-    -----
-    Source: LeFevre, DeWitt, Ramakrishnan, ICDE 2006. A column with a hierarchy is cut in the order of its leaves
-    and released as the lowest common ancestor of the values present. A range that takes in missing values and others
-    is released as ``*``.
-
-    Examples
-    --------
-    >>> Mondrian(k=5)
-    Mondrian(k=5)
-    >>> Mondrian(columns=["age", "income"], labels="values").columns
-    ('age', 'income')
-    """
+class MondrianStage(Transformer):
+    """What `Mondrian` does to rows once its plan is known."""
 
     taxon: ClassVar[Kind] = "non-perturbative"
     columns_rule: ClassVar[Any] = "optional"
@@ -124,7 +91,7 @@ class Mondrian(Transformer):
         return [cls(), cls(k=3, score="loss"), cls(labels="values")]
 
 
-def tree_names(stage: Mondrian, context: StageContext) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def tree_names(stage: MondrianStage, context: StageContext) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The columns a tree is made of: those to be cut, and judged ones that stay as they are; in policy order.
 
     Raises
@@ -146,7 +113,7 @@ def tree_names(stage: Mondrian, context: StageContext) -> tuple[tuple[str, ...],
 
 
 def tree_columns(
-    histograms: Mapping[str, Histogram], stage: Mondrian, context: StageContext
+    histograms: Mapping[str, Histogram], stage: MondrianStage, context: StageContext
 ) -> tuple[tuple[CutColumn, ...], int]:
     """The dictionaries of `tree_names`, and how many of them are cut."""
     cut, fixed = tree_names(stage, context)

@@ -196,8 +196,8 @@ class Pram(RowTransformer):
         return {"strata": Strata.from_dict(plan.detail["strata"]).assignment(), "matrices": kept}
 
     def apply(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:
-        from privpipe.kernels.noise.pram import draw_categories
         from privpipe.kernels.ids.value_draws import value_uniforms
+        from privpipe.kernels.noise.pram import draw_categories
 
         rows, numbers = Strata.from_dict(plan.detail["strata"], plan.seed_key).kept(rows)
         for group in plan.detail["matrices"]:

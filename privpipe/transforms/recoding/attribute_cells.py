@@ -19,16 +19,16 @@ from privpipe.draws import Draws, Seed
 from privpipe.errors import NoSolutionError, UnsupportedError
 from privpipe.hierarchies import Hierarchy, canonical_text
 from privpipe.kernels.quality.loss import LossModel
-from privpipe.transforms.local_suppression.planner import blanked_of, cell_figures, greedy_cells
+from privpipe.transforms.base import StageContext, StagePlan
+from privpipe.transforms.local_suppression.cell_blanks import Parcel
 from privpipe.transforms.local_suppression.found import CellsFound
+from privpipe.transforms.local_suppression.planner import blanked_of, cell_figures, greedy_cells
+from privpipe.transforms.local_suppression.stage import SuppressCellsStage
 from privpipe.transforms.local_suppression.table import CellTable, aim_of, read_cells
 from privpipe.transforms.recoding.encoded import EncodedTable, encode
 from privpipe.transforms.recoding.lattice import Lattice
-from privpipe.transforms.base import StageContext, StagePlan
-from privpipe.transforms.local_suppression.cell_blanks import Parcel
-from privpipe.transforms.recoding.generalize import Generalize, is_recoded
 from privpipe.transforms.recoding.loss import LossSpec, aggregated
-from privpipe.transforms.local_suppression.suppress_cells import SuppressCells
+from privpipe.transforms.recoding.stage import GeneralizeStage, is_recoded
 from privpipe.transforms.suppression.budget import require_within
 
 __all__ = ["RepairedNode", "plan", "search_repaired"]
@@ -64,7 +64,7 @@ class RepairedNode:
     exhausted: bool
 
 
-def search_repaired(encoded: EncodedTable, stage: Generalize, context: StageContext) -> RepairedNode:
+def search_repaired(encoded: EncodedTable, stage: GeneralizeStage, context: StageContext) -> RepairedNode:
     """Best-first over the vectors of levels by their loss before repair, until that is not below the incumbent's.
 
     Repairs are greedy, so the outcome is no proved optimum.
@@ -122,7 +122,7 @@ def search_repaired(encoded: EncodedTable, stage: Generalize, context: StageCont
     return replace(best, checked=checked, exhausted=not open_nodes or open_nodes[0][0] >= best.loss - TIE)
 
 
-def plan(engine: Any, table: Any, stage: Generalize, context: StageContext) -> dict[str, Any]:
+def plan(engine: Any, table: Any, stage: GeneralizeStage, context: StageContext) -> dict[str, Any]:
     """Levels and blanks, as detail of the stage's plan.
 
     Raises
@@ -173,7 +173,7 @@ def _recoded_cells(
     engine: Any,
     table: Any,
     encoded: EncodedTable,
-    stage: Generalize,
+    stage: GeneralizeStage,
     detail: Mapping[str, Any],
     context: StageContext,
 ) -> tuple[CellTable, Any]:
@@ -195,8 +195,8 @@ def _shares_of(texts: Any, hierarchy: Hierarchy, level: int) -> NDArray[np.float
     return np.array([share[text] for text in canonical_text(texts, None).to_pylist()], dtype=np.float64)
 
 
-def _blanking(encoded: EncodedTable) -> SuppressCells:
-    return SuppressCells(columns=encoded.columns)
+def _blanking(encoded: EncodedTable) -> SuppressCellsStage:
+    return SuppressCellsStage(columns=encoded.columns)
 
 
 def _cells_at(

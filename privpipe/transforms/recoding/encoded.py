@@ -17,14 +17,14 @@ from privpipe.hierarchies import Hierarchy, canonical_text
 from privpipe.kernels.columns.packed import PackedColumns
 from privpipe.kernels.lattice.tuple_classes import class_numbers, class_totals
 from privpipe.roles import column_type_of
-from privpipe.transforms.recoding.beside_population import PopulationRows, SeenColumn, encode_population
-from privpipe.transforms.loading import beside_loading
 from privpipe.transforms.base import StageContext
+from privpipe.transforms.loading import beside_loading
+from privpipe.transforms.recoding.beside_population import PopulationRows, SeenColumn, encode_population
+from privpipe.transforms.recoding.stage import GeneralizeStage, generalized_columns
+from privpipe.transforms.suppression.budget import sensitive_codes, text_ranks
 from privpipe.transforms.suppression.class_failures import Classes, Combinations, judged_sets
 from privpipe.transforms.suppression.combinations import apart_by_person
 from privpipe.transforms.suppression.counted_table import person_numbers
-from privpipe.transforms.recoding.generalize import Generalize, generalized_columns
-from privpipe.transforms.suppression.budget import sensitive_codes, text_ranks
 
 __all__ = ["EncodedTable", "encode"]
 
@@ -189,7 +189,7 @@ class EncodedTable:
         return np.stack([grid.ravel() for grid in grids], axis=1)
 
 
-def encode(engine: Any, table: Any, stage: Generalize, context: StageContext) -> EncodedTable:
+def encode(engine: Any, table: Any, stage: GeneralizeStage, context: StageContext) -> EncodedTable:
     """Count the distinct combinations on the engine and encode them on the driver.
 
     The combinations come sorted, so nothing depends on the engine, its partitions or the order of the rows.

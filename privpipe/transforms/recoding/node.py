@@ -13,12 +13,12 @@ from privpipe.blocks import Cells, ClassBlock, ClassModel, SizeModel
 from privpipe.kernels.lattice.cells import cells_of, tallied_cells
 from privpipe.kernels.lattice.tuple_classes import class_cells
 from privpipe.models import KAnonymity
+from privpipe.transforms.base import StageContext
 from privpipe.transforms.recoding.encoded import EncodedTable
 from privpipe.transforms.recoding.formed_classes import FormedClasses
 from privpipe.transforms.recoding.mandatory import forced_records
 from privpipe.transforms.recoding.packed import PackedTable
 from privpipe.transforms.recoding.quality import Forced, QualityModel
-from privpipe.transforms.base import StageContext
 from privpipe.transforms.suppression.class_failures import EVERY_WAY, Classes, failing_rows, judged_sets
 
 __all__ = ["CheckedNode", "NodeCheck", "Round"]

@@ -6,21 +6,21 @@ from dataclasses import replace
 from typing import Any
 
 from privpipe.errors import NoSolutionError, UsageError
+from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.recoding.approaches import approach_of
 from privpipe.transforms.recoding.encoded import EncodedTable, encode
+from privpipe.transforms.recoding.loss import LossSpec
 from privpipe.transforms.recoding.node import CheckedNode, NodeCheck
 from privpipe.transforms.recoding.quality import searched_quality
+from privpipe.transforms.recoding.stage import GeneralizeStage, is_recoded
 from privpipe.transforms.recoding.strategies import Outcome, searched
-from privpipe.transforms.base import StageContext, StagePlan
-from privpipe.transforms.suppression.class_failures import require_sample
-from privpipe.transforms.recoding.generalize import Generalize, is_recoded
-from privpipe.transforms.recoding.loss import LossSpec
 from privpipe.transforms.suppression.budget import budget_of, least_share, require_within
+from privpipe.transforms.suppression.class_failures import require_sample
 
 __all__ = ["plan"]
 
 
-def plan(engine: Any, table: Any, stage: Generalize, context: StageContext) -> StagePlan:
+def plan(engine: Any, table: Any, stage: GeneralizeStage, context: StageContext) -> StagePlan:
     """Choose (or take) the vector of levels and say what it costs.
 
     Raises
@@ -59,7 +59,7 @@ def plan(engine: Any, table: Any, stage: Generalize, context: StageContext) -> S
     return _plan(stage, encoded, check, found.node, {**figures, **search})
 
 
-def _with_cells(engine: Any, table: Any, stage: Generalize, context: StageContext) -> StagePlan:
+def _with_cells(engine: Any, table: Any, stage: GeneralizeStage, context: StageContext) -> StagePlan:
     """Levels, and blanks in place of suppressed records."""
     from privpipe.transforms.recoding import attribute_cells
 
@@ -67,7 +67,7 @@ def _with_cells(engine: Any, table: Any, stage: Generalize, context: StageContex
     return StagePlan(name=stage.name(), parameters=stage.stated_parameters(), detail=detail)
 
 
-def _by_approach(stage: Generalize, context: StageContext) -> Generalize:
+def _by_approach(stage: GeneralizeStage, context: StageContext) -> GeneralizeStage:
     """The stage once the short form of its approach is written out."""
     if stage.approach is None:
         return stage
@@ -79,7 +79,7 @@ def _by_approach(stage: Generalize, context: StageContext) -> Generalize:
     return replace(stage, **options)
 
 
-def _require_sample(encoded: EncodedTable, check: NodeCheck, stage: Generalize, context: StageContext) -> None:
+def _require_sample(encoded: EncodedTable, check: NodeCheck, stage: GeneralizeStage, context: StageContext) -> None:
     """A population must hold every record, seen at the given levels, or the finest a search may choose."""
     finest = tuple(hierarchy.min_level for hierarchy in encoded.hierarchies)
     levels = finest if stage.is_search else _given_levels(stage, encoded, context)
@@ -87,7 +87,7 @@ def _require_sample(encoded: EncodedTable, check: NodeCheck, stage: Generalize, 
     require_sample(check.sets, encoded.rows, classes)
 
 
-def _given(stage: Generalize, encoded: EncodedTable, check: NodeCheck, context: StageContext) -> StagePlan:
+def _given(stage: GeneralizeStage, encoded: EncodedTable, check: NodeCheck, context: StageContext) -> StagePlan:
     """The plan of levels that the policy gives; classes are suppressed only if it says so."""
     node = check(_given_levels(stage, encoded, context))
     if node.suppressed < 0:
@@ -98,7 +98,7 @@ def _given(stage: Generalize, encoded: EncodedTable, check: NodeCheck, context: 
     return _plan(stage, encoded, check, node, {"loss": _figure(loss), "column_losses": _by_column(encoded, columns)})
 
 
-def _given_levels(stage: Generalize, encoded: EncodedTable, context: StageContext) -> tuple[int, ...]:
+def _given_levels(stage: GeneralizeStage, encoded: EncodedTable, context: StageContext) -> tuple[int, ...]:
     levels = stage.levels or {}
     for column, hierarchy in zip(encoded.columns, encoded.hierarchies, strict=True):
         if levels.get(column, 0) > hierarchy.height:
@@ -119,7 +119,7 @@ def _by_column(encoded: EncodedTable, losses: list[float]) -> dict[str, float]:
 
 
 def _plan(
-    stage: Generalize, encoded: EncodedTable, check: NodeCheck, node: CheckedNode, extra: dict[str, Any]
+    stage: GeneralizeStage, encoded: EncodedTable, check: NodeCheck, node: CheckedNode, extra: dict[str, Any]
 ) -> StagePlan:
     hierarchies = dict(zip(encoded.columns, encoded.hierarchies, strict=True))
     return StagePlan(
@@ -149,7 +149,12 @@ def _plan(
 
 
 def _unattainable(
-    check: NodeCheck, encoded: EncodedTable, context: StageContext, budget: int, outcome: Outcome, stage: Generalize
+    check: NodeCheck,
+    encoded: EncodedTable,
+    context: StageContext,
+    budget: int,
+    outcome: Outcome,
+    stage: GeneralizeStage,
 ) -> str:
     asked = ", ".join(repr(guarantee) for guarantee in context.guarantees)
     if not outcome.exhausted:

@@ -9,7 +9,7 @@ import numpy as np
 from privpipe.blocks import FactsRequest, Histogram, Primitives
 from privpipe.errors import DataError, HierarchyError, UnsupportedError
 from privpipe.transforms.base import StageContext, StagePlan
-from privpipe.transforms.recoding.generalize import Generalize, generalized_columns, labels_at, texts_of
+from privpipe.transforms.recoding.stage import GeneralizeStage, generalized_columns, labels_at, texts_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,7 +18,7 @@ __all__ = ["generalize_population"]
 
 
 def generalize_population(
-    engine: Primitives, table: Any, population: Any, stage: Generalize, plan: StagePlan, context: StageContext
+    engine: Primitives, table: Any, population: Any, stage: GeneralizeStage, plan: StagePlan, context: StageContext
 ) -> Any:
     """The population at the levels of a plan.
 

@@ -16,7 +16,7 @@ from privpipe.transforms.recoding.lattice import LARGEST_HELD, LARGEST_SIFTED, L
 from privpipe.transforms.recoding.minimal import search_minimal
 from privpipe.transforms.recoding.node import NodeCheck
 from privpipe.transforms.recoding.optimal import ended_search
-from privpipe.transforms.recoding.generalize import Generalize
+from privpipe.transforms.recoding.stage import GeneralizeStage
 
 __all__ = ["Outcome", "searched"]
 
@@ -51,7 +51,7 @@ class Outcome:
     minimal: list[Solution] = field(default_factory=list)
     safer: list[Solution] = field(default_factory=list)
 
-    def describe(self, stage: Generalize, columns: Sequence[str]) -> dict[str, Any]:
+    def describe(self, stage: GeneralizeStage, columns: Sequence[str]) -> dict[str, Any]:
         """What the plan says of the search, as plain JSON."""
         found = self.found
         if found is None:
@@ -82,7 +82,7 @@ class Outcome:
         return detail
 
 
-def searched(stage: Generalize, check: NodeCheck, budget: int, place: str) -> Outcome:
+def searched(stage: GeneralizeStage, check: NodeCheck, budget: int, place: str) -> Outcome:
     """Search as a stage says, and look at what less risk would cost.
 
     Raises
@@ -109,7 +109,7 @@ def _safer(check: NodeCheck, lattice: Lattice, budget: int, levels: tuple[int, .
     return explorer.solutions
 
 
-def _searched(stage: Generalize, check: NodeCheck, budget: int, place: str) -> Outcome:
+def _searched(stage: GeneralizeStage, check: NodeCheck, budget: int, place: str) -> Outcome:
     lattice = Lattice.of(check.table, roots_only=stage.roots_only or stage.approach == "_AS")
     limits = Limits(stage.budget.nodes, stage.budget.seconds)
     if stage.search in STRATEGIES:

@@ -13,8 +13,8 @@ from privpipe.blocks import Facts, Primitives, RowBlock
 from privpipe.blocks.entry import require_integer, require_number
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer
-from privpipe.transforms.swapping.order_cuts import OrderCuts, order_cuts
 from privpipe.transforms.strata import Strata, checked_by
+from privpipe.transforms.swapping.order_cuts import OrderCuts, order_cuts
 
 if TYPE_CHECKING:
     import pyarrow as pa

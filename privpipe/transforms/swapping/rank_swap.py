@@ -16,10 +16,15 @@ from privpipe.roles import column_type_of
 from privpipe.tolerance import floor_share
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.numeric import masked_schema, refuse_nulls, require_numeric
-from privpipe.transforms.swapping.ranked_tails import TAIL, Averaged, SetAside, TailBorders, tail_borders, tail_means
-from privpipe.transforms.swapping.segment_swap import SegmentPermutation, SwappedStrata, WholePermutation, is_near_unique
-from privpipe.transforms.swapping.sorted_values import SortedValues, Swapped, tails
 from privpipe.transforms.strata import SmallStrata, Strata, checked_by
+from privpipe.transforms.swapping.ranked_tails import TAIL, Averaged, SetAside, TailBorders, tail_borders, tail_means
+from privpipe.transforms.swapping.segment_swap import (
+    SegmentPermutation,
+    SwappedStrata,
+    WholePermutation,
+    is_near_unique,
+)
+from privpipe.transforms.swapping.sorted_values import SortedValues, Swapped, tails
 
 if TYPE_CHECKING:
     import pyarrow as pa

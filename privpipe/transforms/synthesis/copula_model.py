@@ -14,8 +14,8 @@ from privpipe.roles import column_type_of
 from privpipe.transforms.categories import Labels, in_value_order, labelled
 from privpipe.transforms.noise.covariance import covariance_factor
 from privpipe.transforms.numeric import require_summable
-from privpipe.transforms.synthesis.ranked_values import ranks_of_column
 from privpipe.transforms.strata import Strata
+from privpipe.transforms.synthesis.ranked_values import ranks_of_column
 
 if TYPE_CHECKING:
     from privpipe.kernels.sums.exact import ExactSums
@@ -199,8 +199,8 @@ class _ScoreSums:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        from privpipe.kernels.synthesis.copula import category_scores
         from privpipe.kernels.columns.scaled_numbers import scaled_numbers
+        from privpipe.kernels.synthesis.copula import category_scores
 
         column = rows.column(name)
         if name in self.ranks:

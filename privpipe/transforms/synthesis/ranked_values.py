@@ -29,8 +29,8 @@ def ranks_of_column(engine: Primitives, table: Any, column: str, strata: Strata,
     DataError
         The column holds infinities.
     """
-    from privpipe.kernels.synthesis.normal_scores import ValueRanks
     from privpipe.kernels.columns.scaled_numbers import scaled_numbers
+    from privpipe.kernels.synthesis.normal_scores import ValueRanks
 
     distinct = engine.distinct(table, (*strata.by, column)).combine_chunks()
     counts = distinct["__count"].to_numpy().astype(np.int64)
@@ -63,8 +63,8 @@ class RankSums:
     filled: tuple[str, ...] = ()
 
     def measure(self, block: RowBlock, facts: Facts) -> dict[int, ExactSums]:
-        from privpipe.kernels.sums.exact import measure_sums
         from privpipe.kernels.columns.scaled_numbers import scaled_numbers
+        from privpipe.kernels.sums.exact import measure_sums
 
         numbers = self.strata.of(block)
         found = {}

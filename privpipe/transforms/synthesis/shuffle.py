@@ -15,8 +15,8 @@ from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.noise.covariance import RANK_CUT, covariance_factor
 from privpipe.transforms.numeric import refuse_nulls, require_numeric
-from privpipe.transforms.synthesis.ranked_values import RankSums, ranks_of_column, taken_at
 from privpipe.transforms.strata import SmallStrata, Strata, checked_by
+from privpipe.transforms.synthesis.ranked_values import RankSums, ranks_of_column, taken_at
 
 if TYPE_CHECKING:
     from privpipe.draws import Draws

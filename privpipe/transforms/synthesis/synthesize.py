@@ -14,10 +14,10 @@ from privpipe.blocks.entry import require_choice, require_integer
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.categories import Labels, labelled, typed
-from privpipe.transforms.synthesis.copula_model import PRESENT, Folding, is_category, learn_models
 from privpipe.transforms.numeric import refuse_nulls, require_numeric, whole_numbers
 from privpipe.transforms.sampling.sample import proportional
 from privpipe.transforms.strata import SmallStrata, Strata, checked_by, stratum_keys
+from privpipe.transforms.synthesis.copula_model import PRESENT, Folding, is_category, learn_models
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from privpipe.judging.composite import Composite
 from privpipe.blocks import ClassQuery, Facts, FactsRequest, PairBlock, RankExchange, RowBlock
 from privpipe.draws import Seed, Stream
 from privpipe.engines import Engine, Source, open_engine
 from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.errors import PrivpipeError
+from privpipe.judging.composite import Composite
 from privpipe.models import DistinctLDiversity, KAnonymity, TCloseness
 
 CANARY = "Zanzibar"

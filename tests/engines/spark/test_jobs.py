@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from privpipe.judging.composite import Composite
 from privpipe.blocks import ClassModel, ClassQuery, FactsRequest
 from privpipe.draws import Seed
 from privpipe.engines import Source
 from privpipe.engines.spark import SparkEngine
+from privpipe.judging.composite import Composite
 from privpipe.models import DistinctLDiversity, EntropyLDiversity, KAnonymity, TCloseness
 
 pytestmark = pytest.mark.spark

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from privpipe.judging import assess
 from privpipe.blocks import Guarantee, Verdict
 from privpipe.blocks.oracle_classes import plain_cell
 from privpipe.engines import Engine, Source
+from privpipe.judging import assess
 from privpipe.measures import AttributeRisk, Distinction, Separation
 from privpipe.testing import HOSTILE_TABLES, HostileTable
 from privpipe.testing.oracle import unsuppressed_rows

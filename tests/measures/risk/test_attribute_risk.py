@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privpipe.judging import assess
 from privpipe.engines import Engine, Source
 from privpipe.errors import PolicyError, UsageError
+from privpipe.judging import assess
 from privpipe.kernels.classes.projections import projected_sizes
 from privpipe.measures import AttributeRisk
 from privpipe.measures.risk.identity.attribute_risk import set_name
-from privpipe.release import Policy
+from privpipe.policy import Policy
 from privpipe.roles import Roles
 from privpipe.testing import HostileTable
 

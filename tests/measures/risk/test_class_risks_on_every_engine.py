@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privpipe.judging import assess
 from privpipe.engines import Engine, Source
+from privpipe.judging import assess
 from privpipe.measures import (
     AttributeInference,
     BackgroundKnowledgeAttack,

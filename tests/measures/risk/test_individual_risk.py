@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privpipe.judging import JudgingRules, assess
 from privpipe.blocks import ClassBlock, Facts, Verdict
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, UnsupportedError, UsageError
+from privpipe.judging import JudgingRules, assess
 from privpipe.measures import IndividualRisk
 from privpipe.roles import Roles
 

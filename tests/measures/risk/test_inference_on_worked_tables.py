@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privpipe.judging import assess
 from privpipe.engines import Engine, Source
+from privpipe.judging import assess
 from privpipe.kernels.classes.posterior import insider_posterior, ruled_out_posterior
 from privpipe.measures import AttributeInference, BackgroundKnowledgeAttack, HomogeneityAttack
 from privpipe.models import KAnonymity

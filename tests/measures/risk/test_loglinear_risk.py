@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from privpipe.judging import JudgingRules, assess
 from privpipe.blocks import Verdict
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, UsageError
+from privpipe.judging import JudgingRules, assess
 from privpipe.measures import LoglinearRisk
 from privpipe.measures.risk.identity.loglinear_formula import terms_of
 from privpipe.roles import Roles

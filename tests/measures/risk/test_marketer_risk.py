@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privpipe.judging import assess
 from privpipe.blocks import ClassBlock
 from privpipe.engines import Engine, Source
+from privpipe.judging import assess
 from privpipe.measures import MarketerRisk
 from privpipe.roles import Roles
 from privpipe.testing import judged

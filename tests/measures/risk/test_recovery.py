@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from privpipe.judging import JudgingRules, assess
-from privpipe.judging.recovering import recovery_notes
 from privpipe.blocks import Verdict
 from privpipe.draws import Seed, Stream
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, UsageError
+from privpipe.judging import JudgingRules, assess
+from privpipe.judging.recovering import recovery_notes
 from privpipe.measures import Recovery
 from privpipe.roles import Roles
 

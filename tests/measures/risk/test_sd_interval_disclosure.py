@@ -39,8 +39,8 @@ def test_figures_of_the_reference_tool(embedded: Engine, sdcmicro: Any, casc: An
 
 
 def test_risky_cells_of_the_reference_tool(embedded: Engine, sdcmicro: Any, casc: Any) -> None:
-    from privpipe.judging import assess
     from privpipe.engines import Source
+    from privpipe.judging import assess
     from privpipe.roles import Roles
 
     for case in (case for case in sdcmicro if case["fn"] == "riskyCells"):

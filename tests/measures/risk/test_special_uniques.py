@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privpipe.judging import JudgingRules, assess
 from privpipe.blocks import DistinctBlock, Verdict
 from privpipe.engines import Engine, Source
 from privpipe.errors import UsageError
+from privpipe.judging import JudgingRules, assess
 from privpipe.kernels.uniqueness.special_uniques import minimal_uniques, size_weights
 from privpipe.measures import SpecialUniques
 from privpipe.measures.risk.identity.special_uniques import without_blanks_apart

@@ -16,7 +16,12 @@ import pytest
 import privpipe as pp
 from privpipe.engines import Engine
 from privpipe.errors import Refused, UsageError
-from privpipe.kernels.linkage.transparency import candidates_left, centroid_constraint, nearest_constraint, window_constraint
+from privpipe.kernels.linkage.transparency import (
+    candidates_left,
+    centroid_constraint,
+    nearest_constraint,
+    window_constraint,
+)
 from privpipe.measures import TransparencyAttack
 
 from .test_rank_interval_disclosure import worked_tables

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privpipe.judging import JudgingRules, assess
 from privpipe.engines import Engine, Source
+from privpipe.judging import JudgingRules, assess
 from privpipe.measures import IndividualRisk, LoglinearRisk, ProsecutorRisk, SpecialUniques
 from privpipe.roles import Roles
 

@@ -18,12 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import privpipe as pp
-from privpipe.judging import JudgingRules, assess
 from privpipe.blocks import FilePair, Verdict
 from privpipe.draws import RunKey, Seed
 from privpipe.engines import Engine, Source
 from privpipe.errors import PolicyError, Refused, UnsupportedError, UsageError
 from privpipe.hierarchies import HierarchySpec
+from privpipe.judging import JudgingRules, assess
 from privpipe.measures import InformationLoss
 from privpipe.measures.utility.loss_functions import REGISTERED, register_loss
 from privpipe.roles import Roles

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 import privpipe as pp
-from privpipe.judging import JudgingRules, assess
 from privpipe.blocks import Verdict
 from privpipe.blocks.quality_spec import QualityName
 from privpipe.engines import Engine, Source
 from privpipe.errors import Refused, UsageError
 from privpipe.hierarchies import Hierarchy, HierarchySpec
+from privpipe.judging import JudgingRules, assess
 from privpipe.measures import Quality
 from privpipe.measures.utility.cut_ranges import range_members, range_penalty
 from privpipe.measures.utility.label_penalty import LabelCosts

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privpipe.judging import JudgingRules, assess
 from privpipe.blocks import ClassBlock, Verdict
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, UnsupportedError, UsageError
 from privpipe.hierarchies import HierarchySpec
+from privpipe.judging import JudgingRules, assess
 from privpipe.models import ProsecutorProfitability
 from privpipe.roles import Roles
 from privpipe.testing import judged

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import privpipe as pp
-from privpipe.judging import assess
 from privpipe.blocks import ClassBlock, Verdict
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, PolicyError, Refused, UnsupportedError, UsageError
+from privpipe.judging import assess
 from privpipe.kernels.classes.item_sets import baskets_of, merged_supports, supports_of
 from privpipe.models import KAnonymity, KmAnonymity
 from privpipe.roles import Roles

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privpipe.judging import JudgingRules, assess
 from privpipe.blocks import ClassBlock, Facts
 from privpipe.engines import Engine, Source
 from privpipe.errors import UsageError
+from privpipe.judging import JudgingRules, assess
 from privpipe.kernels.proofs.safepub import delta_of, safepub_parameters
 from privpipe.models import DifferentialPrivacy
 from privpipe.roles import Roles

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privpipe.judging import assess
 from privpipe.blocks import Facts, Histogram, Tally
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, UsageError
+from privpipe.judging import assess
 from privpipe.kernels.proofs.integral import minimal_generators, published
 from privpipe.models import IntegralPrivacy
 from privpipe.roles import Roles

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from privpipe.errors import PolicyError, UsageError
-from privpipe.running.grid import read_grid
 from privpipe.policy import Policy
+from privpipe.running.grid import read_grid
 
 BASE = "columns: {age: {role: quasi_identifier}}\nguarantees: [{k_anonymity: {k: 2}}]\n"
 BOMB = "a: &a [x, x, x, x, x, x, x, x]\n" + "".join(

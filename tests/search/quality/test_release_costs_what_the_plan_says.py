@@ -11,17 +11,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from privpipe.judging import JudgingRules, assess
 from privpipe.blocks.quality_spec import DEFAULT_AGGREGATES, QualityName
 from privpipe.draws import Draws, Seed
 from privpipe.engines import Engine, Source
 from privpipe.errors import HierarchyError, NoSolutionError
 from privpipe.hierarchies import Hierarchy, HierarchySpec
+from privpipe.judging import JudgingRules, assess
 from privpipe.measures import Quality
 from privpipe.models import DistinctLDiversity, KAnonymity
-from privpipe.transforms.recoding.planner import plan
 from privpipe.transforms import Generalize
 from privpipe.transforms.recoding.loss import LossSpec
+from privpipe.transforms.recoding.planner import plan
 
 SEED = Seed.insecure(1)
 

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from privpipe.blocks.quality_spec import DEFAULT_AGGREGATES, QualityName
 from privpipe.errors import UnsupportedError, UsageError
 from privpipe.models import KAnonymity
-from privpipe.transforms.recoding.encoded import encode
-from privpipe.transforms.recoding.planner import plan
-from privpipe.transforms.recoding.node import CheckedNode, NodeCheck
-from privpipe.transforms.recoding.optimal import search_optimal
-from privpipe.transforms.recoding.quality import searched_quality
 from privpipe.tolerance import floor_share
 from privpipe.transforms import Generalize
+from privpipe.transforms.recoding.encoded import encode
 from privpipe.transforms.recoding.loss import LossSpec
+from privpipe.transforms.recoding.node import CheckedNode, NodeCheck
+from privpipe.transforms.recoding.optimal import search_optimal
+from privpipe.transforms.recoding.planner import plan
+from privpipe.transforms.recoding.quality import searched_quality
 
 NAMES = [name for name in get_args(QualityName) if name != "loss"]
 

@@ -13,8 +13,8 @@ from privpipe.blocks import FilePair, FilePairMeasure, Verdict
 from privpipe.blocks.entry import require_integer, require_number
 from privpipe.blocks.guarantee import short
 from privpipe.errors import UsageError
-from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.measures.risk.algorithm.finer_labels import Finer, finer_labels, texts_of
+from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.tolerance import at_most
 
 __all__ = ["Downcoding"]

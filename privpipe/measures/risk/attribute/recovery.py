@@ -12,8 +12,8 @@ from privpipe.blocks import Guarantee, Verdict
 from privpipe.blocks.entry import require_integer, require_number
 from privpipe.blocks.guarantee import short
 from privpipe.errors import UsageError
-from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.measures.risk.attribute.guesses import Guesses
+from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.tolerance import at_most, floor_share
 
 __all__ = ["PairCounts", "Recovered", "Recovery", "in_percent"]

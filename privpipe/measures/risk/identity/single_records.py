@@ -21,8 +21,8 @@ def weighed_patterns(records: DistinctBlock, matching: bool) -> tuple[ClassBlock
     ([2, 1], [5.0, 4.0], [0, 0, 1])
     """
     from privpipe.kernels.columns.arrays import read_only
-    from privpipe.kernels.uniqueness.sample_frequencies import vouched_frequencies
     from privpipe.kernels.sums.weights import exact_sum_by_class
+    from privpipe.kernels.uniqueness.sample_frequencies import vouched_frequencies
 
     blanks = records.blanks if matching else None
     codes = records.codes if blanks is None else np.where(blanks, -1, records.codes)

@@ -13,8 +13,8 @@ from privpipe.blocks import FilePair, FilePairMeasure, Verdict
 from privpipe.blocks.entry import require_choice, require_integer, require_number
 from privpipe.blocks.guarantee import short
 from privpipe.errors import UsageError
-from privpipe.measures.risk.linkage.agreement_rules import agreement_of, checked_rules
 from privpipe.measures.risk.identity.column_set import require_columns
+from privpipe.measures.risk.linkage.agreement_rules import agreement_of, checked_rules
 from privpipe.measures.risk.linkage.linkable_files import block_of
 from privpipe.roles import Roles
 from privpipe.tolerance import at_most

@@ -12,8 +12,8 @@ from privpipe.blocks import Verdict
 from privpipe.blocks.entry import require_integer, require_number
 from privpipe.blocks.guarantee import Direction, short
 from privpipe.blocks.table_files import TableFiles, TableMeasure
-from privpipe.measures.risk.membership.closest_records import closest, compared
 from privpipe.measures.risk.identity.column_set import require_columns
+from privpipe.measures.risk.membership.closest_records import closest, compared
 from privpipe.tolerance import at_least
 
 if TYPE_CHECKING:

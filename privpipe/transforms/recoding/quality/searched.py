@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 from privpipe.errors import PrivpipeError
 from privpipe.kernels.quality import QualityModel, quality_model
 from privpipe.transforms.base import StageContext
-from privpipe.transforms.suppression.class_failures import judged_sets
 from privpipe.transforms.suppression.budget import budget_of
+from privpipe.transforms.suppression.class_failures import judged_sets
 
 if TYPE_CHECKING:
     from privpipe.transforms.recoding.encoded import EncodedTable
-    from privpipe.transforms.recoding.generalize import Generalize
+    from privpipe.transforms.recoding.stage import GeneralizeStage
 
 __all__ = ["searched_quality"]
 
 
-def searched_quality(table: EncodedTable, stage: Generalize, context: StageContext) -> QualityModel:
+def searched_quality(table: EncodedTable, stage: GeneralizeStage, context: StageContext) -> QualityModel:
     """The model that a stage names, over its encoded table.
 
     Bounds may count on what a node must meet: suppression within the limit, and the least size of a class that any

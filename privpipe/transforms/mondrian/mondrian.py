@@ -1,0 +1,54 @@
+"""Mondrian, with the search that plans it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from privpipe.blocks import Primitives
+from privpipe.transforms.base import StageContext, StagePlan
+from privpipe.transforms.mondrian.planner import plan
+from privpipe.transforms.mondrian.stage import MondrianStage
+
+__all__ = ["Mondrian"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Mondrian(MondrianStage):
+    """Cut the table in two, again and again, while both halves meet the guarantees; each part has labels of its own.
+
+    Every guarantee over classes is met by both sides of every cut, and judged again on the released labels, which
+    neighbouring parts may share. A quasi-identifier that is judged and not among the columns stays as it is: the
+    table is first divided by its values.
+
+    Parameters
+    ----------
+    columns : tuple of str, optional
+        Default: every quasi-identifier that has a hierarchy. Others may be named: of numbers, dates and timestamps
+        intervals are released, of other values sets.
+    k : int, optional
+        Least size of a part; it can only be stricter than the guarantees.
+    mode : {"strict", "relaxed"}
+        strict: equal values stay together. relaxed: the records of the middle value may be divided, in the order of
+        their keyed ids; on the embedded engine only.
+    score : {"width", "loss"}
+        Where to cut: the widest column nearest its median, or what lowers the loss most.
+    labels : {"cells", "values"}
+        What an interval tells: the bounds of the cuts, or the least and greatest value present.
+
+    Notes
+    -----
+    Source: LeFevre, DeWitt, Ramakrishnan, ICDE 2006. A column with a hierarchy is cut in the order of its leaves
+    and released as the lowest common ancestor of the values present. A range that takes in missing values and others
+    is released as ``*``.
+
+    Examples
+    --------
+    >>> Mondrian(k=5)
+    Mondrian(k=5)
+    >>> Mondrian(columns=["age", "income"], labels="values").columns
+    ('age', 'income')
+    """
+
+    def learn(self, engine: Primitives, table: Any, context: StageContext) -> StagePlan:
+        return plan(engine, table, self, context)

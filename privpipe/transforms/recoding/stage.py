@@ -1,0 +1,310 @@
+"""Full-domain generalization: one level a column, failing classes suppressed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import FactsRequest, Primitives
+from privpipe.blocks.entry import require_choice, require_integer, require_number
+from privpipe.errors import DataError, UsageError, did_you_mean
+from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
+from privpipe.transforms.local_suppression.cell_blanks import Blanked, apply_blanks
+from privpipe.transforms.recoding.hierarchy_definition import definition_digest
+from privpipe.transforms.recoding.loss import LossSpec, OwnUnitLoss, quality_parameters, unit_losses
+from privpipe.transforms.suppression.budget import KeysDropped, require_within, suppress_failing
+from privpipe.transforms.suppression.marking import with_marked, with_unknown_marked
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from privpipe.draws import Draws
+    from privpipe.hierarchies import Hierarchy
+
+__all__ = [
+    "GeneralizeStage",
+    "LossSpec",
+    "SearchBudget",
+    "generalized_columns",
+    "hierarchies_of",
+    "is_recoded",
+    "labels_at",
+    "texts_of",
+]
+
+
+Search = Literal["optimal", "minimal", "datafly", "bottom_up", "top_down", "genetic"]
+Criterion = Literal[
+    "minimum_suppression", "minimum_absolute_distance", "minimum_relative_distance", "maximum_distribution"
+]
+ApproachName = Literal["AG_TS", "AG_AS", "AG_CS", "AG_", "CG_TS", "CG_AS", "CG_CS", "CG_", "_TS", "_AS", "_CS", "_"]
+
+CARRIED = ("levels", "recoded", "level_names", "hierarchies", "builders", "data_dependent")
+"""What a plan says of levels, and not of the table it was made for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchBudget:
+    """How much a search may do before it ends with the best it has.
+
+    Parameters
+    ----------
+    nodes : int
+        Vectors of levels that may be checked.
+    seconds : float, optional
+        Time besides; what is found then depends on the machine, and the plan says so.
+    """
+
+    nodes: int = 100_000
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        require_integer("Generalize", "budget.nodes", self.nodes, least=1)
+        if self.seconds is not None:
+            require_number("Generalize", "budget.seconds", self.seconds, above=0)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class GeneralizeStage(Transformer):
+    """What `Generalize` does to rows once its plan is known."""
+
+    taxon: ClassVar[Kind] = "non-perturbative"
+    columns_rule: ClassVar[Any] = "optional"
+    searches: ClassVar[bool] = True
+    suppresses: ClassVar[bool] = True
+    serves: ClassVar[tuple[str, ...]] = ("persons", "population", "wildcard", "labels")
+    preserves: ClassVar[str] = "truth: every label covers the value it stands for"
+    reveals: ClassVar[str] = "that a finer vector of levels did not meet the guarantees (minimality)"
+    about: ClassVar[Mapping[str, str]] = {
+        "columns": "columns to generalize; default: the quasi-identifiers with a hierarchy",
+        "search": "how the levels are chosen: optimal, minimal, datafly, bottom_up, top_down or genetic",
+        "levels": "instead of a search: the level of each column, 0 for the raw value",
+        "loss": "the quality model: {name, aggregate, gs_factor, weights}, besides compat of kl_divergence, attacker "
+        "and amounts of publisher_payout, penalties of static, response of classification",
+        "suppress_at_most": "share of the records that may be suppressed",
+        "criteria": "of search minimal: what is preferred among minimal vectors, in order",
+        "minimal": "of search minimal: whether the plan lists one or all",
+        "mark": "whether a suppressed record stays as a row of the suppression mark",
+        "roots_only": "whether each column is either raw or at its root",
+        "approach": "short form: AG_TS, AG_AS, AG_CS, AG_, _AS or _TS",
+        "budget": "limit of the search: {nodes, seconds}",
+    }
+    source: ClassVar[str] = "Samarati, IEEE TKDE 13(6), 2001; Iyengar, KDD 2002"
+
+    columns: tuple[str, ...] | None = None
+    search: Search | None = None
+    levels: dict[str, int] | None = None
+    loss: LossSpec = field(default_factory=LossSpec)
+    suppress_at_most: float | None = None
+    criteria: tuple[Criterion, ...] | None = None
+    minimal: Literal["one", "all"] = "one"
+    mark: bool = False
+    roots_only: bool = False
+    approach: ApproachName | None = None
+    budget: SearchBudget = field(default_factory=SearchBudget)
+
+    def __post_init__(self) -> None:
+        if self.columns is not None:
+            object.__setattr__(self, "columns", checked_columns("Generalize", self.columns))
+        if self.levels is not None and self.search is not None:
+            raise UsageError("Generalize: give a search or levels, not both")
+        if self.search is not None:
+            require_choice("Generalize", "search", self.search, get_args(Search))
+        for column, level in (self.levels or {}).items():
+            if self.columns is not None and column not in self.columns:
+                raise UsageError(
+                    f"Generalize: levels.{column} is not among columns{did_you_mean(column, self.columns)}"
+                )
+            require_integer("Generalize", f"levels.{column}", level, least=0)
+        if self.suppress_at_most is not None:
+            require_number("Generalize", "suppress_at_most", self.suppress_at_most, least=0, most=1)
+        self._require_options()
+
+    def _require_options(self) -> None:
+        """Refuse options that say nothing to the others."""
+        require_choice("Generalize", "minimal", self.minimal, ("one", "all"))
+        if self.criteria is not None:
+            if isinstance(self.criteria, str) or not self.criteria:
+                raise UsageError("Generalize: criteria must be a list of at least one criterion")
+            for criterion in self.criteria:
+                require_choice("Generalize", "criteria", criterion, get_args(Criterion))
+            object.__setattr__(self, "criteria", tuple(self.criteria))
+        if self.search != "minimal" and (self.criteria is not None or self.minimal != "one"):
+            raise UsageError("Generalize: criteria and minimal are of search: minimal")
+        if self.levels is not None and (self.roots_only or self.approach is not None):
+            raise UsageError("Generalize: roots_only and approach are of a search, and levels are given")
+        if self.mark and self.limit is None:
+            raise UsageError(
+                "Generalize: mark is about suppressed records, and without suppress_at_most there are none"
+            )
+        if self.approach is None:
+            return
+        require_choice("Generalize", "approach", self.approach, get_args(ApproachName))
+        if not self.approach.endswith("TS") and self.suppress_at_most:
+            raise UsageError(f"Generalize: approach {self.approach} suppresses no records; leave suppress_at_most out")
+
+    @property
+    def is_search(self) -> bool:
+        """Whether the levels are searched for."""
+        return self.levels is None
+
+    @property
+    def limit(self) -> float | None:
+        """Share that may be suppressed; None when nothing is."""
+        return 0.0 if self.is_search and self.suppress_at_most is None else self.suppress_at_most
+
+    @classmethod
+    def public_detail(cls, detail: Mapping[str, Any]) -> dict[str, Any]:
+        return {"levels": dict(detail.get("levels", {}))}  # the labels are in the data
+
+    def masked_columns(self) -> tuple[str, ...]:
+        return ()
+
+    def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
+        import pyarrow as pa
+
+        for column in plan.detail["recoded"]:
+            schema = schema.set(schema.get_field_index(column), pa.field(column, pa.string()))
+        return schema
+
+    def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
+        columns = generalized_columns(self, context)
+        levels = {column: int(plan.detail["levels"][column]) for column in columns}
+        hierarchies, values = hierarchies_of(engine, table, columns, context)
+        for column in columns:
+            if self.defined(column, hierarchies[column], context) != plan.detail["hierarchies"][column]:
+                raise DataError(f"{context.place}: the hierarchy of {column!r} is not the one the plan was made with")
+        codebooks, before, unknown = {}, table, []
+        for column, level in levels.items():
+            hierarchy = hierarchies[column]
+            codes = hierarchy.encode(texts_of(values[column], context, column))
+            known = codes >= 0
+            if not known.all():
+                unknown.append(_known_by(column, values[column].filter(_mask(~known))))
+                table = engine.map_rows(table, unknown[-1], table.schema)
+            if column in plan.detail["recoded"]:
+                codebooks[column] = (values[column].filter(_mask(known)), labels_at(hierarchy, level, codes[known]))
+        if table is not before and self.limit is None:
+            records = engine.count(before)
+            require_within(records - engine.count(table), 0.0, records, context)
+        if codebooks:
+            table = engine.recode(table, codebooks)
+        if "blanks" in plan.detail:
+            return apply_blanks(engine, table, Blanked.from_dict(plan.detail), draws.of("cells"), context)
+        if self.limit is None:
+            return table
+        units = {column: unit_losses(hierarchies[column], level, self.loss) for column, level in levels.items()}
+        kept = suppress_failing(
+            engine,
+            table,
+            context,
+            self.limit,
+            entering=int(plan.detail["records"]),
+            own_loss=OwnUnitLoss(units, self.loss),
+            serves=self.serves,
+        )
+        if not self.mark:
+            return kept
+        marked = with_marked(engine, table, kept, context)
+        return with_unknown_marked(engine, marked, before, tuple(unknown), context) if unknown else marked
+
+    def carried(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> StagePlan:
+        if "blanks" in plan.detail:
+            return super().carried(engine, table, plan, context)
+        # What the levels cost the first table is not what they cost this one.
+        kept = {name: plan.detail[name] for name in CARRIED}
+        return replace(plan, detail={**kept, "records": engine.count(table)})
+
+    def stated_parameters(self) -> dict[str, Any]:
+        return {**self.parameters(), "loss": quality_parameters(self.loss), "budget": asdict(self.budget)}
+
+    def defined(self, column: str, hierarchy: Hierarchy, context: StageContext) -> str:
+        """By what a plan knows the hierarchy of a column again."""
+        return context.keyed(definition_digest(context.hierarchies[column], hierarchy, _kind(context, column)))
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [
+            cls(),
+            cls(suppress_at_most=0.3),
+            cls(search="minimal", suppress_at_most=0.3, mark=True),
+            cls(levels={}),
+        ]
+
+
+def generalized_columns(stage: GeneralizeStage, context: StageContext) -> tuple[str, ...]:
+    """The columns a stage generalizes, in policy order.
+
+    Raises
+    ------
+    UsageError
+        None at all, one without a hierarchy, or one that is not a quasi-identifier.
+    """
+    held = [name for name in context.roles.quasi_identifiers if name in context.hierarchies]
+    asked = list(stage.columns or stage.levels or held)
+    for column in [*asked, *(stage.levels or {}), *stage.loss.weights]:
+        if column not in held:
+            raise UsageError(
+                f"{context.place}: {column!r} is no quasi-identifier with a hierarchy{did_you_mean(column, held)}"
+            )
+    if not asked:
+        raise UsageError(f"{context.place}: no quasi-identifier has a `hierarchy:`, so there is nothing to generalize")
+    return tuple(name for name in held if name in set(asked))
+
+
+def hierarchies_of(
+    engine: Primitives, table: Any, columns: tuple[str, ...], context: StageContext
+) -> tuple[dict[str, Hierarchy], dict[str, pa.Array]]:
+    """Each column's hierarchy over the values at hand, and those values (null last where there are any)."""
+    histograms = engine.facts(table, FactsRequest(histograms=columns)).histograms
+    built = {}
+    for column in columns:
+        texts = texts_of(histograms[column].values, context, column).to_pylist()
+        counts = histograms[column].counts.tolist()
+        built[column] = context.hierarchies[column].build(texts, counts, _kind(context, column))
+    return built, {column: histograms[column].values for column in columns}
+
+
+def is_recoded(hierarchy: Hierarchy, level: int) -> bool:
+    """Whether a column is released as labels: above level 0, and at level 0 where unknown values become the root."""
+    return level > 0 or hierarchy.unknown_code is not None
+
+
+def _kind(context: StageContext, column: str) -> str:
+    from privpipe.roles import column_type_of
+
+    return context.types.get(column) or column_type_of(context.schema.field(column).type)
+
+
+def texts_of(values: pa.Array, context: StageContext, column: str) -> Any:
+    """Values as canonical text of the column's type, null where there is none."""
+    from privpipe.hierarchies import canonical_text
+
+    return canonical_text(values, _kind(context, column), column=column)
+
+
+def labels_at(hierarchy: Hierarchy, level: int, codes: NDArray[np.int32]) -> pa.Array:
+    """Labels of values; a missing value has none at level 0, where it stays what it is."""
+    import pyarrow as pa
+
+    texts = np.array(hierarchy.texts(level), dtype=object)
+    if level == 0 and hierarchy.null_code is not None:
+        texts[hierarchy.null_code] = None
+    return pa.array(texts[codes], pa.string())
+
+
+def _mask(known: NDArray[np.bool_]) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.array(known)
+
+
+def _known_by(column: str, values: pa.Array) -> KeysDropped:
+    """Records whose value the hierarchy lacks are suppressed before all others (`unknown: suppress`)."""
+    import pyarrow as pa
+
+    return KeysDropped.of((column,), pa.table({column: values}))
