@@ -9,19 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from privpipe.blocks import Facts, FactsRequest, Moments, Primitives
 from privpipe.roles import column_type_of
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
-from privpipe.transforms.microaggregation.checks import (
-    ONE_COLUMN,
-    OWNER,
-    Method,
-    Nulls,
-    Refine,
-    SensitiveRule,
-    check_parameters,
-    check_weights,
-    lists_of,
-    spread_of,
-    warnings_of,
-)
+from privpipe.transforms.microaggregation import checks
+from privpipe.transforms.microaggregation.checks import ONE_COLUMN, OWNER, Method, Nulls, Refine, SensitiveRule
 from privpipe.transforms.microaggregation.group_aggregates import Aggregate
 from privpipe.transforms.microaggregation.group_learning import (
     Kept,
@@ -178,7 +167,7 @@ class Microaggregate(Transformer):
     ties: Literal["keyed", "position"] = "keyed"
 
     def __post_init__(self) -> None:
-        lists = lists_of(self.columns)
+        lists = checks.lists_of(self.columns)
         checked_columns(OWNER, [name for names in lists for name in names])
         nested = not isinstance(self.columns[0], str)
         object.__setattr__(self, "columns", lists if nested else lists[0])
@@ -189,16 +178,16 @@ class Microaggregate(Transformer):
         object.__setattr__(self, "by", checked_by(OWNER, self.by, self.masked_columns(), self.small_strata))
         if self.small_strata == "suppress":
             object.__setattr__(self, "suppresses", True)
-        check_parameters(self)
+        checks.check_parameters(self)
 
     def groups(self) -> list[tuple[tuple[str, ...], int]]:
         """The lists of columns that are grouped by themselves, each with its k."""
-        lists = lists_of(self.columns)
+        lists = checks.lists_of(self.columns)
         pairs = list(zip(lists, self.sizes(len(lists)), strict=True))
         return [((name,), k) for names, k in pairs for name in names] if self.method in ONE_COLUMN else pairs
 
     def masked_columns(self) -> tuple[str, ...]:
-        return tuple(name for names in lists_of(self.columns) for name in names)
+        return tuple(name for names in checks.lists_of(self.columns) for name in names)
 
     def request(self, context: StageContext) -> FactsRequest:
         masked = self.masked_columns()
@@ -225,7 +214,7 @@ class Microaggregate(Transformer):
 
     def learn(self, engine: Primitives, table: Any, context: StageContext) -> StagePlan:
         facts = engine.facts(table, self.request(context))
-        check_weights(self, facts, context)
+        checks.check_weights(self, facts, context)
         groups = self.groups()
         least = max(k for _, k in groups)
         strata = Strata(records=(facts.records,))
@@ -243,7 +232,7 @@ class Microaggregate(Transformer):
             plans.append(self._with_parts(engine, table, group, strata, facts, context).to_dict())
         nulls = {name: _nulls(facts, name) for name in self.masked_columns()}
         detail: dict[str, Any] = {"strata": strata.to_dict(), "groups": plans, "nulls": nulls}
-        detail["warnings"] = warnings_of(self, nulls, strata)
+        detail["warnings"] = checks.warnings_of(self, nulls, strata)
         return StagePlan(name=self.name(), parameters=self.stated_parameters(), detail=detail)
 
     def stated_parameters(self) -> dict[str, Any]:
@@ -370,7 +359,7 @@ class Microaggregate(Transformer):
                 {name: each[name].mean if each[name].records else 0.0 for name in numbers} for each in moments
             ),
             scale=tuple(
-                {name: spread_of(name, each[name], gower=gower, place=context.place) for name in numbers}
+                {name: checks.spread_of(name, each[name], gower=gower, place=context.place) for name in numbers}
                 for each in moments
             ),
             block=block,

@@ -1,6 +1,6 @@
 """A release that is k-anonymous and fails an attack is refused with the attack's figure, and nothing is published.
 
-Complementary releases are in tests/release/test_ledger.py, row order and minimality in the tests of these measures.
+Complementary releases are in tests/running/test_ledger.py, row order and minimality in the tests of these measures.
 """
 
 from __future__ import annotations

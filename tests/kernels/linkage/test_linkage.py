@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privpipe.errors import UsageError
+from privpipe.kernels.linkage import distance as linkage
 from privpipe.kernels.linkage.distance import LinkedFile, linkage_scores, one_to_one, pair_distances
-from privpipe.kernels.linkage.distance import distance as linkage
 from privpipe.kernels.linkage.sampled_share import upper_share
 
 

@@ -1,4 +1,4 @@
-"""Suppression of a table as it is (brute force over random tables stands in tests/search)."""
+"""Suppression of a table as it is (brute force over random tables stands in tests/transforms/search)."""
 
 from __future__ import annotations
 

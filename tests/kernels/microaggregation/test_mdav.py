@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from privpipe.errors import UsageError
-from privpipe.kernels.microaggregation.blocks import mdav
+from privpipe.kernels.microaggregation import mdav
 from privpipe.kernels.microaggregation.mdav import mdav_groups
 from privpipe.kernels.microaggregation.refine import group_sse
 

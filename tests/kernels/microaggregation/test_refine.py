@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from privpipe.errors import UsageError
-from privpipe.kernels.microaggregation.blocks import neighbours
+from privpipe.kernels.microaggregation import neighbours
 from privpipe.kernels.microaggregation.mdav import mdav_groups
 from privpipe.kernels.microaggregation.neighbours import nearest_neighbours
 from privpipe.kernels.microaggregation.refine import descend, group_sse, path_step

@@ -16,7 +16,7 @@ from privpipe.errors import DataError, UsageError
 from privpipe.hierarchies import HierarchySpec
 from privpipe.measures import RecordLinkage
 
-from .test_rank_interval_disclosure import worked_tables
+from ..attribute.test_rank_interval_disclosure import worked_tables
 
 
 def test_figures_of_the_reference(embedded: Engine, sdcmicro: Any, casc: Any, judged_pair: Any) -> None:

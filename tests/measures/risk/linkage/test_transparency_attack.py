@@ -24,7 +24,7 @@ from privpipe.kernels.linkage.transparency import (
 )
 from privpipe.measures import TransparencyAttack
 
-from .test_rank_interval_disclosure import worked_tables
+from ..attribute.test_rank_interval_disclosure import worked_tables
 
 
 def test_the_worked_example(engine: Engine, torra: dict[str, Any], judged_pair: Any) -> None:

@@ -20,7 +20,8 @@ from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, UsageError
 from privpipe.kernels.swapping.window import swap_permutation
 from privpipe.tolerance import floor_share
-from privpipe.transforms import RankSwap, ranked_tails, segment_swap
+from privpipe.transforms import RankSwap
+from privpipe.transforms.swapping import ranked_tails, segment_swap
 from privpipe.transforms.swapping.sorted_values import SortedValues, tails
 
 NEAR_UNIQUE = "privpipe.transforms.swapping.rank_swap.is_near_unique"
