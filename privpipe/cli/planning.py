@@ -136,21 +136,19 @@ def _unjudged_target(target: str, policy: Policy) -> Path:
 
 
 def _written(policy: Policy, plan: Plan, folder: Path, engine: str | None) -> int:
-    from privpipe.draws import Seed
     from privpipe.engines import open_engine
     from privpipe.private_files import make_public, public_modes
     from privpipe.running.attaching import attach
-    from privpipe.running.run import sink_format, source_of
+    from privpipe.running.run import source_of, write_rows
+    from privpipe.running.run_context import RunContext, seed_of
     from privpipe.running.staging import run_stages
-    from privpipe.sinks.formula_cells import escapes_formulas, formula_notes
+    from privpipe.sinks.formula_cells import formula_notes
     from privpipe.sinks.local import sink_faults
 
-    seed = policy.seed.resolve() if policy.seed else Seed.from_os()
     name = engine or policy.engine
     with open_engine(name, policy.engines.get(name, {})) as running, progress(len(plan.stages) + 1) as tell:
-        staged = run_stages(
-            running, attach(running, source_of(policy), policy, seed), policy, seed, plan=plan, progress=tell
-        )
+        context = RunContext(running, policy, seed_of(policy), tell)
+        staged = run_stages(context, attach(context, source_of(policy)), plan=plan)
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -158,8 +156,7 @@ def _written(policy: Policy, plan: Plan, folder: Path, engine: str | None) -> in
         tell("write")
         for note in formula_notes(running, policy, staged.table):
             say(f"note: {note}")
-        escape = escapes_formulas(policy)
-        records = running.write(staged.table, str(folder), sink_format(policy), staged.order, escape=escape).records
+        records = write_rows(context, staged, folder).records
         with sink_faults(folder, "the files may be incomplete"):
             make_public(folder, public_modes(folder))
         return records

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from privpipe.blocks import FactsRequest
-from privpipe.draws import Seed
 from privpipe.engines import Engine
 from privpipe.errors import DataError, did_you_mean
 from privpipe.running.reading import scanned
+from privpipe.running.run_context import RunContext
 
 if TYPE_CHECKING:
     from privpipe.policy import Policy
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["attach", "require_declared"]
 
 
-def attach(engine: Engine, source: Any, policy: Policy, seed: Seed) -> Any:
+def attach(context: RunContext, source: Any) -> Any:
     """The source as a table of the engine, checked against the policy's columns, with record ids.
 
     Raises
@@ -25,12 +25,13 @@ def attach(engine: Engine, source: Any, policy: Policy, seed: Seed) -> Any:
         A column that the policy does not declare, or declares and the data lacks; an empty table; a missing value
         where the policy refuses them.
     """
+    engine, policy = context.engine, context.policy
     table = scanned(engine, source)
     require_declared(table, policy)
     if engine.count(table) == 0:
         raise DataError("the source has no records: there is nothing to judge")
     _require_no_refused_null(engine, table, policy)
-    return engine.with_record_ids(table, policy.record_id, seed)
+    return engine.with_record_ids(table, policy.record_id, context.seed)
 
 
 def _require_no_refused_null(engine: Engine, table: Any, policy: Policy) -> None:

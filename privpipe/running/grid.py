@@ -26,9 +26,9 @@ from privpipe.report.risk_utility import Point, RiskUtilityMap, risk_weights
 from privpipe.running.attaching import attach
 from privpipe.running.population import population_beside
 from privpipe.running.remembering import Remembering
-from privpipe.running.run import judge_written, sink_format, source_of, without_notes
+from privpipe.running.run import judge_written, source_of, without_notes, write_rows
+from privpipe.running.run_context import RunContext
 from privpipe.running.staging import run_stages
-from privpipe.sinks.formula_cells import escapes_formulas
 from privpipe.sinks.local import LocalTarget
 from privpipe.sinks.remote import is_remote
 
@@ -305,10 +305,11 @@ def judged_without_publishing(
     """
     run_id = secrets.token_hex(4)
     with Remembering(policy) as memory:
-        original = attach(engine, source_of(policy), policy, seed)
-        generalized = policy.population is not None and policy.population.generalized
+        context = RunContext(engine, policy, seed)
+        original = attach(context, source_of(policy))
+        generalized = context.generalized_population
         population = None if generalized else population_beside(engine, policy, original)
-        staged = run_stages(engine, original, policy, seed, population=population)
+        staged = run_stages(context, original, population=population)
         if generalized:
             staged = replace(staged, population=population_beside(engine, policy, staged.table))
         staged = replace(staged, run=RunKey.of(seed, attacked, staged.source))
@@ -316,10 +317,8 @@ def judged_without_publishing(
         staged = replace(staged, rules=replace(staged.rules, histories=memory.histories))
         folder = place.stage(run_id)
         try:
-            written = engine.write(
-                staged.table, str(folder), sink_format(policy), staged.order, escape=escapes_formulas(policy)
-            )
-            return judge_written(engine, policy, without_notes(staged), folder, written, seed)
+            written = write_rows(context, staged, folder)
+            return judge_written(context, without_notes(staged), folder, written)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

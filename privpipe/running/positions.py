@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from privpipe.blocks.row_positions import PositionMeasure, RowPositions
 from privpipe.draws import Seed, Stream
-from privpipe.engines import Engine, Source
+from privpipe.engines import Source
 from privpipe.engines.base.positions import POSITION, positioned
 from privpipe.errors import UnsupportedError
 from privpipe.judging.class_memory import hashed_rows
+from privpipe.running.run_context import RunContext
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +33,7 @@ def reads_positions(policy: Policy) -> bool:
 
 
 def run_positions(
-    engine: Engine, policy: Policy, source: Source, released: Any, files: Source, seed: Seed, order: Stream
+    context: RunContext, source: Source, released: Any, files: Source, order: Stream
 ) -> RowPositions | str:
     """Of the records of a run: the files' order is compared, row by row, with the keyed one they were written in.
 
@@ -56,13 +57,14 @@ def run_positions(
         first, written = positioned(source), positioned(files)
     except UnsupportedError as error:
         return f"{error}."
+    engine, seed = context.engine, context.seed
     names = list(released.schema.names)
     ids, hashes = hashed_rows(engine, released, names, seed)
     keyed = order.arrange(ids)
     proved = bool(np.array_equal(_row_hashes(written, names, seed), hashes[keyed]))
     places = np.empty(len(ids), dtype=np.int64)
     places[keyed] = np.arange(len(ids))
-    own, at = _original_ids(engine, policy, source, first, seed)
+    own, at = _original_ids(context, source, first)
     found = _found(own, ids)
     if (found < 0).any():
         return NO_MATCH
@@ -97,10 +99,11 @@ def finished_positions(
     )
 
 
-def _original_ids(engine: Engine, policy: Policy, source: Source, first: pa.Table, seed: Seed) -> tuple[Ints, Ints]:
+def _original_ids(context: RunContext, source: Source, first: pa.Table) -> tuple[Ints, Ints]:
     """The record ids of the original and the position of each; rows that are identical are taken as they come."""
     from privpipe.kernels.ids.record_ids import content_hash, declared_id, ordinals, record_id
 
+    engine, policy, seed = context.engine, context.policy, context.seed
     table = engine.collect(engine.scan(Source(data=first, types=source.types)))
     at = table[POSITION].to_numpy()
     if policy.record_id is not None:

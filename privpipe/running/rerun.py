@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from privpipe.draws import Seed
-from privpipe.engines import Engine, Source
+from privpipe.engines import Source
 from privpipe.errors import NoSolutionError
 from privpipe.judging.class_memory import hashed_rows, places_of
+from privpipe.running.run_context import RunContext
 from privpipe.running.staging import run_stages
 
 if TYPE_CHECKING:
     from privpipe.blocks import FilePair
-    from privpipe.policy import Policy
 
 __all__ = ["Rerun"]
 
@@ -30,25 +29,22 @@ class Rerun:
 
     Parameters
     ----------
-    engine : Engine
-    policy : Policy
+    context : RunContext
     original : Table
         With record ids.
-    seed : Seed
     source : str
         The original's fingerprint: stages draw as they did for it, so that values alone make a difference.
     """
 
-    engine: Engine
-    policy: Policy
+    context: RunContext
     original: Any
-    seed: Seed
     source: str
 
     def __call__(self, files: FilePair, column: str, values: Sequence[Any]) -> str:
         """A fingerprint of each record's released quasi-identifiers, suppressed ones included as such."""
         import pyarrow as pa
 
+        engine, policy, seed = self.context.engine, self.context.policy, self.context.seed
         table, ids = self._rows()
         at = places_of(ids, files.ids)
         own = table[column].to_pylist()
@@ -57,13 +53,13 @@ class Rerun:
         names = table.schema.names
         changed = table.set_column(names.index(column), column, pa.array(own, table.schema.field(column).type))
         changed = changed.append_column(PLACE, pa.array(range(changed.num_rows), pa.int64()))
-        scanned = self.engine.scan(Source(data=changed, types=self.policy.types))
-        numbered = self.engine.select(self.engine.with_record_ids(scanned, PLACE, self.seed), names)
+        scanned = engine.scan(Source(data=changed, types=policy.types))
+        numbered = engine.select(engine.with_record_ids(scanned, PLACE, seed), names)
         try:
-            staged = run_stages(self.engine, numbered, self.policy, self.seed, source=self.source)
+            staged = run_stages(self.context, numbered, source=self.source)
         except NoSolutionError:
             return "no solution"
-        found, words = hashed_rows(self.engine, staged.table, list(self.policy.roles.quasi_identifiers), self.seed)
+        found, words = hashed_rows(engine, staged.table, list(policy.roles.quasi_identifiers), seed)
         order = np.lexsort((found[:, 1], found[:, 0]))
         return hashlib.sha256(np.ascontiguousarray(np.hstack([found, words])[order]).tobytes()).hexdigest()
 
@@ -71,4 +67,4 @@ class Rerun:
         """All columns of the original with its ids, in the order of the ids."""
         from privpipe.judging.class_memory import gathered_rows
 
-        return gathered_rows(self.engine, self.original, list(self.original.schema.names))
+        return gathered_rows(self.context.engine, self.original, list(self.original.schema.names))

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privpipe.draws import Seed
 from privpipe.engines import Engine, Source, Written
 from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.engines.base.stamps import require_stamps, stamps_of
@@ -29,6 +28,7 @@ from privpipe.running.positions import reads_positions, run_positions
 from privpipe.running.reading import left_out_notes
 from privpipe.running.remembering import Remembering
 from privpipe.running.rerun import Rerun
+from privpipe.running.run_context import RunContext, no_progress, seed_of
 from privpipe.running.run_documents import output_of, run_documents, run_header, write_public
 from privpipe.running.run_notes import linking_notes, require_publishable_seed, seed_notes
 from privpipe.running.staging import Staged, run_stages
@@ -51,6 +51,7 @@ __all__ = [
     "stages_of",
     "target_of",
     "without_notes",
+    "write_rows",
 ]
 
 log = logging.getLogger("privpipe.release")
@@ -110,104 +111,144 @@ def release_with(
         Nothing was published, and what was published before is untouched.
     """
     require_publishable_seed(policy)
-    tell = progress or (lambda step: None)  # what it raises ends the run like any error: nothing is published then
-    seed = policy.seed.resolve() if policy.seed else Seed.from_os()
+    context = RunContext(engine, policy, seed_of(policy), progress or no_progress)
     frozen = frozen_plan(policy, plan)
     if frozen is not None:
-        require_fitting(frozen, policy, seed)
+        require_fitting(frozen, policy, context.seed)
     run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
     with target_of(policy, target) as place, Remembering(policy, place) as memory:
-        records = PrivateRecords.of(policy, place)
-        records.open(place.current())
-        tell("scan")
+        return _Release(context, run_id, place, memory).publish(frozen)
+
+
+@dataclass
+class _Release:
+    """One release on its way from the source to the sink."""
+
+    context: RunContext
+    run_id: str
+    place: LocalTarget | RemoteTarget
+    memory: Remembering
+    records: PrivateRecords = field(init=False)
+    keys: KeyHistory = field(init=False)
+
+    def __post_init__(self) -> None:
+        state = self.place.state if isinstance(self.place, LocalTarget) else None
+        self.keys = KeyHistory(state, self.context.seed)
+        self.records = PrivateRecords.of(self.context.policy, self.place)
+        self.records.open(self.place.current())
+
+    def publish(self, frozen: Plan | None) -> ReleaseResult:
+        """All steps; the release is read by others from the moment its link is switched."""
+        policy = self.context.policy
         source = source_of(policy)
+        self.context.progress("scan")
         stamps = stamps_of(source)
-        original = attach(engine, source, policy, seed)
-        generalized = policy.population is not None and policy.population.generalized
-        population = None if generalized else population_beside(engine, policy, original)
-        tell("stage")
-        staged = run_stages(
-            engine,
-            original,
-            policy,
-            seed,
-            plan=frozen,
-            frozen=frozen is not None,
-            salt=run_id,
-            population=population,
-            progress=tell,
-        )
-        keys = KeyHistory(place.state if isinstance(place, LocalTarget) else None, seed)
-        # Whether a key is the one of before depends on what was learnt from the source.
-        staged = replace(staged, source_notes=keys.notes(policy.transform, staged.draws))
-        if generalized:
-            staged = replace(staged, population=population_beside(engine, policy, staged.table))
-        tell("write")
-        folder = place.stage(run_id)
-        formulas = formula_notes(engine, policy, staged.table)
-        escape = escapes_formulas(policy)
-        written = engine.write(staged.table, str(folder), sink_format(policy), staged.order, escape=escape)
-        tell("judge")
-        header = run_header(engine, policy, staged.plan, run_id)
-        memory.gather(engine, staged.original, staged.table, staged.roles, staged.noise)
-        rerun = Rerun(engine, policy, staged.original, seed, staged.source)
-        rules = replace(staged.rules, histories=memory.histories, rerun=rerun)
-        staged = replace(staged, rules=rules, notes=(*memory.notes, *formulas))
-        judged = judge_written(engine, policy, staged, folder, written, seed).within(**header)
-        judged = judged.noting(source=notes_of_source(engine, staged))
-        if not judged.passed:
-            place.refuse(run_id)
-            records.keep(run_id, {"verdict": judged.to_dict()}, pending=False)
-            judged.raise_if_failed()
+        staged = self._staged(source, frozen)
+        self.context.progress("write")
+        folder = self.place.stage(self.run_id)
+        formulas = formula_notes(self.context.engine, policy, staged.table)
+        written = write_rows(self.context, staged, folder)
+        self.context.progress("judge")
+        staged = self._with_memory(staged, formulas)
+        judged = self._judged(staged, folder, written)
         require_stamps(stamps)
         with sink_faults(folder):
             files = [path for path in folder.iterdir() if path.is_file()]
-            private, public = run_documents(
-                engine, policy, staged, judged, seed=seed, output=output_of(staged, files, written)
-            )
+            private, public = run_documents(self.context, staged, judged, output=output_of(staged, files, written))
             write_public(folder, public)
-        record = records.keep(run_id, private, pending=True)
-        tell("publish")
-        memory.prepare(run_id)
+        record = self.records.keep(self.run_id, private, pending=True)
+        path, again = self._switched(staged, judged, written)
+        self._settle(staged)
+        return ReleaseResult(
+            path=path,
+            run_id=self.run_id,
+            assessment=again,
+            plan=staged.plan,
+            manifest=private["manifest"],
+            record=str(record),
+            public=public,
+        )
+
+    def _staged(self, source: Source, frozen: Plan | None) -> Staged:
+        """The released table, with what the run says of the keys it was drawn by."""
+        engine, policy = self.context.engine, self.context.policy
+        original = attach(self.context, source)
+        population = None if self.context.generalized_population else population_beside(engine, policy, original)
+        self.context.progress("stage")
+        staged = run_stages(
+            self.context,
+            original,
+            plan=frozen,
+            frozen=frozen is not None,
+            salt=self.run_id,
+            population=population,
+        )
+        # Whether a key is the one of before depends on what was learnt from the source.
+        staged = replace(staged, source_notes=self.keys.notes(policy.transform, staged.draws))
+        if self.context.generalized_population:
+            staged = replace(staged, population=population_beside(engine, policy, staged.table))
+        return staged
+
+    def _with_memory(self, staged: Staged, notes: tuple[str, ...]) -> Staged:
+        """The staged table beside what a ledger remembers."""
+        self.memory.gather(self.context.engine, staged.original, staged.table, staged.roles, staged.noise)
+        rerun = Rerun(self.context, staged.original, staged.source)
+        rules = replace(staged.rules, histories=self.memory.histories, rerun=rerun)
+        return replace(staged, rules=rules, notes=(*self.memory.notes, *notes))
+
+    def _judged(self, staged: Staged, folder: Path, written: Written) -> Assessment:
+        """The verdict on the written files.
+
+        Raises
+        ------
+        Refused
+        """
+        judged = judge_written(self.context, staged, folder, written).within(**self._header(staged))
+        judged = judged.noting(source=notes_of_source(self.context.engine, staged))
+        if not judged.passed:
+            self.place.refuse(self.run_id)
+            self.records.keep(self.run_id, {"verdict": judged.to_dict()}, pending=False)
+            judged.raise_if_failed()
+        return judged
+
+    def _header(self, staged: Staged) -> dict[str, Any]:
+        return run_header(self.context.engine, self.context.policy, staged.plan, self.run_id)
+
+    def _switched(self, staged: Staged, judged: Assessment, written: Written) -> tuple[str, Assessment]:
+        """Where the release is read, and what it was judged there; withdrawn where anything went wrong."""
+        self.context.progress("publish")
+        self.memory.prepare(self.run_id)
         try:
-            path = place.publish(run_id)
-            tell("judge again")
-            again = judge_written(engine, policy, without_notes(staged), place.published(run_id), written, seed)
+            path = self.place.publish(self.run_id)
+            self.context.progress("judge again")
+            again = judge_written(self.context, without_notes(staged), self.place.published(self.run_id), written)
             if set(again.notes) <= set(judged.notes):  # what was noted of the same rows before still holds
                 again = replace(again, notes=judged.notes, source_notes=judged.source_notes)
-            again = again.within(**header)
+            again = again.within(**self._header(staged))
             if again.to_dict() != judged.to_dict():
                 raise EngineError("the published files do not read back as they were judged; the release was withdrawn")
-            tell("done")
+            self.context.progress("done")
         except BaseException:  # whatever stopped it, nobody judged what readers now see, if they see it
             try:
-                place.withdraw(run_id)
+                self.place.withdraw(self.run_id)
             finally:  # by what the sink points at
-                memory.settle()
-                records.settle(place.current())
+                self.memory.settle()
+                self.records.settle(self.place.current())
             raise
-        _tidied(memory, records, keys, policy, staged, run_id)
-    return ReleaseResult(
-        path=path,
-        run_id=run_id,
-        assessment=again,
-        plan=staged.plan,
-        manifest=private["manifest"],
-        record=str(record),
-        public=public,
-    )
+        return path, again
 
-
-def _tidied(
-    memory: Remembering, records: PrivateRecords, keys: KeyHistory, policy: Policy, staged: Staged, run_id: str
-) -> None:
-    """Settle what was noted before the release was published; what fails now does not make it unpublished."""
-    steps = (memory.settle, lambda: records.settle(run_id), lambda: keys.keep(policy.transform, staged.draws))
-    for step in steps:
-        try:
-            step()
-        except SinkError as error:
-            log.warning("the release is published; the next run settles what could not be written: %s", error)
+    def _settle(self, staged: Staged) -> None:
+        """Settle what was noted before the release was published; what fails now does not make it unpublished."""
+        steps = (
+            self.memory.settle,
+            lambda: self.records.settle(self.run_id),
+            lambda: self.keys.keep(self.context.policy.transform, staged.draws),
+        )
+        for step in steps:
+            try:
+                step()
+            except SinkError as error:
+                log.warning("the release is published; the next run settles what could not be written: %s", error)
 
 
 def source_of(policy: Policy) -> Source:
@@ -239,13 +280,18 @@ def target_of(policy: Policy, target: str | None) -> LocalTarget | RemoteTarget:
     return LocalTarget(Path(path) if target else policy.base_dir / path)
 
 
-def judge_written(
-    engine: Engine, policy: Policy, staged: Staged, folder: Path, written: Written, seed: Seed
-) -> Assessment:
+def write_rows(context: RunContext, staged: Staged, folder: Path) -> Written:
+    """Write the released rows in their keyed order, in the sink's format."""
+    escape = escapes_formulas(context.policy)
+    return context.engine.write(staged.table, str(folder), sink_format(context.policy), staged.order, escape=escape)
+
+
+def judge_written(context: RunContext, staged: Staged, folder: Path, written: Written) -> Assessment:
     """Judge the files, not the frame they came from; by that frame only to count persons the files do not tell apart.
 
     Then the files are proved to hold the very same records.
     """
+    engine, policy, seed = context.engine, context.policy, context.seed
     types = {field.name: column_type_of(field.type) for field in staged.table.schema}
     files = Source(
         data=str(folder),
@@ -264,7 +310,7 @@ def judge_written(
         raise EngineError("the written files do not hold the records that were staged")
     positions = None
     if reads_positions(policy):
-        positions = run_positions(engine, policy, source_of(policy), staged.table, files, seed, staged.order)
+        positions = run_positions(context, source_of(policy), staged.table, files, staged.order)
     if staged.counted is not None:
         table = staged.counted
     rules = replace(staged.rules, stages=stages_of(staged.plan), order=staged.run.attacks(), positions=positions)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import privpipe
 from privpipe.blocks.public_rules import LEAST_REPORTED, PublicRules
 from privpipe.blocks.verdict import plain
-from privpipe.draws import Seed
 from privpipe.engines import Engine, Written
 from privpipe.judging import Assessment
 from privpipe.running.commitments import input_commitment, plan_commitment
 from privpipe.running.plan import Plan, document_digest
+from privpipe.running.run_context import RunContext
 from privpipe.running.staging import Staged
 from privpipe.sinks.local import METADATA
 from privpipe.sinks.records import document_text
@@ -69,15 +69,14 @@ def output_of(staged: Staged, files: Sequence[Path], written: Written) -> dict[s
 
 
 def run_documents(
-    engine: Engine,
-    policy: Policy,
+    context: RunContext,
     staged: Staged,
     judged: Assessment,
     *,
-    seed: Seed,
     output: Mapping[str, Any],
 ) -> tuple[Documents, Documents]:
     """The private and the public verdict, manifest and plan of a run that passed."""
+    policy, seed = context.policy, context.seed
     rules = public_rules(policy, output["columns"])
     plan, public_plan = staged.plan.to_dict(), staged.plan.public_dict()
     run_id, records = str(judged.run["run_id"]), staged.plan.records

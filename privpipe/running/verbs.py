@@ -31,6 +31,7 @@ from privpipe.running.published import process_for
 from privpipe.running.reading import finished_source, left_out_notes, read_as_source, scanned, untyped_columns
 from privpipe.running.remembering import Remembering
 from privpipe.running.run import ReleaseResult, release_with, source_of
+from privpipe.running.run_context import RunContext, no_progress, seed_of
 from privpipe.running.staging import judging_rules, run_stages
 
 __all__ = ["assess", "plan", "release", "transform"]
@@ -178,13 +179,14 @@ def plan(
         Nothing within the limits meets the guarantees.
     """
     policy = _policy(policy)
-    seed = policy.seed.resolve() if policy.seed else Seed.from_os()
+    seed = seed_of(policy)
     with _Opened(engine, data if data is not None else policy, policy) as running:
         source = _raw(data, policy)
         stamps = stamps_of(source)
-        original = attach(running, source, policy, seed)
+        context = RunContext(running, policy, seed, progress or no_progress)
+        original = attach(context, source)
         population = raw_population(running, policy, original)
-        staged = run_stages(running, original, policy, seed, population=population, progress=progress)
+        staged = run_stages(context, original, population=population)
         require_stamps(stamps)
         return staged.plan
 
@@ -215,15 +217,16 @@ def transform(
     policy = policy or plan.policy
     if policy is None:
         raise UsageError("the plan carries no policy: read it with Plan.from_json(text, policy)")
-    seed = policy.seed.resolve() if policy.seed else Seed.from_os()
+    seed = seed_of(policy)
     if policy.seed and plan.seed_commitment and not plan.made_with(seed):
         raise UsageError("the plan was made with another seed than the policy's; make a new plan, or restore the seed")
     with _Opened(engine, data if data is not None else policy, policy) as running:
         source = _raw(data, policy)
         stamps = stamps_of(source)
-        original = attach(running, source, policy, seed)
+        context = RunContext(running, policy, seed, progress or no_progress)
+        original = attach(context, source)
         population = raw_population(running, policy, original)
-        staged = run_stages(running, original, policy, seed, plan=plan, population=population, progress=progress)
+        staged = run_stages(context, original, plan=plan, population=population)
         released = running.collect(staged.table, like=None if _is_path(data) else data)
         require_stamps(stamps)
         return released

@@ -17,6 +17,7 @@ from privpipe.errors import PrivpipeError
 from privpipe.policy import Policy
 from privpipe.running.attaching import attach
 from privpipe.running.plan import Plan, canonical_json
+from privpipe.running.run_context import RunContext
 from privpipe.running.staging import run_stages
 from privpipe.testing.empty_blocks import EmptyBlocks
 from privpipe.testing.people import TABLES, People
@@ -110,8 +111,9 @@ class Staging:
             folder = dealt_out(self.table.rows, self.folder / f"rows-{parts}", parts)
             source = Source(data=str(folder), format="parquet", types=policy.types)
         with keys_of(self.stage):
-            original = attach(engine, source, policy, secret)
-            staged = run_stages(engine, original, policy, secret, plan=given)
+            context = RunContext(engine, policy, secret)
+            original = attach(context, source)
+            staged = run_stages(context, original, plan=given)
             found = engine.collect(staged.table)
             made = staged.plan.stages[0]
             promised = self.stage.released_schema(self._entering(original.schema, policy), made)
@@ -132,7 +134,7 @@ class Staging:
         source = Source(data=self.table.rows.slice(0, 0), types=policy.types)
         with keys_of(self.stage):
             original = engine.with_record_ids(engine.scan(source), policy.record_id, secret)
-            return engine.collect(run_stages(engine, original, policy, secret, plan=plan).table)
+            return engine.collect(run_stages(RunContext(engine, policy, secret), original, plan=plan).table)
 
     def _entering(self, schema: pa.Schema, policy: Policy) -> pa.Schema:
         """What enters the stage: identifiers have gone, but for those it gives pseudonyms."""

@@ -15,6 +15,7 @@ from privpipe.errors import PrivpipeError
 from privpipe.judging import assess
 from privpipe.policy import Policy
 from privpipe.running.attaching import attach
+from privpipe.running.run_context import RunContext
 from privpipe.running.staging import run_stages
 from privpipe.testing.people import COLUMNS, People, few_classes, people
 from privpipe.testing.stages import PARTITIONS, SEEDS, dealt_out, keys_of
@@ -157,11 +158,12 @@ class Judging:
         document = {**table.document, "transform": list(made.stages), "seed": {"from_file": str(seed)}}
         policy = Policy.from_dict(document, base_dir=self.folder)
         secret = policy.seed.resolve()  # type: ignore[union-attr]
-        original = attach(engine, self._source(table.rows, setting, parts, policy), policy, secret)
+        context = RunContext(engine, policy, secret)
+        original = attach(context, self._source(table.rows, setting, parts, policy))
         population = None
         if made.population:
             population = engine.scan(self._source(_population(table), f"population of {setting}", parts, policy))
-        return run_stages(engine, original, policy, secret, population=population)
+        return run_stages(context, original, population=population)
 
     def _source(self, rows: Any, name: str, parts: int, policy: Policy) -> Source:
         if not parts:

@@ -14,6 +14,7 @@ from privpipe.draws import Seed
 from privpipe.engines import Engine
 from privpipe.engines.base.source import Source
 from privpipe.running.attaching import attach
+from privpipe.running.run_context import RunContext
 from privpipe.running.staging import run_stages
 
 STRONG = {"from_env": "PRIVPIPE_TEST_SEED"}
@@ -191,7 +192,8 @@ CHANGED: dict[str, Any] = {"variance_ratio": 0.6, "base": 200, "diagonal": 0.7, 
 def key_ids(engine: Engine, document: dict[str, Any], rows: pd.DataFrame) -> list[str]:
     checked = pp.Policy.from_dict(document)
     seed = checked.seed.resolve()  # type: ignore[union-attr]
-    staged = run_stages(engine, attach(engine, Source(data=rows), checked, seed), checked, seed)
+    context = RunContext(engine, checked, seed)
+    staged = run_stages(context, attach(context, Source(data=rows)))
     assert len(staged.draws) == len(checked.transform)
     return [
         draws.key_id((stage.drawn_columns() or ("",))[0])

@@ -1,0 +1,232 @@
+"""The stages of one run, one after the other: each learns from the output of the one before."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from privpipe.blocks import Facts, Histogram, prepared
+from privpipe.blocks.suppressed import Blanked, NothingLeft, suppressed_alone, suppressed_records, without_suppressed
+from privpipe.draws import Draws, Seed
+from privpipe.engines import Engine
+from privpipe.judging.base_files import bases_from_files
+from privpipe.judging.persons import person_histograms
+from privpipe.roles import Roles
+from privpipe.running.noise_stages import noise_stage
+from privpipe.running.population import population_beside
+from privpipe.running.run_context import RunContext
+from privpipe.running.stage_key import stage_draws
+from privpipe.transforms.base import StageContext, StagePlan, Transformer
+from privpipe.transforms.noise.add_noise import AddNoise
+from privpipe.transforms.recoding.generalize import Generalize
+from privpipe.transforms.recoding.population_recoding import generalize_population
+
+if TYPE_CHECKING:
+    from privpipe.judging.noise_memory import NoiseStage
+    from privpipe.policy import Policy
+
+__all__ = ["StageRun"]
+
+log = logging.getLogger("privpipe.release")
+
+
+@dataclass
+class StageRun:
+    """Where the stages of a run stand.
+
+    Parameters
+    ----------
+    context : RunContext
+    table : Table
+        As the next stage meets it.
+    roles : Roles
+        Of its columns.
+    records : int
+        Of the source.
+    source : str
+        The keyed fingerprint of the source.
+    carrying : bool
+        Whether given plans were made of another source.
+    hash_key : bytes
+        Keys the hashes in plans.
+    follows : bool
+        Whether a ledger wants to know of noise.
+    """
+
+    context: RunContext
+    table: Any
+    roles: Roles
+    records: int
+    source: str
+    population: Any = None
+    carrying: bool = False
+    hash_key: bytes = b""
+    follows: bool = False
+    base: dict[str, Histogram] = field(default_factory=dict, init=False)
+    compared: dict[str, Histogram] = field(default_factory=dict, init=False)
+    entering: int | None = field(default=None, init=False)
+    based: bool = field(default=False, init=False)
+    marked: bool = field(default=False, init=False)
+    aside: list[Any] = field(default_factory=list, init=False)
+    suppressed: int = field(default=0, init=False)
+    plans: list[StagePlan] = field(default_factory=list, init=False)
+    draws: list[Draws] = field(default_factory=list, init=False)
+    noise: list[NoiseStage] = field(default_factory=list, init=False)
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of the run."""
+        return self.context.engine
+
+    @property
+    def policy(self) -> Policy:
+        """The policy of the run."""
+        return self.context.policy
+
+    @property
+    def seed(self) -> Seed:
+        """The seed of the run."""
+        return self.context.seed
+
+    def run(self, at: int, stage: Transformer, given: StagePlan | None) -> None:
+        """Plan a stage, unless its plan is given, and apply it."""
+        if stage.suppresses and not self.based:
+            early = stage_draws(self.seed, at, stage, None, self.source)
+            self._learn_base(stage.entering(self.engine, self.table, early))
+            self.based = True
+        if self.marked or (stage.suppresses or stage.searches):
+            self._set_aside()
+        context = self._context(at, self._population(stage))
+        context = replace(context, seed_key=self.hash_key)
+        if given is not None:
+            made = stage.carried(self.engine, self.table, given, context) if self.carrying else given
+        else:
+            made = stage.learn(self.engine, self.table, context)
+        made = replace(made, seed_key=context.seed_key)
+        draws = stage_draws(self.seed, at, stage, made, self.source)
+        before = self.table
+        if self.population is not None and isinstance(stage, Generalize):
+            self.population = generalize_population(self.engine, before, self.population, stage, made, context)
+            context = replace(context, population=self.population)
+        self.table = stage.run(self.engine, before, made, draws, context)
+        made = stage.recorded(self.engine, before, made, draws)
+        if stage.suppresses:
+            made = self._with_suppressed(before, self.table, made)
+        self.marked = self.marked or bool(getattr(stage, "mark", False))
+        self.roles = _roles_after(stage, self.roles)
+        self.plans.append(replace(made, seed_key=b""))
+        self.draws.append(draws)
+        if self.follows and isinstance(stage, AddNoise):
+            self.noise.append(noise_stage(stage, made, draws, before))
+        log.info("stage %s (%s) done", at, stage.name())
+
+    def _population(self, stage: Transformer) -> Any:
+        """The population as the table that enters a stage is; a generalized one already stands at the last levels."""
+        finished = self.context.generalized_population
+        asking = any(guarantee.needs_population for guarantee in self.policy.guarantees)
+        if not (finished and asking and "population" in stage.serves) or stage.searches:
+            return self.population
+        return population_beside(self.engine, self.policy, self.table)
+
+    def _with_suppressed(self, before: Any, after: Any, made: StagePlan) -> StagePlan:
+        gone = self.engine.count(before) - self.engine.count(after)
+        return replace(made, detail={**made.detail, "suppressed_records": gone})
+
+    def _learn_base(self, entering: Any) -> None:
+        """S, and the number of records, over those that enter the first stage which suppresses."""
+        entries = (*self.policy.guarantees, *self.policy.measures)
+        columns = {column for entry in entries if entry.needs_base for column in entry.sensitive_columns()}
+        if columns or any(entry.needs_records for entry in entries):
+            facts = person_histograms(self.engine, entering, sorted(columns), self.policy.person_id)
+            self.base.update(facts.histograms)
+            self.entering = facts.records
+        self.compared.update(bases_from_files(self.engine, self.table, self.policy.guarantees))
+
+    def _context(self, at: int, population: Any) -> StageContext:
+        return StageContext(
+            roles=self.roles,
+            schema=self.table.schema,
+            types=self.policy.types,
+            hierarchies=self.policy.hierarchies,
+            guarantees=self.policy.guarantees,
+            base=prepared(
+                Facts(
+                    records=self.records if self.entering is None else self.entering,
+                    histograms={**self.base, **self.compared},
+                    hierarchies=self.policy.hierarchies,
+                ),
+                self.policy.guarantees,
+            ),
+            nulls=self.policy.nulls,
+            person=self.policy.person_id,
+            population=population,
+            mark=self.policy.suppression_mark,
+            place=self.policy.place_of(at),
+            released_identifiers=self.policy.pseudonyms,
+            held_columns=self._held(),
+            suppressed=self.suppressed,
+        )
+
+    def _set_aside(self) -> None:
+        """Suppressed records pass by the stages: none turns a blank into a value, or spends one on others."""
+        self.marked = False
+        unreleased = {name for name in self.roles.identifiers if name not in self.policy.pseudonyms}
+        released = tuple(name for name in self.table.schema.names if name not in unreleased)
+        nothing = NothingLeft(released, self.policy.suppression_mark)
+        found = suppressed_records(self.engine, self.table, nothing)
+        if not found or found == self.engine.count(self.table):
+            return  # of nothing but suppressed records the gate makes a refusal
+        self.aside.append(suppressed_alone(self.engine, self.table, nothing))
+        self.table = without_suppressed(self.engine, self.table, nothing)
+        self.suppressed += found
+
+    def _with_suppressed_rows(self) -> Any:
+        """The table with the records that were set aside, in the columns it has now."""
+        table = self.table
+        for aside in self.aside:
+            held = tuple(name for name in self.roles.identifiers if name in aside.schema.names)
+            blank = Blanked(table.schema, self.policy.suppression_mark, held)
+            table = self.engine.append(table, self.engine.map_rows(aside, blank, table.schema))
+        return table
+
+    def _held(self) -> tuple[str, ...]:
+        """Columns that the judgement of records needs though they may not be released."""
+        asked = (
+            column for entry in (*self.policy.guarantees, *self.policy.measures) for column in entry.record_columns()
+        )
+        unreleased = [column for column in asked if column in self.policy.roles.identifiers]
+        return tuple(dict.fromkeys((*((self.policy.person_id,) if self.policy.person_id else ()), *unreleased)))
+
+    def drop_identifiers(self) -> None:
+        """Identifiers go first, but for those to be pseudonymised and those the run itself needs."""
+        kept = {*self.policy.pseudonyms, *self._held()}
+        gone = [name for name in self.roles.identifiers if name not in kept]
+        if gone:
+            left = [name for name in self.table.schema.names if name not in gone]
+            self.table = self.engine.select(self.table, left)
+            self.roles = replace(self.roles, identifiers=[n for n in self.roles.identifiers if n not in gone])
+
+    def released_columns(self) -> tuple[Any, Any]:
+        """The last look: no column with the role identifier leaves; and the table that persons, weights and households
+        can still be told in, where the released columns do not tell them.
+        """
+        self.table = self._with_suppressed_rows()
+        kept = [name for name in self.table.schema.names if name not in self.roles.identifiers]
+        self.roles = replace(self.roles, identifiers=())
+        held = [column for column in self._held() if column not in kept]
+        counted = self.engine.select(self.table, [*kept, *held]) if held else None
+        return self.engine.select(self.table, kept), counted
+
+
+def _roles_after(stage: Transformer, roles: Roles) -> Roles:
+    if stage.made_columns():
+        return replace(roles, insensitive=[*roles.insensitive, *stage.made_columns()])
+    if stage.name() != "pseudonymise":
+        return roles
+    released = set(stage.masked_columns())
+    return replace(
+        roles,
+        identifiers=[name for name in roles.identifiers if name not in released],
+        insensitive=[*roles.insensitive, *(name for name in roles.identifiers if name in released)],
+    )
