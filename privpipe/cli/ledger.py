@@ -161,7 +161,7 @@ def _asked(source: Path, key_env: str | None, key_file: str | None) -> _Asked:
     if not source.is_file():
         return _Asked(source, given)
     policy = loaded(source)
-    named = named_ledger(policy)
+    named = named_ledger(policy.entries)
     if named is None:
         raise UsageError("the policy names no ledger: no entry of it has one")
     return _Asked(Path(named.path), given or named.key, named.normalise, policy)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from privpipe.blocks.guarantee import Guarantee
 from privpipe.blocks.release_history import HistoryMeasure
 from privpipe.errors import UsageError
-
-if TYPE_CHECKING:
-    from privpipe.policy import Policy
 
 __all__ = ["NOT_JUDGED", "ONE", "DeclaredLedger", "history_entries", "kept_apart", "named_ledger"]
 
@@ -45,9 +42,9 @@ class DeclaredLedger:
     quasi_identifiers: tuple[str, ...] | None = None
 
 
-def history_entries(policy: Policy) -> tuple[HistoryMeasure, ...]:
-    """The policy's entries over several releases."""
-    return tuple(entry for entry in (*policy.guarantees, *policy.measures) if isinstance(entry, HistoryMeasure))
+def history_entries(entries: Iterable[Guarantee]) -> tuple[HistoryMeasure, ...]:
+    """The entries over several releases among those of a policy."""
+    return tuple(entry for entry in entries if isinstance(entry, HistoryMeasure))
 
 
 def kept_apart(one: HistoryMeasure, other: HistoryMeasure) -> bool:
@@ -57,15 +54,15 @@ def kept_apart(one: HistoryMeasure, other: HistoryMeasure) -> bool:
     return one.forms_classes and other.forms_classes and _classes(one) != _classes(other)
 
 
-def named_ledger(policy: Policy) -> DeclaredLedger | None:
-    """The policy's ledger; one, kept alike by every entry that names it.
+def named_ledger(entries: Iterable[Guarantee]) -> DeclaredLedger | None:
+    """The ledger of a policy's entries; one, kept alike by every entry that names it.
 
     Raises
     ------
     UsageError
         Two ledgers, or one that is kept in two ways.
     """
-    named = [entry for entry in history_entries(policy) if entry.ledger is not None]
+    named = [entry for entry in history_entries(entries) if entry.ledger is not None]
     if not named:
         return None
     if any(kept_apart(one, other) for one in named for other in named):

@@ -90,6 +90,11 @@ class Policy:
         return cls(**read_mapping(document, base_dir))
 
     @property
+    def entries(self) -> tuple[Guarantee, ...]:
+        """Guarantees and measures, in the order in which they are judged."""
+        return (*self.guarantees, *self.measures)
+
+    @property
     def roles(self) -> Roles:
         """The role of every column."""
         names: dict[str, list[str]] = {}

@@ -23,12 +23,12 @@ Align = Literal["record_id", "position"]
 def reads_pairs(policy: Policy) -> bool:
     """Whether an entry of the policy compares the release with its original."""
     paired = ("pairs", "files", "releases", "positions", "beside")
-    return any(entry.reads in paired for entry in (*policy.guarantees, *policy.measures))
+    return any(entry.reads in paired for entry in policy.entries)
 
 
 def compares_tables(policy: Policy) -> bool:
     """Whether an entry of the policy compares whole tables, without pairing their records."""
-    return any(isinstance(entry, TableMeasure) for entry in (*policy.guarantees, *policy.measures))
+    return any(isinstance(entry, TableMeasure) for entry in policy.entries)
 
 
 def aligned(

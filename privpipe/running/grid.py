@@ -177,7 +177,7 @@ class Chosen:
         UsageError
             A name that no guarantee or measure has, or none to choose from.
         """
-        named = _named((*policy.guarantees, *policy.measures))
+        named = _named(policy.entries)
         kinds = {name: entry.name() for name, entry in named.items()}
         for name in (*risk, *loss):
             if name not in named:
@@ -275,9 +275,7 @@ def _point(
         return Point(setting=setting, outcome="no_solution", reason=str(error))
     except UnsupportedError as error:
         return Point(setting=setting, outcome="error", reason=str(error))
-    verdicts = dict(
-        zip(_named((*policy.guarantees, *policy.measures)), (*judged.verdicts, *judged.measures), strict=True)
-    )
+    verdicts = dict(zip(_named(policy.entries), (*judged.verdicts, *judged.measures), strict=True))
     figures = {name: _scaled(verdicts[name]) for name in (*weights, *losses)}
     failed = [verdicts[name].reason for name, value in figures.items() if value is None]
     outcomes = [verdict.outcome for verdict in judged.verdicts]

@@ -17,7 +17,7 @@ __all__ = ["compared_columns", "finished_population", "population_beside", "raw_
 
 def compared_columns(policy: Policy) -> tuple[str, ...]:
     """Quasi-identifiers over which some entry compares with the population; empty when none does."""
-    asking = [entry for entry in (*policy.guarantees, *policy.measures) if entry.needs_population]
+    asking = [entry for entry in policy.entries if entry.needs_population]
     found: dict[str, None] = {}
     for entry in asking:
         own = entry.quasi_identifiers
@@ -33,7 +33,7 @@ def population_beside(engine: Engine, policy: Policy, table: Any) -> Any:
     DataError
         A column that the population lacks, or that does not convert.
     """
-    asking = any(entry.needs_population for entry in (*policy.guarantees, *policy.measures))
+    asking = any(entry.needs_population for entry in policy.entries)
     if policy.population is None or not asking:
         return None
     columns = compared_columns(policy)
@@ -73,7 +73,7 @@ def finished_population(engine: Engine, policy: Policy, table: Any, *, finished:
     """
     raw = policy.population is not None and not policy.population.generalized
     if finished and raw and any(stage.name() not in KEEPS_KEYS for stage in policy.transform):
-        asking = [entry.name() for entry in (*policy.guarantees, *policy.measures) if entry.needs_population]
+        asking = [entry.name() for entry in policy.entries if entry.needs_population]
         if asking:
             raise UsageError(
                 f"{asking[0]}: the population holds raw values and the judged table is finished; how it was "

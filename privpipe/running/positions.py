@@ -29,7 +29,7 @@ NO_MATCH = "the records of the release were not all found in the original's orde
 
 def reads_positions(policy: Policy) -> bool:
     """Whether an entry of the policy asks for positions."""
-    return any(isinstance(entry, PositionMeasure) for entry in (*policy.guarantees, *policy.measures))
+    return any(isinstance(entry, PositionMeasure) for entry in policy.entries)
 
 
 def run_positions(

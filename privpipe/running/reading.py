@@ -61,7 +61,7 @@ def finished_source(data: Any, policy: Policy, **said: Any) -> Source:
     """
     if isinstance(data, Source):
         return data
-    entries = (*policy.guarantees, *policy.measures)
+    entries = policy.entries
     kept = {*policy.roles.sensitive, *(column for entry in entries for column in entry.record_columns())}
     types = {name: kind for name, kind in policy.types.items() if name in kept}
     sink = policy.sink

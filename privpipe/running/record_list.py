@@ -58,7 +58,7 @@ def write_record_risks(policy: Policy, path: str, *, engine: str | None = None) 
     name = engine or policy.engine
     with open_engine(name, policy.engines.get(name, {})) as running:
         table = scanned(running, source_of(policy))
-        entries = (*policy.guarantees, *policy.measures)
+        entries = policy.entries
         found = record_risks(running, table, entries, policy.roles, judging_rules(policy), policy.record_id)
     _write(found, target)
     return int(found.num_rows)

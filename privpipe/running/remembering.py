@@ -50,7 +50,7 @@ class Remembering:
     _current: ReleaseRows | None = field(default=None, init=False)
 
     def __enter__(self) -> Self:
-        named = named_ledger(self.policy)
+        named = named_ledger(self.policy.entries)
         if named is None:
             self._without_ledger()
             return self
@@ -84,7 +84,7 @@ class Remembering:
         DataError
             The original lacks the column.
         """
-        named = named_ledger(self.policy)
+        named = named_ledger(self.policy.entries)
         if self._ledger is None or named is None:
             return
         keys = tuple(roles.quasi_identifiers) if named.quasi_identifiers is None else named.quasi_identifiers

@@ -337,7 +337,7 @@ def judge_written(context: RunContext, staged: Staged, folder: Path, written: Wr
     return replace(
         judged,
         suppressed_records=judged.suppressed_records + staged.suppressed_records,
-        notes=notes if history_entries(policy) else (*notes, NOT_JUDGED),
+        notes=notes if history_entries(policy.entries) else (*notes, NOT_JUDGED),
         source_notes=(
             *judged.source_notes,
             *staged.source_notes,

@@ -135,7 +135,7 @@ class StageRun:
 
     def _learn_base(self, entering: Any) -> None:
         """S, and the number of records, over those that enter the first stage which suppresses."""
-        entries = (*self.policy.guarantees, *self.policy.measures)
+        entries = self.policy.entries
         columns = {column for entry in entries if entry.needs_base for column in entry.sensitive_columns()}
         if columns or any(entry.needs_records for entry in entries):
             facts = person_histograms(self.engine, entering, sorted(columns), self.policy.person_id)
@@ -192,9 +192,7 @@ class StageRun:
 
     def _held(self) -> tuple[str, ...]:
         """Columns that the judgement of records needs though they may not be released."""
-        asked = (
-            column for entry in (*self.policy.guarantees, *self.policy.measures) for column in entry.record_columns()
-        )
+        asked = (column for entry in self.policy.entries for column in entry.record_columns())
         unreleased = [column for column in asked if column in self.policy.roles.identifiers]
         return tuple(dict.fromkeys((*((self.policy.person_id,) if self.policy.person_id else ()), *unreleased)))
 

@@ -115,7 +115,7 @@ def run_stages(
     if plan is not None and len(plan.stages) != len(policy.transform):
         raise UsageError(f"the plan has {len(plan.stages)} stages, the policy {len(policy.transform)}")
     source = fingerprint(engine, original, seed) if source is None else source
-    named = named_ledger(policy)
+    named = named_ledger(policy.entries)
     state = StageRun(
         context,
         table=original,

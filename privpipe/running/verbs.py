@@ -113,7 +113,7 @@ def assess(
             base = _base(running, first, policy)
         process, notes = process_for(policy, finished)
         histories: Mapping[str, Any] = {}
-        if paired and table.has_record_ids and first.has_record_ids and named_ledger(policy) is not None:
+        if paired and table.has_record_ids and first.has_record_ids and named_ledger(policy.entries) is not None:
             with Remembering(policy) as memory:
                 memory.gather(running, first, table, policy.roles)
                 histories = memory.histories
@@ -282,7 +282,7 @@ def _raw(data: Any, policy: Policy) -> Source:
 
 
 def _base(engine: Engine, original: Any, policy: Policy) -> dict[str, Histogram]:
-    entries = (*policy.guarantees, *policy.measures)
+    entries = policy.entries
     columns = {column for entry in entries if entry.needs_base for column in entry.sensitive_columns()}
     if not columns:
         return {}

@@ -50,7 +50,6 @@ def test_a_scheduler_at_an_address_serves(cluster):
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_nobody_at_the_address_is_an_engine_error(monkeypatch):
-    monkeypatch.setattr("privpipe.engines.dask.session.PATIENCE", "1s")
+def test_nobody_at_the_address_is_an_engine_error():
     with pytest.raises(EngineError, match="could not reach the scheduler"):
-        DaskEngine.open({"address": "tcp://127.0.0.1:9"})
+        DaskEngine.open({"address": "tcp://127.0.0.1:9", "patience": 2})
