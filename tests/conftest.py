@@ -26,6 +26,8 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "privpipe"
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+# Jobs of a few rows end before the JVM's second compiler would have paid for itself.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
 
 
