@@ -5,18 +5,19 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import math
 import re
 import types
 import typing
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
+from privpipe.blocks.marks import Mark
 from privpipe.blocks.nested_keys import closed, unknown_keys
+from privpipe.blocks.parameters import check_parameters, flat_names, marked, parameters_of
 from privpipe.blocks.public_rules import PublicRules
 from privpipe.errors import UsageError, did_you_mean
 
-__all__ = ["Entry", "require_choice", "require_integer", "require_number", "snake_case"]
+__all__ = ["Entry", "snake_case"]
 
 
 def snake_case(name: str) -> str:
@@ -33,18 +34,28 @@ def snake_case(name: str) -> str:
 class Entry:
     """Base of models, transformers and measures; subclasses are frozen, keyword-only dataclasses.
 
-    `private` names fields that are not parameters of the public face. `about` describes each parameter in a
-    line, for `explain`, the JSON schema and the README tables. `threat` says against what the entry guards,
-    `formula` what it computes and `choose` how to pick its parameters: the text of ``privpipe explain``.
+    A field's annotation says all of a parameter (`privpipe.blocks.parameters`): its type, its range, a line of text
+    for `explain`, the JSON schema and the README tables, and what it names; it is checked at construction.
+    `threat` says against what the entry guards, `formula` what it computes and `choose` how to pick its parameters:
+    the text of ``privpipe explain``.
     One that `forbids_counts` of the source lets no public document tell how many records came in or were suppressed.
     """
 
-    about: ClassVar[Mapping[str, str]] = {}
     source: ClassVar[str] = ""
     threat: ClassVar[str] = ""
     formula: ClassVar[str] = ""
     choose: ClassVar[str] = ""
     forbids_counts: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Hold the parameters to their annotations; a subclass with checks of its own calls this first.
+
+        Raises
+        ------
+        UsageError
+            A value of another type, or out of its range.
+        """
+        check_parameters(self)
 
     @classmethod
     def name(cls) -> str:
@@ -58,11 +69,17 @@ class Entry:
 
     @classmethod
     def descriptions(cls) -> dict[str, str]:
-        """A line on every parameter: the entry's own `about` over those of its base classes."""
-        lines: dict[str, str] = {}
-        for base in reversed(cls.__mro__):
-            lines |= base.__dict__.get("about", {})
-        return lines
+        """A line on every parameter that has one."""
+        return {name: each.text for name, each in parameters_of(cls).items() if each.text}
+
+    def marked(self, mark: type[Mark]) -> tuple[Any, ...]:
+        """Values of the fields with a mark, but for those left out."""
+        values = (getattr(self, name) for name in marked(type(self), mark))
+        return tuple(value for value in values if value is not None)
+
+    def columns_marked(self, mark: type[Mark]) -> tuple[str, ...]:
+        """Names of columns in the fields with a mark: lists of lists flattened, keys of mappings."""
+        return tuple(flat_names(self.marked(mark)))
 
     def parameters(self) -> dict[str, Any]:
         """Parameters by name, defaults included; None and the empty list only where they are not the default."""
@@ -85,7 +102,7 @@ class Entry:
         problems = cls.problems(parameters)
         if problems:
             raise UsageError(f"{cls.name()}: " + "; ".join(f"{key}: {text}" for key, text in problems.items()))
-        return _adapter(cls).validate_json(_as_json(parameters), strict=True)  # type: ignore[no-any-return, arg-type]
+        return _validator(cls).validate_json(_as_json(parameters), strict=True)  # type: ignore[no-any-return, arg-type]
 
     @classmethod
     def problems(cls, parameters: Mapping[str, Any]) -> dict[str, str]:
@@ -101,7 +118,7 @@ class Entry:
         if found:
             return found
         try:
-            _adapter(cls).validate_json(_as_json(parameters), strict=True)  # type: ignore[arg-type]
+            _validator(cls).validate_json(_as_json(parameters), strict=True)  # type: ignore[arg-type]
         except ValidationError as error:
             for detail in error.errors(include_url=False, include_input=False):
                 place = [part for part in detail["loc"] if not _is_union_branch(part)]
@@ -148,60 +165,28 @@ class Entry:
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
-def require_integer(owner: str, name: str, value: Any, *, least: int, most: int | None = None) -> None:
-    """Refuse what is not an integer in [least, most]; True is not 1.
-
-    Raises
-    ------
-    UsageError
-    """
-    integral = isinstance(value, int) and not isinstance(value, bool)
-    if not integral or value < least or (most is not None and value > most):
-        bounds = f">= {least}" if most is None else f"in [{least}, {most}]"
-        raise UsageError(f"{owner}: {name} must be an integer {bounds}, got {value!r}")
-
-
-def require_number(
-    owner: str,
-    name: str,
-    value: Any,
-    *,
-    least: float = -math.inf,
-    most: float = math.inf,
-    above: float = -math.inf,
-    below: float = math.inf,
-) -> None:
-    """Refuse what is not a finite number with least <= value <= most and above < value < below.
-
-    Raises
-    ------
-    UsageError
-    """
-    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not number or not (least <= value <= most and above < value < below):
-        lower = f"> {above}" if above > -math.inf else f">= {least}" if least > -math.inf else ""
-        upper = f"< {below}" if below < math.inf else f"<= {most}" if most < math.inf else ""
-        bounds = " and ".join(part for part in (lower, upper) if part) or "finite"
-        raise UsageError(f"{owner}: {name} must be a number {bounds}, got {value!r}")
-
-
-def require_choice(owner: str, name: str, value: Any, choices: tuple[str, ...]) -> None:
-    """Refuse what is none of these words.
-
-    Raises
-    ------
-    UsageError
-    """
-    if value not in choices:
-        hint = did_you_mean(value, choices) if isinstance(value, str) else ""
-        raise UsageError(f"{owner}: {name} must be one of {', '.join(choices)}, got {value!r}{hint}")
-
-
 @functools.cache
 def _adapter(cls: Any) -> Any:
     from pydantic import TypeAdapter
 
     return TypeAdapter(cls)
+
+
+@functools.cache
+def _validator(cls: Any) -> Any:
+    """Reads types alone: ranges are refused by the entry itself, in the same words whoever builds it."""
+    from pydantic_core import SchemaValidator
+
+    return SchemaValidator(_without_bounds(_adapter(cls).core_schema))
+
+
+def _without_bounds(schema: Any) -> Any:
+    if isinstance(schema, list | tuple):
+        return type(schema)(map(_without_bounds, schema))
+    if not isinstance(schema, dict):
+        return schema
+    bounds = ("ge", "gt", "le", "lt") if schema.get("type") in ("int", "float") else ()
+    return {key: _without_bounds(value) for key, value in schema.items() if key not in bounds}
 
 
 def _as_json(parameters: Mapping[str, Any]) -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks.facts import Facts
 from privpipe.blocks.guarantee import Guarantee
+from privpipe.blocks.marks import Columns
 from privpipe.blocks.pair_block import PairBlock
 from privpipe.blocks.verdict import Verdict
 from privpipe.roles import Roles
@@ -114,9 +116,10 @@ class FilePairMeasure(Guarantee):
 
     reads: ClassVar[Any] = "files"
     threshold_field: ClassVar[str | None] = "at_most"
-    about: ClassVar[Mapping[str, str]] = {"quasi_identifiers": "the same as `columns`; give one of the two"}
 
-    columns: tuple[str, ...] | None = None
+    columns: Annotated[tuple[str, ...] | None, Columns()] = None
+
+    quasi_identifiers: Annotated[tuple[str, ...] | None, Doc("the same as `columns`; give one of the two")] = None
 
     def columns_read(self, roles: Roles) -> tuple[str, ...]:
         """Columns of both files it looks at; default: its `columns`, else all quasi-identifiers."""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks.class_block import Cells, ClassBlock
 from privpipe.blocks.distinct_block import DistinctBlock
 from privpipe.blocks.entry import Entry
 from privpipe.blocks.facts import Facts
+from privpipe.blocks.marks import BaseDistribution, Columns, Household, SensitiveColumn, Weight
+from privpipe.blocks.parameters import marked
 from privpipe.blocks.public_rules import PublicRules
 from privpipe.blocks.verdict import Verdict
 from privpipe.errors import UsageError
@@ -58,9 +61,6 @@ class Guarantee(Entry):
     One that `trusts_values` means nothing where a stage perturbed the quasi-identifiers; who reads it is told.
     """
 
-    about: ClassVar[Mapping[str, str]] = {
-        "quasi_identifiers": "columns that form the classes; left out: all of the policy, empty: one class"
-    }
     reads: ClassVar[
         Literal[
             "classes",
@@ -87,7 +87,9 @@ class Guarantee(Entry):
     protects_nobody_at: ClassVar[float | None] = None
     """A threshold that is no protection, and with it every looser one."""
 
-    quasi_identifiers: tuple[str, ...] | None = None
+    quasi_identifiers: Annotated[
+        tuple[str, ...] | None, Doc("columns that form the classes; left out: all of the policy, empty: one class")
+    ] = None
 
     def __post_init__(self) -> None:
         """Check what all guarantees share; a subclass with checks of its own calls this first.
@@ -97,6 +99,7 @@ class Guarantee(Entry):
         UsageError
             Quasi-identifiers that are no list of distinct names, or that hold the guarantee's own column.
         """
+        super().__post_init__()
         names = self.quasi_identifiers
         if names is not None:
             if isinstance(names, str) or not all(isinstance(name, str) for name in names):
@@ -106,7 +109,8 @@ class Guarantee(Entry):
             object.__setattr__(self, "quasi_identifiers", tuple(names))
         for column in self.sensitive_columns():
             if not isinstance(column, str) or not column:
-                raise UsageError(f"{self.name()}: column must be a column name")
+                named = next(iter(marked(type(self), SensitiveColumn)), "column")
+                raise UsageError(f"{self.name()}: {named} must be a column name")
             if column in (self.quasi_identifiers or ()):
                 raise UsageError(
                     f"{self.name()}: {column!r} cannot be judged within classes that it forms itself; "
@@ -115,18 +119,23 @@ class Guarantee(Entry):
 
     def sensitive_columns(self) -> tuple[str, ...]:
         """Sensitive columns whose values the guarantee counts."""
-        column = getattr(self, "column", None)
-        return () if column is None else (column,)
+        return self.columns_marked(SensitiveColumn)
 
     def weight_column(self) -> str | None:
         """Column with the sampling weight of a record."""
-        weight: str | None = getattr(self, "weight", None)
-        return weight
+        return next(iter(self.columns_marked(Weight)), None)
 
     def household_column(self) -> str | None:
         """Column that tells households apart; counted within classes, by the code of each household."""
-        household: str | None = getattr(self, "household", None)
-        return household
+        return next(iter(self.columns_marked(Household)), None)
+
+    def own_columns(self) -> tuple[str, ...] | None:
+        """The columns it is about, where it names them itself."""
+        return self.columns_marked(Columns) or None
+
+    def base_distribution(self) -> Any:
+        """What classes are compared with: ``original``, ``released`` or what an entry makes of a table."""
+        return next(iter(self.marked(BaseDistribution)), "original")
 
     def record_columns(self) -> tuple[str, ...]:
         """Columns about the record itself: of any role, also identifiers, which are in no release."""
@@ -174,7 +183,7 @@ class Guarantee(Entry):
         """
         if self.reads not in OF_THE_TABLE or self.needs_records or self.needs_population:
             return True
-        if self.needs_base and getattr(self, "base", None) != "released":
+        if self.needs_base and self.base_distribution() != "released":
             return True
         counted = {*self.record_columns(), *(() if rules.person is None else (rules.person,))}
         return not counted <= rules.columns

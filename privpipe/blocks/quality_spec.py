@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
-from privpipe.blocks.entry import require_choice, require_number
+from privpipe.blocks.parameters import check_parameters
+from privpipe.blocks.require import require_number
 from privpipe.errors import UsageError, did_you_mean
 
 __all__ = [
@@ -113,18 +115,19 @@ class LossSpec:
 
     name: QualityName = "loss"
     aggregate: Aggregate | None = None
-    gs_factor: float = 0.5
-    weights: dict[str, float] = field(default_factory=dict)
+    gs_factor: Annotated[float, Ge(0), Le(1)] = 0.5
+    weights: dict[str, Annotated[float, Ge(0)]] = field(default_factory=dict)
     compat: Literal["arx"] | None = None
     attacker: Attacker | None = None
-    publisher_benefit: float | None = None
-    publisher_loss: float | None = None
-    adversary_gain: float | None = None
-    adversary_cost: float | None = None
+    publisher_benefit: Annotated[float | None, Ge(0)] = None
+    publisher_loss: Annotated[float | None, Ge(0)] = None
+    adversary_gain: Annotated[float | None, Ge(0)] = None
+    adversary_cost: Annotated[float | None, Ge(0)] = None
     penalties: dict[str, list[float]] | None = None
     response: str | None = None
 
     def __post_init__(self) -> None:
+        check_parameters(self, "Generalize", "loss.")
         checked_quality("Generalize", "loss.", self)
         object.__setattr__(self, "aggregate", self.aggregate or DEFAULT_AGGREGATES.get(self.name))
         if self.name == "publisher_payout":
@@ -192,17 +195,12 @@ def checked_quality(owner: str, place: str, spec: Any) -> None:
     Raises
     ------
     UsageError
-        An unknown model or aggregate, a figure out of range, a parameter that the model does not have.
+        A parameter that the model does not have, or one that it needs and is not there.
     """
-    require_choice(owner, f"{place}name", spec.name, get_args(QualityName))
-    require_number(owner, f"{place}gs_factor", spec.gs_factor, least=0, most=1)
     if spec.aggregate is not None:
-        require_choice(owner, f"{place}aggregate", spec.aggregate, get_args(Aggregate))
         _belongs(owner, f"{place}aggregate", spec.name in DEFAULT_AGGREGATES, spec.name)
     _belongs(owner, f"{place}gs_factor", spec.gs_factor == 0.5 or spec.name in BY_FACTOR, spec.name)
     _belongs(owner, f"{place}weights", not spec.weights or spec.name in DEFAULT_AGGREGATES, spec.name)
-    for column, weight in (spec.weights or {}).items():
-        require_number(owner, f"{place}weights.{column}", weight, least=0)
     for parameter, model in PARAMETERS.items():
         _belongs(owner, f"{place}{parameter}", getattr(spec, parameter) is None or spec.name == model, spec.name)
     _check_own(owner, place, spec)
@@ -215,13 +213,6 @@ def _belongs(owner: str, parameter: str, has: bool, name: str) -> None:
 
 def _check_own(owner: str, place: str, spec: Any) -> None:
     """Check the parameters that one model alone has."""
-    if spec.compat is not None:
-        require_choice(owner, f"{place}compat", spec.compat, ("arx",))
-    if spec.attacker is not None:
-        require_choice(owner, f"{place}attacker", spec.attacker, get_args(Attacker))
-    for amount in AMOUNTS:
-        if getattr(spec, amount) is not None:
-            require_number(owner, f"{place}{amount}", getattr(spec, amount), least=0)
     if spec.name == "static" and not spec.penalties:
         raise UsageError(f"{owner}: {place}penalties is required: a mapping of each column to a figure a level")
     for column, figures in (spec.penalties or {}).items():

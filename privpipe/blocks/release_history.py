@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
-from privpipe.blocks.entry import require_choice
 from privpipe.blocks.guarantee import Guarantee
+from privpipe.blocks.marks import FilePath
+from privpipe.blocks.require import require_choice
 from privpipe.blocks.verdict import Verdict
 from privpipe.draws.secret import require_key_place
 from privpipe.errors import UsageError
@@ -150,15 +152,18 @@ class HistoryMeasure(Guarantee):
 
     reads: ClassVar[Any] = "releases"
     forms_classes: ClassVar[bool] = True
-    about: ClassVar[Mapping[str, str]] = {
-        "ledger": "folder that remembers, as keyed hashes, what each release showed of whom; secret",
-        "key": "{from_env: NAME} or {from_file: PATH}, the same for all releases: persons are followed by it",
-        "normalise": "what is done to a person's key before it is hashed: trim, casefold, nfc; nothing unless given",
-    }
 
-    ledger: str | None = None
-    key: dict[str, str] | None = None
-    normalise: tuple[str, ...] = ()
+    ledger: Annotated[
+        str | None, FilePath(), Doc("folder that remembers, as keyed hashes, what each release showed of whom; secret")
+    ] = None
+    key: Annotated[
+        dict[str, str] | None,
+        Doc("{from_env: NAME} or {from_file: PATH}, the same for all releases: persons are followed by it"),
+    ] = None
+    normalise: Annotated[
+        tuple[str, ...],
+        Doc("what is done to a person's key before it is hashed: trim, casefold, nfc; nothing unless given"),
+    ] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()

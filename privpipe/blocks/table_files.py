@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from typing_extensions import Doc
 
 from privpipe.blocks.guarantee import Guarantee
+from privpipe.blocks.marks import Columns, FilePath
 from privpipe.blocks.verdict import Verdict
 from privpipe.roles import Roles
 
@@ -43,8 +46,10 @@ class TableMeasure(Guarantee):
 
     reads: ClassVar[Any] = "whole"
 
-    columns: tuple[str, ...] | None = None
-    holdout: str | None = None
+    columns: Annotated[tuple[str, ...] | None, Columns()] = None
+    holdout: Annotated[
+        str | None, FilePath(), Doc("table of records of the same population that the release was not made from")
+    ] = None
 
     def columns_read(self, roles: Roles) -> tuple[str, ...]:
         """Columns of all tables it looks at; default: its `columns`, else all quasi-identifiers."""

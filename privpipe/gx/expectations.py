@@ -91,7 +91,7 @@ class PrivacyExpectation(BatchExpectation):
         if made.reads not in SERVED:
             why = why_refused(frozenset({made.reads}), "", model=True)
             raise UnsupportedError(f"{made.name()} is no expectation with these parameters: {why}")
-        if made.reads in OVER_CLASSES and getattr(made, "columns", None) is None:
+        if made.reads in OVER_CLASSES and made.own_columns() is None:
             made = dataclasses.replace(made, quasi_identifiers=keys)
         return made
 

@@ -63,7 +63,7 @@ def bases_from_files(engine: Engine, table: Any, guarantees: Sequence[Guarantee]
     asked: dict[str, set[Any]] = {}
     for entry in guarantees:
         for column in entry.sensitive_columns() if entry.needs_base else ():
-            asked.setdefault(column, set()).add(getattr(entry, "base", "original"))
+            asked.setdefault(column, set()).add(entry.base_distribution())
     found = {}
     for column, bases in asked.items():
         files = [base for base in bases if not isinstance(base, str)]

@@ -35,7 +35,7 @@ class Group:
 
 def base_of(entry: Guarantee) -> Base:
     """What an entry compares classes with; entries that compare with nothing share the first."""
-    base: Base = getattr(entry, "base", "original") if entry.needs_base else "original"
+    base: Base = entry.base_distribution() if entry.needs_base else "original"
     return base
 
 
@@ -88,7 +88,7 @@ def _join_weighted(groups: dict[tuple[Any, ...], Group]) -> None:
 
 def _over(entry: Guarantee, sets: Sequence[tuple[str, ...]], roles: Roles) -> tuple[str, ...]:
     columns = [column for keys in sets for column in keys]
-    if entry.quasi_identifiers is not None and getattr(entry, "columns", None) == entry.quasi_identifiers:
+    if entry.quasi_identifiers is not None and entry.own_columns() == entry.quasi_identifiers:
         columns += roles.quasi_identifiers  # it looks at some columns of the table, not at an attacker's knowledge
     return tuple(dict.fromkeys(columns))
 

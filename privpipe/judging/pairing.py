@@ -62,7 +62,7 @@ def _error(entry: Guarantee, reason: str) -> Verdict:
 
 
 def _pair_verdict(engine: Engine, released: Any, original: Any, entry: Guarantee, roles: Roles) -> Verdict:
-    columns = tuple(getattr(entry, "columns", None) or roles.quasi_identifiers)
+    columns = entry.own_columns() or tuple(roles.quasi_identifiers)
     tally = engine.reduce_pairs(original, released, columns, entry, Facts())  # type: ignore[arg-type]
     if tally is None:
         return _error(entry, "no record is in both tables.")

@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import Cells, ClassBlock, ClassQuery, Facts, Guarantee, RowBlock, Verdict
+from privpipe.blocks.marks import Columns, Levels
 from privpipe.blocks.suppressed import Kept, NothingLeft
 from privpipe.engines import Engine
 from privpipe.errors import DataError, did_you_mean
 from privpipe.judging.persons import ClassCount
+from privpipe.judging.perturbed import stage_names
 from privpipe.measures.risk.attribute.guesses import Guesses, Guessing
 from privpipe.measures.risk.attribute.recovery import Recovered, Recovery, in_percent
 from privpipe.roles import Roles, column_type_of
@@ -256,8 +258,4 @@ def _touches(stage: Mapping[str, Any], column: str, roles: Roles) -> bool:
 
 def _columns_of(stage: Mapping[str, Any], roles: Roles) -> set[str]:
     """Columns that a stage of a plan transforms; left out, those that identify."""
-    parameters = stage.get("parameters", {})
-    named = parameters.get("columns") or parameters.get("levels")
-    if not named or isinstance(named, str):
-        return set(roles.quasi_identifiers)
-    return {name for each in named for name in (each if isinstance(each, list | tuple) else [each])}
+    return set(stage_names(stage, Columns) or stage_names(stage, Levels) or roles.quasi_identifiers)

@@ -42,7 +42,7 @@ def history_verdicts(
 def _by_tables(sheet: Sheet, entry: HistoryMeasure, roles: Roles, rules: JudgingRules) -> Verdict:
     engine, released = sheet.engine, sheet.table
     keys = tuple(roles.quasi_identifiers) if entry.quasi_identifiers is None else entry.quasi_identifiers
-    masked = {column for stage in rules.stages for column in stage_columns(stage["parameters"])}
+    masked = {column for stage in rules.stages for column in stage_columns(stage)}
     names = tuple(released.schema.names)
     joined = tuple(name for name in names if name not in keys and name not in masked)
     tables = [engine.scan(Source(data=path)) for path in entry.earlier_tables()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from privpipe.blocks import Guarantee
+from privpipe.blocks.marks import Items
 from privpipe.roles import Roles
 
 __all__ = ["guarantee_notes", "looked_at", "unlooked_quasi_identifiers"]
@@ -17,9 +18,9 @@ def looked_at(entry: Guarantee, quasi_identifiers: Sequence[str]) -> tuple[str, 
     if entry.reads in ("process", "columns"):
         return ()
     if entry.reads == "items":
-        return (str(getattr(entry, "items", "")),)
+        return entry.columns_marked(Items)
     over_keys = entry.reads in OVER_KEYS and getattr(entry, "forms_classes", True)
-    own = entry.quasi_identifiers if over_keys else getattr(entry, "columns", None)
+    own = entry.quasi_identifiers if over_keys else entry.own_columns()
     return tuple(quasi_identifiers if own is None else own)
 
 

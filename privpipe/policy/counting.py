@@ -11,7 +11,7 @@ from privpipe.policy.specs import SourceSpec
 from privpipe.transforms.base import Transformer
 from privpipe.transforms.recoding.generalize import Generalize
 
-__all__ = ["KEEPS_KEYS", "check_counting", "check_stages_under_counting"]
+__all__ = ["KEEPS_KEYS", "check_counting", "check_stages_under_counting", "suppresses"]
 
 KEEPS_KEYS = ("suppress_records", "sample", "drop_identifiers", "pseudonymise")
 """Stages that leave quasi-identifiers as they are."""
@@ -46,7 +46,7 @@ def check_stages_under_counting(draft: Draft, report: Report) -> None:
                 f"changes quasi-identifiers in a way that a population cannot follow, and {compared[0]} compares with "
                 "one: give a population that is `generalized: true`",
             )
-        if not _suppresses(stage):
+        if not suppresses(stage):
             continue
         if wildcard and "wildcard" not in stage.serves:
             report.unsupported(read.place, f"counts classes, and under `nulls: wildcard` there are none; {INSTEAD}")
@@ -77,7 +77,8 @@ def _stands_elsewhere(draft: Draft, read: ReadEntry, stage: Transformer) -> bool
     return stage.searches or any(other.name() not in KEEPS_KEYS for other in later)
 
 
-def _suppresses(stage: Transformer) -> bool:
+def suppresses(stage: Transformer) -> bool:
+    """Whether a stage suppresses with the parameters it has."""
     if isinstance(stage, Generalize):
         return stage.limit is not None
     return stage.suppresses
@@ -87,6 +88,5 @@ def _touches_raw_population(draft: Draft, stage: Transformer) -> bool:
     population = draft.values.get("population")
     if not isinstance(population, SourceSpec) or population.generalized or stage.name() in ("generalize", *KEEPS_KEYS):
         return False
-    columns = getattr(stage, "columns", None)
-    flat = {str(name) for group in columns or () for name in (group if isinstance(group, list | tuple) else [group])}
-    return not flat or bool(flat & set(draft.with_role("quasi_identifier")))
+    named = set(stage.named_columns())
+    return not named or bool(named & set(draft.with_role("quasi_identifier")))

@@ -79,4 +79,4 @@ def named_ledger(entries: Iterable[Guarantee]) -> DeclaredLedger | None:
 
 
 def _classes(entry: HistoryMeasure) -> tuple[str | None, tuple[str, ...] | None]:
-    return getattr(entry, "sensitive", None), entry.quasi_identifiers
+    return next(iter(entry.sensitive_columns()), None), entry.quasi_identifiers

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from privpipe.blocks import Catalogue, Entry, Guarantee
+from privpipe.blocks.marks import Columns, FilePath
+from privpipe.blocks.parameters import marked, parameters_of
 from privpipe.errors import RolesError, UsageError, did_you_mean
 from privpipe.policy.places import Place, Report
 from privpipe.policy.specs import ColumnSpec, located
@@ -18,8 +20,8 @@ from privpipe.transforms.base import Transformer
 
 __all__ = ["Catalogues", "ReadEntry", "over_roles", "read_entries"]
 
-FILE_KEYS = ("file", "from_file", "ledger", "holdout")
-FILE_LISTS = ("earlier",)
+FILE_KEYS = ("file", "from_file")
+"""What a mapping calls the path of a file, in whatever parameter."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +50,13 @@ class Catalogues:
 
 @dataclass(frozen=True)
 class ReadEntry:
-    """One item of a list: where it stands, what it said, and the entry if it was sound."""
+    """One item of a list: where it stands, what it said, the entry if it was sound, and its class if there is one."""
 
     place: Place
     name: str
     parameters: Mapping[str, Any]
     entry: Entry | None
+    kind: type[Entry] | None = None
 
     @property
     def at(self) -> int:
@@ -67,7 +70,8 @@ def read_entries(report: Report, value: Any, section: str, catalogues: Catalogue
         report.wrong((section,), "must be a list of entries, each `- name: {parameters}`")
         return []
     return [
-        _read(report, _found_from(item, base_dir), (section, at), section, catalogues) for at, item in enumerate(value)
+        _read(report, _found_from(item, base_dir), (section, at), section, catalogues, base_dir)
+        for at, item in enumerate(value)
     ]
 
 
@@ -98,19 +102,27 @@ def _found_from(value: Any, base_dir: Path) -> Any:
         return [_found_from(item, base_dir) for item in value]
     if not isinstance(value, Mapping):
         return value
-    return {key: _found_under(key, item, base_dir) for key, item in value.items()}
+    return {
+        key: located(item, base_dir) if key in FILE_KEYS and isinstance(item, str) else _found_from(item, base_dir)
+        for key, item in value.items()
+    }
 
 
-def _found_under(key: str, item: Any, base_dir: Path) -> Any:
-    named = key in FILE_KEYS or (key == "prior" and item != "released")
-    if named and isinstance(item, str):
-        return located(item, base_dir)
-    if key in FILE_LISTS and isinstance(item, list):
-        return [located(path, base_dir) if isinstance(path, str) else path for path in item]
-    return _found_from(item, base_dir)
+def _with_paths(entry: type[Entry], parameters: Mapping[str, Any], base_dir: Path) -> dict[str, Any]:
+    """The parameters with the paths in fields of the entry seen from where the program runs."""
+    words = {name: parameters_of(entry)[name].marked(FilePath).words for name in marked(entry, FilePath)}
+    return {
+        name: _located(value, words[name], base_dir) if name in words else value for name, value in parameters.items()
+    }
 
 
-def _read(report: Report, item: Any, place: Place, section: str, catalogues: Catalogues) -> ReadEntry:
+def _located(value: Any, words: tuple[str, ...], base_dir: Path) -> Any:
+    if isinstance(value, list):
+        return [_located(each, words, base_dir) for each in value]
+    return located(value, base_dir) if isinstance(value, str) and value not in words else value
+
+
+def _read(report: Report, item: Any, place: Place, section: str, catalogues: Catalogues, base_dir: Path) -> ReadEntry:
     if not isinstance(item, Mapping) or len(item) != 1:
         hint = f", as in `- {item}: {{}}`" if isinstance(item, str) and item.isidentifier() else ""
         several = f"; this one has {len(item)} keys" if isinstance(item, Mapping) and item else ""
@@ -125,10 +137,11 @@ def _read(report: Report, item: Any, place: Place, section: str, catalogues: Cat
     found = _class_of(report, name, place, section, catalogues)
     if found is None:
         return ReadEntry(place, name, parameters, None)
+    parameters = _with_paths(found, parameters, base_dir)
     entry = _build(report, found, parameters, place)
     if isinstance(entry, Guarantee):
         entry = entry if _threshold_fits(report, entry, place, section) else None
-    return ReadEntry(place, name, parameters, entry)
+    return ReadEntry(place, name, parameters, entry, found)
 
 
 def _class_of(report: Report, name: str, place: Place, section: str, catalogues: Catalogues) -> type[Entry] | None:
@@ -155,14 +168,14 @@ def _build(report: Report, entry: type[Entry], parameters: Mapping[str, Any], pl
         sound = _columns_fit(report, entry, parameters, place)
     unknown = {name: value for name, value in parameters.items() if name not in known}
     for name in unknown:
-        if name == "columns" and issubclass(entry, Transformer):
+        if issubclass(entry, Transformer) and name == _columns_key(entry):
             continue  # said already
         near = did_you_mean(name, known) or f"; {entry.name()} takes {', '.join(known) or 'none'}"
         report.wrong((*place, name), f"unknown parameter of {entry.name()}{near}")
     given = {name: value for name, value in parameters.items() if name in known}
     wrong = entry.problems(given)
     for name, message in wrong.items():
-        if name == "columns" and not sound:
+        if not sound and name == _columns_key(entry):
             continue
         where, text = _blamed(name, message, known)
         report.wrong((*place, *where), text)
@@ -177,17 +190,23 @@ def _build(report: Report, entry: type[Entry], parameters: Mapping[str, Any], pl
 
 def _columns_fit(report: Report, stage: type[Transformer], parameters: Mapping[str, Any], place: Place) -> bool:
     """Whether the stage names its columns as its rule asks."""
-    given = parameters.get("columns")
-    if stage.columns_rule == "none" and "columns" in parameters:
-        report.wrong((*place, "columns"), f"{stage.name()} takes no columns")
+    own = _columns_key(stage)
+    given = parameters.get(own)
+    if stage.columns_rule == "none" and own in parameters:
+        report.wrong((*place, own), f"{stage.name()} takes no {own}")
         return False
     if stage.columns_rule == "required" and given is None:
-        report.wrong((*place, "columns"), "is required: the stage names its columns, as in `columns: [income]`")
+        report.wrong((*place, own), f"is required: the stage names its columns, as in `{own}: [income]`")
         return False
     if isinstance(given, str) and not (given == "all" and stage.columns_rule == "optional"):
-        report.wrong((*place, "columns"), f"must be a list, also for a single column: [{given}]")
+        report.wrong((*place, own), f"must be a list, also for a single column: [{given}]")
         return False
     return True
+
+
+def _columns_key(entry: type[Entry]) -> str:
+    """The parameter by which a stage names its columns; the usual word where it takes none."""
+    return next(iter(marked(entry, Columns)), "columns")
 
 
 def _blamed(name: str, message: str, known: Sequence[str]) -> tuple[tuple[str | int, ...], str]:

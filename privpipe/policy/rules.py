@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from privpipe.blocks import Guarantee
+from privpipe.blocks import Entry, Guarantee
+from privpipe.blocks.marks import ColumnNames, Columns, SensitiveColumn
+from privpipe.blocks.parameters import flat_names, marked
 from privpipe.errors import did_you_mean
 from privpipe.judging.unlooked import unlooked_quasi_identifiers
 from privpipe.policy.counting import check_counting, check_stages_under_counting
@@ -17,6 +19,7 @@ from privpipe.policy.ledgers import check_ledgers
 from privpipe.policy.places import Place, Report
 from privpipe.policy.processes import check_processes
 from privpipe.policy.specs import SinkSpec, SourceSpec, located
+from privpipe.transforms.coding.tail_coding import TailCode
 
 __all__ = ["check"]
 
@@ -89,17 +92,19 @@ def check_judged_columns(draft: Draft, report: Report) -> None:
         for column in entry.record_columns():
             _require_column(draft, report, read.place, column)
         keys = entry.quasi_identifiers or ()
-        any_role = keys == getattr(entry, "columns", None)  # a measure of any columns, not of an attacker's knowledge
+        any_role = keys == entry.own_columns()  # a measure of any columns, not of an attacker's knowledge
         for at, column in enumerate(() if any_role else keys):
             _require_role(draft, report, (*read.place, "quasi_identifiers", at), column, "quasi_identifier")
-        for place, column in _named(read):
+        for place, column in _named(read, entry):
             _require_column(draft, report, place, column)
 
 
 def check_every_sensitive_column_is_judged(draft: Draft, report: Report) -> None:
     """Nothing sensitive is released unlooked at."""
-    judged = {str(read.parameters.get("column")) for read in draft.guarantees}  # of unsound entries too
+    judged: set[Any] = set()
     for read in draft.guarantees:
+        named = () if read.kind is None else marked(read.kind, SensitiveColumn)
+        judged.update(flat_names([read.parameters.get(name) for name in named]))  # of unsound entries too
         if isinstance(read.entry, Guarantee):
             judged.update(read.entry.sensitive_columns())
     for name in draft.with_role("sensitive"):
@@ -143,7 +148,7 @@ def check_repeated_guarantees(draft: Draft, report: Report) -> None:
         entry = read.entry
         if not isinstance(entry, Guarantee):
             continue
-        columns = getattr(entry, "columns", None)
+        columns = entry.own_columns()
         key = (read.name, entry.sensitive_columns(), entry.quasi_identifiers, columns)
         if key in seen:
             first = seen[key]
@@ -160,11 +165,11 @@ def check_stages(draft: Draft, report: Report) -> None:
         if stage.taxon == "identifiers":
             kept.update(stage.masked_columns())
     for read, stage in draft.stages():
-        for place, column in _named(read):
+        for place, column in _named(read, stage):
             if not _require_column(draft, report, place, column):
                 continue
             gone = draft.columns[column].role == "identifier" and column not in kept
-            if gone and stage.taxon != "identifiers" and "columns" in place:
+            if gone and stage.taxon != "identifiers" and not set(marked(type(stage), Columns)).isdisjoint(place):
                 report.wrong(
                     place, f"{column!r} is an identifier and gone before this stage; pseudonymise it to keep it"
                 )
@@ -174,8 +179,7 @@ def check_tail_codes(draft: Draft, report: Report) -> None:
     """Both ends of one column: bottom lies below top."""
     limits: dict[tuple[str, str, str], float] = {}
     for read, stage in draft.stages():
-        for parameter in ("at", "quantile") if read.name in ("top_code", "bottom_code") else ():
-            given = getattr(stage, parameter)
+        for parameter, given in (("at", stage.at), ("quantile", stage.quantile)) if isinstance(stage, TailCode) else ():
             if not isinstance(given, int | float):
                 continue
             for name in stage.masked_columns():
@@ -191,11 +195,11 @@ def check_base(draft: Draft, report: Report) -> None:
     compared = {
         column
         for _, entry in draft.judging()
-        if entry.needs_base and getattr(entry, "base", None) != "released"
+        if entry.needs_base and entry.base_distribution() != "released"
         for column in entry.sensitive_columns()
     }
     for read, stage in draft.stages():
-        named = _flat(getattr(stage, "columns", None))
+        named = set(stage.named_columns())
         if read.name == "synthesize" and not named:
             named = set(draft.columns)  # it draws every column anew
         changed = sorted(compared & named) if suppressing else []
@@ -246,14 +250,11 @@ def check_records(draft: Draft, report: Report) -> None:
         )
 
 
-def _named(read: ReadEntry) -> Iterable[tuple[Place, str]]:
+def _named(read: ReadEntry, entry: Entry | None) -> Iterable[tuple[Place, str]]:
     """Every column an entry names in a list or as its items, with its place."""
-    for parameter in ("columns", "by", "given", "items"):
+    for parameter in marked(type(entry), ColumnNames) if entry is not None else ():
         named = read.parameters.get(parameter)
         yield from _leaves(() if named == "all" else named, (*read.place, parameter))
-    levels = read.parameters.get("levels")
-    for column in levels if isinstance(levels, Mapping) else ():
-        yield (*read.place, "levels", column), column
 
 
 def _leaves(value: Any, place: Place) -> Iterable[tuple[Place, str]]:
@@ -262,10 +263,8 @@ def _leaves(value: Any, place: Place) -> Iterable[tuple[Place, str]]:
     elif isinstance(value, list | tuple):
         for at, item in enumerate(value):
             yield from _leaves(item, (*place, at))
-
-
-def _flat(value: Any) -> set[str]:
-    return {column for _, column in _leaves(value, ())}
+    elif isinstance(value, Mapping):
+        yield from (((*place, column), column) for column in value)
 
 
 def _require_column(draft: Draft, report: Report, place: Place, column: str) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UsageError, did_you_mean
-from privpipe.policy.counting import KEEPS_KEYS
+from privpipe.policy.counting import KEEPS_KEYS, suppresses
 from privpipe.roles import column_type_of
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def raw_population(engine: Engine, policy: Policy, table: Any) -> Any:
         A column that the population lacks, or that does not convert.
     """
     asking = any(guarantee.needs_population for guarantee in policy.guarantees)
-    counting = any(stage.suppresses and getattr(stage, "limit", 0.0) is not None for stage in policy.transform)
+    counting = any(suppresses(stage) for stage in policy.transform)
     generalized = policy.population is not None and policy.population.generalized
     return population_beside(engine, policy, table) if asking and counting and not generalized else None
 

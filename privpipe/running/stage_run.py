@@ -113,7 +113,7 @@ class StageRun:
         made = stage.recorded(self.engine, before, made, draws)
         if stage.suppresses:
             made = self._with_suppressed(before, self.table, made)
-        self.marked = self.marked or bool(getattr(stage, "mark", False))
+        self.marked = self.marked or (isinstance(stage, Generalize) and stage.mark)
         self.roles = _roles_after(stage, self.roles)
         self.plans.append(replace(made, seed_key=b""))
         self.draws.append(draws)

@@ -49,8 +49,9 @@ def _faults(entry: type[Entry], *, explained: bool) -> list[str]:
         faults.append("its docstring is missing or has no example")
     described = entry.descriptions()
     names = [field.name for field in dataclasses.fields(entry) if not field.name.startswith("_")]  # type: ignore[arg-type]
-    faults += [f"parameter {name} is not described in `about`" for name in names if not described.get(name)]
-    faults += [f"`about` describes {name}, which is no parameter" for name in described if name not in names]
+    faults += [
+        f"parameter {name} has no line of text: `Doc(...)` in its annotation" for name in names if name not in described
+    ]
     faults += [f"`{text}` is empty" for text in EXPLAINED if explained and not getattr(entry, text)]
     if entry.summary().count("\n") or not entry.summary().endswith("."):
         faults.append("the first line of its docstring is no sentence")

@@ -107,7 +107,7 @@ def count_classes(model: Guarantee, table: HostileTable, mark: str) -> Classes:
     left = unsuppressed_rows(table, mark)
     for row in left:
         groups.setdefault(tuple(values[name][row] for name in keys), []).append(row)
-    original = {} if getattr(model, "base", None) == "released" else table.base
+    original = {} if model.base_distribution() == "released" else table.base
     base = {name: Counter(map(plain_cell, original.get(name, [values[name][row] for row in left]))) for name in values}
     sensitive = tuple(table.roles.sensitive)
     everybody = table.population.rows

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from privpipe.blocks import Entry, Facts, FactsRequest, Guarantee, Primitives, RowBlock
+from privpipe.blocks.marks import Columns
 from privpipe.errors import DataError, UsageError
 from privpipe.roles import NullRule, Roles
 
@@ -214,7 +215,11 @@ class Transformer(Entry):
 
     def masked_columns(self) -> tuple[str, ...]:
         """Columns whose values the stage perturbs (for warnings, alignment and the report)."""
-        return tuple(getattr(self, "columns", None) or ())
+        return self.named_columns()
+
+    def named_columns(self) -> tuple[str, ...]:
+        """Columns that the policy gives the stage by name."""
+        return self.columns_marked(Columns)
 
     def made_columns(self) -> tuple[str, ...]:
         """Columns that the stage adds; nobody gave them a role, and they are insensitive."""

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, Primitives, RowBlock
-from privpipe.blocks.entry import require_choice
 from privpipe.errors import DataError, NoSolutionError, UsageError, did_you_mean
 from privpipe.transforms.base import StageContext, checked_columns
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["ByStratum", "SmallStrata", "Strata", "checked_by", "require_present", "stratum_keys"]
 
 SmallStrata = Literal["refuse", "suppress", "merge"]
-SMALL_STRATA = ("refuse", "suppress", "merge")
 SUPPRESSED = -1
 
 
@@ -37,7 +35,6 @@ def checked_by(owner: str, by: object, masked: tuple[str, ...], small_strata: st
     >>> checked_by("AddNoise", ["sex"], ("income",), "merge")
     ('sex',)
     """
-    require_choice(owner, "small_strata", small_strata, SMALL_STRATA)
     if by == () or by is None or by == []:
         if small_strata != "refuse":
             raise UsageError(f"{owner}: small_strata goes with by")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Annotated, Self
 
 import pytest
+from annotated_types import Ge, Gt
+from typing_extensions import Doc
 
 from privpipe.blocks import Entry
-from privpipe.blocks.entry import is_optional, require_choice, require_integer, require_number, snake_case
+from privpipe.blocks.entry import is_optional, snake_case
+from privpipe.blocks.require import require_choice, require_integer, require_number
 from privpipe.errors import UsageError
 
 
@@ -18,14 +20,9 @@ from privpipe.errors import UsageError
 class Sieve(Entry):
     """Keep what is large."""
 
-    about: ClassVar[Mapping[str, str]] = {"mesh": "width of the holes"}
-
-    mesh: float
+    mesh: Annotated[float, Gt(0), Doc("width of the holes")]
     columns: tuple[str, ...] = ()
     quasi_identifiers: tuple[str, ...] | None = None
-
-    def __post_init__(self) -> None:
-        require_number("Sieve", "mesh", self.mesh, above=0)
 
     @classmethod
     def examples(cls) -> list[Self]:
@@ -36,9 +33,7 @@ class Sieve(Entry):
 class FineSieve(Sieve):
     """Keep what is small, too."""
 
-    about: ClassVar[Mapping[str, str]] = {"shake": "how often"}
-
-    shake: int | None = 1
+    shake: Annotated[int | None, Ge(0), Doc("how often")] = 1
 
 
 def test_an_entry_is_built_from_a_policy() -> None:
@@ -82,6 +77,8 @@ def test_descriptions_are_inherited() -> None:
 def test_the_schema_describes_parameters_and_refuses_others() -> None:
     schema = FineSieve.json_schema()
     assert schema["properties"]["mesh"]["description"] == "width of the holes"
+    assert schema["properties"]["mesh"]["exclusiveMinimum"] == 0
+    assert schema["properties"]["shake"]["anyOf"][0] == {"minimum": 0, "type": "integer"}
     assert schema["additionalProperties"] is False
     json.dumps(schema)
 

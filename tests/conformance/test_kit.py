@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -128,14 +127,14 @@ def test_the_oracle_by_hand() -> None:
 def test_incomplete_entries_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     @dataclass(frozen=True, kw_only=True, repr=False)
     class Bare(KAnonymity):
-        about: ClassVar[Mapping[str, str]] = {"m": "no parameter"}
+        m: int = 0
         threat: ClassVar[str] = ""
         __doc__ = "Bare"
 
     catalogue = Catalogue("privpipe.models", "privacy model", {"KAnonymity": "identity.k_anonymity"})
     monkeypatch.setattr(Catalogue, "of_class", lambda *_: Bare)
     faults = "\n".join(catalogue_problems(catalogue))
-    for text in ("no example", "`about` describes m", "`threat` is empty", "no sentence"):
+    for text in ("no example", "parameter m has no line of text", "`threat` is empty", "no sentence"):
         assert text in faults
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from privpipe.blocks import Facts, RowBlock
+from privpipe.blocks.marks import Columns
 from privpipe.draws import Draws
 from privpipe.engines import Engine
 from privpipe.testing import stage_problems
@@ -22,7 +23,7 @@ class Noisy(RowTransformer):
     """Uniform noise on income: what the mutants are mutants of."""
 
     needs_draws: ClassVar[bool] = True
-    columns: tuple[str, ...] = ("income",)
+    columns: Annotated[tuple[str, ...], Columns()] = ("income",)
 
     def apply(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:
         return rows.replace("income", rows["income"] + self.noise(rows, draws))

@@ -5,12 +5,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
+
+from annotated_types import Ge
+from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
 from privpipe.blocks.distinct_pair import DistinctPair, DistinctPairMeasure
-from privpipe.blocks.entry import require_choice, require_integer, require_number
 from privpipe.blocks.guarantee import short
+from privpipe.blocks.marks import Columns
+from privpipe.blocks.require import require_choice
 from privpipe.errors import UsageError
 from privpipe.measures.utility.loss_columns import infinite_columns
 from privpipe.measures.utility.loss_functions import NAMES, REGISTERED
@@ -73,14 +77,6 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure):
     ('fail', 0.471)
     """
 
-    about: ClassVar[Mapping[str, str]] = {
-        "measure": f"one of {', '.join(NAMES)}, or a registered function",
-        "columns": "columns compared; left out: all quasi-identifiers",
-        "at_most": "largest loss that passes; not for arctan",
-        "target": "of classifier and regression: the column predicted from the others",
-        "model": "of propensity and classifier: logistic (left out) or tree, which needs privpipe[utility]",
-        "k": "of c_avg: the size of class that was asked for",
-    }
     source: ClassVar[str] = (
         "Mateo-Sanz, Domingo-Ferrer, Sebe, 2005; Woo et al., 2009; Karr et al., 2006; De Waal, Willenborg, 1999"
     )
@@ -91,11 +87,18 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure):
         "name the regression or the classifier that the users of the table will fit."
     )
 
-    measure: str = field()  # type: ignore[assignment]  # entries over files measure no blocks
-    at_most: float | None = None
-    target: str | None = None
-    model: str | None = None
-    k: int | None = None
+    # Entries over files measure no blocks.
+    measure: Annotated[str, Doc(f"one of {', '.join(NAMES)}, or a registered function")] = field()  # type: ignore[assignment]
+    at_most: Annotated[float | None, Doc("largest loss that passes; not for arctan")] = None
+    target: Annotated[str | None, Doc("of classifier and regression: the column predicted from the others")] = None
+    model: Annotated[
+        str | None, Doc("of propensity and classifier: logistic (left out) or tree, which needs privpipe[utility]")
+    ] = None
+    k: Annotated[int | None, Ge(1), Doc("of c_avg: the size of class that was asked for")] = None
+
+    columns: Annotated[tuple[str, ...] | None, Columns(), Doc("columns compared; left out: all quasi-identifiers")] = (
+        None
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -103,10 +106,8 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure):
         require_choice(owner, "measure", name, (*NAMES, *REGISTERED))
         if self.columns is not None:
             self._take_columns()
-        if self.at_most is not None:
-            require_number(owner, "at_most", self.at_most)
-            if name == "arctan":
-                raise UsageError(f"{owner}: arctan depends on units and is only reported; leave at_most out")
+        if self.at_most is not None and name == "arctan":
+            raise UsageError(f"{owner}: arctan depends on units and is only reported; leave at_most out")
         if (self.target is not None) is not (name in ("classifier", "regression")):
             raise UsageError(f"{owner}: target belongs to classifier and regression, which need it")
         if self.target is not None and self.target in (self.columns or ()):
@@ -117,8 +118,6 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure):
                 raise UsageError(f"{owner}: model belongs to propensity and classifier")
         if (self.k is None) is (name == "c_avg"):
             raise UsageError(f"{owner}: k belongs to c_avg, which needs it")
-        if self.k is not None:
-            require_integer(owner, "k", self.k, least=1)
         if self.model == "tree":
             from privpipe.measures.utility.loss_models import require_trees
 

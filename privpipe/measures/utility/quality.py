@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
+from annotated_types import Ge, Le
+from typing_extensions import Doc
 
 from privpipe.blocks.distinct_pair import DistinctPair, DistinctPairMeasure
-from privpipe.blocks.entry import require_integer, require_number
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.quality_spec import (
     DEFAULT_AGGREGATES,
@@ -85,22 +86,6 @@ class Quality(DistinctPairMeasure):
     Quality(name='c_avg', k=5, at_most=3.0)
     """
 
-    about: ClassVar[Mapping[str, str]] = {
-        "name": "a quality model of generalize, average_class_size, c_avg, ncp, gcp or cell_loss",
-        "aggregate": "how the columns' figures become one; left out: the model's own",
-        "gs_factor": "below 0.5 suppression is cheap, above it generalization is",
-        "weights": "weight of each column, 1 unless given; divided by the largest",
-        "compat": "of kl_divergence: arx sums one term a record",
-        "attacker": "of publisher_payout: prosecutor or journalist",
-        "publisher_benefit": "of publisher_payout: what an unchanged record is worth",
-        "publisher_loss": "of publisher_payout: what a successful attack on a record costs the publisher",
-        "adversary_gain": "of publisher_payout: what a successful attack brings the attacker",
-        "adversary_cost": "of publisher_payout: what an attempt costs the attacker",
-        "penalties": "of static: the figure of each level of each column",
-        "response": "of classification: the column that is predicted",
-        "k": "of c_avg: the size of class that was asked for",
-        "at_most": "largest figure that passes",
-    }
     source: ClassVar[str] = "Iyengar, KDD 2002; Bayardo, Agrawal, ICDE 2005; Xu et al., KDD 2006"
     threat: ClassVar[str] = "A release is so coarse that it is of no use; this is no privacy figure."
     formula: ClassVar[str] = "the loss that the stage generalize minimises, over the release as it is, <= at_most"
@@ -109,20 +94,35 @@ class Quality(DistinctPairMeasure):
         "releases made by different methods."
     )
 
-    name: Literal[QualityName, "average_class_size", "c_avg", "ncp", "gcp", "cell_loss"] = LOSS  # type: ignore[assignment]
-    aggregate: Aggregate | None = None
-    gs_factor: float = 0.5
-    weights: dict[str, float] | None = None
-    compat: Literal["arx"] | None = None
-    attacker: Attacker | None = None
-    publisher_benefit: float | None = None
-    publisher_loss: float | None = None
-    adversary_gain: float | None = None
-    adversary_cost: float | None = None
-    penalties: dict[str, list[float]] | None = None
-    response: str | None = None
-    k: int | None = None
-    at_most: float | None = None
+    name: Annotated[
+        Literal[QualityName, "average_class_size", "c_avg", "ncp", "gcp", "cell_loss"],
+        Doc("a quality model of generalize, average_class_size, c_avg, ncp, gcp or cell_loss"),
+    ] = LOSS  # type: ignore[assignment]
+    aggregate: Annotated[Aggregate | None, Doc("how the columns' figures become one; left out: the model's own")] = None
+    gs_factor: Annotated[float, Ge(0), Le(1), Doc("below 0.5 suppression is cheap, above it generalization is")] = 0.5
+    weights: Annotated[
+        dict[str, Annotated[float, Ge(0)]] | None, Doc("weight of each column, 1 unless given; divided by the largest")
+    ] = None
+    compat: Annotated[Literal["arx"] | None, Doc("of kl_divergence: arx sums one term a record")] = None
+    attacker: Annotated[Attacker | None, Doc("of publisher_payout: prosecutor or journalist")] = None
+    publisher_benefit: Annotated[float | None, Ge(0), Doc("of publisher_payout: what an unchanged record is worth")] = (
+        None
+    )
+    publisher_loss: Annotated[
+        float | None, Ge(0), Doc("of publisher_payout: what a successful attack on a record costs the publisher")
+    ] = None
+    adversary_gain: Annotated[
+        float | None, Ge(0), Doc("of publisher_payout: what a successful attack brings the attacker")
+    ] = None
+    adversary_cost: Annotated[float | None, Ge(0), Doc("of publisher_payout: what an attempt costs the attacker")] = (
+        None
+    )
+    penalties: Annotated[dict[str, list[float]] | None, Doc("of static: the figure of each level of each column")] = (
+        None
+    )
+    response: Annotated[str | None, Doc("of classification: the column that is predicted")] = None
+    k: Annotated[int | None, Ge(1), Doc("of c_avg: the size of class that was asked for")] = None
+    at_most: Annotated[float | None, Ge(0), Doc("largest figure that passes")] = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", _Name(self.name))
@@ -133,12 +133,8 @@ class Quality(DistinctPairMeasure):
             checked_quality("Quality", "", self)
         if (self.k is None) is (str(self.name) == "c_avg"):
             raise UsageError("Quality: k belongs to c_avg, which needs it")
-        if self.k is not None:
-            require_integer("Quality", "k", self.k, least=1)
-        if self.at_most is not None:
-            require_number("Quality", "at_most", self.at_most, least=0)
-            if self.aggregate == "rank" or str(self.name) == "ncp":
-                raise UsageError("Quality: a figure a column has no threshold; leave at_most out, or aggregate it")
+        if self.at_most is not None and (self.aggregate == "rank" or str(self.name) == "ncp"):
+            raise UsageError("Quality: a figure a column has no threshold; leave at_most out, or aggregate it")
 
     def _check_other(self) -> None:
         given = [own for own in (*OWN, "response") if getattr(self, own) is not None]
@@ -147,8 +143,6 @@ class Quality(DistinctPairMeasure):
         given += ["aggregate"] * (self.aggregate is not None and str(self.name) != "cell_loss")
         if given:
             raise UsageError(f"Quality: {given[0]} is no parameter of the quality model {self.name!s}")
-        for column, weight in (self.weights or {}).items():
-            require_number("Quality", f"weights.{column}", weight, least=0)
 
     def columns_read(self, keys: tuple[str, ...]) -> tuple[str, ...]:
         return keys if self.response in (None, *keys) else (*keys, str(self.response))

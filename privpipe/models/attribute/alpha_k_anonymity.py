@@ -6,14 +6,16 @@ import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
+from annotated_types import Ge, Gt, Le
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import Cells, ClassBlock, Facts
-from privpipe.blocks.entry import require_integer, require_number
 from privpipe.blocks.guarantee import Direction
+from privpipe.blocks.marks import SensitiveColumn
 from privpipe.errors import UsageError
 from privpipe.models.attribute.value_order import canonical_texts, value_text
 from privpipe.models.several_figures import SeveralFigures
@@ -59,12 +61,6 @@ class AlphaKAnonymity(SeveralFigures):
 
     threshold_field: ClassVar[str | None] = "alpha"
     convex: ClassVar[bool] = True
-    about: ClassVar[Mapping[str, str]] = {
-        "k": "least number of records that share every quasi-identifier combination",
-        "alpha": "largest share of a sensitive value in a class",
-        "column": "the sensitive column; left out: each",
-        "values": "the values whose share is bounded; left out: every value",
-    }
     source: ClassVar[str] = "Wong, Li, Fu, Wang, KDD 2006"
     threat: ClassVar[str] = (
         "Somebody who finds a person's class guesses the sensitive value with a good chance, because many share it."
@@ -75,18 +71,17 @@ class AlphaKAnonymity(SeveralFigures):
         "the damaging values where the common one is harmless."
     )
 
-    k: int | None = None
-    alpha: float | None = None
-    column: str | None = None
-    values: tuple[str | int | float, ...] | None = None
+    k: Annotated[int | None, Ge(1), Doc("least number of records that share every quasi-identifier combination")] = None
+    alpha: Annotated[float | None, Gt(0), Le(1), Doc("largest share of a sensitive value in a class")] = None
+    column: Annotated[str | None, SensitiveColumn(), Doc("the sensitive column; left out: each")] = None
+    values: Annotated[
+        tuple[str | int | float, ...] | None, Doc("the values whose share is bounded; left out: every value")
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.k is None) != (self.alpha is None):
             raise UsageError("AlphaKAnonymity: k and alpha go together")
-        if self.k is not None:
-            require_integer("AlphaKAnonymity", "k", self.k, least=1)
-            require_number("AlphaKAnonymity", "alpha", self.alpha, above=0, most=1)
         if self.values is not None:
             if self.column is None:
                 raise UsageError("AlphaKAnonymity: values are of one column; name it by `column`")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
+from annotated_types import Gt
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts
-from privpipe.blocks.entry import require_number
 from privpipe.blocks.guarantee import Direction
+from privpipe.blocks.marks import BaseDistribution, SensitiveColumn
 from privpipe.models.attribute.base_distribution import Base, as_base
 from privpipe.models.attribute.largest_gain import largest_gains
 
@@ -55,11 +56,6 @@ class BasicBetaLikeness(ClassModel):
     direction: ClassVar[Direction] = "at_most"
     convex: ClassVar[bool] = True
     needs_base: ClassVar[bool] = True
-    about: ClassVar[Mapping[str, str]] = {
-        "column": "the sensitive column",
-        "beta": "largest relative gain (q - p)/p of a value's share in a class over that in the whole table",
-        "base": "what classes are compared with: original, released, or {file: path}",
-    }
     source: ClassVar[str] = "Cao and Karras, PVLDB 5(11), 2012"
     threat: ClassVar[str] = (
         "Somebody who finds a person's class finds a rare sensitive value many times likelier than in the whole table."
@@ -70,14 +66,18 @@ class BasicBetaLikeness(ClassModel):
         "enhanced_beta_likeness limits common values as well."
     )
 
-    column: str
-    beta: float | None = None
-    base: Base = "original"
+    column: Annotated[str, SensitiveColumn(), Doc("the sensitive column")]
+    beta: Annotated[
+        float | None,
+        Gt(0),
+        Doc("largest relative gain (q - p)/p of a value's share in a class over that in the whole table"),
+    ] = None
+    base: Annotated[
+        Base, BaseDistribution(), Doc("what classes are compared with: original, released, or {file: path}")
+    ] = "original"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.beta is not None:
-            require_number("BasicBetaLikeness", "beta", self.beta, above=0)
         object.__setattr__(self, "base", as_base("BasicBetaLikeness", self.base))
 
     def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
+from annotated_types import Gt
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, Tally
-from privpipe.blocks.entry import require_choice, require_number
 from privpipe.blocks.guarantee import Direction
+from privpipe.blocks.marks import BaseDistribution, SensitiveColumn
 from privpipe.models.attribute.base_distribution import Base, as_base
 
 __all__ = ["DeltaDisclosure"]
@@ -60,12 +61,6 @@ class DeltaDisclosure(ClassModel):
     threshold_field: ClassVar[str | None] = "delta"
     direction: ClassVar[Direction] = "below"
     needs_base: ClassVar[bool] = True
-    about: ClassVar[Mapping[str, str]] = {
-        "column": "the sensitive column",
-        "delta": "abs(log2) of a value's share in a class over that in the whole table stays below it",
-        "absent": "present_only (a value that a class lacks is passed over) or strict (it fails the class)",
-        "base": "what classes are compared with: original, released, or {file: path}",
-    }
     source: ClassVar[str] = "Brickell and Shmatikov, KDD 2008"
     threat: ClassVar[str] = (
         "Somebody who finds a person's class finds a sensitive value many times likelier, or unlikelier, than before."
@@ -76,16 +71,19 @@ class DeltaDisclosure(ClassModel):
         "class has a value; strict is seldom met by more than a few classes."
     )
 
-    column: str
-    delta: float | None = None
-    absent: Absent = "present_only"
-    base: Base = "original"
+    column: Annotated[str, SensitiveColumn(), Doc("the sensitive column")]
+    delta: Annotated[
+        float | None, Gt(0), Doc("abs(log2) of a value's share in a class over that in the whole table stays below it")
+    ] = None
+    absent: Annotated[
+        Absent, Doc("present_only (a value that a class lacks is passed over) or strict (it fails the class)")
+    ] = "present_only"
+    base: Annotated[
+        Base, BaseDistribution(), Doc("what classes are compared with: original, released, or {file: path}")
+    ] = "original"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.delta is not None:
-            require_number("DeltaDisclosure", "delta", self.delta, above=0)
-        require_choice("DeltaDisclosure", "absent", self.absent, get_args(Absent))
         object.__setattr__(self, "base", as_base("DeltaDisclosure", self.base))
         # Shares of a merged class lie between those of its parts: passing only holds where no part lacks a value.
         object.__setattr__(self, "convex", self.absent == "strict")

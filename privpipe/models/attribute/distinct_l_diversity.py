@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
+from annotated_types import Ge
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts
-from privpipe.blocks.entry import require_integer
+from privpipe.blocks.marks import SensitiveColumn
 
 __all__ = ["DistinctLDiversity"]
 
@@ -48,10 +49,6 @@ class DistinctLDiversity(ClassModel):
     hereditary: ClassVar[bool] = True
     convex: ClassVar[bool] = True
     told_by_least: ClassVar[bool] = True
-    about: ClassVar[Mapping[str, str]] = {
-        "column": "the sensitive column",
-        "l": "least number of distinct values in each class",
-    }
     source: ClassVar[str] = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007"
     threat: ClassVar[str] = (
         "Somebody who finds a person's class learns the sensitive value, because all records there share it."
@@ -62,13 +59,8 @@ class DistinctLDiversity(ClassModel):
         "entropy_l_diversity or t_closeness where a frequent value is itself a disclosure."
     )
 
-    column: str
-    l: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.l is not None:
-            require_integer("DistinctLDiversity", "l", self.l, least=1)
+    column: Annotated[str, SensitiveColumn(), Doc("the sensitive column")]
+    l: Annotated[int | None, Ge(1), Doc("least number of distinct values in each class")] = None
 
     def least_values(self) -> int:
         return self.l or 1

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
+from annotated_types import Ge
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, Tally
-from privpipe.blocks.entry import require_choice, require_number
+from privpipe.blocks.marks import SensitiveColumn
 from privpipe.tolerance import integer_at_least
 
 __all__ = ["EntropyLDiversity"]
@@ -59,11 +60,6 @@ class EntropyLDiversity(ClassModel):
     threshold_field: ClassVar[str | None] = "l"
     protects_nobody_at: ClassVar[float | None] = 1
     convex: ClassVar[bool] = True
-    about: ClassVar[Mapping[str, str]] = {
-        "column": "the sensitive column",
-        "l": "least exp(entropy) of the values in each class: so many equally frequent values",
-        "estimator": "shannon, or grassberger, which corrects the bias of small classes",
-    }
     source: ClassVar[str] = (
         "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007; "
         "Grassberger, arXiv physics/0307138, 2003"
@@ -77,15 +73,16 @@ class EntropyLDiversity(ClassModel):
         "Where one value is common everywhere, use recursive_cl_diversity or t_closeness."
     )
 
-    column: str
-    l: float | None = None
-    estimator: Estimator = "shannon"
+    column: Annotated[str, SensitiveColumn(), Doc("the sensitive column")]
+    l: Annotated[
+        float | None, Ge(1), Doc("least exp(entropy) of the values in each class: so many equally frequent values")
+    ] = None
+    estimator: Annotated[Estimator, Doc("shannon, or grassberger, which corrects the bias of small classes")] = (
+        "shannon"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.l is not None:
-            require_number("EntropyLDiversity", "l", self.l, least=1)
-        require_choice("EntropyLDiversity", "estimator", self.estimator, get_args(Estimator))
         # Passing parts may merge to a failing whole under Grassberger's estimate: no conclusion for a search.
         object.__setattr__(self, "convex", self.estimator == "shannon")
 

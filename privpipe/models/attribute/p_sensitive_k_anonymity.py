@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
+from annotated_types import Ge
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts
-from privpipe.blocks.entry import require_integer
 from privpipe.blocks.guarantee import Direction
+from privpipe.blocks.marks import Columns, SensitiveColumn
+from privpipe.blocks.require import require_integer
 from privpipe.errors import UsageError
 from privpipe.models.several_figures import SeveralFigures
 from privpipe.roles import Roles
@@ -56,11 +59,6 @@ class PSensitiveKAnonymity(SeveralFigures):
     protects_nobody_at: ClassVar[float | None] = 1
     hereditary: ClassVar[bool] = True
     convex: ClassVar[bool] = True
-    about: ClassVar[Mapping[str, str]] = {
-        "k": "least number of records that share every quasi-identifier combination",
-        "p": "least number of distinct values of each sensitive column in each class; at most k",
-        "columns": "sensitive columns; left out: all",
-    }
     source: ClassVar[str] = "Truta and Vinay, ICDE Workshops 2006"
     threat: ClassVar[str] = (
         "Somebody who finds a person's class finds the record in it, or the sensitive value that all records share."
@@ -71,9 +69,13 @@ class PSensitiveKAnonymity(SeveralFigures):
         "entropy_l_diversity where one value is common."
     )
 
-    k: int | None = None
-    p: int | None = None
-    columns: tuple[str, ...] | None = None
+    k: Annotated[int | None, Ge(1), Doc("least number of records that share every quasi-identifier combination")] = None
+    p: Annotated[
+        int | None, Ge(1), Doc("least number of distinct values of each sensitive column in each class; at most k")
+    ] = None
+    columns: Annotated[
+        tuple[str, ...] | None, Columns(), SensitiveColumn(), Doc("sensitive columns; left out: all")
+    ] = None
 
     def __post_init__(self) -> None:
         if self.columns is not None:
@@ -84,11 +86,7 @@ class PSensitiveKAnonymity(SeveralFigures):
         if (self.k is None) != (self.p is None):
             raise UsageError("PSensitiveKAnonymity: k and p go together")
         if self.k is not None:
-            require_integer("PSensitiveKAnonymity", "k", self.k, least=1)
             require_integer("PSensitiveKAnonymity", "p", self.p, least=1, most=self.k)
-
-    def sensitive_columns(self) -> tuple[str, ...]:
-        return self.columns or ()
 
     def over(self, roles: Roles) -> Self:
         if self.columns is not None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
+from annotated_types import Ge, Gt
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, Tally
-from privpipe.blocks.entry import require_integer, require_number
 from privpipe.blocks.guarantee import Direction
+from privpipe.blocks.marks import SensitiveColumn
 from privpipe.tolerance import below
 
 __all__ = ["RecursiveCLDiversity"]
@@ -57,11 +58,6 @@ class RecursiveCLDiversity(ClassModel):
     threshold_field: ClassVar[str | None] = "c"
     direction: ClassVar[Direction] = "below"
     convex: ClassVar[bool] = True
-    about: ClassVar[Mapping[str, str]] = {
-        "column": "the sensitive column",
-        "c": "the commonest value stays below c times the l-th and rarer ones together",
-        "l": "from which value on, by descending count, values are rare; also the least number of values",
-    }
     source: ClassVar[str] = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007"
     threat: ClassVar[str] = (
         "Somebody who can rule out l - 2 values for a person guesses the rest, because one value dominates."
@@ -72,15 +68,13 @@ class RecursiveCLDiversity(ClassModel):
         "where one value is common in the whole table."
     )
 
-    column: str
-    l: int
-    c: float | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_integer("RecursiveCLDiversity", "l", self.l, least=1)
-        if self.c is not None:
-            require_number("RecursiveCLDiversity", "c", self.c, above=0)
+    column: Annotated[str, SensitiveColumn(), Doc("the sensitive column")]
+    l: Annotated[
+        int, Ge(1), Doc("from which value on, by descending count, values are rare; also the least number of values")
+    ]
+    c: Annotated[
+        float | None, Gt(0), Doc("the commonest value stays below c times the l-th and rarer ones together")
+    ] = None
 
     def least_values(self) -> int:
         return self.l

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
+from annotated_types import Ge, Le
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts
-from privpipe.blocks.entry import require_choice, require_number
 from privpipe.blocks.guarantee import Direction
+from privpipe.blocks.marks import BaseDistribution, SensitiveColumn
 from privpipe.errors import UsageError
 from privpipe.hierarchies import HierarchySpec
 from privpipe.models.attribute.base_distribution import Base, as_base
@@ -81,14 +83,6 @@ class TCloseness(ClassModel):
     protects_nobody_at: ClassVar[float | None] = 1
     convex: ClassVar[bool] = True
     needs_base: ClassVar[bool] = True
-    about: ClassVar[Mapping[str, str]] = {
-        "column": "the sensitive column",
-        "t": "largest distance of a class's values from those of the whole table, 0 to 1",
-        "distance": "equal (all values equally far apart), ordered (by their rank) or hierarchical (along a tree)",
-        "hierarchy": "the tree for hierarchical; left out: the one declared for the column",
-        "order": "values in order, or text for code-point order; numbers and dates have their own",
-        "base": "what classes are compared with: original, released, or {file: path}",
-    }
     source: ClassVar[str] = "Li, Li, Venkatasubramanian, ICDE 2007; IEEE TKDE 22(7), 2010"
     threat: ClassVar[str] = (
         "Somebody who finds a person's class learns more about the sensitive value than the whole table tells."
@@ -99,18 +93,25 @@ class TCloseness(ClassModel):
         "It bounds the average shift: a rare value may still gain much."
     )
 
-    column: str
-    t: float | None = None
-    distance: Distance = "equal"
-    order: Order | None = None
-    hierarchy: Mapping[str, Any] | None = field(default=None, hash=False)
-    base: Base = "original"
+    column: Annotated[str, SensitiveColumn(), Doc("the sensitive column")]
+    t: Annotated[
+        float | None, Ge(0), Le(1), Doc("largest distance of a class's values from those of the whole table, 0 to 1")
+    ] = None
+    distance: Annotated[
+        Distance, Doc("equal (all values equally far apart), ordered (by their rank) or hierarchical (along a tree)")
+    ] = "equal"
+    order: Annotated[
+        Order | None, Doc("values in order, or text for code-point order; numbers and dates have their own")
+    ] = None
+    hierarchy: Annotated[
+        Mapping[str, Any] | None, Doc("the tree for hierarchical; left out: the one declared for the column")
+    ] = field(default=None, hash=False)
+    base: Annotated[
+        Base, BaseDistribution(), Doc("what classes are compared with: original, released, or {file: path}")
+    ] = "original"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.t is not None:
-            require_number("TCloseness", "t", self.t, least=0, most=1)
-        require_choice("TCloseness", "distance", self.distance, get_args(Distance))
         if self.hierarchy is not None:
             if self.distance != "hierarchical":
                 raise UsageError(

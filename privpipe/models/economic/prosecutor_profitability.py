@@ -7,13 +7,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
+from annotated_types import Ge
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally
-from privpipe.blocks.entry import require_number
 from privpipe.blocks.guarantee import short
 from privpipe.errors import UnsupportedError, UsageError
 from privpipe.models.economic.information_loss import INFORMATION, LabelShares
@@ -68,13 +69,6 @@ class ProsecutorProfitability(ClassModel):
     ('fail', 75, 76)
     """
 
-    about: ClassVar[Mapping[str, str]] = {
-        "publisher_benefit": "what an unchanged record is worth to the publisher",
-        "publisher_loss": "what a successful attack on a record costs the publisher",
-        "adversary_gain": "what a successful attack brings the attacker",
-        "adversary_cost": "what an attempt costs the attacker",
-        "no_attack": "ask that no attack pays at all, a rule on class sizes",
-    }
     source: ClassVar[str] = "Wan et al., PLoS ONE 10(3), 2015; Prasser et al., AMIA Annu. Symp. Proc. 2017"
     threat: ClassVar[str] = (
         "Somebody who knows that a person is in the table and attacks only where the gain exceeds the cost."
@@ -85,18 +79,14 @@ class ProsecutorProfitability(ClassModel):
         "attack is unwanted; gain / cost is then the class size to exceed."
     )
 
-    publisher_benefit: float = 1200.0
-    publisher_loss: float = 300.0
-    adversary_gain: float = 300.0
-    adversary_cost: float = 4.0
-    no_attack: bool = False
+    publisher_benefit: Annotated[float, Ge(0), Doc("what an unchanged record is worth to the publisher")] = 1200.0
+    publisher_loss: Annotated[float, Ge(0), Doc("what a successful attack on a record costs the publisher")] = 300.0
+    adversary_gain: Annotated[float, Ge(0), Doc("what a successful attack brings the attacker")] = 300.0
+    adversary_cost: Annotated[float, Ge(0), Doc("what an attempt costs the attacker")] = 4.0
+    no_attack: Annotated[bool, Doc("ask that no attack pays at all, a rule on class sizes")] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in AMOUNTS:
-            require_number(type(self).__name__, name, getattr(self, name), least=0)
-        if not isinstance(self.no_attack, bool):
-            raise UsageError(f"{type(self).__name__}: no_attack must be true or false")
         if self.no_attack and not self.adversary_cost and self.adversary_gain:
             raise UsageError(
                 f"{type(self).__name__}: adversary_cost 0 makes every attack pay; no class is large enough"

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
+from annotated_types import Gt, Le
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import SizeModel
-from privpipe.blocks.entry import require_number
 
 __all__ = ["AverageRisk"]
 
@@ -46,9 +46,6 @@ class AverageRisk(SizeModel):
     judges_matching: ClassVar[bool] = True
     threshold_field: ClassVar[str | None] = "at_most"
     protects_nobody_at: ClassVar[float | None] = 1
-    about: ClassVar[Mapping[str, str]] = {
-        "at_most": "highest mean probability, over records, that a record is matched to its person"
-    }
     source: ClassVar[str] = "El Emam, Guide to the De-Identification of Personal Health Information, CRC Press, 2013"
     threat: ClassVar[str] = (
         "A marketer matches as many records as possible to people and accepts that some matches are wrong."
@@ -58,12 +55,12 @@ class AverageRisk(SizeModel):
         "0.05 to 0.1 is usual for health data. An average hides single records at high risk: pair it with k_anonymity."
     )
 
-    at_most: float | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.at_most is not None:
-            require_number("AverageRisk", "at_most", self.at_most, above=0, most=1)
+    at_most: Annotated[
+        float | None,
+        Gt(0),
+        Le(1),
+        Doc("highest mean probability, over records, that a record is matched to its person"),
+    ] = None
 
     def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
         return float(counts.sum() / (sizes @ counts))

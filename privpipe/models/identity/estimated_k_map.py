@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
+from annotated_types import Ge, Gt, Lt
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally, Verdict
-from privpipe.blocks.entry import require_choice, require_integer, require_number
 from privpipe.blocks.guarantee import short
 from privpipe.errors import DataError, UsageError
 
@@ -60,12 +60,6 @@ class EstimatedKMap(ClassModel):
     hereditary: ClassVar[bool] = True
     convex: ClassVar[bool] = True
     needs_records: ClassVar[bool] = True
-    about: ClassVar[Mapping[str, str]] = {
-        "k": "people of the population that share a combination, in all likelihood",
-        "population_size": "number of people in the population that the table is a sample of",
-        "significance": "chance to take a class of k people for a larger one",
-        "estimator": "poisson, or zero_truncated_poisson, which asks for less",
-    }
     source: ClassVar[str] = "El Emam and Dankar, JAMIA 15(5), 2008"
     threat: ClassVar[str] = (
         "Somebody who does not know who is in the table looks in the population for the one person a record fits."
@@ -76,18 +70,10 @@ class EstimatedKMap(ClassModel):
         "be had, and k_anonymity where the attacker may know who is in the table."
     )
 
-    k: int | None = None
-    population_size: int
-    significance: float
-    estimator: Estimator = "poisson"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.k is not None:
-            require_integer("EstimatedKMap", "k", self.k, least=1)
-        require_integer("EstimatedKMap", "population_size", self.population_size, least=1)
-        require_number("EstimatedKMap", "significance", self.significance, above=0, below=1)
-        require_choice("EstimatedKMap", "estimator", self.estimator, get_args(Estimator))
+    k: Annotated[int | None, Ge(1), Doc("people of the population that share a combination, in all likelihood")] = None
+    population_size: Annotated[int, Ge(1), Doc("number of people in the population that the table is a sample of")]
+    significance: Annotated[float, Gt(0), Lt(1), Doc("chance to take a class of k people for a larger one")]
+    estimator: Annotated[Estimator, Doc("poisson, or zero_truncated_poisson, which asks for less")] = "poisson"
 
     def derived(self, records: int) -> int:
         """k', the least class size, for a table of so many records.

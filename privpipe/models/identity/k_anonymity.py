@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
+from annotated_types import Ge, Le
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally, Verdict
-from privpipe.blocks.entry import require_integer, require_number
 from privpipe.blocks.guarantee import short
 from privpipe.tolerance import at_most
 
@@ -51,11 +51,6 @@ class KAnonymity(ClassModel):
     convex: ClassVar[bool] = True
     told_by_least: ClassVar[bool] = True
     judges_matching: ClassVar[bool] = True
-    about: ClassVar[Mapping[str, str]] = {
-        "k": "least number of records that share every quasi-identifier combination",
-        "alone_at_most": "under `nulls: wildcard`, share of the records that may be complete and equal no other "
-        "complete one",
-    }
     source: ClassVar[str] = "Samarati, IEEE TKDE 13(6), 2001; Sweeney, IJUFKS 10(5), 2002"
     threat: ClassVar[str] = (
         "Somebody who knows a person's quasi-identifiers, and that the person is in the table, finds the record."
@@ -66,15 +61,13 @@ class KAnonymity(ClassModel):
         "at most 1/k. It bounds identity alone: pair it with a model on each sensitive column."
     )
 
-    k: int | None = None
-    alone_at_most: float | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.k is not None:
-            require_integer("KAnonymity", "k", self.k, least=1)
-        if self.alone_at_most is not None:
-            require_number("KAnonymity", "alone_at_most", self.alone_at_most, least=0, most=1)
+    k: Annotated[int | None, Ge(1), Doc("least number of records that share every quasi-identifier combination")] = None
+    alone_at_most: Annotated[
+        float | None,
+        Ge(0),
+        Le(1),
+        Doc("under `nulls: wildcard`, share of the records that may be complete and equal no other complete one"),
+    ] = None
 
     def needs_matching(self) -> str:
         return "" if self.alone_at_most is None else "alone_at_most"

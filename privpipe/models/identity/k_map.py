@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
+from annotated_types import Ge
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally
-from privpipe.blocks.entry import require_integer
 from privpipe.errors import UsageError
 
 __all__ = ["KMap"]
@@ -48,9 +48,6 @@ class KMap(ClassModel):
     hereditary: ClassVar[bool] = True
     convex: ClassVar[bool] = True
     needs_population: ClassVar[bool] = True
-    about: ClassVar[Mapping[str, str]] = {
-        "k": "least number of persons of the population that share a released quasi-identifier combination"
-    }
     source: ClassVar[str] = "Sweeney, IJUFKS 10(5), 2002; El Emam and Dankar, JAMIA 15(5), 2008"
     threat: ClassVar[str] = (
         "A journalist, who does not know who is in the table, links a record to a person of a public register."
@@ -61,12 +58,11 @@ class KMap(ClassModel):
         "who knows that a person is in the table: k_anonymity does, and implies k-map."
     )
 
-    k: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.k is not None:
-            require_integer("KMap", "k", self.k, least=1)
+    k: Annotated[
+        int | None,
+        Ge(1),
+        Doc("least number of persons of the population that share a released quasi-identifier combination"),
+    ] = None
 
     def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
         if block.population is None:

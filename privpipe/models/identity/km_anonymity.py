@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
+from annotated_types import Ge
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally, Verdict
-from privpipe.blocks.entry import require_integer
+from privpipe.blocks.marks import Columns, Items
 from privpipe.errors import UsageError
 
 __all__ = ["KmAnonymity"]
@@ -70,13 +72,6 @@ class KmAnonymity(ClassModel):
     protects_nobody_at: ClassVar[float | None] = 1
     hereditary: ClassVar[bool] = True
     convex: ClassVar[bool] = True
-    about: ClassVar[Mapping[str, str]] = {
-        "k": "least number of records that share each combination of m quasi-identifiers or items",
-        "m": "how many quasi-identifiers, or items, an attacker knows of a person",
-        "columns": "the quasi-identifiers; left out: all",
-        "items": "instead: a column of sets of items, such as a person's purchases: lists, or texts",
-        "separator": "what stands between two items of a text; default: a comma",
-    }
     source: ClassVar[str] = "Terrovitis, Mamoulis, Kalnis, PVLDB 1(1), 2008"
     threat: ClassVar[str] = (
         "Somebody who knows a few of a person's quasi-identifiers, not all of them, finds the record."
@@ -90,11 +85,15 @@ class KmAnonymity(ClassModel):
         "quasi-identifiers that nobody knows together."
     )
 
-    k: int | None = None
-    m: int
-    columns: tuple[str, ...] | None = None
-    items: str | None = None
-    separator: str | None = None
+    k: Annotated[
+        int | None, Ge(1), Doc("least number of records that share each combination of m quasi-identifiers or items")
+    ] = None
+    m: Annotated[int, Ge(1), Doc("how many quasi-identifiers, or items, an attacker knows of a person")]
+    columns: Annotated[tuple[str, ...] | None, Columns(), Doc("the quasi-identifiers; left out: all")] = None
+    items: Annotated[
+        str | None, Items(), Doc("instead: a column of sets of items, such as a person's purchases: lists, or texts")
+    ] = None
+    separator: Annotated[str | None, Doc("what stands between two items of a text; default: a comma")] = None
 
     def __post_init__(self) -> None:
         self._check_items()
@@ -106,9 +105,6 @@ class KmAnonymity(ClassModel):
             object.__setattr__(self, "columns", tuple(self.columns))
             object.__setattr__(self, "quasi_identifiers", self.columns)
         super().__post_init__()
-        if self.k is not None:
-            require_integer("KmAnonymity", "k", self.k, least=1)
-        require_integer("KmAnonymity", "m", self.m, least=1)
 
     def _check_items(self) -> None:
         if self.items is None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
+
+from typing_extensions import Doc
 
 from privpipe.blocks import Guarantee, Verdict
+from privpipe.blocks.marks import Columns
 from privpipe.errors import UsageError
 from privpipe.roles import Roles
 
@@ -41,16 +44,18 @@ class NoIdentifiers(Guarantee):
     """
 
     reads: ClassVar[Any] = "columns"
-    about: ClassVar[Mapping[str, str]] = {
-        "columns": "columns that must not be there either, whatever their role",
-        "quasi_identifiers": "not used: names of columns are looked at, no classes",
-    }
     source: ClassVar[str] = "45 CFR 164.514(b)(2)"
     threat: ClassVar[str] = "Somebody reads the name, or any other direct identifier, off the row."
     formula: ClassVar[str] = "number of columns with the role identifier = 0"
     choose: ClassVar[str] = "Built in: nothing to choose. Released identifiers go through `pseudonymise`."
 
-    columns: tuple[str, ...] | None = None
+    columns: Annotated[
+        tuple[str, ...] | None, Columns(), Doc("columns that must not be there either, whatever their role")
+    ] = None
+
+    quasi_identifiers: Annotated[
+        tuple[str, ...] | None, Doc("not used: names of columns are looked at, no classes")
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

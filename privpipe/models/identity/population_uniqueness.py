@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self, get_args
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
+from annotated_types import Ge, Le
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import Facts, SizeModel, Tally, Verdict
-from privpipe.blocks.entry import require_choice, require_integer, require_number
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.size_model import size_histogram
 from privpipe.errors import DataError
@@ -61,11 +61,6 @@ class PopulationUniqueness(SizeModel):
     protects_nobody_at: ClassVar[float | None] = 1
     trusts_values: ClassVar[bool] = True
     prefix_monotone: ClassVar[bool] = False
-    about: ClassVar[Mapping[str, str]] = {
-        "at_most": "highest share of the population that is unique in it",
-        "population_size": "number of people in the population that the table is a sample of",
-        "estimator": "dankar (chooses by the sampling fraction), pitman, zayatz or snb",
-    }
     source: ClassVar[str] = (
         "Dankar, El Emam, Neisa, Roffey, BMC Med. Inform. Decis. Mak. 12:66, 2012; Hoshino, J. Off. Stat. 17(4), "
         "2001; Zayatz, US Census Bureau, 1991; Chen and Keller-McNulty, J. Off. Stat. 14(1), 1998"
@@ -79,16 +74,9 @@ class PopulationUniqueness(SizeModel):
         "no single estimator is right at every sampling fraction."
     )
 
-    at_most: float | None = None
-    population_size: int
-    estimator: Estimator = "dankar"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.at_most is not None:
-            require_number("PopulationUniqueness", "at_most", self.at_most, least=0, most=1)
-        require_integer("PopulationUniqueness", "population_size", self.population_size, least=1)
-        require_choice("PopulationUniqueness", "estimator", self.estimator, get_args(Estimator))
+    at_most: Annotated[float | None, Ge(0), Le(1), Doc("highest share of the population that is unique in it")] = None
+    population_size: Annotated[int, Ge(1), Doc("number of people in the population that the table is a sample of")]
+    estimator: Annotated[Estimator, Doc("dankar (chooses by the sampling fraction), pitman, zayatz or snb")] = "dankar"
 
     def share(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float | None:
         """U/N of so many (`counts`) classes of each of these `sizes`; None where no estimate is available.

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
+from annotated_types import Ge, Le
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import SizeModel
-from privpipe.blocks.entry import require_number
 
 __all__ = ["SampleUniqueness"]
 
@@ -45,9 +45,6 @@ class SampleUniqueness(SizeModel):
     threshold_field: ClassVar[str | None] = "at_most"
     protects_nobody_at: ClassVar[float | None] = 1
     trusts_values: ClassVar[bool] = True
-    about: ClassVar[Mapping[str, str]] = {
-        "at_most": "highest share of records whose quasi-identifier combination no other record has"
-    }
     source: ClassVar[str] = "Dankar, El Emam, Neisa, Roffey, BMC Med. Inform. Decis. Mak. 12:66, 2012"
     threat: ClassVar[str] = (
         "Somebody who knows that a person is in the table finds the record, because no other record is like it."
@@ -58,12 +55,12 @@ class SampleUniqueness(SizeModel):
         "population. It says nothing of classes of two."
     )
 
-    at_most: float | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.at_most is not None:
-            require_number("SampleUniqueness", "at_most", self.at_most, least=0, most=1)
+    at_most: Annotated[
+        float | None,
+        Ge(0),
+        Le(1),
+        Doc("highest share of records whose quasi-identifier combination no other record has"),
+    ] = None
 
     def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
         return float(counts[sizes == 1].sum() / (sizes @ counts))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
+from annotated_types import Ge, Gt, Le
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import Facts, SizeModel, Tally, Verdict
-from privpipe.blocks.entry import require_number
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.size_model import size_histogram
 from privpipe.tolerance import at_most
@@ -55,11 +55,6 @@ class StrictAverageRisk(SizeModel):
 
     judges_matching: ClassVar[bool] = True
     threshold_field: ClassVar[str | None] = "at_most"
-    about: ClassVar[Mapping[str, str]] = {
-        "at_most": "highest mean probability, over records, that a record is matched to its person",
-        "highest": "highest tolerated probability for a single record",
-        "records_at_risk": "highest share of records above that probability",
-    }
     source: ClassVar[str] = (
         "El Emam, Guide to the De-Identification of Personal Health Information, CRC Press, 2013; "
         "El Emam and Malin in IOM, Sharing Clinical Trial Data, 2015"
@@ -73,16 +68,14 @@ class StrictAverageRisk(SizeModel):
         "means classes of five."
     )
 
-    at_most: float | None = None
-    highest: float
-    records_at_risk: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.at_most is not None:
-            require_number("StrictAverageRisk", "at_most", self.at_most, above=0, most=1)
-        require_number("StrictAverageRisk", "highest", self.highest, above=0, most=1)
-        require_number("StrictAverageRisk", "records_at_risk", self.records_at_risk, least=0, most=1)
+    at_most: Annotated[
+        float | None,
+        Gt(0),
+        Le(1),
+        Doc("highest mean probability, over records, that a record is matched to its person"),
+    ] = None
+    highest: Annotated[float, Gt(0), Le(1), Doc("highest tolerated probability for a single record")]
+    records_at_risk: Annotated[float, Ge(0), Le(1), Doc("highest share of records above that probability")] = 0.0
 
     def demanded(self) -> Any:
         if self.at_most is None:

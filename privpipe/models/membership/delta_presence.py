@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
+from annotated_types import Ge, Le
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts
-from privpipe.blocks.entry import require_number
 from privpipe.blocks.guarantee import Direction
 from privpipe.errors import UsageError
 from privpipe.models.several_figures import SeveralFigures
@@ -54,10 +55,6 @@ class DeltaPresence(SeveralFigures):
     threshold_field: ClassVar[str | None] = "max"
     convex: ClassVar[bool] = True
     needs_population: ClassVar[bool] = True
-    about: ClassVar[Mapping[str, str]] = {
-        "min": "least share of a population class that is in the table",
-        "max": "greatest share of a population class that is in the table",
-    }
     source: ClassVar[str] = "Nergiz, Atzori, Clifton, SIGMOD 2007"
     threat: ClassVar[str] = (
         "Somebody who knows a person's quasi-identifiers infers whether the person is in the table: to be in a table "
@@ -69,16 +66,13 @@ class DeltaPresence(SeveralFigures):
         "certainty that somebody is not; few tables can meet it."
     )
 
-    min: float = 0.0
-    max: float | None = None
+    min: Annotated[float, Ge(0), Le(1), Doc("least share of a population class that is in the table")] = 0.0
+    max: Annotated[float | None, Ge(0), Le(1), Doc("greatest share of a population class that is in the table")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_number("DeltaPresence", "min", self.min, least=0, most=1)
-        if self.max is not None:
-            require_number("DeltaPresence", "max", self.max, least=0, most=1)
-            if self.max < self.min:
-                raise UsageError(f"DeltaPresence: min {self.min!r} is above max {self.max!r}")
+        if self.max is not None and self.max < self.min:
+            raise UsageError(f"DeltaPresence: min {self.min!r} is above max {self.max!r}")
 
     def rules(self) -> Mapping[str, tuple[Direction, Any]]:
         return {"min": ("at_least", self.min), "max": ("at_most", self.max)}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
+
+from annotated_types import Gt, Lt
+from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts, Guarantee, Tally, Verdict
-from privpipe.blocks.entry import require_number
 from privpipe.tolerance import at_most
 
 __all__ = ["DifferentialPrivacy"]
@@ -65,10 +67,6 @@ class DifferentialPrivacy(Guarantee):
 
     reads: ClassVar[Any] = "process"
     forbids_counts: ClassVar[bool] = True
-    about: ClassVar[Mapping[str, str]] = {
-        "epsilon": "how much likelier any result may become by one person's record, as an exponent",
-        "delta": "chance that more than that is lost; below one over the number of records",
-    }
     source: ClassVar[str] = "Bild, Kuhn, Prasser, PoPETs 2018(1); Li, Qardaji, Su, ASIACCS 2012"
     threat: ClassVar[str] = (
         "Somebody who knows everything but one person's record learns from the release whether the person is in it."
@@ -82,13 +80,12 @@ class DifferentialPrivacy(Guarantee):
         "not by looking at the data; epsilons and deltas of several releases add up."
     )
 
-    epsilon: float
-    delta: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_number("DifferentialPrivacy", "epsilon", self.epsilon, above=0)
-        require_number("DifferentialPrivacy", "delta", self.delta, above=0, below=1)
+    epsilon: Annotated[
+        float, Gt(0), Doc("how much likelier any result may become by one person's record, as an exponent")
+    ]
+    delta: Annotated[
+        float, Gt(0), Lt(1), Doc("chance that more than that is lost; below one over the number of records")
+    ]
 
     def demanded(self) -> Any:
         return {"epsilon": self.epsilon, "delta": self.delta}

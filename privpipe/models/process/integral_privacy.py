@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from annotated_types import Ge, Le
+from typing_extensions import Doc
 
 from privpipe.blocks import Facts, Guarantee, Histogram, Tally, Verdict
-from privpipe.blocks.entry import require_choice, require_integer
+from privpipe.blocks.parameters import check_parameters
 from privpipe.errors import DataError, UsageError
 
 __all__ = ["IntegralPrivacy", "StatisticQuery"]
@@ -33,7 +36,10 @@ class StatisticQuery:
 
     statistic: Statistic
     column: str
-    digits: int = 0
+    digits: Annotated[int, Ge(-30), Le(30)] = 0
+
+    def __post_init__(self) -> None:
+        check_parameters(self, "IntegralPrivacy", "query.")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -73,11 +79,6 @@ class IntegralPrivacy(Guarantee):
     reads: ClassVar[Any] = "facts"
     threshold_field: ClassVar[str | None] = "k"
     protects_nobody_at: ClassVar[float | None] = 1
-    about: ClassVar[Mapping[str, str]] = {
-        "k": "least number of minimal sets of changes that keep the statistic",
-        "query": "the statistic: {statistic: mean | sum | count, column: name, digits: 2}",
-        "changes": "most records added or deleted at once: 1 or 2",
-    }
     source: ClassVar[str] = "Torra and Navarro-Arribas, CANS 2016; Torra, Navarro-Arribas, Galvan, PSD 2020"
     threat: ClassVar[str] = (
         "Somebody who knows all records but a few learns from a published figure which one was added or deleted."
@@ -90,14 +91,12 @@ class IntegralPrivacy(Guarantee):
         "model of the table."
     )
 
-    k: int | None = None
-    query: StatisticQuery
-    changes: int = 1
+    k: Annotated[int | None, Ge(1), Doc("least number of minimal sets of changes that keep the statistic")] = None
+    query: Annotated[StatisticQuery, Doc("the statistic: {statistic: mean | sum | count, column: name, digits: 2}")]
+    changes: Annotated[int, Ge(1), Le(2), Doc("most records added or deleted at once: 1 or 2")] = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.k is not None:
-            require_integer("IntegralPrivacy", "k", self.k, least=1)
         if isinstance(self.query, Mapping):
             try:
                 object.__setattr__(self, "query", StatisticQuery(**self.query))
@@ -105,11 +104,8 @@ class IntegralPrivacy(Guarantee):
                 raise UsageError(
                     "IntegralPrivacy: query must be {statistic: mean | sum | count, column: name, digits: 2}"
                 ) from None
-        require_choice("IntegralPrivacy", "query.statistic", self.query.statistic, get_args(Statistic))
         if not isinstance(self.query.column, str) or not self.query.column:
             raise UsageError("IntegralPrivacy: query.column must be a column name")
-        require_integer("IntegralPrivacy", "query.digits", self.query.digits, least=-30, most=30)
-        require_integer("IntegralPrivacy", "changes", self.changes, least=1, most=2)
 
     def counted_columns(self, keys: tuple[str, ...]) -> tuple[str, ...]:
         return (self.query.column,)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
+from annotated_types import Gt
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
-from privpipe.blocks.entry import require_choice, require_number
 from privpipe.errors import DataError
 from privpipe.roles import column_type_of
 from privpipe.transforms.base import Kind, RowTransformer, StageContext, StagePlan, checked_columns
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Round"]
 
-MODES = ("nearest", "random", "down")
 MOST_DIGITS = 308
 MOST_MULTIPLES = 2.0**53
 
@@ -61,24 +61,18 @@ class Round(RowTransformer):
     needs_draws: ClassVar[bool] = True
     preserves: ClassVar[str] = "each value to within the base; the mean in expectation, at random"
     reveals: ClassVar[str] = "the interval of a base's width around each value"
-    about: ClassVar[Mapping[str, str]] = {
-        "columns": "numeric or date columns",
-        "base": "released values are its multiples; above 0",
-        "mode": "nearest (half to even), random (unbiased) or down",
-        "nulls": "keep leaves missing values; refuse makes them an error",
-    }
     source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
 
-    columns: tuple[str, ...]
-    base: float
-    mode: Literal["nearest", "random", "down"] = "nearest"
-    nulls: Literal["keep", "refuse"] = "keep"
+    columns: Annotated[tuple[str, ...], Doc("numeric or date columns")]
+    base: Annotated[float, Gt(0), Doc("released values are its multiples; above 0")]
+    mode: Annotated[Literal["nearest", "random", "down"], Doc("nearest (half to even), random (unbiased) or down")] = (
+        "nearest"
+    )
+    nulls: Annotated[Literal["keep", "refuse"], Doc("keep leaves missing values; refuse makes them an error")] = "keep"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "columns", checked_columns("Round", self.columns))
-        require_number("Round", "base", self.base, above=0)
-        require_choice("Round", "mode", self.mode, MODES)
-        require_choice("Round", "nulls", self.nulls, ("keep", "refuse"))
 
     def request(self, context: StageContext) -> FactsRequest:
         require_numeric(self.columns, context)

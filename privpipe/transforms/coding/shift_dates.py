@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
+from annotated_types import Ge, Le
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
-from privpipe.blocks.entry import require_choice, require_integer
+from privpipe.blocks.marks import Columns
 from privpipe.draws.secret import key_id, read_key, require_key_place
 from privpipe.errors import DataError, UsageError
 from privpipe.roles import column_type_of
@@ -62,24 +63,19 @@ class ShiftDates(Transformer):
     reveals: ClassVar[str] = (
         "each date to within 2 * days; whoever knows one date of a person knows all of them, in every release"
     )
-    about: ClassVar[Mapping[str, str]] = {
-        "columns": "dates and timestamps, moved together",
-        "days": "most days that a person's dates move, either way",
-        "key": "where the key is kept: {from_env: NAME} or {from_file: PATH}; at least 32 bytes",
-        "nulls": "keep leaves missing values; refuse makes them an error",
-    }
     source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
 
-    columns: tuple[str, ...]
-    days: int
-    key: dict[str, str] = field(repr=False)
-    nulls: Literal["keep", "refuse"] = "keep"
+    columns: Annotated[tuple[str, ...], Columns(), Doc("dates and timestamps, moved together")]
+    days: Annotated[int, Ge(1), Le(36525), Doc("most days that a person's dates move, either way")]
+    key: Annotated[
+        dict[str, str], Doc("where the key is kept: {from_env: NAME} or {from_file: PATH}; at least 32 bytes")
+    ] = field(repr=False)
+    nulls: Annotated[Literal["keep", "refuse"], Doc("keep leaves missing values; refuse makes them an error")] = "keep"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "columns", checked_columns("ShiftDates", self.columns))
-        require_integer("ShiftDates", "days", self.days, least=1, most=36_525)
         require_key_place("ShiftDates", self.key)
-        require_choice("ShiftDates", "nulls", self.nulls, ("keep", "refuse"))
 
     def request(self, context: StageContext) -> FactsRequest:
         require_numeric(self.columns, context)

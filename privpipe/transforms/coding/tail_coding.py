@@ -6,13 +6,15 @@ import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
 import numpy as np
+from annotated_types import Ge, Gt, Lt
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
-from privpipe.blocks.entry import require_choice, require_integer, require_number
+from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.errors import DataError, UsageError
 from privpipe.roles import column_type_of
 from privpipe.transforms.base import Kind, RowTransformer, StageContext, StagePlan, checked_columns
@@ -49,32 +51,27 @@ class TailCode(RowTransformer):
 
     taxon: ClassVar[Kind] = "non-perturbative"
     upper: ClassVar[bool] = True
-    about: ClassVar[Mapping[str, str]] = {
-        "columns": "numeric or date columns",
-        "at": "threshold: a number, or a date as text",
-        "quantile": "instead of at: the lower empirical quantile to take, in (0, 1)",
-        "replace": "what takes the place of a value beyond: threshold, mean (of the replaced) or label",
-        "label": "text for replace: label; the column becomes text",
-        "at_least": "fewest records that a published mean may be of",
-        "round": "round a mean to a whole number",
-        "nulls": "keep leaves missing values; refuse makes them an error",
-        "by": "columns whose combinations have a threshold and mean each",
-        "small_strata": "strata without records enough: refuse, suppress or merge",
-    }
     source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
 
-    columns: tuple[str, ...]
-    at: int | float | str | None = None  # an integer is exact beyond 2^53 too
-    quantile: float | None = None
-    replace: Literal["threshold", "mean", "label"] = "threshold"
-    label: str | None = None
-    at_least: int = 5
-    round: bool = False
-    nulls: Literal["keep", "refuse"] = "keep"
-    by: tuple[str, ...] = ()
-    small_strata: SmallStrata = "refuse"
+    columns: Annotated[tuple[str, ...], Columns(), Doc("numeric or date columns")]
+    # An integer is exact beyond 2^53 too.
+    at: Annotated[int | float | str | None, Doc("threshold: a number, or a date as text")] = None
+    quantile: Annotated[
+        float | None, Gt(0), Lt(1), Doc("instead of at: the lower empirical quantile to take, in (0, 1)")
+    ] = None
+    replace: Annotated[
+        Literal["threshold", "mean", "label"],
+        Doc("what takes the place of a value beyond: threshold, mean (of the replaced) or label"),
+    ] = "threshold"
+    label: Annotated[str | None, Doc("text for replace: label; the column becomes text")] = None
+    at_least: Annotated[int, Ge(1), Doc("fewest records that a published mean may be of")] = 5
+    round: Annotated[bool, Doc("round a mean to a whole number")] = False
+    nulls: Annotated[Literal["keep", "refuse"], Doc("keep leaves missing values; refuse makes them an error")] = "keep"
+    by: Annotated[tuple[str, ...], ColumnNames(), Doc("columns whose combinations have a threshold and mean each")] = ()
+    small_strata: Annotated[SmallStrata, Doc("strata without records enough: refuse, suppress or merge")] = "refuse"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         owner = type(self).__name__
         object.__setattr__(self, "columns", checked_columns(owner, self.columns))
         object.__setattr__(self, "by", checked_by(owner, self.by, self.columns, self.small_strata))
@@ -82,13 +79,6 @@ class TailCode(RowTransformer):
             raise UsageError(f"{owner}: give at or quantile, one of the two")
         if isinstance(self.at, str):
             _instant(owner, self.at)
-        elif self.at is not None:
-            require_number(owner, "at", self.at)
-        if self.quantile is not None:
-            require_number(owner, "quantile", self.quantile, above=0, below=1)
-        require_choice(owner, "replace", self.replace, ("threshold", "mean", "label"))
-        require_choice(owner, "nulls", self.nulls, ("keep", "refuse"))
-        require_integer(owner, "at_least", self.at_least, least=1)
         if (self.label is None) == (self.replace == "label"):
             raise UsageError(f"{owner}: label goes with replace: label, and that with a label")
         if self.small_strata == "suppress":

@@ -8,10 +8,13 @@ import hmac
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+from annotated_types import Ge, Le
+from typing_extensions import Doc
 
 from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
-from privpipe.blocks.entry import require_choice, require_integer
+from privpipe.blocks.marks import Columns
 from privpipe.draws.secret import key_id, read_key, require_key_place
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.roles import ColumnType, column_type_of
@@ -70,29 +73,23 @@ class Pseudonymise(Transformer):
     links_releases: ClassVar[bool] = True
     preserves: ClassVar[str] = "equality of values; the number of distinct values and of nulls"
     reveals: ClassVar[str] = "which records, also of other releases with this key and domain, are of one person"
-    about: ClassVar[Mapping[str, str]] = {
-        "columns": "identifier columns to be replaced",
-        "key": "where the key is kept: {from_env: NAME} or {from_file: PATH}; at least 32 bytes",
-        "domain": "a name for what is identified; other domains give other pseudonyms",
-        "length": "characters of a pseudonym, 5 bits each",
-        "canonical": "typed tells 1 from '1'; text does not",
-    }
     source: ClassVar[str] = "RFC 2104"
 
-    columns: tuple[str, ...]
-    key: dict[str, str] = field(repr=False)
-    domain: str
-    length: int = 26
-    canonical: Literal["typed", "text"] = "typed"
+    columns: Annotated[tuple[str, ...], Columns(), Doc("identifier columns to be replaced")]
+    key: Annotated[
+        dict[str, str], Doc("where the key is kept: {from_env: NAME} or {from_file: PATH}; at least 32 bytes")
+    ] = field(repr=False)
+    domain: Annotated[str, Doc("a name for what is identified; other domains give other pseudonyms")]
+    length: Annotated[int, Ge(1), Le(51), Doc("characters of a pseudonym, 5 bits each")] = 26
+    canonical: Annotated[Literal["typed", "text"], Doc("typed tells 1 from '1'; text does not")] = "typed"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "columns", checked_columns("Pseudonymise", self.columns))
         require_key_place("Pseudonymise", self.key)
-        require_integer("Pseudonymise", "length", self.length, least=1, most=51)
         # A separator inside the domain would let two domains and values meet.
         if not isinstance(self.domain, str) or not self.domain or not self.domain.isprintable():
             raise UsageError("Pseudonymise: domain must be a text without control characters, not empty")
-        require_choice("Pseudonymise", "canonical", self.canonical, ("typed", "text"))
 
     def request(self, context: StageContext) -> FactsRequest:
         for column in self.columns:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
+from annotated_types import Ge, Le
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import FactsRequest, Primitives, RowBlock
-from privpipe.blocks.entry import require_choice, require_number
+from privpipe.blocks.marks import Columns
 from privpipe.errors import DataError, UsageError
 from privpipe.roles import column_type_of
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["KeyPlaces", "LocalRecodingStage", "Recoded", "as_generalize"]
 
-METHODS = ("sweep", "rounds")
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LocalRecodingStage(Transformer):
@@ -40,32 +40,32 @@ class LocalRecodingStage(Transformer):
     suppresses: ClassVar[bool] = True
     preserves: ClassVar[str] = "truth: every label covers the value it stands for"
     reveals: ClassVar[str] = "that coarsely labelled records did not fit into an earlier round (minimality)"
-    about: ClassVar[Mapping[str, str]] = {
-        "columns": "columns to generalize; default: the quasi-identifiers with a hierarchy",
-        "method": "walk all vectors of levels in order of loss, or search for the best one again and again",
-        "share": "least share of the records that a vector of levels must keep",
-        "gs_factor": "under rounds: weight of generalization against suppression in the first one, 0 to 1",
-        "suppress_at_most": "share of the records that may be suppressed in the end",
-    }
     source: ClassVar[str] = "Xu et al., KDD 2006"
 
-    columns: tuple[str, ...] | None = None
-    method: Literal["sweep", "rounds"] = "sweep"
-    share: float | None = None
-    gs_factor: float = 0.5
-    suppress_at_most: float = 0.0
+    columns: Annotated[
+        tuple[str, ...] | None, Columns(), Doc("columns to generalize; default: the quasi-identifiers with a hierarchy")
+    ] = None
+    method: Annotated[
+        Literal["sweep", "rounds"],
+        Doc("walk all vectors of levels in order of loss, or search for the best one again and again"),
+    ] = "sweep"
+    share: Annotated[
+        float | None, Ge(0), Le(1), Doc("least share of the records that a vector of levels must keep")
+    ] = None
+    gs_factor: Annotated[
+        float, Ge(0), Le(1), Doc("under rounds: weight of generalization against suppression in the first one, 0 to 1")
+    ] = 0.5
+    suppress_at_most: Annotated[float, Ge(0), Le(1), Doc("share of the records that may be suppressed in the end")] = (
+        0.0
+    )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         owner = "LocalRecoding"
         if self.columns is not None:
             object.__setattr__(self, "columns", checked_columns(owner, self.columns))
-        require_choice(owner, "method", self.method, METHODS)
-        if self.share is not None:
-            require_number(owner, "share", self.share, least=0, most=1)
-            if not self.share and self.method == "rounds":
-                raise UsageError("LocalRecoding: under method: rounds, share must be above 0")
-        require_number(owner, "gs_factor", self.gs_factor, least=0, most=1)
-        require_number(owner, "suppress_at_most", self.suppress_at_most, least=0, most=1)
+        if self.share is not None and not self.share and self.method == "rounds":
+            raise UsageError("LocalRecoding: under method: rounds, share must be above 0")
 
     @property
     def least_share(self) -> float:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+from annotated_types import Ge, Gt, Le
+from typing_extensions import Doc
 
 from privpipe.blocks import Primitives
-from privpipe.blocks.entry import require_choice, require_integer, require_number
+from privpipe.blocks.marks import ColumnNames, Columns
+from privpipe.blocks.parameters import check_parameters
 from privpipe.errors import UsageError, did_you_mean
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.local_suppression.cell_blanks import Blanked, apply_blanks
@@ -26,13 +29,11 @@ class CellBudget:
     search by the clock, so that it cannot be repeated exactly, which the plan says.
     """
 
-    neighbourhoods: int = 60
-    seconds: float | None = None
+    neighbourhoods: Annotated[int, Ge(0)] = 60
+    seconds: Annotated[float | None, Gt(0)] = None
 
     def __post_init__(self) -> None:
-        require_integer("SuppressCells", "budget.neighbourhoods", self.neighbourhoods, least=0)
-        if self.seconds is not None:
-            require_number("SuppressCells", "budget.seconds", self.seconds, above=0)
+        check_parameters(self, "SuppressCells", "budget.")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -46,16 +47,6 @@ class SuppressCellsStage(Transformer):
     serves: ClassVar[tuple[str, ...]] = ("wildcard",)
     preserves: ClassVar[str] = "truth: every value that stays is the record's own"
     reveals: ClassVar[str] = "that a record with a blank was rare, and in which columns (minimality)"
-    about: ClassVar[Mapping[str, str]] = {
-        "columns": "columns whose cells may be blanked; default: all quasi-identifiers",
-        "k": "records that each must be like, itself included; default: that of the guarantees",
-        "method": "greedy, or optimal: integer programs on top of it",
-        "weights": "cost of a blank in a column; 1 where not named",
-        "order": "instead of weights: all columns, first the one to keep longest",
-        "by": "columns that part the table into strata, each treated by itself",
-        "suppress_at_most": "share of the records that may be suppressed where no blanks help",
-        "budget": "limit of method optimal: {neighbourhoods, seconds}",
-    }
     source: ClassVar[str] = "Templ, Kowarik, Meindl, J. Statistical Software 67(4), 2015"
     formula: ClassVar[str] = "least sum of w_j over blanked cells such that every record is like >= k"
     choose: ClassVar[str] = (
@@ -63,30 +54,37 @@ class SuppressCellsStage(Transformer):
         "costs about twice the cells; under wildcard look at how many records fail by own_value before you release."
     )
 
-    columns: tuple[str, ...] | None = None
-    k: int | None = None
-    method: Literal["greedy", "optimal"] = "greedy"
-    weights: dict[str, float] = field(default_factory=dict)
-    order: tuple[str, ...] | None = None
-    by: tuple[str, ...] = ()
-    suppress_at_most: float = 0.0
-    budget: CellBudget = CellBudget()
+    columns: Annotated[
+        tuple[str, ...] | None, Columns(), Doc("columns whose cells may be blanked; default: all quasi-identifiers")
+    ] = None
+    k: Annotated[
+        int | None, Ge(2), Doc("records that each must be like, itself included; default: that of the guarantees")
+    ] = None
+    method: Annotated[Literal["greedy", "optimal"], Doc("greedy, or optimal: integer programs on top of it")] = "greedy"
+    weights: Annotated[dict[str, Annotated[float, Gt(0)]], Doc("cost of a blank in a column; 1 where not named")] = (
+        field(default_factory=dict)
+    )
+    order: Annotated[tuple[str, ...] | None, Doc("instead of weights: all columns, first the one to keep longest")] = (
+        None
+    )
+    by: Annotated[
+        tuple[str, ...], ColumnNames(), Doc("columns that part the table into strata, each treated by itself")
+    ] = ()
+    suppress_at_most: Annotated[
+        float, Ge(0), Le(1), Doc("share of the records that may be suppressed where no blanks help")
+    ] = 0.0
+    budget: Annotated[CellBudget, Doc("limit of method optimal: {neighbourhoods, seconds}")] = CellBudget()
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         owner = "SuppressCells"
         for name in ("columns", "order", "by"):
             given = getattr(self, name)
             if given is not None and given != ():
                 object.__setattr__(self, name, checked_columns(owner, given))
         object.__setattr__(self, "by", tuple(self.by))
-        if self.k is not None:
-            require_integer(owner, "k", self.k, least=2)
-        require_choice(owner, "method", self.method, ("greedy", "optimal"))
-        require_number(owner, "suppress_at_most", self.suppress_at_most, least=0, most=1)
         if self.order is not None and self.weights:
             raise UsageError(f"{owner}: give weights or an order, not both")
-        for column, weight in self.weights.items():
-            require_number(owner, f"weights.{column}", weight, above=0)
         self._check_names(owner)
 
     def _check_names(self, owner: str) -> None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from privpipe.blocks import ClassModel
 from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
 from privpipe.kernels.local_suppression.covers import MOST_COLUMNS, cheapest_covers, cheapest_first, matches, packed
+from privpipe.models.identity.k_anonymity import KAnonymity
 from privpipe.tolerance import floor_share
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.local_suppression.cell_blanks import Parcel, combinations_digest
@@ -250,7 +251,8 @@ def aim_of(stage: SuppressCellsStage, context: StageContext) -> Aim:
     fixed = tuple(dict.fromkeys(name for keys in judged for name in keys if name not in (*asked, *stage.by)))
     by, every = tuple(stage.by), {name for keys in judged for name in keys}
     own = [at for at, name in enumerate((*asked, *fixed, *by)) if name in every or (not every and name not in by)]
-    shares = [share for entry in sized if (share := getattr(entry, "alone_at_most", None)) is not None]
+    alone = [entry.alone_at_most for entry in sized if isinstance(entry, KAnonymity)]
+    shares = [share for share in alone if share is not None]
     return Aim(k, asked, fixed, by, tuple(own), min(shares, default=None))
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from privpipe.blocks.entry import require_choice, require_integer, require_number
+from annotated_types import Ge, Le
+
+from privpipe.blocks.parameters import check_parameters
+from privpipe.blocks.require import require_integer
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import checked_columns
-from privpipe.transforms.microaggregation.group_aggregates import Aggregate
 from privpipe.transforms.numeric import require_summable
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ __all__ = [
     "Nulls",
     "Refine",
     "SensitiveRule",
-    "check_parameters",
+    "check_together",
     "check_weights",
     "lists_of",
     "spread_of",
@@ -58,16 +60,13 @@ class SensitiveRule:
     """
 
     column: str
-    l: int | None = None
-    t: float | None = None
+    l: Annotated[int | None, Ge(2)] = None
+    t: Annotated[float | None, Ge(0), Le(1)] = None
 
     def __post_init__(self) -> None:
         if (self.l is None) == (self.t is None):
             raise UsageError(f"{OWNER}: sensitive needs one of l and t")
-        if self.l is not None:
-            require_integer(OWNER, "sensitive.l", self.l, least=2)
-        else:
-            require_number(OWNER, "sensitive.t", self.t, least=0, most=1)
+        check_parameters(self, OWNER, "sensitive.")
 
 
 def lists_of(columns: Any) -> tuple[tuple[str, ...], ...]:
@@ -88,7 +87,7 @@ def lists_of(columns: Any) -> tuple[tuple[str, ...], ...]:
     return tuple(checked_columns(OWNER, names) for names in columns)
 
 
-def check_parameters(stage: Microaggregate) -> None:
+def check_together(stage: Microaggregate) -> None:
     """Refuse parameters out of range and those that do not go together.
 
     Raises
@@ -99,31 +98,17 @@ def check_parameters(stage: Microaggregate) -> None:
     if isinstance(stage.k, tuple) and len(stage.k) != len(lists):
         raise UsageError(f"{OWNER}: k has {len(stage.k)} numbers for {len(lists)} lists of columns")
     for k in stage.sizes(len(lists)):
-        require_integer(OWNER, "k", k, least=2)
         if stage.block != "auto":
             require_integer(OWNER, "block", stage.block, least=2 * k)
-    require_choice(OWNER, "method", stage.method, get_args(Method))
-    require_choice(OWNER, "aggregate", stage.aggregate, get_args(Aggregate))
-    require_choice(OWNER, "distance", stage.distance, ("euclidean", "gower"))
-    require_choice(OWNER, "ties", stage.ties, ("keyed", "position"))
-    if stage.nulls is not None:
-        require_choice(OWNER, "nulls", stage.nulls, get_args(Nulls))
-    if stage.iterations != "auto":
-        require_integer(OWNER, "iterations", stage.iterations, least=0)
-    if stage.passes != "auto":
-        require_integer(OWNER, "passes", stage.passes, least=0, most=2)
-    require_number(OWNER, "gamma", stage.gamma, least=0)
-    require_number(OWNER, "trim", stage.trim, least=0, below=0.5)
     _check_method(stage)
     _check_beside(stage)
     _check_gower(stage)
 
 
 def _check_method(stage: Microaggregate) -> None:
-    if stage.refine is not None:
-        require_choice(OWNER, "refine", stage.refine, get_args(Refine))
-        if stage.refine != "none" and (stage.method in ONE_COLUMN or stage.distance == "gower"):
-            raise UsageError(f"{OWNER}: refine serves mdav and v_mdav over euclidean distances; leave it out")
+    serves = stage.method not in ONE_COLUMN and stage.distance != "gower"
+    if stage.refine not in (None, "none") and not serves:
+        raise UsageError(f"{OWNER}: refine serves mdav and v_mdav over euclidean distances; leave it out")
     if stage.keep_ties and stage.method not in ONE_COLUMN:
         raise UsageError(f"{OWNER}: keep_ties goes with the methods univariate and fixed")
 
@@ -150,8 +135,6 @@ def _check_gower(stage: Microaggregate) -> None:
     for column, texts in (stage.order or {}).items():
         if len(texts) < 2 or len(set(texts)) != len(texts):
             raise UsageError(f"{OWNER}: order of {column!r} needs two or more values, each once")
-    for column, weight in (stage.weights or {}).items():
-        require_number(OWNER, f"weights.{column}", weight, above=0)
 
 
 def check_weights(stage: Microaggregate, facts: Facts, context: StageContext) -> None:

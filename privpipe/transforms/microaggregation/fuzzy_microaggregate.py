@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+from annotated_types import Ge, Gt, Le
+from typing_extensions import Doc
 
 from privpipe.blocks import FactsRequest, Primitives
-from privpipe.blocks.entry import require_choice, require_integer, require_number
+from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.microaggregation.microaggregate import Microaggregate
 from privpipe.transforms.strata import SmallStrata, checked_by
@@ -57,36 +59,22 @@ class FuzzyMicroaggregate(Transformer):
     needs_draws: ClassVar[bool] = True
     preserves: ClassVar[str] = "means of each column in expectation; at least k holders of what is released"
     reveals: ClassVar[str] = "the means of small groups near the record"
-    about: ClassVar[Mapping[str, str]] = {
-        "columns": "numeric columns to mask as one group of columns",
-        "k": "least number of records in a group and of holders of a released combination",
-        "neighbours": "nearest groups that a record may be given, in [2, 20]",
-        "fuzziness": "in (1, 10]; near 1 the nearest group is all but sure",
-        "by": "columns within whose combinations records are grouped",
-        "small_strata": "strata of fewer than k records: refuse, suppress or merge",
-        "nulls": "refuse, keep or own_group",
-        "round": "round to whole numbers",
-    }
     source: ClassVar[str] = "Torra, J. Applied Logic 23, 2017"
 
-    columns: tuple[str, ...]
-    k: int
-    neighbours: int = 4
-    fuzziness: float = 2.0
-    by: tuple[str, ...] = ()
-    small_strata: SmallStrata = "refuse"
-    nulls: Literal["refuse", "keep", "own_group"] | None = None
-    round: bool = False
+    columns: Annotated[tuple[str, ...], Columns(), Doc("numeric columns to mask as one group of columns")]
+    k: Annotated[int, Ge(2), Doc("least number of records in a group and of holders of a released combination")]
+    neighbours: Annotated[int, Ge(2), Le(20), Doc("nearest groups that a record may be given, in [2, 20]")] = 4
+    fuzziness: Annotated[float, Gt(1), Le(10), Doc("in (1, 10]; near 1 the nearest group is all but sure")] = 2.0
+    by: Annotated[tuple[str, ...], ColumnNames(), Doc("columns within whose combinations records are grouped")] = ()
+    small_strata: Annotated[SmallStrata, Doc("strata of fewer than k records: refuse, suppress or merge")] = "refuse"
+    nulls: Annotated[Literal["refuse", "keep", "own_group"] | None, Doc("refuse, keep or own_group")] = None
+    round: Annotated[bool, Doc("round to whole numbers")] = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         owner = "FuzzyMicroaggregate"
         object.__setattr__(self, "columns", checked_columns(owner, self.columns))
         object.__setattr__(self, "by", checked_by(owner, self.by, self.columns, self.small_strata))
-        require_integer(owner, "k", self.k, least=2)
-        require_integer(owner, "neighbours", self.neighbours, least=2, most=20)
-        require_number(owner, "fuzziness", self.fuzziness, above=1, most=10)
-        if self.nulls is not None:
-            require_choice(owner, "nulls", self.nulls, ("refuse", "keep", "own_group"))
         if self.small_strata == "suppress":
             object.__setattr__(self, "suppresses", True)
 

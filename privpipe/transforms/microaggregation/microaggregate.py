@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+from annotated_types import Ge, Gt, Le, Lt
+from typing_extensions import Doc
 
 from privpipe.blocks import Facts, FactsRequest, Moments, Primitives
+from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.roles import column_type_of
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.microaggregation import checks
@@ -62,9 +66,8 @@ class Microaggregate(Transformer):
         descent: records change groups while the loss falls; over several blocks also across their borders. search:
         neighbourhoods of groups are rebuilt after that. Default: search up to 20,000 records, else descent.
     iterations : int or "auto"
-        Steps of the search in each block; auto: 200 a record for k up to 3, else 50.
+        auto: 200 a record for k up to 3, else 50.
     gamma : float
-        v_mdav only, at least 0: how readily a group takes in more than k records.
     block : int or "auto"
         About the most records of a block, at least 2k; auto: one block up to 20,000 records, else 4,000. A record's
         block is a function of its values.
@@ -75,7 +78,6 @@ class Microaggregate(Transformer):
     trim : float
         trimmed_mean only, in [0, 0.5): share dropped at each end.
     weight : str, optional
-        weighted_mean only: a column of weights above 0.
     distance : {"euclidean", "gower"}
         gower: also for text and booleans, which release their mode; no refinement.
     order : mapping of column to tuple of str
@@ -85,7 +87,6 @@ class Microaggregate(Transformer):
     by : tuple of str
         Strata: records are grouped within each combination of these columns.
     small_strata : {"refuse", "suppress", "merge"}
-        What becomes of strata of fewer than k records.
     sensitive : SensitiveRule, optional
         Each group must have `l` distinct values of a column, or shares of them within `t` of the whole table's.
     keep_ties : bool
@@ -119,54 +120,54 @@ class Microaggregate(Transformer):
     needs_draws: ClassVar[bool] = True
     preserves: ClassVar[str] = "sums and means of each column; groups of at least k equal records"
     reveals: ClassVar[str] = "the means of small groups, whose members lie around them"
-    about: ClassVar[Mapping[str, str]] = {
-        "columns": "columns to mask: one list is one group of columns, or several lists",
-        "k": "least number of records in a group, or one number a list of columns",
-        "method": "mdav or v_mdav (several columns at once), univariate (optimal, one column) or fixed",
-        "refine": "search, descent or none: how groups are improved; default by size",
-        "iterations": "steps of the search in each block, or auto",
-        "gamma": "v_mdav: how readily a group takes in more than k records",
-        "block": "most records of a block that is grouped by itself, or auto",
-        "passes": "passes of descent over the borders of blocks, 0 to 2, or auto",
-        "aggregate": "mean, median, trimmed_mean, weighted_mean, mode or medoid of the group",
-        "trim": "trimmed_mean: share dropped at each end, in [0, 0.5)",
-        "weight": "weighted_mean: column of weights above 0",
-        "distance": "euclidean (standardised numbers) or gower (mixed types)",
-        "order": "gower: values of ordinal columns, from least to greatest",
-        "weights": "gower: weight of each column in the distance",
-        "by": "columns within whose combinations records are grouped",
-        "small_strata": "strata of fewer than k records: refuse, suppress or merge",
-        "sensitive": "what each group must meet: {column, l} or {column, t}",
-        "keep_ties": "univariate, fixed: keep equal values together",
-        "nulls": "refuse, keep or own_group",
-        "round": "round to whole numbers",
-        "ties": "keyed, or position to compare with other programs",
-    }
     source: ClassVar[str] = "Domingo-Ferrer, Torra, Data Mining and Knowledge Discovery 11, 2005"
 
-    columns: tuple[str, ...] | tuple[tuple[str, ...], ...]
-    k: int | tuple[int, ...]
-    method: Method = "mdav"
-    refine: Refine | None = None
-    iterations: int | Literal["auto"] = "auto"
-    gamma: float = 0.2
-    block: int | Literal["auto"] = "auto"
-    passes: int | Literal["auto"] = "auto"
-    aggregate: Aggregate = "mean"
-    trim: float = 0.1
-    weight: str | None = None
-    distance: Literal["euclidean", "gower"] = "euclidean"
-    order: Mapping[str, tuple[str, ...]] | None = None
-    weights: Mapping[str, float] | None = None
-    by: tuple[str, ...] = ()
-    small_strata: SmallStrata = "refuse"
-    sensitive: SensitiveRule | None = None
-    keep_ties: bool = False
-    nulls: Nulls | None = None
-    round: bool = False
-    ties: Literal["keyed", "position"] = "keyed"
+    columns: Annotated[
+        tuple[str, ...] | tuple[tuple[str, ...], ...],
+        Columns(),
+        Doc("columns to mask: one list is one group of columns, or several lists"),
+    ]
+    k: Annotated[
+        Annotated[int, Ge(2)] | tuple[Annotated[int, Ge(2)], ...],
+        Doc("least number of records in a group, or one number a list of columns"),
+    ]
+    method: Annotated[
+        Method, Doc("mdav or v_mdav (several columns at once), univariate (optimal, one column) or fixed")
+    ] = "mdav"
+    refine: Annotated[Refine | None, Doc("search, descent or none: how groups are improved; default by size")] = None
+    iterations: Annotated[
+        Annotated[int, Ge(0)] | Literal["auto"], Doc("steps of the search in each block, or auto")
+    ] = "auto"
+    gamma: Annotated[float, Ge(0), Doc("v_mdav: how readily a group takes in more than k records")] = 0.2
+    block: Annotated[int | Literal["auto"], Doc("most records of a block that is grouped by itself, or auto")] = "auto"
+    passes: Annotated[
+        Annotated[int, Ge(0), Le(2)] | Literal["auto"],
+        Doc("passes of descent over the borders of blocks, 0 to 2, or auto"),
+    ] = "auto"
+    aggregate: Annotated[Aggregate, Doc("mean, median, trimmed_mean, weighted_mean, mode or medoid of the group")] = (
+        "mean"
+    )
+    trim: Annotated[float, Ge(0), Lt(0.5), Doc("trimmed_mean: share dropped at each end, in [0, 0.5)")] = 0.1
+    weight: Annotated[str | None, Doc("weighted_mean: column of weights above 0")] = None
+    distance: Annotated[
+        Literal["euclidean", "gower"], Doc("euclidean (standardised numbers) or gower (mixed types)")
+    ] = "euclidean"
+    order: Annotated[
+        Mapping[str, tuple[str, ...]] | None, Doc("gower: values of ordinal columns, from least to greatest")
+    ] = None
+    weights: Annotated[
+        Mapping[str, Annotated[float, Gt(0)]] | None, Doc("gower: weight of each column in the distance")
+    ] = None
+    by: Annotated[tuple[str, ...], ColumnNames(), Doc("columns within whose combinations records are grouped")] = ()
+    small_strata: Annotated[SmallStrata, Doc("strata of fewer than k records: refuse, suppress or merge")] = "refuse"
+    sensitive: Annotated[SensitiveRule | None, Doc("what each group must meet: {column, l} or {column, t}")] = None
+    keep_ties: Annotated[bool, Doc("univariate, fixed: keep equal values together")] = False
+    nulls: Annotated[Nulls | None, Doc("refuse, keep or own_group")] = None
+    round: Annotated[bool, Doc("round to whole numbers")] = False
+    ties: Annotated[Literal["keyed", "position"], Doc("keyed, or position to compare with other programs")] = "keyed"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         lists = checks.lists_of(self.columns)
         checked_columns(OWNER, [name for names in lists for name in names])
         nested = not isinstance(self.columns[0], str)
@@ -178,7 +179,7 @@ class Microaggregate(Transformer):
         object.__setattr__(self, "by", checked_by(OWNER, self.by, self.masked_columns(), self.small_strata))
         if self.small_strata == "suppress":
             object.__setattr__(self, "suppresses", True)
-        checks.check_parameters(self)
+        checks.check_together(self)
 
     def groups(self) -> list[tuple[tuple[str, ...], int]]:
         """The lists of columns that are grouped by themselves, each with its k."""
@@ -325,7 +326,7 @@ class Microaggregate(Transformer):
         named = tuple(name for name in group.columns if group.kinds[name] == "nominal" and name in context.hierarchies)
         if not named:
             return encoding
-        from privpipe.transforms.recoding.stage import hierarchies_of
+        from privpipe.transforms.recoding.generalize import hierarchies_of
 
         return replace(encoding, hierarchies=hierarchies_of(engine, table, named, context)[0])
 

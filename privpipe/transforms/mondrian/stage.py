@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+from annotated_types import Ge
+from typing_extensions import Doc
 
 from privpipe.blocks import FactsRequest, Histogram, Primitives
-from privpipe.blocks.entry import require_choice, require_integer
+from privpipe.blocks.marks import Columns
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.mondrian.cut_columns import CutColumn, Labels, cut_columns
@@ -35,30 +38,23 @@ class MondrianStage(Transformer):
     suppresses: ClassVar[bool] = True  # nobody, yet it works for guarantees that compare with a base
     preserves: ClassVar[str] = "truth: every label covers the value it stands for; every record"
     reveals: ClassVar[str] = "that a finer cut did not meet the guarantees (minimality)"
-    about: ClassVar[Mapping[str, str]] = {
-        "columns": "columns to cut; default: the quasi-identifiers with a hierarchy",
-        "k": "least size of a part, where it is to be stricter than the guarantees",
-        "mode": "strict (equal values stay together) or relaxed (embedded engine only)",
-        "score": "width (the widest column, nearest its median) or loss (what lowers the loss most)",
-        "labels": "intervals by the cuts (cells) or by the values present (values)",
-    }
     source: ClassVar[str] = "LeFevre, DeWitt, Ramakrishnan, ICDE 2006"
 
-    columns: tuple[str, ...] | None = None
-    k: int | None = None
-    mode: Mode = "strict"
-    score: Score = "width"
-    labels: Labels = "cells"
+    columns: Annotated[
+        tuple[str, ...] | None, Columns(), Doc("columns to cut; default: the quasi-identifiers with a hierarchy")
+    ] = None
+    k: Annotated[int | None, Ge(1), Doc("least size of a part, where it is to be stricter than the guarantees")] = None
+    mode: Annotated[Mode, Doc("strict (equal values stay together) or relaxed (embedded engine only)")] = "strict"
+    score: Annotated[
+        Score, Doc("width (the widest column, nearest its median) or loss (what lowers the loss most)")
+    ] = "width"
+    labels: Annotated[Labels, Doc("intervals by the cuts (cells) or by the values present (values)")] = "cells"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         owner = "Mondrian"
         if self.columns is not None:
             object.__setattr__(self, "columns", checked_columns(owner, self.columns))
-        if self.k is not None:
-            require_integer(owner, "k", self.k, least=1)
-        require_choice(owner, "mode", self.mode, get_args(Mode))
-        require_choice(owner, "score", self.score, get_args(Score))
-        require_choice(owner, "labels", self.labels, get_args(Labels))
         if self.mode == "relaxed" and self.score == "loss":
             raise UsageError(f"{owner}: score loss weighs cuts between values, and mode relaxed cuts through them")
 

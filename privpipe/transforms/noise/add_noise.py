@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
+from annotated_types import Ge, Gt, Le
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
-from privpipe.blocks.entry import require_choice, require_integer, require_number
+from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import Kind, RowTransformer, StageContext, StagePlan, checked_columns
 from privpipe.transforms.noise.covariance import covariance_factor
@@ -96,50 +98,35 @@ class AddNoise(RowTransformer):
         "means in expectation; correlations when correlated; sums and covariances exactly when orthogonal"
     )
     reveals: ClassVar[str] = "the variance of the noise; zeros, when they are kept"
-    about: ClassVar[Mapping[str, str]] = {
-        "columns": "numeric columns to mask",
-        "kind": "uncorrelated, correlated, multiplicative or orthogonal",
-        "variance_ratio": "variance of the noise in variances of the column, above 0",
-        "relative_sd": "instead of variance_ratio: its square root",
-        "keep_zeros": "leave zeros as they are",
-        "clip": "bounds of the result: [lo, hi] or domain",
-        "bias_correct": "correlated noise only: give the original covariance back",
-        "round": "round to whole numbers",
-        "block": "orthogonal noise only: records of a block, 8 to 512",
-        "nulls": "keep leaves missing values; refuse makes them an error",
-        "by": "columns whose combinations have noise of their own scale",
-        "small_strata": "strata without records enough: refuse, suppress or merge",
-    }
     source: ClassVar[str] = "Kim, ASA Survey Research Methods, 1986"
 
-    columns: tuple[str, ...]
-    kind: Noise = "uncorrelated"
-    variance_ratio: float | None = None
-    relative_sd: float | None = None
-    keep_zeros: bool = False
-    clip: tuple[float, float] | Literal["domain"] | None = None
-    bias_correct: bool = False
-    round: bool = False
-    block: int = 64
-    nulls: Literal["keep", "refuse"] = "keep"
-    by: tuple[str, ...] = ()
-    small_strata: SmallStrata = "refuse"
+    columns: Annotated[tuple[str, ...], Columns(), Doc("numeric columns to mask")]
+    kind: Annotated[Noise, Doc("uncorrelated, correlated, multiplicative or orthogonal")] = "uncorrelated"
+    variance_ratio: Annotated[float | None, Gt(0), Doc("variance of the noise in variances of the column, above 0")] = (
+        None
+    )
+    relative_sd: Annotated[float | None, Gt(0), Doc("instead of variance_ratio: its square root")] = None
+    keep_zeros: Annotated[bool, Doc("leave zeros as they are")] = False
+    clip: Annotated[tuple[float, float] | Literal["domain"] | None, Doc("bounds of the result: [lo, hi] or domain")] = (
+        None
+    )
+    bias_correct: Annotated[bool, Doc("correlated noise only: give the original covariance back")] = False
+    round: Annotated[bool, Doc("round to whole numbers")] = False
+    block: Annotated[int, Ge(8), Le(512), Doc("orthogonal noise only: records of a block, 8 to 512")] = 64
+    nulls: Annotated[Literal["keep", "refuse"], Doc("keep leaves missing values; refuse makes them an error")] = "keep"
+    by: Annotated[tuple[str, ...], ColumnNames(), Doc("columns whose combinations have noise of their own scale")] = ()
+    small_strata: Annotated[SmallStrata, Doc("strata without records enough: refuse, suppress or merge")] = "refuse"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "columns", checked_columns("AddNoise", self.columns))
         object.__setattr__(self, "by", checked_by("AddNoise", self.by, self.columns, self.small_strata))
         if (self.variance_ratio is None) == (self.relative_sd is None):
             raise UsageError("AddNoise: give variance_ratio or relative_sd, one of the two")
-        for name in ("variance_ratio", "relative_sd"):
-            if getattr(self, name) is not None:
-                require_number("AddNoise", name, getattr(self, name), above=0)
-        require_choice("AddNoise", "kind", self.kind, get_args(Noise))
-        require_choice("AddNoise", "nulls", self.nulls, ("keep", "refuse"))
         if self.clip is not None and self.clip != "domain":
             object.__setattr__(self, "clip", clip_bounds("AddNoise", self.clip))
         if self.bias_correct and self.kind != "correlated":
             raise UsageError("AddNoise: bias_correct goes with kind: correlated")
-        require_integer("AddNoise", "block", self.block, least=8, most=512)
         if self.kind == "orthogonal" and len(self.columns) > MOST_TOGETHER:
             raise UsageError(f"AddNoise: orthogonal noise takes at most {MOST_TOGETHER} columns in one stage")
         if self.small_strata == "suppress":

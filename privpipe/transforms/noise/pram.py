@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
+from annotated_types import Ge, Gt, Le
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import FactsRequest, Primitives, RowBlock
-from privpipe.blocks.entry import require_choice, require_number
+from privpipe.blocks.marks import ColumnNames, Columns
+from privpipe.blocks.parameters import check_parameters
 from privpipe.errors import DataError, UsageError
 from privpipe.roles import column_type_of
 from privpipe.transforms.base import Kind, RowTransformer, StageContext, StagePlan, checked_columns
@@ -40,17 +43,16 @@ class TransitionMatrix:
     """
 
     labels: tuple[str, ...]
-    rows: tuple[tuple[float, ...], ...]
+    rows: tuple[tuple[Annotated[float, Ge(0), Le(1)], ...], ...]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", tuple(self.labels))
         object.__setattr__(self, "rows", tuple(tuple(row) for row in self.rows))
+        check_parameters(self, "Pram", "matrix.")
         m = len(self.labels)
         if not m or len(set(self.labels)) != m or len(self.rows) != m or any(len(row) != m for row in self.rows):
             raise UsageError("Pram: matrix needs distinct labels, and as many rows and columns as labels")
         for row in self.rows:
-            for cell in row:
-                require_number("Pram", "matrix.rows", cell, least=0, most=1)
             if abs(sum(row) - 1.0) > ROW_SUM:
                 raise UsageError("Pram: each of matrix.rows must sum to 1")
 
@@ -103,41 +105,36 @@ class Pram(RowTransformer):
     needs_draws: ClassVar[bool] = True
     preserves: ClassVar[str] = "expected counts of the categories, when invariant; nulls"
     reveals: ClassVar[str] = "the probability that a category seen is the true one"
-    about: ClassVar[Mapping[str, str]] = {
-        "columns": "categorical columns to randomise",
-        "diagonal": "probability to stay, in (0, 1], or [lo, hi] drawn per category",
-        "alpha": "share of the matrix against leaving everything as it is, in [0, 1]",
-        "matrix": "own matrix: {labels: [...], rows: [[...], ...]}",
-        "invariant": "keep the expected counts of the categories",
-        "spread": "even over all other categories, or adjacent ones only",
-        "joint": "randomise the combinations of the columns as one",
-        "forbid": "categories or combinations nobody is released in",
-        "nulls": "keep leaves missing values; refuse makes them an error; own_value makes them a category",
-        "by": "columns whose combinations have a matrix each",
-        "small_strata": "strata without records enough: refuse, suppress or merge",
-    }
     source: ClassVar[str] = "Gouweleeuw, Kooiman, Willenborg, de Wolf, J. Official Statistics 14(4), 1998"
 
-    columns: tuple[str, ...]
-    diagonal: float | tuple[float, float] = 0.8
-    alpha: float = 1.0
-    matrix: TransitionMatrix | None = None
-    invariant: bool = True
-    spread: Literal["even", "adjacent"] = "even"
-    joint: bool = False
-    forbid: tuple[tuple[str, ...], ...] = ()
-    nulls: Literal["keep", "refuse", "own_value"] = "keep"
-    by: tuple[str, ...] = ()
-    small_strata: SmallStrata = "refuse"
+    columns: Annotated[tuple[str, ...], Columns(), Doc("categorical columns to randomise")]
+    diagonal: Annotated[
+        Annotated[float, Gt(0), Le(1)] | tuple[Annotated[float, Gt(0), Le(1)], Annotated[float, Gt(0), Le(1)]],
+        Doc("probability to stay, in (0, 1], or [lo, hi] drawn per category"),
+    ] = 0.8
+    alpha: Annotated[float, Ge(0), Le(1), Doc("share of the matrix against leaving everything as it is, in [0, 1]")] = (
+        1.0
+    )
+    matrix: Annotated[TransitionMatrix | None, Doc("own matrix: {labels: [...], rows: [[...], ...]}")] = None
+    invariant: Annotated[bool, Doc("keep the expected counts of the categories")] = True
+    spread: Annotated[Literal["even", "adjacent"], Doc("even over all other categories, or adjacent ones only")] = (
+        "even"
+    )
+    joint: Annotated[bool, Doc("randomise the combinations of the columns as one")] = False
+    forbid: Annotated[tuple[tuple[str, ...], ...], Doc("categories or combinations nobody is released in")] = ()
+    nulls: Annotated[
+        Literal["keep", "refuse", "own_value"],
+        Doc("keep leaves missing values; refuse makes them an error; own_value makes them a category"),
+    ] = "keep"
+    by: Annotated[tuple[str, ...], ColumnNames(), Doc("columns whose combinations have a matrix each")] = ()
+    small_strata: Annotated[SmallStrata, Doc("strata without records enough: refuse, suppress or merge")] = "refuse"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "columns", checked_columns("Pram", self.columns))
         object.__setattr__(self, "by", checked_by("Pram", self.by, self.columns, self.small_strata))
         object.__setattr__(self, "diagonal", _diagonal(self.diagonal))
         object.__setattr__(self, "forbid", _forbidden(self.forbid, len(self.columns) if self.joint else 1))
-        require_number("Pram", "alpha", self.alpha, least=0, most=1)
-        require_choice("Pram", "spread", self.spread, ("even", "adjacent"))
-        require_choice("Pram", "nulls", self.nulls, ("keep", "refuse", "own_value"))
         if self.matrix is not None and not self.joint and len(self.columns) > 1:
             raise UsageError("Pram: matrix goes with one column, or with joint")
         if self.small_strata == "suppress":
@@ -322,12 +319,9 @@ def _put(words: Any, places: NDArray[np.int64], values: Any) -> Any:
 
 def _diagonal(diagonal: Any) -> float | tuple[float, float]:
     if not isinstance(diagonal, list | tuple):
-        require_number("Pram", "diagonal", diagonal, above=0, most=1)
         return diagonal  # type: ignore[no-any-return]
     if len(diagonal) != 2:
         raise UsageError("Pram: diagonal must be a number or [lo, hi]")
-    for bound in diagonal:
-        require_number("Pram", "diagonal", bound, above=0, most=1)
     if diagonal[0] > diagonal[1]:
         raise UsageError("Pram: diagonal must be [lo, hi] with lo at most hi")
     return diagonal[0], diagonal[1]

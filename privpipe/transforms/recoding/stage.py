@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
+from annotated_types import Ge, Gt, Le
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import FactsRequest, Primitives
-from privpipe.blocks.entry import require_choice, require_integer, require_number
+from privpipe.blocks.marks import Columns, Levels
+from privpipe.blocks.parameters import check_parameters
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.local_suppression.cell_blanks import Blanked, apply_blanks
@@ -59,13 +62,11 @@ class SearchBudget:
         Time besides; what is found then depends on the machine, and the plan says so.
     """
 
-    nodes: int = 100_000
-    seconds: float | None = None
+    nodes: Annotated[int, Ge(1)] = 100_000
+    seconds: Annotated[float | None, Gt(0)] = None
 
     def __post_init__(self) -> None:
-        require_integer("Generalize", "budget.nodes", self.nodes, least=1)
-        if self.seconds is not None:
-            require_number("Generalize", "budget.seconds", self.seconds, above=0)
+        check_parameters(self, "Generalize", "budget.")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -79,59 +80,55 @@ class GeneralizeStage(Transformer):
     serves: ClassVar[tuple[str, ...]] = ("persons", "population", "wildcard", "labels")
     preserves: ClassVar[str] = "truth: every label covers the value it stands for"
     reveals: ClassVar[str] = "that a finer vector of levels did not meet the guarantees (minimality)"
-    about: ClassVar[Mapping[str, str]] = {
-        "columns": "columns to generalize; default: the quasi-identifiers with a hierarchy",
-        "search": "how the levels are chosen: optimal, minimal, datafly, bottom_up, top_down or genetic",
-        "levels": "instead of a search: the level of each column, 0 for the raw value",
-        "loss": "the quality model: {name, aggregate, gs_factor, weights}, besides compat of kl_divergence, attacker "
-        "and amounts of publisher_payout, penalties of static, response of classification",
-        "suppress_at_most": "share of the records that may be suppressed",
-        "criteria": "of search minimal: what is preferred among minimal vectors, in order",
-        "minimal": "of search minimal: whether the plan lists one or all",
-        "mark": "whether a suppressed record stays as a row of the suppression mark",
-        "roots_only": "whether each column is either raw or at its root",
-        "approach": "short form: AG_TS, AG_AS, AG_CS, AG_, _AS or _TS",
-        "budget": "limit of the search: {nodes, seconds}",
-    }
     source: ClassVar[str] = "Samarati, IEEE TKDE 13(6), 2001; Iyengar, KDD 2002"
 
-    columns: tuple[str, ...] | None = None
-    search: Search | None = None
-    levels: dict[str, int] | None = None
-    loss: LossSpec = field(default_factory=LossSpec)
-    suppress_at_most: float | None = None
-    criteria: tuple[Criterion, ...] | None = None
-    minimal: Literal["one", "all"] = "one"
-    mark: bool = False
-    roots_only: bool = False
-    approach: ApproachName | None = None
-    budget: SearchBudget = field(default_factory=SearchBudget)
+    columns: Annotated[
+        tuple[str, ...] | None, Columns(), Doc("columns to generalize; default: the quasi-identifiers with a hierarchy")
+    ] = None
+    search: Annotated[
+        Search | None, Doc("how the levels are chosen: optimal, minimal, datafly, bottom_up, top_down or genetic")
+    ] = None
+    levels: Annotated[
+        dict[str, Annotated[int, Ge(0)]] | None,
+        Levels(),
+        Doc("instead of a search: the level of each column, 0 for the raw value"),
+    ] = None
+    loss: Annotated[
+        LossSpec,
+        Doc(
+            "the quality model: {name, aggregate, gs_factor, weights}, besides compat of "
+            "kl_divergence, attacker and amounts of publisher_payout, penalties of static, response "
+            "of classification"
+        ),
+    ] = field(default_factory=LossSpec)
+    suppress_at_most: Annotated[float | None, Ge(0), Le(1), Doc("share of the records that may be suppressed")] = None
+    criteria: Annotated[
+        tuple[Criterion, ...] | None, Doc("of search minimal: what is preferred among minimal vectors, in order")
+    ] = None
+    minimal: Annotated[Literal["one", "all"], Doc("of search minimal: whether the plan lists one or all")] = "one"
+    mark: Annotated[bool, Doc("whether a suppressed record stays as a row of the suppression mark")] = False
+    roots_only: Annotated[bool, Doc("whether each column is either raw or at its root")] = False
+    approach: Annotated[ApproachName | None, Doc("short form: AG_TS, AG_AS, AG_CS, AG_, _AS or _TS")] = None
+    budget: Annotated[SearchBudget, Doc("limit of the search: {nodes, seconds}")] = field(default_factory=SearchBudget)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.columns is not None:
             object.__setattr__(self, "columns", checked_columns("Generalize", self.columns))
         if self.levels is not None and self.search is not None:
             raise UsageError("Generalize: give a search or levels, not both")
-        if self.search is not None:
-            require_choice("Generalize", "search", self.search, get_args(Search))
-        for column, level in (self.levels or {}).items():
+        for column in self.levels or {}:
             if self.columns is not None and column not in self.columns:
                 raise UsageError(
                     f"Generalize: levels.{column} is not among columns{did_you_mean(column, self.columns)}"
                 )
-            require_integer("Generalize", f"levels.{column}", level, least=0)
-        if self.suppress_at_most is not None:
-            require_number("Generalize", "suppress_at_most", self.suppress_at_most, least=0, most=1)
         self._require_options()
 
     def _require_options(self) -> None:
         """Refuse options that say nothing to the others."""
-        require_choice("Generalize", "minimal", self.minimal, ("one", "all"))
         if self.criteria is not None:
             if isinstance(self.criteria, str) or not self.criteria:
                 raise UsageError("Generalize: criteria must be a list of at least one criterion")
-            for criterion in self.criteria:
-                require_choice("Generalize", "criteria", criterion, get_args(Criterion))
             object.__setattr__(self, "criteria", tuple(self.criteria))
         if self.search != "minimal" and (self.criteria is not None or self.minimal != "one"):
             raise UsageError("Generalize: criteria and minimal are of search: minimal")
@@ -143,7 +140,6 @@ class GeneralizeStage(Transformer):
             )
         if self.approach is None:
             return
-        require_choice("Generalize", "approach", self.approach, get_args(ApproachName))
         if not self.approach.endswith("TS") and self.suppress_at_most:
             raise UsageError(f"Generalize: approach {self.approach} suppresses no records; leave suppress_at_most out")
 

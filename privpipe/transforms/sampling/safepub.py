@@ -7,13 +7,15 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
+from annotated_types import Ge, Gt, Le, Lt
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassQuery, Primitives, RowBlock
-from privpipe.blocks.entry import require_integer, require_number
+from privpipe.blocks.marks import Levels
 from privpipe.errors import DataError, NoSolutionError, UsageError, did_you_mean
 from privpipe.kernels.proofs.safepub import MOST_EPSILON
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer
@@ -80,24 +82,27 @@ class Safepub(Transformer):
     forbids_counts: ClassVar[bool] = True
     preserves: ClassVar[str] = "truth: every label covers the value it stands for; shares, up to sampling"
     reveals: ClassVar[str] = "little more of any one person than a release without the person would"
-    about: ClassVar[Mapping[str, str]] = {
-        "epsilon": "how much likelier any result may become by one person's record, as an exponent",
-        "delta": "chance that more than that is lost; below one over the number of records",
-        "levels": "level of each quasi-identifier, 0 for the raw value; chosen without looking at the data",
-    }
     source: ClassVar[str] = "Bild, Kuhn, Prasser, PoPETs 2018(1); Li, Qardaji, Su, ASIACCS 2012"
 
-    epsilon: float
-    delta: float
-    levels: dict[str, int] = field(default_factory=dict)
+    epsilon: Annotated[
+        float,
+        Gt(0),
+        Le(MOST_EPSILON),
+        Doc("how much likelier any result may become by one person's record, as an exponent"),
+    ]
+    delta: Annotated[
+        float, Gt(0), Lt(1), Doc("chance that more than that is lost; below one over the number of records")
+    ]
+    levels: Annotated[
+        dict[str, Annotated[int, Ge(0)]],
+        Levels(),
+        Doc("level of each quasi-identifier, 0 for the raw value; chosen without looking at the data"),
+    ] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        require_number("Safepub", "epsilon", self.epsilon, above=0, most=MOST_EPSILON)
-        require_number("Safepub", "delta", self.delta, above=0, below=1)
+        super().__post_init__()
         if not isinstance(self.levels, Mapping):
             raise UsageError("Safepub: levels must be a mapping of column to level")
-        for column, level in self.levels.items():
-            require_integer("Safepub", f"levels.{column}", level, least=0)
 
     def learn(self, engine: Primitives, table: Any, context: StageContext) -> StagePlan:
         from privpipe.kernels.proofs.safepub import safepub_parameters

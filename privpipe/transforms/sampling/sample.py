@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
+from annotated_types import Ge, Gt, Lt
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import Facts, Primitives, RowBlock
-from privpipe.blocks.entry import require_integer, require_number
+from privpipe.blocks.marks import ColumnNames
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer
 from privpipe.transforms.strata import Strata, checked_by
@@ -56,26 +58,19 @@ class Sample(Transformer):
     needs_draws: ClassVar[bool] = True
     preserves: ClassVar[str] = "the values of every record that stays; totals in expectation, when weighted"
     reveals: ClassVar[str] = "the sampling fraction"
-    about: ClassVar[Mapping[str, str]] = {
-        "fraction": "probability of each record to be kept, in (0, 1)",
-        "records": "number of records to keep, instead of fraction",
-        "by": "columns whose combinations share the records in proportion",
-        "weight": "name of a new column of weights",
-    }
     source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
 
-    fraction: float | None = None
-    records: int | None = None
-    by: tuple[str, ...] = ()
-    weight: str | None = None
+    fraction: Annotated[float | None, Gt(0), Lt(1), Doc("probability of each record to be kept, in (0, 1)")] = None
+    records: Annotated[int | None, Ge(1), Doc("number of records to keep, instead of fraction")] = None
+    by: Annotated[
+        tuple[str, ...], ColumnNames(), Doc("columns whose combinations share the records in proportion")
+    ] = ()
+    weight: Annotated[str | None, Doc("name of a new column of weights")] = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if (self.fraction is None) == (self.records is None):
             raise UsageError("Sample: give fraction or records, one of the two")
-        if self.fraction is not None:
-            require_number("Sample", "fraction", self.fraction, above=0, below=1)
-        if self.records is not None:
-            require_integer("Sample", "records", self.records, least=1)
         object.__setattr__(self, "by", checked_by("Sample", self.by, (), "refuse"))
         if self.weight is not None and (not isinstance(self.weight, str) or not self.weight):
             raise UsageError("Sample: weight must be the name of a new column")

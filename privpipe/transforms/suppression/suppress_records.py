@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+
+from annotated_types import Ge, Le
+from typing_extensions import Doc
 
 from privpipe.blocks import Facts, Primitives
-from privpipe.blocks.entry import require_number
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer
 from privpipe.transforms.suppression.budget import suppress_failing
 
@@ -45,13 +46,9 @@ class SuppressRecords(Transformer):
     serves: ClassVar[tuple[str, ...]] = ("persons", "population", "wildcard", "labels")
     preserves: ClassVar[str] = "the values of every record that stays"
     reveals: ClassVar[str] = "that the records which went were in small or uneven classes"
-    about: ClassVar[Mapping[str, str]] = {"suppress_at_most": "share of the records that may be removed"}
     source: ClassVar[str] = "Samarati, IEEE TKDE 13(6), 2001"
 
-    suppress_at_most: float = 0.0
-
-    def __post_init__(self) -> None:
-        require_number("SuppressRecords", "suppress_at_most", self.suppress_at_most, least=0, most=1)
+    suppress_at_most: Annotated[float, Ge(0), Le(1), Doc("share of the records that may be removed")] = 0.0
 
     def plan(self, facts: Facts, context: StageContext) -> StagePlan:
         return StagePlan(name=self.name(), parameters=self.parameters())

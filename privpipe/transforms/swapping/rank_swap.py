@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
+from annotated_types import Ge, Gt, Le, Lt
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import Facts, FactsRequest, Primitives, RankExchange
-from privpipe.blocks.entry import require_choice, require_integer, require_number
+from privpipe.blocks.marks import ColumnNames, Columns
+from privpipe.blocks.require import require_number
 from privpipe.errors import DataError, UnsupportedError, UsageError
 from privpipe.roles import column_type_of
 from privpipe.tolerance import floor_share
@@ -33,8 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RankSwap"]
 
-PARTNERS = ("unswapped", "content", "skip")
-KINDS = ("window", "buckets", "distribution")
 MOST_RANKS = 500_000_000
 """Ranks of one segment that the driver computes a permutation for: 2 GB of it."""
 
@@ -87,48 +88,37 @@ class RankSwap(Transformer):
     needs_draws: ClassVar[bool] = True
     preserves: ClassVar[str] = "the multiset of each column's values; displacement of at most floor(p n) ranks"
     reveals: ClassVar[str] = "for a known value, the window of ranks its record must be in"
-    about: ClassVar[Mapping[str, str]] = {
-        "columns": "ordered columns, each swapped by itself",
-        "p": "window as a fraction of the records (0.05 is 5 %)",
-        "partner": "what to do when a partner was swapped before: unswapped, content or skip",
-        "kind": "window (at most floor(p n) ranks away), buckets or distribution (any rank, near ones likelier)",
-        "buckets": "number of buckets of kind buckets, 2 to 1000",
-        "top": "fraction of the largest values to replace by their mean",
-        "bottom": "fraction of the smallest values to replace by their mean",
-        "segment": "ranks of a segment: auto, a number, or null for one segment",
-        "nulls": "keep leaves missing values; refuse makes them an error",
-        "by": "columns within whose combinations values are swapped",
-        "small_strata": "strata without records enough: refuse, suppress or merge",
-    }
     source: ClassVar[str] = "Moore, US Census Bureau, 1996; Nin, Herranz, Torra, DKE 64(1), 2008"
 
-    columns: tuple[str, ...]
-    p: float | None = None
-    partner: Literal["unswapped", "content", "skip"] = "unswapped"
-    kind: Literal["window", "buckets", "distribution"] = "window"
-    buckets: int = 10
-    top: float = 0.0
-    bottom: float = 0.0
-    segment: int | Literal["auto"] | None = "auto"
-    nulls: Literal["keep", "refuse"] = "keep"
-    by: tuple[str, ...] = ()
-    small_strata: SmallStrata = "refuse"
+    columns: Annotated[tuple[str, ...], Columns(), Doc("ordered columns, each swapped by itself")]
+    p: Annotated[float | None, Gt(0), Le(1), Doc("window as a fraction of the records (0.05 is 5 %)")] = None
+    partner: Annotated[
+        Literal["unswapped", "content", "skip"],
+        Doc("what to do when a partner was swapped before: unswapped, content or skip"),
+    ] = "unswapped"
+    kind: Annotated[
+        Literal["window", "buckets", "distribution"],
+        Doc("window (at most floor(p n) ranks away), buckets or distribution (any rank, near ones likelier)"),
+    ] = "window"
+    buckets: Annotated[int, Ge(2), Le(1000), Doc("number of buckets of kind buckets, 2 to 1000")] = 10
+    top: Annotated[float, Ge(0), Lt(0.5), Doc("fraction of the largest values to replace by their mean")] = 0.0
+    bottom: Annotated[float, Ge(0), Lt(0.5), Doc("fraction of the smallest values to replace by their mean")] = 0.0
+    segment: Annotated[
+        Annotated[int, Ge(2)] | Literal["auto"] | None,
+        Doc("ranks of a segment: auto, a number, or null for one segment"),
+    ] = "auto"
+    nulls: Annotated[Literal["keep", "refuse"], Doc("keep leaves missing values; refuse makes them an error")] = "keep"
+    by: Annotated[tuple[str, ...], ColumnNames(), Doc("columns within whose combinations values are swapped")] = ()
+    small_strata: Annotated[SmallStrata, Doc("strata without records enough: refuse, suppress or merge")] = "refuse"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", checked_columns("RankSwap", self.columns))
-        object.__setattr__(self, "by", checked_by("RankSwap", self.by, self.columns, self.small_strata))
         if isinstance(self.p, int | float) and self.p > 1:
             raise UsageError(f"RankSwap: p is a fraction of the records in (0, 1], got {self.p!r}; 5 % is p: 0.05")
-        require_choice("RankSwap", "kind", self.kind, KINDS)
-        if self.p is not None or self.kind != "buckets":
+        super().__post_init__()
+        object.__setattr__(self, "columns", checked_columns("RankSwap", self.columns))
+        object.__setattr__(self, "by", checked_by("RankSwap", self.by, self.columns, self.small_strata))
+        if self.p is None and self.kind != "buckets":
             require_number("RankSwap", "p", self.p, above=0, most=1)
-        require_integer("RankSwap", "buckets", self.buckets, least=2, most=1000)
-        require_number("RankSwap", "top", self.top, least=0, below=0.5)
-        require_number("RankSwap", "bottom", self.bottom, least=0, below=0.5)
-        require_choice("RankSwap", "partner", self.partner, PARTNERS)
-        require_choice("RankSwap", "nulls", self.nulls, ("keep", "refuse"))
-        if self.segment is not None and self.segment != "auto":
-            require_integer("RankSwap", "segment", self.segment, least=2)
         if self.small_strata == "suppress":
             object.__setattr__(self, "suppresses", True)
 

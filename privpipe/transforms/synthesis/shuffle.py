@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import Facts, Primitives, RowBlock
-from privpipe.blocks.entry import require_choice
+from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.noise.covariance import RANK_CUT, covariance_factor
@@ -63,29 +64,26 @@ class Shuffle(Transformer):
     needs_draws: ClassVar[bool] = True
     preserves: ClassVar[str] = "the multiset of each column's values; rank correlations approximately"
     reveals: ClassVar[str] = "that each value belongs to someone; rank correlations with the given columns"
-    about: ClassVar[Mapping[str, str]] = {
-        "columns": "ordered columns to shuffle",
-        "given": "ordered columns whose relation to the shuffled ones is kept; they stay as they are",
-        "nulls": "keep leaves missing values; refuse makes them an error",
-        "by": "columns within whose combinations values are shuffled",
-        "small_strata": "strata without records enough: refuse, suppress or merge",
-    }
     source: ClassVar[str] = "Muralidhar, Sarathy, Management Science 52(5), 2006"
 
-    columns: tuple[str, ...]
-    given: tuple[str, ...] = ()
-    nulls: Literal["keep", "refuse"] = "keep"
-    by: tuple[str, ...] = ()
-    small_strata: SmallStrata = "refuse"
+    columns: Annotated[tuple[str, ...], Columns(), Doc("ordered columns to shuffle")]
+    given: Annotated[
+        tuple[str, ...],
+        ColumnNames(),
+        Doc("ordered columns whose relation to the shuffled ones is kept; they stay as they are"),
+    ] = ()
+    nulls: Annotated[Literal["keep", "refuse"], Doc("keep leaves missing values; refuse makes them an error")] = "keep"
+    by: Annotated[tuple[str, ...], ColumnNames(), Doc("columns within whose combinations values are shuffled")] = ()
+    small_strata: Annotated[SmallStrata, Doc("strata without records enough: refuse, suppress or merge")] = "refuse"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "columns", checked_columns("Shuffle", self.columns))
         object.__setattr__(self, "given", checked_columns("Shuffle", self.given) if self.given else ())
         object.__setattr__(self, "by", checked_by("Shuffle", self.by, self.columns, self.small_strata))
         both = sorted(set(self.columns) & set(self.given))
         if both:
             raise UsageError(f"Shuffle: {', '.join(map(repr, both))} cannot be both shuffled and given")
-        require_choice("Shuffle", "nulls", self.nulls, ("keep", "refuse"))
         if self.small_strata == "suppress":
             object.__setattr__(self, "suppresses", True)
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
+from annotated_types import Ge, Le
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import Primitives, RowBlock
-from privpipe.blocks.entry import require_choice, require_integer
+from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.categories import Labels, labelled, typed
@@ -77,43 +79,33 @@ class Synthesize(Transformer):
     needs_draws: ClassVar[bool] = True
     preserves: ClassVar[str] = "shares and quantiles within sampling error; rank correlations of smooth pairs"
     reveals: ClassVar[str] = "the distribution of each column, and what correlations tell of outlying groups"
-    about: ClassVar[Mapping[str, str]] = {
-        "columns": "columns to draw; all but identifiers when left out; the others stay as they are",
-        "records": "number of records to draw, if all columns are drawn, or same",
-        "max_categories": "most categories of a text column",
-        "smoothing": "how a number's distribution is modelled: histogram",
-        "bins": "most cells of a number's histogram",
-        "min_count": "fewest records of a category that is released",
-        "rare": "rare categories: other or drop",
-        "nulls": "keep draws gaps independently; model lets them correlate; refuse makes them an error",
-        "by": "columns whose combinations have a model each",
-        "small_strata": "strata of fewer than 50 records: refuse, suppress or merge",
-    }
     source: ClassVar[str] = "Nelsen, An Introduction to Copulas, Springer, 2006"
 
-    columns: tuple[str, ...] | Literal["all"] | None = None
-    records: int | Literal["same"] = "same"
-    max_categories: int = 200
-    smoothing: Literal["histogram"] = "histogram"
-    bins: int = 100
-    min_count: int = 5
-    rare: Literal["other", "drop"] = "other"
-    nulls: Literal["keep", "refuse", "model"] = "keep"
-    by: tuple[str, ...] = ()
-    small_strata: SmallStrata = "refuse"
+    columns: Annotated[
+        tuple[str, ...] | Literal["all"] | None,
+        Columns(),
+        Doc("columns to draw; all but identifiers when left out; the others stay as they are"),
+    ] = None
+    records: Annotated[
+        Annotated[int, Ge(1)] | Literal["same"], Doc("number of records to draw, if all columns are drawn, or same")
+    ] = "same"
+    max_categories: Annotated[int, Ge(1), Doc("most categories of a text column")] = 200
+    smoothing: Annotated[Literal["histogram"], Doc("how a number's distribution is modelled: histogram")] = "histogram"
+    bins: Annotated[int, Ge(1), Le(100000), Doc("most cells of a number's histogram")] = 100
+    min_count: Annotated[int, Ge(1), Doc("fewest records of a category that is released")] = 5
+    rare: Annotated[Literal["other", "drop"], Doc("rare categories: other or drop")] = "other"
+    nulls: Annotated[
+        Literal["keep", "refuse", "model"],
+        Doc("keep draws gaps independently; model lets them correlate; refuse makes them an error"),
+    ] = "keep"
+    by: Annotated[tuple[str, ...], ColumnNames(), Doc("columns whose combinations have a model each")] = ()
+    small_strata: Annotated[SmallStrata, Doc("strata of fewer than 50 records: refuse, suppress or merge")] = "refuse"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         named = None if self.columns in (None, "all") else checked_columns("Synthesize", self.columns)
         object.__setattr__(self, "columns", named)
         object.__setattr__(self, "by", checked_by("Synthesize", self.by, named or (), self.small_strata))
-        if self.records != "same":
-            require_integer("Synthesize", "records", self.records, least=1)
-        require_integer("Synthesize", "max_categories", self.max_categories, least=1)
-        require_choice("Synthesize", "smoothing", self.smoothing, ("histogram",))
-        require_integer("Synthesize", "bins", self.bins, least=1, most=100_000)
-        require_integer("Synthesize", "min_count", self.min_count, least=1)
-        require_choice("Synthesize", "rare", self.rare, ("other", "drop"))
-        require_choice("Synthesize", "nulls", self.nulls, ("keep", "refuse", "model"))
         if named and self.small_strata == "suppress":
             object.__setattr__(self, "suppresses", True)
 

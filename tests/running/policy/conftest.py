@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import pytest
+from annotated_types import Ge, Le
 
 from privpipe.blocks import Catalogue, Entry, Guarantee
-from privpipe.blocks.entry import require_integer, require_number
+from privpipe.blocks.marks import BaseDistribution, ColumnNames, Columns, SensitiveColumn
 from privpipe.policy.entries import Catalogues
 from privpipe.policy.reader import read_file, read_mapping
 from privpipe.transforms.base import Transformer
@@ -31,11 +32,7 @@ class Crowd(Guarantee):
     """Classes of at least `k`."""
 
     threshold_field: ClassVar[str | None] = "k"
-    k: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.k is not None:
-            require_integer("Crowd", "k", self.k, least=1)
+    k: Annotated[int | None, Ge(1)] = None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -44,13 +41,9 @@ class Spread(Guarantee):
 
     threshold_field: ClassVar[str | None] = "t"
     needs_base: ClassVar[bool] = True
-    column: str
-    t: float | None = None
-    base: str = "original"
-
-    def __post_init__(self) -> None:
-        if self.t is not None:
-            require_number("Spread", "t", self.t, least=0, most=1)
+    column: Annotated[str, SensitiveColumn()]
+    t: Annotated[float | None, Ge(0), Le(1)] = None
+    base: Annotated[str, BaseDistribution()] = "original"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -68,7 +61,7 @@ class Linkage(Guarantee):
 
     reads = "pairs"
     threshold_field: ClassVar[str | None] = "at_most"
-    columns: tuple[str, ...] | None = None
+    columns: Annotated[tuple[str, ...] | None, Columns()] = None
     at_most: float | None = None
 
 
@@ -76,8 +69,8 @@ class Linkage(Guarantee):
 class Swap(Transformer):
     """Names its columns."""
 
-    columns: tuple[str, ...]
-    by: tuple[str, ...] = ()
+    columns: Annotated[tuple[str, ...], Columns()]
+    by: Annotated[tuple[str, ...], ColumnNames()] = ()
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -86,7 +79,7 @@ class Coarsen(Transformer):
 
     columns_rule = "optional"
     suppresses = True
-    columns: tuple[str, ...] | None = None
+    columns: Annotated[tuple[str, ...] | None, Columns()] = None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -102,7 +95,7 @@ class Rename(Transformer):
     """Keeps an identifier."""
 
     taxon = "identifiers"
-    columns: tuple[str, ...]
+    columns: Annotated[tuple[str, ...], Columns()]
 
 
 @pytest.fixture(scope="session")

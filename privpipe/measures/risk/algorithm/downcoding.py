@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
+from annotated_types import Ge, Le
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
-from privpipe.blocks.entry import require_integer, require_number
 from privpipe.blocks.guarantee import short
+from privpipe.blocks.marks import Columns, FilePath
 from privpipe.errors import UsageError
 from privpipe.measures.risk.algorithm.finer_labels import Finer, finer_labels, texts_of
 from privpipe.measures.risk.identity.column_set import require_columns
@@ -66,12 +68,6 @@ class Downcoding(FilePairMeasure):
     ('pass', 0.5, 0.5)
     """
 
-    about: ClassVar[Mapping[str, str]] = {
-        "columns": "columns whose labels are guessed finer; left out: all quasi-identifiers",
-        "at_most": "largest gain over the prior that is tolerated",
-        "prior": "released (cells published finer) or the path of a table of raw values",
-        "k": "size below which the algorithm does not split; left out: that of the smallest class",
-    }
     source: ClassVar[str] = "Cohen, USENIX Security 2022"
     threat: ClassVar[str] = (
         "Somebody knows that a class was left coarse because it could not be split, and guesses why."
@@ -79,21 +75,27 @@ class Downcoding(FilePairMeasure):
     formula: ClassVar[str] = "share of cells guessed right one level finer - share the prior expects"
     choose: ClassVar[str] = "Experimental: 0.1 to 0.2. What helps: a search that is not minimal, or noise."
 
-    at_most: float | None = None
-    prior: str = "released"
-    k: int | None = None
+    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest gain over the prior that is tolerated")] = None
+    prior: Annotated[
+        str, FilePath(words=("released",)), Doc("released (cells published finer) or the path of a table of raw values")
+    ] = "released"
+    k: Annotated[
+        int | None, Ge(1), Doc("size below which the algorithm does not split; left out: that of the smallest class")
+    ] = None
+
+    columns: Annotated[
+        tuple[str, ...] | None,
+        Columns(),
+        Doc("columns whose labels are guessed finer; left out: all quasi-identifiers"),
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         owner = "Downcoding"
         if self.columns is not None:
             object.__setattr__(self, "columns", require_columns(owner, self.columns))
-        if self.at_most is not None:
-            require_number(owner, "at_most", self.at_most, least=0, most=1)
         if not isinstance(self.prior, str) or not self.prior:
             raise UsageError(f"{owner}: prior must be released, or the path of a table")
-        if self.k is not None:
-            require_integer(owner, "k", self.k, least=1)
 
     def table_beside(self) -> str | None:
         return None if self.prior == "released" else self.prior

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
+from annotated_types import Ge, Le
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
-from privpipe.blocks.entry import require_integer, require_number
 from privpipe.blocks.guarantee import short
+from privpipe.blocks.marks import Columns, SensitiveColumn
 from privpipe.kernels.classes.value_worlds import Table, class_tables, drawn_tables, ways
 from privpipe.measures.risk.algorithm.finer_labels import finer_labels, texts_of
 from privpipe.measures.risk.algorithm.unsplit_classes import unsplit_share
@@ -59,26 +61,18 @@ class MinimalityAttack(FilePairMeasure):
     20000
     """
 
-    about: ClassVar[Mapping[str, str]] = {
-        "column": "the sensitive column",
-        "columns": "not used: the quasi-identifiers are attacked",
-        "at_most": "largest certainty about a value that is tolerated",
-        "worlds": "assignments looked at: all if there are no more, else so many drawn",
-    }
     source: ClassVar[str] = "Wong, Fu, Wang, Pei, VLDB 2007"
     threat: ClassVar[str] = "Somebody reasons: had these persons other values, the table would be published finer."
     formula: ClassVar[str] = "max over persons and values of the share of consistent worlds <= at_most"
     choose: ClassVar[str] = "1 / l of the l-diversity asked; what helps is a search that is not minimal."
 
-    column: str
-    at_most: float | None = None
-    worlds: int = 20_000
+    column: Annotated[str, SensitiveColumn(), Doc("the sensitive column")]
+    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest certainty about a value that is tolerated")] = None
+    worlds: Annotated[int, Ge(LEAST), Doc("assignments looked at: all if there are no more, else so many drawn")] = (
+        20_000
+    )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.at_most is not None:
-            require_number("MinimalityAttack", "at_most", self.at_most, least=0, most=1)
-        require_integer("MinimalityAttack", "worlds", self.worlds, least=LEAST)
+    columns: Annotated[tuple[str, ...] | None, Columns(), Doc("not used: the quasi-identifiers are attacked")] = None
 
     def columns_read(self, roles: Roles) -> tuple[str, ...]:
         return (*super().columns_read(roles), self.column)

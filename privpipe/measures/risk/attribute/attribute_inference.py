@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts, Tally, Verdict
 from privpipe.blocks.guarantee import short
@@ -49,15 +49,12 @@ class AttributeInference(ClassInference):
     """
 
     needs_base: ClassVar[bool] = True
-    about: ClassVar[Mapping[str, str]] = {
-        "gain": "true: compare the share less that of guessing the table's commonest value",
-    }
     source: ClassVar[str] = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007"
     threat: ClassVar[str] = "Somebody finds a person's class and bets on its commonest value."
     formula: ClassVar[str] = "sum over classes of max_v c_v, divided by n; gain: less the table's own max share"
     choose: ClassVar[str] = "The baseline is what anybody can guess: a gain of 0.1 or less says little of a person."
 
-    gain: bool = False
+    gain: Annotated[bool, Doc("true: compare the share less that of guessing the table's commonest value")] = False
 
     @property
     def base(self) -> str:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
+from annotated_types import Ge, Gt, Le
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Tally
-from privpipe.blocks.entry import require_integer, require_number
 from privpipe.errors import UsageError
 from privpipe.measures.risk.attribute.inference import ClassInference, certain
 
@@ -53,28 +53,19 @@ class BackgroundKnowledgeAttack(ClassInference):
     1.0
     """
 
-    about: ClassVar[Mapping[str, str]] = {
-        "exclude_values": "b: values the intruder can rule out for the person",
-        "insiders": "r: members of the class who know themselves and each other",
-        "certainty": "posterior from which a value counts as learnt",
-    }
     source: ClassVar[str] = "Machanavajjhala et al., ACM TKDD 1(1), 2007; Martin et al., ICDE 2007"
     threat: ClassVar[str] = "Somebody rules out values for a person, or members of the class pool what they know."
     formula: ClassVar[str] = "share of records in classes with max_v c_v / (f - E) >= certainty"
     choose: ClassVar[str] = "b = 1 or r = 1 is the least to try; a class withstands b if it has b + 2 values."
 
-    exclude_values: int | None = None
-    insiders: int | None = None
-    certainty: float = 1.0
+    exclude_values: Annotated[int | None, Ge(0), Doc("b: values the intruder can rule out for the person")] = None
+    insiders: Annotated[int | None, Ge(0), Doc("r: members of the class who know themselves and each other")] = None
+    certainty: Annotated[float, Gt(0), Le(1), Doc("posterior from which a value counts as learnt")] = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.exclude_values is None) == (self.insiders is None):
             raise UsageError("BackgroundKnowledgeAttack: give exclude_values or insiders, one of the two")
-        for name in ("exclude_values", "insiders"):
-            if getattr(self, name) is not None:
-                require_integer("BackgroundKnowledgeAttack", name, getattr(self, name), least=0)
-        require_number("BackgroundKnowledgeAttack", "certainty", self.certainty, above=0, most=1)
 
     def gained(self, block: ClassBlock) -> NDArray[np.int64]:
         from privpipe.kernels.classes.posterior import insider_posterior, ruled_out_posterior

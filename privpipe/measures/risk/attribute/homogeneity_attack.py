@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
+from annotated_types import Gt, Le
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Tally
-from privpipe.blocks.entry import require_number
 from privpipe.measures.risk.attribute.inference import ClassInference, certain
 
 __all__ = ["HomogeneityAttack"]
@@ -45,19 +45,14 @@ class HomogeneityAttack(ClassInference):
     4
     """
 
-    about: ClassVar[Mapping[str, str]] = {
-        "certainty": "share of the commonest value from which a class gives it away",
-    }
     source: ClassVar[str] = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007"
     threat: ClassVar[str] = "Somebody finds a person's class, not the record, and learns the value: all there share it."
     formula: ClassVar[str] = "share of records in classes with max_v c_v / f >= certainty"
     choose: ClassVar[str] = "0 with certainty 1 is the least to ask; certainty 0.8 also counts near-certain classes."
 
-    certainty: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_number("HomogeneityAttack", "certainty", self.certainty, above=0, most=1)
+    certainty: Annotated[float, Gt(0), Le(1), Doc("share of the commonest value from which a class gives it away")] = (
+        1.0
+    )
 
     def gained(self, block: ClassBlock) -> NDArray[np.int64]:
         from privpipe.kernels.classes.counts import largest_by_class

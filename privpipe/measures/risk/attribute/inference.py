@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
+from annotated_types import Ge, Le
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts, Guarantee, Tally, Verdict
-from privpipe.blocks.entry import require_number
 from privpipe.blocks.guarantee import added, short
+from privpipe.blocks.marks import SensitiveColumn
 from privpipe.tolerance import at_least, at_most
 
 __all__ = ["ClassInference", "certain"]
@@ -31,18 +32,9 @@ class ClassInference(Guarantee):
 
     threshold_field: ClassVar[str | None] = "at_most"
     protects_nobody_at: ClassVar[float | None] = 1
-    about: ClassVar[Mapping[str, str]] = {
-        "column": "the sensitive column",
-        "at_most": "largest share of records that is tolerated",
-    }
 
-    column: str
-    at_most: float | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.at_most is not None:
-            require_number(type(self).__name__, "at_most", self.at_most, least=0, most=1)
+    column: Annotated[str, SensitiveColumn(), Doc("the sensitive column")]
+    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest share of records that is tolerated")] = None
 
     def gained(self, block: ClassBlock) -> NDArray[np.int64]:
         """Records of each class that count, shape (n_classes,)."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, Literal
 
 import numpy as np
+from annotated_types import Ge, Le
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
-from privpipe.blocks.entry import require_choice, require_number
 from privpipe.blocks.guarantee import short
+from privpipe.blocks.marks import Columns
 from privpipe.errors import DataError
 from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.tolerance import at_most
@@ -26,26 +27,19 @@ Disclosed = tuple[NDArray[np.bool_], NDArray[np.bool_]]
 class IntervalDisclosure(FilePairMeasure):
     """A share of records, per column and jointly. Subclasses give `disclosed`."""
 
-    about: ClassVar[Mapping[str, str]] = {
-        "columns": "number columns; left out: all quasi-identifiers",
-        "percent": "width of the interval, in percent",
-        "joint": "each: the largest share of a column; all: in every column at once; any: in at least one",
-        "at_most": "largest share of records that is tolerated",
-    }
+    percent: Annotated[float, Ge(0), Doc("width of the interval, in percent")] = 10.0
+    joint: Annotated[
+        Joint, Doc("each: the largest share of a column; all: in every column at once; any: in at least one")
+    ] = "each"
+    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest share of records that is tolerated")] = None
 
-    percent: float = 10.0
-    joint: Joint = "each"
-    at_most: float | None = None
+    columns: Annotated[tuple[str, ...] | None, Columns(), Doc("number columns; left out: all quasi-identifiers")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         owner = type(self).__name__
         if self.columns is not None:
             object.__setattr__(self, "columns", require_columns(owner, self.columns))
-        require_number(owner, "percent", self.percent, least=0)
-        require_choice(owner, "joint", self.joint, ("each", "all", "any"))
-        if self.at_most is not None:
-            require_number(owner, "at_most", self.at_most, least=0, most=1)
 
     def disclosed(
         self, files: FilePair, column: str, original: NDArray[np.float64], released: NDArray[np.float64]

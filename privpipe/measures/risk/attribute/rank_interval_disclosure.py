@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
+from annotated_types import Ge, Le
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import FilePair
-from privpipe.blocks.entry import require_number
 from privpipe.measures.risk.attribute.interval_disclosure import Disclosed, IntervalDisclosure
 
 __all__ = ["RankIntervalDisclosure"]
@@ -49,9 +50,7 @@ class RankIntervalDisclosure(IntervalDisclosure):
     formula: ClassVar[str] = "share of records with R[first - w] <= x <= R[last + w], w = floor(percent n / 200)"
     choose: ClassVar[str] = "percent 10 is usual; a share of 0.2 or less for each column."
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_number("RankIntervalDisclosure", "percent", self.percent, least=0, most=200)
+    percent: Annotated[float, Ge(0), Le(200), Doc("width of the interval, in percent")] = 10.0
 
     def disclosed(
         self, files: FilePair, column: str, original: NDArray[np.float64], released: NDArray[np.float64]

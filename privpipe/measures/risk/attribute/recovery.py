@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, ClassVar, Protocol, Self
+from typing import Annotated, Any, ClassVar, Protocol, Self
+
+from annotated_types import Ge, Gt, Le
+from typing_extensions import Doc
 
 from privpipe.blocks import Guarantee, Verdict
-from privpipe.blocks.entry import require_integer, require_number
 from privpipe.blocks.guarantee import short
+from privpipe.blocks.marks import Columns
 from privpipe.errors import UsageError
 from privpipe.measures.risk.attribute.guesses import Guesses
 from privpipe.measures.risk.identity.column_set import require_columns
@@ -115,14 +118,6 @@ class Recovery(Guarantee):
     reads: ClassVar[Any] = "beside"
     threshold_field: ClassVar[str | None] = "at_most"
     protects_nobody_at: ClassVar[float | None] = 1
-    about: ClassVar[Mapping[str, str]] = {
-        "columns": "transformed columns whose values are guessed; left out: all that were transformed",
-        "at_most": "largest share of records that a column adds to what the label tells",
-        "pairs": "whether two columns are taken together too",
-        "max_distinct": "share of the records; columns with more distinct values are near-unique and no evidence",
-        "min_group": "records of the smallest group that counts as determined",
-        "quasi_identifiers": "the same as `columns`; give one of the two",
-    }
     source: ClassVar[str] = "Goodman and Kruskal, JASA 49, 1954"
     threat: ClassVar[str] = (
         "Somebody reads the value that was generalized off another column that was released as it is."
@@ -132,11 +127,24 @@ class Recovery(Guarantee):
     )
     choose: ClassVar[str] = "0.05; with several columns of few values set pairs, which costs a count a pair."
 
-    columns: tuple[str, ...] | None = None
-    at_most: float | None = None
-    pairs: bool = False
-    max_distinct: float = 0.1
-    min_group: int = 1
+    columns: Annotated[
+        tuple[str, ...] | None,
+        Columns(),
+        Doc("transformed columns whose values are guessed; left out: all that were transformed"),
+    ] = None
+    at_most: Annotated[
+        float | None, Ge(0), Le(1), Doc("largest share of records that a column adds to what the label tells")
+    ] = None
+    pairs: Annotated[bool, Doc("whether two columns are taken together too")] = False
+    max_distinct: Annotated[
+        float,
+        Gt(0),
+        Le(1),
+        Doc("share of the records; columns with more distinct values are near-unique and no evidence"),
+    ] = 0.1
+    min_group: Annotated[int, Ge(1), Doc("records of the smallest group that counts as determined")] = 1
+
+    quasi_identifiers: Annotated[tuple[str, ...] | None, Doc("the same as `columns`; give one of the two")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -145,12 +153,6 @@ class Recovery(Guarantee):
             object.__setattr__(self, "columns", require_columns(owner, self.columns))
             if self.quasi_identifiers not in (None, self.columns):
                 raise UsageError(f"{owner}: quasi_identifiers and columns name different sets; give columns alone")
-        if self.at_most is not None:
-            require_number(owner, "at_most", self.at_most, least=0, most=1)
-        if not isinstance(self.pairs, bool):
-            raise UsageError(f"{owner}: pairs must be true or false, got {self.pairs!r}")
-        require_number(owner, "max_distinct", self.max_distinct, above=0, most=1)
-        require_integer(owner, "min_group", self.min_group, least=1)
 
     @property
     def named(self) -> tuple[str, ...]:

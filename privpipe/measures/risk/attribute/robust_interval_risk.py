@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
+from annotated_types import Ge, Gt, Le
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
-from privpipe.blocks.entry import require_choice, require_number
 from privpipe.blocks.guarantee import short
+from privpipe.blocks.marks import Columns
 from privpipe.errors import DataError
 from privpipe.kernels.linkage.robust_scatter import Estimator
 from privpipe.measures.risk.identity.column_set import require_columns
@@ -62,36 +63,26 @@ class RobustIntervalRisk(FilePairMeasure):
     ('pass', 0.333, 0.333)
     """
 
-    about: ClassVar[Mapping[str, str]] = {
-        "columns": "number columns; left out: all quasi-identifiers",
-        "at_most": "largest share of records that is tolerated",
-        "k": "half the width of an interval, in R of the record",
-        "k2": "how near another released record hides one, in standard deviations",
-        "figure": "inside an interval, or isolated: inside and no other released record near",
-        "estimator": "mcd (needs scikit-learn) or classical",
-    }
     source: ClassVar[str] = "Templ, Meindl, PSD 2008"
     threat: ClassVar[str] = "Somebody recognises an outlying record although its values were moved a little."
     formula: ClassVar[str] = "share with any |x - y| < k R_i, R_i = 0.05 sqrt(x_i' C+ x_i)"
     choose: ClassVar[str] = "Experimental: report it, or gate loosely beside record_linkage."
 
-    at_most: float | None = None
-    k: float = 0.01
-    k2: float = 0.05
-    figure: Literal["inside", "isolated"] = "inside"
-    estimator: Estimator = "mcd"
+    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest share of records that is tolerated")] = None
+    k: Annotated[float, Gt(0), Doc("half the width of an interval, in R of the record")] = 0.01
+    k2: Annotated[float, Gt(0), Doc("how near another released record hides one, in standard deviations")] = 0.05
+    figure: Annotated[
+        Literal["inside", "isolated"], Doc("inside an interval, or isolated: inside and no other released record near")
+    ] = "inside"
+    estimator: Annotated[Estimator, Doc("mcd (needs scikit-learn) or classical")] = "mcd"
+
+    columns: Annotated[tuple[str, ...] | None, Columns(), Doc("number columns; left out: all quasi-identifiers")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         owner = "RobustIntervalRisk"
         if self.columns is not None:
             object.__setattr__(self, "columns", require_columns(owner, self.columns))
-        if self.at_most is not None:
-            require_number(owner, "at_most", self.at_most, least=0, most=1)
-        require_number(owner, "k", self.k, above=0)
-        require_number(owner, "k2", self.k2, above=0)
-        require_choice(owner, "figure", self.figure, ("inside", "isolated"))
-        require_choice(owner, "estimator", self.estimator, ("mcd", "classical"))
 
     def packages(self) -> dict[str, str]:
         return {"sklearn": "utility"} if self.estimator == "mcd" else {}

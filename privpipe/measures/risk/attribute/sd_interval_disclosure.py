@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
+from annotated_types import Ge
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import FilePair
-from privpipe.blocks.entry import require_choice
 from privpipe.measures.risk.attribute.interval_disclosure import Disclosed, IntervalDisclosure
 from privpipe.roles import Roles
 
@@ -49,7 +49,6 @@ class SdIntervalDisclosure(IntervalDisclosure):
     0.667
     """
 
-    about: ClassVar[Mapping[str, str]] = {"sd": "whose standard deviation: original or released"}
     source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
     threat: ClassVar[str] = (
         "Somebody takes the masked number for the original, within a margin that is narrow for the column."
@@ -57,12 +56,8 @@ class SdIntervalDisclosure(IntervalDisclosure):
     formula: ClassVar[str] = "share of records with abs(x - y) <= percent/100 sd"
     choose: ClassVar[str] = "percent 5 to 10; a share of 0.2 or less for each column."
 
-    percent: float = 5.0
-    sd: Literal["original", "released"] = "original"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_choice("SdIntervalDisclosure", "sd", self.sd, ("original", "released"))
+    percent: Annotated[float, Ge(0), Doc("width of the interval, in percent")] = 5.0
+    sd: Annotated[Literal["original", "released"], Doc("whose standard deviation: original or released")] = "original"
 
     def original_moments(self, roles: Roles) -> tuple[str, ...]:
         return self.columns_read(roles) if self.sd == "original" else ()

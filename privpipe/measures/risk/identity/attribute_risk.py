@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
+from annotated_types import Ge
+from typing_extensions import Doc
 
 from privpipe.blocks import Facts, Guarantee, Tally, Verdict
-from privpipe.blocks.entry import require_integer
+from privpipe.blocks.marks import Columns
 from privpipe.errors import UsageError
 from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.measures.risk.identity.distinction import distinction
@@ -62,12 +64,6 @@ class AttributeRisk(Guarantee):
     """
 
     reads: ClassVar[Literal["distinct"]] = "distinct"
-    about: ClassVar[Mapping[str, str]] = {
-        "columns": "columns to combine, of any role; left out: all quasi-identifiers",
-        "max_dim": "columns in the largest sets",
-        "max_sets": "sets at most; sizes are taken whole as long as they fit",
-        "quasi_identifiers": "the same as `columns`; give one of the two",
-    }
     source: ClassVar[str] = "Motwani, Xu, Finding Quasi-Identifiers, VLDB SDM workshop, 2007"
     threat: ClassVar[str] = "Columns released as harmless tell people apart, alone or together."
     formula: ClassVar[str] = "for each set: distinct combinations / n, and the share of record pairs that differ on it"
@@ -76,9 +72,13 @@ class AttributeRisk(Guarantee):
         "set near 1 distinction, is a quasi-identifier if somebody can know it."
     )
 
-    columns: tuple[str, ...] | None = None
-    max_dim: int = 3
-    max_sets: int = 2000
+    columns: Annotated[
+        tuple[str, ...] | None, Columns(), Doc("columns to combine, of any role; left out: all quasi-identifiers")
+    ] = None
+    max_dim: Annotated[int, Ge(1), Doc("columns in the largest sets")] = 3
+    max_sets: Annotated[int, Ge(1), Doc("sets at most; sizes are taken whole as long as they fit")] = 2000
+
+    quasi_identifiers: Annotated[tuple[str, ...] | None, Doc("the same as `columns`; give one of the two")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -88,8 +88,6 @@ class AttributeRisk(Guarantee):
                 raise UsageError("AttributeRisk: quasi_identifiers and columns name different sets; give columns alone")
             object.__setattr__(self, "columns", columns)
             object.__setattr__(self, "quasi_identifiers", columns)
-        require_integer("AttributeRisk", "max_dim", self.max_dim, least=1)
-        require_integer("AttributeRisk", "max_sets", self.max_sets, least=1)
 
     def is_gate(self) -> bool:
         return False

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
+from annotated_types import Ge, Le
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts, Guarantee, Tally, Verdict
-from privpipe.blocks.entry import require_number
 from privpipe.blocks.guarantee import added, short
 from privpipe.errors import UsageError
 from privpipe.tolerance import at_most
@@ -32,14 +33,8 @@ class BesidePopulation(Guarantee):
     threshold_field: ClassVar[str | None] = "at_most"
     protects_nobody_at: ClassVar[float | None] = 1
     needs_population: ClassVar[bool] = True
-    about: ClassVar[Mapping[str, str]] = {"at_most": "largest figure that is tolerated"}
 
-    at_most: float | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.at_most is not None:
-            require_number(type(self).__name__, "at_most", self.at_most, least=0, most=1)
+    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest figure that is tolerated")] = None
 
     def figure_of(self, pairs: Pairs) -> float:
         """What is compared with the threshold; NaN where undefined."""

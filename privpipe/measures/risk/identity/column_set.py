@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from annotated_types import Ge, Le
+from typing_extensions import Doc
 
 from privpipe.blocks import SizeModel
-from privpipe.blocks.entry import require_number
+from privpipe.blocks.marks import Columns
 from privpipe.errors import UsageError
 
 __all__ = ["ColumnSetMeasure", "require_columns"]
@@ -43,13 +45,13 @@ class ColumnSetMeasure(SizeModel):
 
     threshold_field: ClassVar[str | None] = "at_most"
     protects_nobody_at: ClassVar[float | None] = 1
-    about: ClassVar[Mapping[str, str]] = {
-        "columns": "the set of columns, of any role; left out: all quasi-identifiers",
-        "quasi_identifiers": "the same as `columns`; give one of the two",
-    }
 
-    columns: tuple[str, ...] | None = None
-    at_most: float | None = None
+    columns: Annotated[
+        tuple[str, ...] | None, Columns(), Doc("the set of columns, of any role; left out: all quasi-identifiers")
+    ] = None
+    at_most: Annotated[float | None, Ge(0), Le(1)] = None
+
+    quasi_identifiers: Annotated[tuple[str, ...] | None, Doc("the same as `columns`; give one of the two")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -60,5 +62,3 @@ class ColumnSetMeasure(SizeModel):
                 raise UsageError(f"{owner}: quasi_identifiers and columns name different sets; give columns alone")
             object.__setattr__(self, "columns", columns)
             object.__setattr__(self, "quasi_identifiers", columns)
-        if self.at_most is not None:
-            require_number(owner, "at_most", self.at_most, least=0, most=1)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
+from annotated_types import Ge, Le
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.measures.risk.identity.column_set import ColumnSetMeasure
 
@@ -53,13 +54,16 @@ class Distinction(ColumnSetMeasure):
     ('pass', 0.4)
     """
 
-    about: ClassVar[Mapping[str, str]] = {"at_most": "largest share of distinct combinations among the records"}
     source: ClassVar[str] = "Motwani, Xu, Finding Quasi-Identifiers, VLDB SDM workshop, 2007"
     threat: ClassVar[str] = "Somebody who knows these columns of a person finds a record with few others like it."
     formula: ClassVar[str] = "distinct combinations / n <= at_most"
     choose: ClassVar[str] = (
         "Near 1 the columns are a key: somebody who knows them knows the person. 0.05 means 20 records a combination "
         "on average, while single ones may still be unique: pair it with k_anonymity."
+    )
+
+    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest share of distinct combinations among the records")] = (
+        None
     )
 
     def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
+
+from annotated_types import Ge, Le
+from typing_extensions import Doc
 
 from privpipe.blocks import Facts, Tally, Verdict
-from privpipe.blocks.entry import require_choice
 from privpipe.measures.risk.identity.beside_population import BesidePopulation, Pairs
 
 __all__ = ["FileUniqueness"]
@@ -41,10 +42,6 @@ class FileUniqueness(BesidePopulation):
     """
 
     trusts_values: ClassVar[bool] = True
-    about: ClassVar[Mapping[str, str]] = {
-        "at_most": "largest share of sample uniques that are unique in the population",
-        "if_no_uniques": "the outcome where nothing is unique in the release: error or pass",
-    }
     source: ClassVar[str] = "Skinner, Elliot, JRSS B 64, 2002"
     threat: ClassVar[str] = (
         "Somebody finds the only record that fits a person, and nobody else in the population fits it."
@@ -52,11 +49,13 @@ class FileUniqueness(BesidePopulation):
     formula: ClassVar[str] = "sum [F = 1, f = 1] / sum [f = 1]"
     choose: ClassVar[str] = "0.1 or less; `if_no_uniques: pass` where the release is expected to hold no unique record."
 
-    if_no_uniques: Literal["error", "pass"] = "error"
+    if_no_uniques: Annotated[
+        Literal["error", "pass"], Doc("the outcome where nothing is unique in the release: error or pass")
+    ] = "error"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_choice("FileUniqueness", "if_no_uniques", self.if_no_uniques, ("error", "pass"))
+    at_most: Annotated[
+        float | None, Ge(0), Le(1), Doc("largest share of sample uniques that are unique in the population")
+    ] = None
 
     def figure_of(self, pairs: Pairs) -> float:
         released, population, classes = pairs

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
+from annotated_types import Ge, Gt, Le
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, DistinctBlock, Facts, Guarantee, Tally, Verdict
-from privpipe.blocks.entry import require_choice, require_number
 from privpipe.blocks.guarantee import short
+from privpipe.blocks.marks import Household, Weight
 from privpipe.errors import DataError, UsageError
 from privpipe.measures.risk.identity.risk_sums import RiskSums, Spread, spread_of
 from privpipe.tolerance import at_least, at_most
@@ -72,16 +74,6 @@ class IndividualRisk(Guarantee):
     trusts_values: ClassVar[bool] = True
     tells_records: ClassVar[bool] = True
     judges_matching: ClassVar[bool] = True
-    about: ClassVar[Mapping[str, str]] = {
-        "weight": "column of sampling weights: how many people a record stands for",
-        "at_most": "largest risk",
-        "figure": "mean, max, or share_above (share of records whose risk exceeds `threshold`)",
-        "threshold": "risk above which a record counts in share_above",
-        "household": "column that tells households apart: members share the risk that one of them is found",
-        "threshold_for": "report the risk level at which records, capped, would have this mean risk",
-        "method": "exact, or approximate (the usual shortcut for classes of more than two)",
-        "alpha": "under `nulls: wildcard`, what a match by blanks counts",
-    }
     source: ClassVar[str] = "Benedetti, Franconi, NTTS 1998; Franconi, Polettini, PSD 2004"
     threat: ClassVar[str] = (
         "Somebody matches a record of a survey with a register of the population, without knowing who took part."
@@ -92,14 +84,22 @@ class IndividualRisk(Guarantee):
         "meaningless where a quasi-identifier was swapped or perturbed: judge such a release by record_linkage."
     )
 
-    weight: str
-    at_most: float | None = None
-    figure: Figure = "mean"
-    threshold: float = 0.05
-    household: str | None = None
-    threshold_for: float | None = None
-    method: Method = "exact"
-    alpha: float = 1.0
+    weight: Annotated[str, Weight(), Doc("column of sampling weights: how many people a record stands for")]
+    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest risk")] = None
+    figure: Annotated[Figure, Doc("mean, max, or share_above (share of records whose risk exceeds `threshold`)")] = (
+        "mean"
+    )
+    threshold: Annotated[float, Gt(0), Le(1), Doc("risk above which a record counts in share_above")] = 0.05
+    household: Annotated[
+        str | None,
+        Household(),
+        Doc("column that tells households apart: members share the risk that one of them is found"),
+    ] = None
+    threshold_for: Annotated[
+        float | None, Gt(0), Le(1), Doc("report the risk level at which records, capped, would have this mean risk")
+    ] = None
+    method: Annotated[Method, Doc("exact, or approximate (the usual shortcut for classes of more than two)")] = "exact"
+    alpha: Annotated[float, Ge(0), Le(1), Doc("under `nulls: wildcard`, what a match by blanks counts")] = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -110,14 +110,6 @@ class IndividualRisk(Guarantee):
                 raise UsageError(f"{owner}: {name} must be a column name")
             if column is not None and column in (self.quasi_identifiers or ()):
                 raise UsageError(f"{owner}: {column!r} cannot be {name} and quasi-identifier at once")
-        if self.at_most is not None:
-            require_number(owner, "at_most", self.at_most, least=0, most=1)
-        if self.threshold_for is not None:
-            require_number(owner, "threshold_for", self.threshold_for, above=0, most=1)
-        require_number(owner, "threshold", self.threshold, above=0, most=1)
-        require_number(owner, "alpha", self.alpha, least=0, most=1)
-        require_choice(owner, "figure", self.figure, get_args(Figure))
-        require_choice(owner, "method", self.method, get_args(Method))
 
     def counted_columns(self, keys: tuple[str, ...]) -> tuple[str, ...]:
         return () if self.household is None else (self.household,)

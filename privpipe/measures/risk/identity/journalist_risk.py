@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
+from annotated_types import Ge, Gt, Le
+from typing_extensions import Doc
 
-from privpipe.blocks.entry import require_choice, require_number
 from privpipe.measures.risk.identity.beside_population import BesidePopulation, Pairs
-from privpipe.measures.risk.identity.prosecutor_risk import FIGURES, Figure
+from privpipe.measures.risk.identity.prosecutor_risk import Figure
 from privpipe.tolerance import at_most
 
 __all__ = ["JournalistRisk"]
@@ -48,11 +48,6 @@ class JournalistRisk(BesidePopulation):
     ('fail', 0.25)
     """
 
-    about: ClassVar[Mapping[str, str]] = {
-        "at_most": "largest risk that is tolerated",
-        "figure": "which figure is compared: highest, average or at_risk",
-        "threshold": "risk of a record above which it counts as at risk",
-    }
     source: ClassVar[str] = "El Emam, Dankar, JAMIA 15(5), 2008; Dankar, El Emam, PAIS 2010"
     threat: ClassVar[str] = "Somebody with a public register links a record to one of its persons."
     formula: ClassVar[str] = (
@@ -62,13 +57,10 @@ class JournalistRisk(BesidePopulation):
         "As prosecutor_risk; it is never larger, and no guard where membership in the table is known."
     )
 
-    figure: Figure = "highest"
-    threshold: float = 0.2
+    figure: Annotated[Figure, Doc("which figure is compared: highest, average or at_risk")] = "highest"
+    threshold: Annotated[float, Gt(0), Le(1), Doc("risk of a record above which it counts as at risk")] = 0.2
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_choice("JournalistRisk", "figure", self.figure, FIGURES)
-        require_number("JournalistRisk", "threshold", self.threshold, above=0, most=1)
+    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest risk that is tolerated")] = None
 
     def figure_of(self, pairs: Pairs) -> float:
         released, population, classes = pairs

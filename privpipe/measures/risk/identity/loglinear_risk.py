@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
+from annotated_types import Ge, Le
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import Facts, Guarantee, Tally, Verdict
-from privpipe.blocks.entry import require_choice, require_integer, require_number
 from privpipe.blocks.guarantee import short
+from privpipe.blocks.marks import Weight
 from privpipe.errors import UsageError
 from privpipe.measures.risk.identity.loglinear_formula import terms_of, variables_of
 from privpipe.tolerance import at_most
@@ -67,16 +68,6 @@ class LoglinearRisk(Guarantee):
     reads: ClassVar[Literal["distinct"]] = "distinct"
     threshold_field: ClassVar[str | None] = "at_most"
     trusts_values: ClassVar[bool] = True
-    about: ClassVar[Mapping[str, str]] = {
-        "weight": "column of sampling weights: how many people a record stands for",
-        "formula": "terms of the model, like a + b + a*c; its columns form the cells",
-        "at_most": "largest share of the sample uniques",
-        "figure": "tau1 (unique in the population) or tau2 (matched rightly)",
-        "bound": "most records of a cell that counts in the reported `per_cell`",
-        "max_cells": "largest grid to fit by iteration",
-        "if_no_uniques": "the outcome where no record is alone in its cell: error or pass",
-        "quasi_identifiers": "the columns of the formula; leave it out",
-    }
     source: ClassVar[str] = "Skinner, Shlomo, JASA 103, 2008; Elamir, Skinner, J. Official Statistics 22, 2006"
     threat: ClassVar[str] = "Somebody matches a record that is alone in its cell with the only such person there is."
     choose: ClassVar[str] = (
@@ -84,13 +75,17 @@ class LoglinearRisk(Guarantee):
         "fits too little overstates lambda of rare cells and so hides risk."
     )
 
-    weight: str
-    formula: str = field()  # type: ignore[misc]
-    at_most: float | None = None
-    figure: Figure = "tau1"
-    bound: int | None = None
-    max_cells: int = 5_000_000
-    if_no_uniques: Literal["error", "pass"] = "error"
+    weight: Annotated[str, Weight(), Doc("column of sampling weights: how many people a record stands for")]
+    formula: Annotated[str, Doc("terms of the model, like a + b + a*c; its columns form the cells")] = field()  # type: ignore[misc]
+    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest share of the sample uniques")] = None
+    figure: Annotated[Figure, Doc("tau1 (unique in the population) or tau2 (matched rightly)")] = "tau1"
+    bound: Annotated[int | None, Ge(1), Doc("most records of a cell that counts in the reported `per_cell`")] = None
+    max_cells: Annotated[int, Ge(1), Doc("largest grid to fit by iteration")] = 5_000_000
+    if_no_uniques: Annotated[
+        Literal["error", "pass"], Doc("the outcome where no record is alone in its cell: error or pass")
+    ] = "error"
+
+    quasi_identifiers: Annotated[tuple[str, ...] | None, Doc("the columns of the formula; leave it out")] = None
 
     def __post_init__(self) -> None:
         owner = "LoglinearRisk"
@@ -105,13 +100,6 @@ class LoglinearRisk(Guarantee):
             raise UsageError(f"{owner}: {self.weight!r} cannot be weight and in the formula at once")
         object.__setattr__(self, "quasi_identifiers", own)
         super().__post_init__()
-        if self.at_most is not None:
-            require_number(owner, "at_most", self.at_most, least=0, most=1)
-        if self.bound is not None:
-            require_integer(owner, "bound", self.bound, least=1)
-        require_integer(owner, "max_cells", self.max_cells, least=1)
-        require_choice(owner, "figure", self.figure, get_args(Figure))
-        require_choice(owner, "if_no_uniques", self.if_no_uniques, ("error", "pass"))
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
+
+from annotated_types import Ge, Le
+from typing_extensions import Doc
 
 from privpipe.measures.risk.identity.beside_population import BesidePopulation, Pairs
 
@@ -39,16 +41,16 @@ class MarketerRisk(BesidePopulation):
     0.4
     """
 
-    about: ClassVar[Mapping[str, str]] = {
-        "at_most": "largest share of right links that is tolerated",
-        "population": "true: link to the policy's population; false: to a register of the table's own persons",
-    }
     source: ClassVar[str] = "Dankar, El Emam, PAIS 2010"
     threat: ClassVar[str] = "Somebody links all records to a register and profits by every right link."
     formula: ClassVar[str] = "(1/n) sum f/F; with no population J/n"
     choose: ClassVar[str] = "The expected share of wrong links must be so large that linking does not pay: 0.05 to 0.1."
 
-    population: bool = False
+    population: Annotated[
+        bool, Doc("true: link to the policy's population; false: to a register of the table's own persons")
+    ] = False
+
+    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest share of right links that is tolerated")] = None
 
     @property
     def needs_population(self) -> bool:  # type: ignore[override]

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
+from annotated_types import Ge, Gt, Le
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import SizeModel
-from privpipe.blocks.entry import require_choice, require_number
 from privpipe.tolerance import at_most
 
-__all__ = ["FIGURES", "Figure", "ProsecutorRisk"]
+__all__ = ["Figure", "ProsecutorRisk"]
 
 Figure = Literal["highest", "average", "at_risk"]
-FIGURES = ("highest", "average", "at_risk")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -50,26 +49,14 @@ class ProsecutorRisk(SizeModel):
     judges_matching: ClassVar[bool] = True
     threshold_field: ClassVar[str | None] = "at_most"
     protects_nobody_at: ClassVar[float | None] = 1
-    about: ClassVar[Mapping[str, str]] = {
-        "at_most": "largest risk that is tolerated",
-        "figure": "which figure is compared: highest, average or at_risk",
-        "threshold": "risk of a record above which it counts as at risk",
-    }
     source: ClassVar[str] = "El Emam, Dankar, JAMIA 15(5), 2008; Dankar, El Emam, PAIS 2010"
     threat: ClassVar[str] = "Somebody who knows that a person is in the table, and their quasi-identifiers, finds them."
     formula: ClassVar[str] = "highest 1/min f; average J/n; at_risk: share of records with 1/f > threshold"
     choose: ClassVar[str] = "highest 0.2 or less (classes of five), 0.05 to 0.1 for public files; at_risk near 0."
 
-    at_most: float | None = None
-    figure: Figure = "highest"
-    threshold: float = 0.2
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.at_most is not None:
-            require_number("ProsecutorRisk", "at_most", self.at_most, least=0, most=1)
-        require_choice("ProsecutorRisk", "figure", self.figure, FIGURES)
-        require_number("ProsecutorRisk", "threshold", self.threshold, above=0, most=1)
+    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest risk that is tolerated")] = None
+    figure: Annotated[Figure, Doc("which figure is compared: highest, average or at_risk")] = "highest"
+    threshold: Annotated[float, Gt(0), Le(1), Doc("risk of a record above which it counts as at risk")] = 0.2
 
     def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
         if self.figure == "highest":

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
+from annotated_types import Ge, Le
+from typing_extensions import Doc
 
 from privpipe.blocks import Facts, Guarantee, Tally, Verdict
-from privpipe.blocks.entry import require_integer, require_number
 from privpipe.blocks.guarantee import short
+from privpipe.blocks.marks import Columns
 from privpipe.errors import UsageError
 from privpipe.measures.risk.identity.attribute_risk import set_name
 from privpipe.measures.risk.identity.column_set import require_columns
@@ -57,13 +58,6 @@ class RiskyCells(Guarantee):
 
     reads: ClassVar[Literal["distinct"]] = "distinct"
     threshold_field: ClassVar[str | None] = "at_most"
-    about: ClassVar[Mapping[str, str]] = {
-        "columns": "columns to combine, of any role; left out: all quasi-identifiers",
-        "threshold": "most records of a cell that counts as risky",
-        "max_dim": "columns in the largest combinations",
-        "at_most": "largest share of records in a risky cell",
-        "quasi_identifiers": "the same as `columns`; give one of the two",
-    }
     source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
     threat: ClassVar[str] = "Somebody who knows two or three things of a person finds that hardly anybody shares them."
     formula: ClassVar[str] = (
@@ -71,10 +65,14 @@ class RiskyCells(Guarantee):
     )
     choose: ClassVar[str] = "threshold 1 counts special uniques; max_dim 3 is what an acquaintance may know."
 
-    columns: tuple[str, ...] | None = None
-    threshold: int = 1
-    max_dim: int = 3
-    at_most: float | None = None
+    columns: Annotated[
+        tuple[str, ...] | None, Columns(), Doc("columns to combine, of any role; left out: all quasi-identifiers")
+    ] = None
+    threshold: Annotated[int, Ge(1), Doc("most records of a cell that counts as risky")] = 1
+    max_dim: Annotated[int, Ge(1), Doc("columns in the largest combinations")] = 3
+    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest share of records in a risky cell")] = None
+
+    quasi_identifiers: Annotated[tuple[str, ...] | None, Doc("the same as `columns`; give one of the two")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -84,10 +82,6 @@ class RiskyCells(Guarantee):
                 raise UsageError("RiskyCells: quasi_identifiers and columns name different sets; give columns alone")
             object.__setattr__(self, "columns", columns)
             object.__setattr__(self, "quasi_identifiers", columns)
-        require_integer("RiskyCells", "threshold", self.threshold, least=1)
-        require_integer("RiskyCells", "max_dim", self.max_dim, least=1)
-        if self.at_most is not None:
-            require_number("RiskyCells", "at_most", self.at_most, least=0, most=1)
 
     def measure(self, block: Any, facts: Facts) -> Tally:
         """The figures of a `DistinctBlock`."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
+from annotated_types import Ge, Le
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.measures.risk.identity.column_set import ColumnSetMeasure
 
@@ -59,13 +60,16 @@ class Separation(ColumnSetMeasure):
     ('fail', 0.6)
     """
 
-    about: ClassVar[Mapping[str, str]] = {"at_most": "largest share of record pairs that the columns tell apart"}
     source: ClassVar[str] = "Motwani, Xu, Finding Quasi-Identifiers, VLDB SDM workshop, 2007"
     threat: ClassVar[str] = "Somebody tells people apart by columns that nobody took for identifying."
     formula: ClassVar[str] = "1 - sum n_c (n_c - 1) / (n (n - 1)) <= at_most"
     choose: ClassVar[str] = (
         "Above 0.9 a single column deserves the role quasi_identifier. As a gate on a column released as insensitive, "
         "0.9 keeps it from becoming identifying unnoticed."
+    )
+
+    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest share of record pairs that the columns tell apart")] = (
+        None
     )
 
     def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
+from annotated_types import Ge, Gt, Le, Lt
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import DistinctBlock, Facts, Guarantee, Tally, Verdict
-from privpipe.blocks.entry import require_choice, require_integer, require_number
 from privpipe.blocks.guarantee import short
+from privpipe.blocks.marks import Columns
 from privpipe.errors import UsageError
 from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.tolerance import at_most
@@ -70,15 +72,6 @@ class SpecialUniques(Guarantee):
     trusts_values: ClassVar[bool] = True
     tells_records: ClassVar[bool] = True
     judges_matching: ClassVar[bool] = True
-    about: ClassVar[Mapping[str, str]] = {
-        "columns": "columns to combine, of any role; left out: all quasi-identifiers",
-        "max_size": f"columns in the largest sets; required for more than {MOST_COLUMNS} columns",
-        "at_most": "largest share of special uniques, or DIS score",
-        "figure": "share, dis_mean or dis_max",
-        "dis_fraction": "sampling fraction of the simulated intrusion",
-        "score": "original, or weighted (each set by its share of the sets of its size)",
-        "quasi_identifiers": "the same as `columns`; give one of the two",
-    }
     source: ClassVar[str] = "Elliot, Manning, Ford, IJUFKS 10, 2002; Manning, Haglin, Keane, DMKD 16, 2008"
     threat: ClassVar[str] = (
         "A record stands out by two or three of its values, so whoever knows these finds it at once."
@@ -89,12 +82,18 @@ class SpecialUniques(Guarantee):
         "more than all that exist."
     )
 
-    columns: tuple[str, ...] | None = None
-    max_size: int | None = None
-    at_most: float | None = None
-    figure: Figure = "share"
-    dis_fraction: float = 0.01
-    score: Score = "original"
+    columns: Annotated[
+        tuple[str, ...] | None, Columns(), Doc("columns to combine, of any role; left out: all quasi-identifiers")
+    ] = None
+    max_size: Annotated[
+        int | None, Ge(1), Doc(f"columns in the largest sets; required for more than {MOST_COLUMNS} columns")
+    ] = None
+    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest share of special uniques, or DIS score")] = None
+    figure: Annotated[Figure, Doc("share, dis_mean or dis_max")] = "share"
+    dis_fraction: Annotated[float, Gt(0), Lt(1), Doc("sampling fraction of the simulated intrusion")] = 0.01
+    score: Annotated[Score, Doc("original, or weighted (each set by its share of the sets of its size)")] = "original"
+
+    quasi_identifiers: Annotated[tuple[str, ...] | None, Doc("the same as `columns`; give one of the two")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -106,13 +105,6 @@ class SpecialUniques(Guarantee):
             object.__setattr__(self, "columns", columns)
             object.__setattr__(self, "quasi_identifiers", columns)
             self._require_served(len(columns))
-        if self.max_size is not None:
-            require_integer(owner, "max_size", self.max_size, least=1)
-        if self.at_most is not None:
-            require_number(owner, "at_most", self.at_most, least=0, most=1)
-        require_number(owner, "dis_fraction", self.dis_fraction, above=0, below=1)
-        require_choice(owner, "figure", self.figure, get_args(Figure))
-        require_choice(owner, "score", self.score, get_args(Score))
 
     def _require_served(self, columns: int) -> None:
         if columns > MOST_KEYS:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import FilePair
-from privpipe.blocks.entry import require_number
+from privpipe.blocks.require import require_number
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.measures.risk.linkage.linkable_files import coded_texts
 from privpipe.tolerance import floor_share

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+from annotated_types import Ge, Gt, Le, Lt
+from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
-from privpipe.blocks.entry import require_choice, require_integer, require_number
 from privpipe.blocks.guarantee import short
+from privpipe.blocks.marks import Columns
 from privpipe.errors import UsageError
 from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.measures.risk.linkage.linkable_files import linkable
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LearnedLinkage"]
 
-DISTANCES = ("weighted_mean", "owa", "bilinear", "choquet")
 MOST_COLUMNS = {"weighted_mean": 100, "owa": 100, "bilinear": 20, "choquet": 8}
 
 
@@ -72,49 +73,41 @@ class LearnedLinkage(FilePairMeasure):
     ('fail', 1.0, True)
     """
 
-    about: ClassVar[Mapping[str, str]] = {
-        "columns": "number columns the intruder knows; left out: all quasi-identifiers",
-        "at_most": "largest share of right links that is tolerated",
-        "distance": "weighted_mean, owa, bilinear or choquet",
-        "method": "exact (an integer program, with a proof or a bound) or heuristic (a lower bound)",
-        "form": "of bilinear: none, nonnegative (on the data) or semidefinite",
-        "submodular": "whether the measure of choquet must be submodular",
-        "sample": "attacked records; null: all of them",
-        "confidence": "of the upper limit that a sample is compared by",
-        "time_limit_s": "seconds for the integer programs",
-    }
     source: ClassVar[str] = "Abril, Navarro-Arribas, Torra, Information Fusion 13, 2012, and 26, 2015"
     threat: ClassVar[str] = "Somebody links by distance and has learned, on other pairs, which columns tell most."
     formula: ClassVar[str] = "1 - min sum K / n over distances with d(a_i, b_j) - d(a_i, b_i) + M K_i >= 1e-6"
     choose: ClassVar[str] = "Above what record_linkage is given: it is the worst case. weighted_mean proves soonest."
 
-    at_most: float | None = None
-    distance: Literal["weighted_mean", "owa", "bilinear", "choquet"] = "weighted_mean"
-    method: Literal["exact", "heuristic"] = "exact"
-    form: Literal["none", "nonnegative", "semidefinite"] = "none"
-    submodular: bool = False
-    sample: int | None = 400
-    confidence: float = 0.95
-    time_limit_s: float = 60.0
+    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest share of right links that is tolerated")] = None
+    distance: Annotated[
+        Literal["weighted_mean", "owa", "bilinear", "choquet"], Doc("weighted_mean, owa, bilinear or choquet")
+    ] = "weighted_mean"
+    method: Annotated[
+        Literal["exact", "heuristic"],
+        Doc("exact (an integer program, with a proof or a bound) or heuristic (a lower bound)"),
+    ] = "exact"
+    form: Annotated[
+        Literal["none", "nonnegative", "semidefinite"],
+        Doc("of bilinear: none, nonnegative (on the data) or semidefinite"),
+    ] = "none"
+    submodular: Annotated[bool, Doc("whether the measure of choquet must be submodular")] = False
+    sample: Annotated[int | None, Ge(1), Doc("attacked records; null: all of them")] = 400
+    confidence: Annotated[float, Gt(0), Lt(1), Doc("of the upper limit that a sample is compared by")] = 0.95
+    time_limit_s: Annotated[float, Gt(0), Doc("seconds for the integer programs")] = 60.0
+
+    columns: Annotated[
+        tuple[str, ...] | None, Columns(), Doc("number columns the intruder knows; left out: all quasi-identifiers")
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         owner = "LearnedLinkage"
         if self.columns is not None:
             object.__setattr__(self, "columns", require_columns(owner, self.columns))
-        if self.at_most is not None:
-            require_number(owner, "at_most", self.at_most, least=0, most=1)
-        require_choice(owner, "distance", self.distance, DISTANCES)
-        require_choice(owner, "method", self.method, ("exact", "heuristic"))
-        require_choice(owner, "form", self.form, ("none", "nonnegative", "semidefinite"))
         if self.form != "none" and self.distance != "bilinear":
             raise UsageError(f"{owner}: form is of the bilinear distance; leave it out for {self.distance}")
         if self.submodular and self.distance != "choquet":
             raise UsageError(f"{owner}: submodular is of choquet; leave it out for {self.distance}")
-        if self.sample is not None:
-            require_integer(owner, "sample", self.sample, least=1)
-        require_number(owner, "confidence", self.confidence, above=0, below=1)
-        require_number(owner, "time_limit_s", self.time_limit_s, above=0)
 
     def judge_files(self, files: FilePair) -> Verdict:
         found = linkable(files, files.original.schema.names, "euclidean", "own")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
+from annotated_types import Ge, Gt, Le, Lt
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
-from privpipe.blocks.entry import require_choice, require_integer, require_number
 from privpipe.blocks.guarantee import short
+from privpipe.blocks.marks import Columns
 from privpipe.errors import UsageError
 from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.measures.risk.linkage.agreement_rules import agreement_of, checked_rules
@@ -85,49 +87,39 @@ class ProbabilisticLinkage(FilePairMeasure):
     ('fail', 1.0)
     """
 
-    about: ClassVar[Mapping[str, str]] = {
-        "columns": "columns the intruder knows; left out: all quasi-identifiers",
-        "at_most": "largest share of right links that is tolerated",
-        "agreement": "of each column: equal, {absolute: d}, {relative: d} or {rank: share}; numbers need one",
-        "false_match": "tolerated share of unmatched pairs that are linked",
-        "false_non_match": "tolerated share of matched pairs that are not linked",
-        "block_by": "columns that must agree; only loses links",
-        "sample": "attacked records; null: all of them",
-        "confidence": "of the upper limit that a sample is compared by",
-        "parameters": "estimated (by expectation and maximisation), or known (from the true pairs: worst case)",
-        "accept_unconverged": "judge even if the estimate did not converge in 1000 steps",
-    }
     source: ClassVar[str] = "Fellegi, Sunter, JASA 64, 1969; Jaro, JASA 84, 1989; Winkler, 1988"
     threat: ClassVar[str] = "Somebody weighs on which columns a released record agrees with each known person."
     formula: ClassVar[str] = "W = sum log2(m/u) or log2((1-m)/(1-u)); share of records whose heaviest pair is right"
     choose: ClassVar[str] = "0.05 for public files; write tolerances by how exactly an intruder knows the numbers."
 
-    at_most: float | None = None
-    agreement: Mapping[str, str | dict[str, float | tuple[float, ...]]] = field(default_factory=dict)
-    false_match: float = 0.01
-    false_non_match: float = 0.01
-    block_by: tuple[str, ...] = ()
-    sample: int | None = 10_000
-    confidence: float = 0.95
-    parameters: Literal["estimated", "known"] = "estimated"  # type: ignore[assignment]
-    accept_unconverged: bool = False
+    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest share of right links that is tolerated")] = None
+    agreement: Annotated[
+        Mapping[str, str | dict[str, float | tuple[float, ...]]],
+        Doc("of each column: equal, {absolute: d}, {relative: d} or {rank: share}; numbers need one"),
+    ] = field(default_factory=dict)
+    false_match: Annotated[float, Ge(0), Le(1), Doc("tolerated share of unmatched pairs that are linked")] = 0.01
+    false_non_match: Annotated[float, Ge(0), Le(1), Doc("tolerated share of matched pairs that are not linked")] = 0.01
+    block_by: Annotated[tuple[str, ...], Doc("columns that must agree; only loses links")] = ()
+    sample: Annotated[int | None, Ge(1), Doc("attacked records; null: all of them")] = 10_000
+    confidence: Annotated[float, Gt(0), Lt(1), Doc("of the upper limit that a sample is compared by")] = 0.95
+    parameters: Annotated[
+        Literal["estimated", "known"],
+        Doc("estimated (by expectation and maximisation), or known (from the true pairs: worst case)"),
+    ] = "estimated"  # type: ignore[assignment]
+    accept_unconverged: Annotated[bool, Doc("judge even if the estimate did not converge in 1000 steps")] = False
+
+    columns: Annotated[
+        tuple[str, ...] | None, Columns(), Doc("columns the intruder knows; left out: all quasi-identifiers")
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         owner = "ProbabilisticLinkage"
         if self.columns is not None:
             object.__setattr__(self, "columns", require_columns(owner, self.columns))
-        if self.at_most is not None:
-            require_number(owner, "at_most", self.at_most, least=0, most=1)
         object.__setattr__(self, "agreement", checked_rules(owner, self.agreement, self.columns))
-        require_number(owner, "false_match", self.false_match, least=0, most=1)
-        require_number(owner, "false_non_match", self.false_non_match, least=0, most=1)
         if self.block_by:
             object.__setattr__(self, "block_by", require_columns(owner, self.block_by))
-        if self.sample is not None:
-            require_integer(owner, "sample", self.sample, least=1)
-        require_number(owner, "confidence", self.confidence, above=0, below=1)
-        require_choice(owner, "parameters", str(self.parameters), ("estimated", "known"))
         word = _Parameters(self.parameters)
         word.entry = self
         object.__setattr__(self, "parameters", word)

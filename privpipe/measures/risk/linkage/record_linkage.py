@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
+from annotated_types import Ge, Gt, Le, Lt
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
-from privpipe.blocks.entry import require_choice, require_integer, require_number
 from privpipe.blocks.guarantee import short
+from privpipe.blocks.marks import Columns
+from privpipe.blocks.require import require_choice
 from privpipe.errors import UsageError
 from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.measures.risk.linkage.linkable_files import Linkable, Metric, Standardise, block_of, linkable
@@ -70,57 +73,46 @@ class RecordLinkage(FilePairMeasure):
     ('fail', 0.667)
     """
 
-    about: ClassVar[Mapping[str, str]] = {
-        "columns": "columns the intruder knows; left out: all quasi-identifiers",
-        "at_most": "largest share of right links that is tolerated",
-        "metric": "euclidean, gower or mahalanobis; left out: euclidean for numbers, else gower",
-        "standardise": "own: each file by its own mean and deviation; original: both by the original's",
-        "direction": "both, from_intruder (originals look for released records) or from_released",
-        "assignment": "nearest, one_to_one (least total distance) or both",
-        "ties": "fractional, strict or any",
-        "sample": "attacked records; null: all of them",
-        "confidence": "of the upper limit that a sample is compared by",
-        "block_by": "columns that must agree; only loses links",
-        "knows": "report the share by what the intruder knows: curve, or {random: t}",
-    }
     source: ClassVar[str] = "Pagliuca, Seri, 1999; Domingo-Ferrer, Torra, 2001; Winkler, PSD 2004"
     threat: ClassVar[str] = "Somebody who knows the original numbers of a person takes the nearest released record."
     formula: ClassVar[str] = "(1/m) sum over attacked records of [partner among the nearest] / ties <= at_most"
     choose: ClassVar[str] = "0.05 for public files; the share that chance alone would link is 1/n."
 
-    at_most: float | None = None
-    metric: Metric | None = None
-    standardise: Standardise = "own"
-    direction: Direction = "both"  # type: ignore[misc,assignment]  # the way of the search, no bound of a model
-    assignment: Assignment = "nearest"
-    ties: Literal["fractional", "strict", "any"] = "fractional"
-    sample: int | None = 10_000
-    confidence: float = 0.95
-    block_by: tuple[str, ...] = ()
-    knows: Literal["curve"] | dict[str, int] | None = None
+    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest share of right links that is tolerated")] = None
+    metric: Annotated[
+        Metric | None, Doc("euclidean, gower or mahalanobis; left out: euclidean for numbers, else gower")
+    ] = None
+    standardise: Annotated[
+        Standardise, Doc("own: each file by its own mean and deviation; original: both by the original's")
+    ] = "own"
+    # The way of the search, no bound of a model.
+    direction: Annotated[  # type: ignore[misc]
+        Direction, Doc("both, from_intruder (originals look for released records) or from_released")
+    ] = "both"  # type: ignore[assignment]
+    assignment: Annotated[Assignment, Doc("nearest, one_to_one (least total distance) or both")] = "nearest"
+    ties: Annotated[Literal["fractional", "strict", "any"], Doc("fractional, strict or any")] = "fractional"
+    sample: Annotated[int | None, Ge(1), Doc("attacked records; null: all of them")] = 10_000
+    confidence: Annotated[float, Gt(0), Lt(1), Doc("of the upper limit that a sample is compared by")] = 0.95
+    block_by: Annotated[tuple[str, ...], Doc("columns that must agree; only loses links")] = ()
+    knows: Annotated[
+        Literal["curve"] | dict[str, Annotated[int, Ge(1)]] | None,
+        Doc("report the share by what the intruder knows: curve, or {random: t}"),
+    ] = None
+
+    columns: Annotated[
+        tuple[str, ...] | None, Columns(), Doc("columns the intruder knows; left out: all quasi-identifiers")
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         owner = "RecordLinkage"
         if self.columns is not None:
             object.__setattr__(self, "columns", require_columns(owner, self.columns))
-        if self.at_most is not None:
-            require_number(owner, "at_most", self.at_most, least=0, most=1)
-        if self.metric is not None:
-            require_choice(owner, "metric", self.metric, ("euclidean", "gower", "mahalanobis"))
-        require_choice(owner, "standardise", self.standardise, ("own", "original"))
-        require_choice(owner, "direction", self.direction, ("both", "from_intruder", "from_released"))
-        require_choice(owner, "assignment", self.assignment, ("nearest", "one_to_one", "both"))
-        require_choice(owner, "ties", self.ties, ("fractional", "strict", "any"))
-        if self.sample is not None:
-            require_integer(owner, "sample", self.sample, least=1)
-        require_number(owner, "confidence", self.confidence, above=0, below=1)
         if self.block_by:
             object.__setattr__(self, "block_by", require_columns(owner, self.block_by))
         if isinstance(self.knows, Mapping):
             if set(self.knows) != {"random"}:
                 raise UsageError(f"{owner}: knows must be curve or {{random: t}}")
-            require_integer(owner, "knows.random", self.knows["random"], least=1)
         elif self.knows is not None:
             require_choice(owner, "knows", self.knows, ("curve",))
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
+from annotated_types import Ge, Gt, Le, Lt
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
-from privpipe.blocks.entry import require_choice, require_integer, require_number
 from privpipe.blocks.guarantee import short
+from privpipe.blocks.marks import Columns
 from privpipe.errors import DataError, UsageError
 from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.tolerance import at_most, floor_share
@@ -66,15 +68,6 @@ class TransparencyAttack(FilePairMeasure):
     ('fail', 0.75, 1.0)
     """
 
-    about: ClassVar[Mapping[str, str]] = {
-        "columns": "masked number columns whose original values are known; left out: all quasi-identifiers",
-        "at_most": "largest share of re-identified records that is tolerated",
-        "method": "rank_swap or microaggregation; left out: that of the release's own plan",
-        "p": "window of rank swapping as a fraction, or from_plan",
-        "nearest": "groups that are looked at where several columns were microaggregated together",
-        "sample": "attacked records; null: all of them",
-        "confidence": "of the upper limit that a sample is compared by",
-    }
     source: ClassVar[str] = "Winkler, 2002; Nin, Herranz, Torra, DKE 67 and DKE 64(1), 2008"
     threat: ClassVar[str] = "Somebody knows the method and its parameters, as good practice has them published."
     formula: ClassVar[str] = "candidates = intersection over columns of the records that fit; share re-identified"
@@ -82,30 +75,35 @@ class TransparencyAttack(FilePairMeasure):
         "As record_linkage, 0.05; buckets and distribution swapping leave this attack without a grip."
     )
 
-    at_most: float | None = None
-    method: Method | None = None
-    p: float | Literal["from_plan"] = "from_plan"
-    nearest: int = 2
-    sample: int | None = 10_000
-    confidence: float = 0.95
+    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest share of re-identified records that is tolerated")] = (
+        None
+    )
+    method: Annotated[Method | None, Doc("rank_swap or microaggregation; left out: that of the release's own plan")] = (
+        None
+    )
+    p: Annotated[
+        Annotated[float, Gt(0), Le(1)] | Literal["from_plan"],
+        Doc("window of rank swapping as a fraction, or from_plan"),
+    ] = "from_plan"
+    nearest: Annotated[
+        int, Ge(1), Doc("groups that are looked at where several columns were microaggregated together")
+    ] = 2
+    sample: Annotated[int | None, Ge(1), Doc("attacked records; null: all of them")] = 10_000
+    confidence: Annotated[float, Gt(0), Lt(1), Doc("of the upper limit that a sample is compared by")] = 0.95
+
+    columns: Annotated[
+        tuple[str, ...] | None,
+        Columns(),
+        Doc("masked number columns whose original values are known; left out: all quasi-identifiers"),
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         owner = "TransparencyAttack"
         if self.columns is not None:
             object.__setattr__(self, "columns", require_columns(owner, self.columns))
-        if self.at_most is not None:
-            require_number(owner, "at_most", self.at_most, least=0, most=1)
-        if self.method is not None:
-            require_choice(owner, "method", self.method, tuple(STAGES))
-        if self.p != "from_plan":
-            require_number(owner, "p", self.p, above=0, most=1)
-            if self.method == "microaggregation":
-                raise UsageError(f"{owner}: p is of rank swapping; leave it out for microaggregation")
-        require_integer(owner, "nearest", self.nearest, least=1)
-        if self.sample is not None:
-            require_integer(owner, "sample", self.sample, least=1)
-        require_number(owner, "confidence", self.confidence, above=0, below=1)
+        if self.p != "from_plan" and self.method == "microaggregation":
+            raise UsageError(f"{owner}: p is of rank swapping; leave it out for microaggregation")
 
     def judge_files(self, files: FilePair) -> Verdict:
         planned: list[Method] = [name for name, stages in STAGES.items() if files.stages_named(*stages)]

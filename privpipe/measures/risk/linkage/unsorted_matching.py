@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
+from annotated_types import Ge, Le
+from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
-from privpipe.blocks.entry import require_number
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.row_positions import PositionMeasure, RowPositions
 from privpipe.tolerance import at_most
@@ -49,21 +49,16 @@ class UnsortedMatching(PositionMeasure):
     """
 
     threshold_field: ClassVar[str | None] = "at_most"
-    about: ClassVar[Mapping[str, str]] = {
-        "at_most": "largest correlation, of either sign, that is tolerated",
-        "quasi_identifiers": "not used: rows are compared over all released columns",
-    }
     source: ClassVar[str] = "Sweeney, IJUFKS 10(5), 2002"
     threat: ClassVar[str] = "Somebody joins two releases, or a release and its source, by the number of the row."
     formula: ClassVar[str] = "|rho|, rho = sum of products of centred ranks / sum f (f^2 - 1) / 12, within classes"
     choose: ClassVar[str] = "0.1; releases written by privpipe stand in keyed order, so this guards against a mistake."
 
-    at_most: float | None = None
+    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest correlation, of either sign, that is tolerated")] = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.at_most is not None:
-            require_number("UnsortedMatching", "at_most", self.at_most, least=0, most=1)
+    quasi_identifiers: Annotated[
+        tuple[str, ...] | None, Doc("not used: rows are compared over all released columns")
+    ] = None
 
     def judge_positions(self, positions: RowPositions | str) -> Verdict:
         from privpipe.kernels.synthesis.order_correlation import order_correlation

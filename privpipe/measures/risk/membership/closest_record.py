@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
+from annotated_types import Ge
+from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
-from privpipe.blocks.entry import require_integer, require_number
 from privpipe.blocks.guarantee import Direction, short
+from privpipe.blocks.marks import Columns
 from privpipe.blocks.table_files import TableFiles, TableMeasure
 from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.measures.risk.membership.closest_records import closest, compared
@@ -56,12 +57,6 @@ class ClosestRecord(TableMeasure):
 
     threshold_field: ClassVar[str | None] = "at_least"
     direction: ClassVar[Direction] = "at_least"
-    about: ClassVar[Mapping[str, str]] = {
-        "holdout": "table of records of the same population that the release was not made from",
-        "at_least": "least ratio of the 5 % quantiles of distance, released rows over others",
-        "columns": "columns compared; left out: all quasi-identifiers",
-        "sample": "released rows and others compared, as many of each; null: all",
-    }
     source: ClassVar[str] = "Yeom, Giacomelli, Fredrikson, Jha, CSF 2018"
     threat: ClassVar[str] = "A synthetic release repeats records it was learnt from."
     formula: ClassVar[str] = (
@@ -69,18 +64,20 @@ class ClosestRecord(TableMeasure):
     )
     choose: ClassVar[str] = "0.8 to 1: released rows should come no nearer to the data than other people do."
 
-    at_least: float | None = None
-    sample: int | None = 10_000
+    at_least: Annotated[
+        float | None, Ge(0), Doc("least ratio of the 5 % quantiles of distance, released rows over others")
+    ] = None
+    sample: Annotated[int | None, Ge(1), Doc("released rows and others compared, as many of each; null: all")] = 10_000
+
+    columns: Annotated[tuple[str, ...] | None, Columns(), Doc("columns compared; left out: all quasi-identifiers")] = (
+        None
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         owner = "ClosestRecord"
         if self.columns is not None:
             object.__setattr__(self, "columns", require_columns(owner, self.columns))
-        if self.at_least is not None:
-            require_number(owner, "at_least", self.at_least, least=0)
-        if self.sample is not None:
-            require_integer(owner, "sample", self.sample, least=1)
 
     def judge_tables(self, files: TableFiles) -> Verdict:
         if not files.original.num_rows or not files.released.num_rows:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
+from annotated_types import Ge, Gt, Le, Lt
+from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
-from privpipe.blocks.entry import require_integer, require_number
 from privpipe.blocks.guarantee import short
+from privpipe.blocks.marks import Columns
 from privpipe.blocks.table_files import TableFiles, TableMeasure
 from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.measures.risk.membership.closest_records import closest, compared
@@ -56,32 +57,26 @@ class MembershipAttack(TableMeasure):
     """
 
     threshold_field: ClassVar[str | None] = "at_most"
-    about: ClassVar[Mapping[str, str]] = {
-        "holdout": "table of records of the same population that the release was not made from",
-        "at_most": "largest advantage (its upper limit) that is tolerated",
-        "columns": "what the intruder knows of a person; left out: all quasi-identifiers",
-        "sample": "members and others attacked, as many of each; null: all of the smaller table",
-        "confidence": "of the upper limit that is compared",
-    }
     source: ClassVar[str] = "Yeom, Giacomelli, Fredrikson, Jha, CSF 2018"
     threat: ClassVar[str] = "Somebody learns from the release that a person is among the persons it was made from."
     formula: ClassVar[str] = "max over d of share(members within d) - share(others within d), and its upper limit"
     choose: ClassVar[str] = "0.1; the limit alone is 0.08 for 1,000 of each and 0.025 for 10,000."
 
-    at_most: float | None = None
-    sample: int | None = 10_000
-    confidence: float = 0.95
+    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest advantage (its upper limit) that is tolerated")] = None
+    sample: Annotated[
+        int | None, Ge(1), Doc("members and others attacked, as many of each; null: all of the smaller table")
+    ] = 10_000
+    confidence: Annotated[float, Gt(0), Lt(1), Doc("of the upper limit that is compared")] = 0.95
+
+    columns: Annotated[
+        tuple[str, ...] | None, Columns(), Doc("what the intruder knows of a person; left out: all quasi-identifiers")
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         owner = "MembershipAttack"
         if self.columns is not None:
             object.__setattr__(self, "columns", require_columns(owner, self.columns))
-        if self.at_most is not None:
-            require_number(owner, "at_most", self.at_most, least=0, most=1)
-        if self.sample is not None:
-            require_integer(owner, "sample", self.sample, least=1)
-        require_number(owner, "confidence", self.confidence, above=0, below=1)
 
     def judge_tables(self, files: TableFiles) -> Verdict:
         from privpipe.kernels.linkage.membership import advantage_limit, member_figures

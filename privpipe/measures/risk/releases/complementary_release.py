@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
+from annotated_types import Ge
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
-from privpipe.blocks.entry import require_choice, require_integer
 from privpipe.blocks.guarantee import Direction, short
+from privpipe.blocks.marks import FilePath, SensitiveColumn
 from privpipe.blocks.release_history import EarlierTables, HistoryMeasure, ReleaseHistory, ReleaseRows
 from privpipe.errors import UsageError
 from privpipe.tolerance import at_least
@@ -75,15 +77,6 @@ class ComplementaryRelease(HistoryMeasure):
     threshold_field: ClassVar[str | None] = "k"
     direction: ClassVar[Direction] = "at_least"
     protects_nobody_at: ClassVar[float | None] = 1
-    about: ClassVar[Mapping[str, str]] = {
-        "ledger": "folder that remembers who was in which class of each release; secret",
-        "key": "{from_env: NAME} or {from_file: PATH}, the same for all releases; left out: no persons are followed",
-        "earlier": "earlier releases as published, instead of a ledger",
-        "k": "least group of persons that all releases together leave unsplit",
-        "presence": "known or unknown: whether the intruder knows who was in which release",
-        "sensitive": "sensitive column whose values the releases together must not give away",
-        "l": "values that must be left of it",
-    }
     source: ClassVar[str] = "Sweeney, IJUFKS 10(5), 2002; Ganta, Kasiviswanathan, Smith, KDD 2008"
     threat: ClassVar[str] = (
         "Somebody lays this release beside the earlier ones: each alone is safe, together they split."
@@ -91,11 +84,23 @@ class ComplementaryRelease(HistoryMeasure):
     formula: ClassVar[str] = "min over persons of those with the same classes in all releases >= k"
     choose: ClassVar[str] = "The k of the release itself; where recodings refine one another nothing is lost."
 
-    earlier: tuple[str, ...] = ()
-    k: int | None = None
-    presence: Literal["known", "unknown"] = "known"
-    sensitive: str | None = None
-    l: int = 2
+    earlier: Annotated[tuple[str, ...], FilePath(), Doc("earlier releases as published, instead of a ledger")] = ()
+    k: Annotated[int | None, Ge(1), Doc("least group of persons that all releases together leave unsplit")] = None
+    presence: Annotated[
+        Literal["known", "unknown"], Doc("known or unknown: whether the intruder knows who was in which release")
+    ] = "known"
+    sensitive: Annotated[
+        str | None, SensitiveColumn(), Doc("sensitive column whose values the releases together must not give away")
+    ] = None
+    l: Annotated[int, Ge(1), Doc("values that must be left of it")] = 2
+
+    ledger: Annotated[
+        str | None, FilePath(), Doc("folder that remembers who was in which class of each release; secret")
+    ] = None
+    key: Annotated[
+        dict[str, str] | None,
+        Doc("{from_env: NAME} or {from_file: PATH}, the same for all releases; left out: no persons are followed"),
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -107,18 +112,11 @@ class ComplementaryRelease(HistoryMeasure):
             raise UsageError(f"{owner}: give a ledger, or else the earlier releases; one of the two")
         if self.key is not None and self.ledger is None:
             raise UsageError(f"{owner}: key is for a ledger")
-        if self.k is not None:
-            require_integer(owner, "k", self.k, least=1)
-        require_choice(owner, "presence", self.presence, ("known", "unknown"))
-        require_integer(owner, "l", self.l, least=1)
         if self.sensitive is not None and self.ledger is None:
             raise UsageError(f"{owner}: sensitive is judged by a ledger alone")
 
     def earlier_tables(self) -> tuple[str, ...]:
         return self.earlier
-
-    def sensitive_columns(self) -> tuple[str, ...]:
-        return () if self.sensitive is None else (self.sensitive,)
 
     def judge_history(self, history: ReleaseHistory) -> Verdict:
         from privpipe.kernels.classes.combined import combined_sizes, signatures

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 import numpy as np
+from annotated_types import Gt
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
-from privpipe.blocks.entry import require_choice, require_number
 from privpipe.blocks.guarantee import Direction, short
+from privpipe.blocks.marks import Columns
 from privpipe.blocks.release_history import HistoryMeasure, ReleaseHistory
 from privpipe.errors import UsageError
 from privpipe.tolerance import at_least
@@ -74,19 +76,19 @@ class RepeatedNoise(HistoryMeasure):
     threshold_field: ClassVar[str | None] = "at_least"
     direction: ClassVar[Direction] = "at_least"
     forms_classes: ClassVar[bool] = False
-    about: ClassVar[Mapping[str, str]] = {
-        "columns": "numeric columns, each masked by one add_noise stage",
-        "at_least": "least ratio of the noise's variance to the column's that must be left",
-        "changed": "apart or averaged: whether a number that changed under one plan helps to average the others",
-    }
     source: ClassVar[str] = "weighing of independent measurements by their variances"
     threat: ClassVar[str] = "Somebody averages what several releases say of one person, and the noise wears off."
     formula: ClassVar[str] = "min over persons of 1 / sum over releases with distinct stage keys of 1/ratio"
     choose: ClassVar[str] = "The ratio that one release needs; a frozen plan lets the same noise stand in all of them."
 
-    columns: tuple[str, ...]
-    at_least: float | None = None
-    changed: Literal["apart", "averaged"] = "apart"
+    columns: Annotated[tuple[str, ...], Columns(), Doc("numeric columns, each masked by one add_noise stage")]
+    at_least: Annotated[
+        float | None, Gt(0), Doc("least ratio of the noise's variance to the column's that must be left")
+    ] = None
+    changed: Annotated[
+        Literal["apart", "averaged"],
+        Doc("apart or averaged: whether a number that changed under one plan helps to average the others"),
+    ] = "apart"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -97,13 +99,10 @@ class RepeatedNoise(HistoryMeasure):
         if len(set(names)) < len(names):
             raise UsageError(f"{owner}: columns names a column twice")
         object.__setattr__(self, "columns", tuple(names))
-        if self.at_least is not None:
-            require_number(owner, "at_least", self.at_least, above=0)
         if not self.ledger:
             raise UsageError(f"{owner}: ledger is required: it remembers the noise of earlier releases")
         if self.key is None:
             raise UsageError(f"{owner}: key is required: persons are followed by it")
-        require_choice(owner, "changed", self.changed, ("apart", "averaged"))
 
     def judge_history(self, history: ReleaseHistory) -> Verdict:
         from privpipe.kernels.noise.looks import looks_at

@@ -1,0 +1,61 @@
+"""What the value of a field stands for, said in its annotation: the name of a field means nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = [
+    "BaseDistribution",
+    "ColumnNames",
+    "Columns",
+    "FilePath",
+    "Household",
+    "Items",
+    "Levels",
+    "Mark",
+    "SensitiveColumn",
+    "Weight",
+]
+
+
+class Mark:
+    """What the value of a field stands for, wherever something but the entry itself asks."""
+
+
+class SensitiveColumn(Mark):
+    """The sensitive column, or columns, whose values a guarantee counts."""
+
+
+class ColumnNames(Mark):
+    """Columns of the table: a list, a list of lists, or the keys of a mapping."""
+
+
+class Columns(ColumnNames):
+    """The columns an entry is about, where it names them itself."""
+
+
+class Weight(Mark):
+    """The column with the sampling weight of a record."""
+
+
+class Household(Mark):
+    """The column that tells households apart."""
+
+
+class Levels(ColumnNames):
+    """The columns with the level that each is recoded to."""
+
+
+class Items(ColumnNames):
+    """The set-valued column whose combinations of items a guarantee counts."""
+
+
+class BaseDistribution(Mark):
+    """The distribution that classes are compared with."""
+
+
+@dataclass(frozen=True)
+class FilePath(Mark):
+    """Paths, which a policy writes as seen from its own folder; `words` are values that are none."""
+
+    words: tuple[str, ...] = ()
