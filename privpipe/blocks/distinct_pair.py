@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from privpipe.blocks.guarantee import Guarantee
 from privpipe.blocks.verdict import Verdict
+from privpipe.blocks.way import RECODED_TABLES, Way
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,7 +53,7 @@ class DistinctPair:
 class DistinctPairMeasure(Guarantee):
     """A measure of the distinct combinations of the release, and of the original where there is one."""
 
-    reads: ClassVar[Any] = "tables"
+    way: ClassVar[Way] = RECODED_TABLES
     threshold_field: ClassVar[str | None] = "at_most"
 
     def columns_read(self, keys: tuple[str, ...]) -> tuple[str, ...]:

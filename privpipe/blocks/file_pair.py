@@ -15,6 +15,7 @@ from privpipe.blocks.guarantee import Guarantee
 from privpipe.blocks.marks import Columns
 from privpipe.blocks.pair_block import PairBlock
 from privpipe.blocks.verdict import Verdict
+from privpipe.blocks.way import FILES, Way
 from privpipe.roles import Roles
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class FilePairMeasure(Guarantee):
     Subclasses give `judge_files`. With neither alignment nor original the outcome is an error, never a pass.
     """
 
-    reads: ClassVar[Any] = "files"
+    way: ClassVar[Way] = FILES
     threshold_field: ClassVar[str | None] = "at_most"
 
     columns: Annotated[tuple[str, ...] | None, Columns()] = None

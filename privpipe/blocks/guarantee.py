@@ -18,6 +18,7 @@ from privpipe.blocks.marks import BaseDistribution, Columns, Household, Sensitiv
 from privpipe.blocks.parameters import marked
 from privpipe.blocks.public_rules import PublicRules
 from privpipe.blocks.verdict import Verdict
+from privpipe.blocks.way import CLASSES, Way
 from privpipe.errors import UsageError
 from privpipe.roles import Roles
 from privpipe.tolerance import at_least, at_most, below
@@ -25,8 +26,6 @@ from privpipe.tolerance import at_least, at_most, below
 __all__ = ["ClassModel", "Guarantee", "Tally", "added", "one_class", "prepared", "short"]
 
 Direction = Literal["at_least", "at_most", "below"]
-OF_THE_TABLE = ("columns", "classes", "process", "facts", "distinct", "items", "weights")
-"""What entries read that a released table tells by itself; the record of a process is public."""
 MEETS = {"at_least": at_least, "at_most": at_most, "below": below}
 
 
@@ -49,33 +48,12 @@ class Tally:
 class Guarantee(Entry):
     """Something a policy can demand of a table.
 
-    Subclasses say what they read (`reads`), which field is the threshold that makes them a gate
-    (`threshold_field`; None when they have no form without one), and implement measure, merge and judge.
-    One that reads `process` counts classes and finds the record of the process in ``facts.extra["process"]``;
-    one that reads `facts` is judged by the judged table's own histograms (`counted_columns`) alone; one that reads
-    `distinct` measures a single `DistinctBlock` of its keys; one that reads `items` is judged by the combinations of
-    items in a set-valued column; one that reads `tables` by the distinct combinations of release and original; one that
-    reads `weights` like one that reads classes, with the sum of a weight in each, and no search works for it.
-    One that reads `beside` is judged by classes over released columns with those of the original beside them.
-    One that reads `columns` is judged by the names of the columns alone.
+    Subclasses say what they read (`way`, one of `privpipe.blocks.way`), which field is the threshold that makes them a
+    gate (`threshold_field`; None when they have no form without one), and implement measure, merge and judge.
     One that `trusts_values` means nothing where a stage perturbed the quasi-identifiers; who reads it is told.
     """
 
-    reads: ClassVar[
-        Literal[
-            "classes",
-            "pairs",
-            "files",
-            "process",
-            "facts",
-            "distinct",
-            "items",
-            "tables",
-            "weights",
-            "columns",
-            "beside",
-        ]
-    ] = "classes"
+    way: ClassVar[Way] = CLASSES
     threshold_field: ClassVar[str | None] = None
     direction: ClassVar[Direction] = "at_most"
     needs_base: ClassVar[bool] = False
@@ -181,7 +159,7 @@ class Guarantee(Entry):
         Pairs, populations, ledgers and positions are, the distribution it compares with, the number of records that
         were suppressed among, and persons, households or weights that no released column tells.
         """
-        if self.reads not in OF_THE_TABLE or self.needs_records or self.needs_population:
+        if not self.way.of_table or self.needs_records or self.needs_population:
             return True
         if self.needs_base and self.base_distribution() != "released":
             return True

@@ -13,6 +13,7 @@ from privpipe.blocks.guarantee import Guarantee
 from privpipe.blocks.marks import FilePath
 from privpipe.blocks.require import require_choice
 from privpipe.blocks.verdict import Verdict
+from privpipe.blocks.way import HISTORY, Way
 from privpipe.draws.secret import require_key_place
 from privpipe.errors import UsageError
 
@@ -150,7 +151,7 @@ class HistoryMeasure(Guarantee):
     `forms_classes` says over which columns, and of which values, the ledger remembers them.
     """
 
-    reads: ClassVar[Any] = "releases"
+    way: ClassVar[Way] = HISTORY
     forms_classes: ClassVar[bool] = True
 
     ledger: Annotated[

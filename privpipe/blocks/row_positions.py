@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from privpipe.blocks.guarantee import Guarantee
 from privpipe.blocks.verdict import Verdict
+from privpipe.blocks.way import POSITIONS, Way
 
 __all__ = ["PositionMeasure", "RowPositions"]
 
@@ -40,7 +41,7 @@ class RowPositions:
 class PositionMeasure(Guarantee):
     """A measure of what the order of released rows tells. Subclasses give `judge_positions`."""
 
-    reads: ClassVar[Any] = "positions"
+    way: ClassVar[Way] = POSITIONS
 
     def judge_positions(self, positions: RowPositions | str) -> Verdict:
         """The verdict; a text says why there are no positions."""

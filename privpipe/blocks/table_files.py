@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from typing_extensions import Doc
 
 from privpipe.blocks.guarantee import Guarantee
 from privpipe.blocks.marks import Columns, FilePath
 from privpipe.blocks.verdict import Verdict
+from privpipe.blocks.way import WHOLE_TABLES, Way
 from privpipe.roles import Roles
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class TableFiles:
 class TableMeasure(Guarantee):
     """A measure of whole tables that pairs no records, hence also of synthetic ones. Subclasses give `judge_tables`."""
 
-    reads: ClassVar[Any] = "whole"
+    way: ClassVar[Way] = WHOLE_TABLES
 
     columns: Annotated[tuple[str, ...] | None, Columns()] = None
     holdout: Annotated[

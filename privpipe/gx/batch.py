@@ -29,8 +29,6 @@ from privpipe.roles import NullRule, Roles, column_type_of
 __all__ = ["METRIC", "Asked", "OpenBatch", "PrivpipeBatch"]
 
 METRIC = "privpipe.batch"
-ON_FILES = ("pairs", "files", "beside")
-BESIDE_ORIGINAL = ("tables", "whole")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,8 +135,8 @@ class OpenBatch:
 
     def _pair(self, guarantee: Guarantee, asked: Asked) -> tuple[Any, Any]:
         """The batch's records with ids, and the original: aligned where the guarantee compares record by record."""
-        if guarantee.reads not in ON_FILES:
-            wanted = guarantee.needs_base or guarantee.reads in BESIDE_ORIGINAL
+        if not guarantee.way.aligned:
+            wanted = guarantee.needs_base or guarantee.way.beside_original
             return None, self._original(asked) if wanted else None
         if asked.original is None:
             raise UsageError(f"{guarantee.name()} compares with the original: name it as `original_source`")

@@ -16,12 +16,12 @@ from privpipe.blocks.verdict import plain
 from privpipe.errors import PrivpipeError, UnsupportedError, UsageError, did_you_mean
 from privpipe.gx.batch import METRIC, Asked, OpenBatch
 from privpipe.gx.other_tables import OtherTable
-from privpipe.gx.refused import SERVED, reads_of, taken, why_refused
+from privpipe.gx.refused import taken, ways_of, why_refused
 from privpipe.hierarchies import HierarchySpec
 from privpipe.judging import Gate
+from privpipe.judging.ways import way_of
 from privpipe.measures import CATALOGUE as MEASURES
 from privpipe.models import CATALOGUE as MODELS
-from privpipe.models.identity.no_identifiers import NoIdentifiers
 from privpipe.roles import Roles
 
 __all__ = ["EXPECTATIONS", "REFUSED", "SETTINGS", "Expectations", "PrivacyExpectation"]
@@ -31,8 +31,6 @@ SETTINGS = (
     *("population_source", "hierarchies", "plan", "seed", "identifiers", "insensitive", "undeclared"),
 )
 """What every expectation takes besides its guarantee's own parameters."""
-# What reads these stands over the expectation's quasi-identifiers; the others name their columns themselves.
-OVER_CLASSES = ("classes", "weights", "distinct")
 
 
 class PrivacyExpectation(BatchExpectation):
@@ -88,10 +86,10 @@ class PrivacyExpectation(BatchExpectation):
         given = {name: getattr(self, name) for name in names if getattr(self, name, None) is not None}
         keys = tuple(self.quasi_identifiers)
         made = self.entry.build(given)
-        if made.reads not in SERVED:
-            why = why_refused(frozenset({made.reads}), "", model=True)
+        way = way_of(made)
+        if why := way.no_expectation:
             raise UnsupportedError(f"{made.name()} is no expectation with these parameters: {why}")
-        if made.reads in OVER_CLASSES and made.own_columns() is None:
+        if way.takes_keys and made.own_columns() is None:
             made = dataclasses.replace(made, quasi_identifiers=keys)
         return made
 
@@ -107,7 +105,7 @@ class PrivacyExpectation(BatchExpectation):
                 ("population_source", self.population_source),
             )
         )
-        undeclared = self.undeclared or ("refuse" if issubclass(self.entry, NoIdentifiers) else "note")
+        undeclared = self.undeclared or ("refuse" if own.way.of_columns else "note")
         return Asked(
             roles=self._roles(),
             gate=Gate(undeclared=undeclared, whole=False, notes=True),
@@ -269,7 +267,7 @@ def _made() -> tuple[Expectations, dict[str, str]]:
             if not issubclass(entry, Guarantee):
                 raise UsageError(f"{name} is in a catalogue of guarantees and is none")
             own = {field.name for field in dataclasses.fields(entry)} - {"quasi_identifiers"}
-            why = why_refused(reads_of(entry), entry.threshold_field, model=catalogue is MODELS)
+            why = why_refused(ways_of(entry), entry.threshold_field, model=catalogue is MODELS)
             why = why or taken(own & set(PrivacyExpectation.__fields__))
             if why:
                 refused[name] = why

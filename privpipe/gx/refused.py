@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from privpipe.blocks import Guarantee
+from privpipe.judging.ways import WayOfJudging, way_of
 
-__all__ = ["SERVED", "reads_of", "taken", "why_refused"]
-
-SERVED = ("classes", "weights", "distinct", "facts", "items", "pairs", "files", "tables", "whole", "columns", "beside")
-UNSERVED = {
-    "process": "it is judged by the record of the process that stands beside a published release, not by a table",
-    "positions": "it is judged by the order of the rows in the files that were written, which a batch does not keep",
-    "releases": "it is judged beside earlier releases, by a ledger that a run keeps; judge it in a policy",
-}
+__all__ = ["taken", "ways_of", "why_refused"]
 
 
-def reads_of(entry: type[Guarantee]) -> frozenset[str]:
-    """What the entry reads; it may differ from instance to instance, so its examples are asked as well."""
-    return frozenset(example.reads for example in entry.examples())
+def ways_of(entry: type[Guarantee]) -> list[WayOfJudging]:
+    """How the entry is judged; it may differ from instance to instance, so its examples are asked."""
+    return list(dict.fromkeys(way_of(example) for example in entry.examples()))
 
 
-def why_refused(reads: frozenset[str], threshold: str | None, *, model: bool) -> str:
+def why_refused(ways: Collection[WayOfJudging], threshold: str | None, *, model: bool) -> str:
     """Why there is no expectation of an entry, or nothing.
 
     Parameters
     ----------
-    reads : frozenset of str
+    ways : collection of WayOfJudging
+        Those of its examples.
     threshold : str or None
         Name of the threshold.
     model : bool
@@ -32,17 +29,16 @@ def why_refused(reads: frozenset[str], threshold: str | None, *, model: bool) ->
 
     Examples
     --------
-    >>> why_refused(frozenset({"distinct"}), None, model=False)
+    >>> from privpipe.measures import RecordLinkage
+    >>> why_refused(ways_of(RecordLinkage), None, model=False)
     'it only reports: it has no threshold by which it could fail'
-    >>> why_refused(frozenset({"files"}), "at_most", model=False)
+    >>> why_refused(ways_of(RecordLinkage), "at_most", model=False)
     ''
     """
     if threshold is None and not model:
         return "it only reports: it has no threshold by which it could fail"
-    if reads & set(SERVED):
-        return ""
-    first = min(reads)
-    return UNSERVED.get(first, f"it reads {first}, which a batch and the tables beside it do not tell")
+    reasons = [way.no_expectation for way in ways]
+    return reasons[0] if reasons and all(reasons) else ""
 
 
 def taken(names: set[str]) -> str:

@@ -65,7 +65,7 @@ def suite_of(
     named = {role: columns for role, columns in named.items() if columns}
     if undeclared not in (None, "note", "refuse"):
         raise UsageError(f"undeclared must be refuse or note, got {undeclared!r}")
-    if undeclared is not None and not any(map(_looks_at_columns, guarantees)):
+    if undeclared is not None and not any(guarantee.way.of_columns for guarantee in guarantees):
         guarantees = (NoIdentifiers(), *guarantees)
     expectations = []
     for guarantee in guarantees:
@@ -74,15 +74,11 @@ def suite_of(
         keys = guarantee.quasi_identifiers
         given["quasi_identifiers"] = list(roles.quasi_identifiers if keys is None else keys)
         given["sensitive"] = [column for column in shared if column not in given["quasi_identifiers"]]
-        if _looks_at_columns(guarantee) and undeclared is not None:
+        if guarantee.way.of_columns and undeclared is not None:
             given["undeclared"] = undeclared
         expectations.append(kind(nulls=nulls, suppression_mark=suppression_mark, **named, **beside, **given))
     # Handed over at birth: adding one later asks for a data context.
     return ExpectationSuite(name=name, expectations=expectations, meta={"privpipe": {DECLARED: len(expectations)}})
-
-
-def _looks_at_columns(guarantee: Any) -> bool:
-    return isinstance(guarantee, NoIdentifiers)
 
 
 def save_suite(suite: ExpectationSuite, path: str | PathLike[str]) -> None:

@@ -61,7 +61,7 @@ def groups_of(entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules) -
     """Entries over classes, each with its place among all entries; the policy's own quasi-identifiers first."""
     groups: dict[tuple[Any, ...], Group] = {}
     for at, entry in enumerate(entries):
-        if entry.reads not in ("classes", "process", "weights"):
+        if not entry.way.over_classes:
             continue
         base = base_of(entry)
         if base == "released" and not rules.base:

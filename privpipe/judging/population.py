@@ -10,8 +10,9 @@ import numpy as np
 
 from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, Guarantee, Histogram
 from privpipe.engines import Engine
-from privpipe.errors import DataError, UsageError, did_you_mean
+from privpipe.errors import DataError, UsageError
 from privpipe.judging.composite import Composite, Judged
+from privpipe.judging.required_columns import require_columns
 from privpipe.judging.row_columns import with_row_columns
 
 __all__ = ["Compared", "OverPopulation", "beside_population", "reduce_beside_population", "require_population"]
@@ -121,10 +122,7 @@ def require_population(
         return
     if population is None:
         raise UsageError(f"{asking[0]} compares with a population, and none was given: name one as `population:`")
-    names = list(population.schema.names)
-    for column in keys:
-        if column not in names:
-            raise DataError(f"column {column!r} is not in the population{did_you_mean(column, names)}")
+    require_columns(population.schema.names, keys, "population")
     nulls = engine.facts(population, FactsRequest(nulls=tuple(keys))).nulls if refuse_nulls and keys else {}
     for column, count in nulls.items():
         if count:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks import Cells, ClassBlock, ClassQuery, Facts, Guarantee, RowBlock, Verdict
+from privpipe.blocks import Cells, ClassBlock, ClassQuery, Facts, RowBlock
 from privpipe.blocks.marks import Columns, Levels
 from privpipe.blocks.suppressed import Kept, NothingLeft
 from privpipe.engines import Engine
-from privpipe.errors import DataError, did_you_mean
 from privpipe.judging.persons import ClassCount
 from privpipe.judging.perturbed import stage_names
+from privpipe.judging.required_columns import require_columns
 from privpipe.measures.risk.attribute.guesses import Guesses, Guessing
 from privpipe.measures.risk.attribute.recovery import Recovered, Recovery, in_percent
 from privpipe.roles import Roles, column_type_of
@@ -25,16 +25,14 @@ if TYPE_CHECKING:
 
     from privpipe.draws import Stream
     from privpipe.judging.rules import JudgingRules
-    from privpipe.judging.suppressed import Sheet
     from privpipe.kernels.classes.coded_cells import Coded
 
-__all__ = ["LARGEST_SAMPLE", "LEAST_GAIN", "recovery_notes", "recovery_verdicts"]
+__all__ = ["LARGEST_SAMPLE", "LEAST_GAIN", "BothTables", "CountedOnEngine", "before", "recovery_notes"]
 
 LARGEST_SAMPLE = 200_000
 """Records that the notes look at, at the most."""
 LEAST_GAIN = 0.05
 """Gains above this are noted."""
-NOT_GIVEN = "needs the original table beside the released one, aligned by record id; it was not given."
 WORDS = {
     **dict.fromkeys(("generalize", "mondrian", "local_recoding", "safepub"), "generalized"),
     **dict.fromkeys(("top_code", "bottom_code"), "coded"),
@@ -43,35 +41,6 @@ WORDS = {
     "pram": "perturbed",
     "microaggregate": "aggregated",
 }
-
-
-def recovery_verdicts(
-    sheet: Sheet, original: Any, entries: Mapping[int, Guarantee], roles: Roles, rules: JudgingRules
-) -> dict[int, Verdict]:
-    """The verdict of each `recovery`, by its place; without an original or ids an error, never a pass.
-
-    Raises
-    ------
-    DataError
-        A column that one of the tables lacks.
-    """
-    asked = {at: entry for at, entry in entries.items() if isinstance(entry, Recovery)}
-    if not asked:
-        return {}
-    engine, released = sheet.engine, sheet.table
-    if original is None or not (original.has_record_ids and released.has_record_ids):
-        return {at: Verdict(entry, None, "error", entry.demanded(), reason=NOT_GIVEN) for at, entry in asked.items()}
-    left = sheet.left
-    tables = _Both(released.schema, original.schema, roles)
-    for entry in asked.values():
-        tables.require(entry.named)
-    columns = list(dict.fromkeys(name for entry in asked.values() for name in tables.columns(entry)))
-    counts = _OnEngine(engine, engine.beside(left, original, {name: before(name) for name in columns}))
-    verdicts = {}
-    for at, entry in asked.items():
-        found = tables.recovered(entry, counts, rules.stages)
-        verdicts[at] = entry.judge_recovered(list(found), counts.records)
-    return verdicts
 
 
 def recovery_notes(
@@ -84,7 +53,7 @@ def recovery_notes(
     """
     if original is None or not (original.has_record_ids and released.has_record_ids):
         return ()
-    entry, tables = Recovery(), _Both(released.schema, original.schema, roles)
+    entry, tables = Recovery(), BothTables(released.schema, original.schema, roles)
     columns = tables.columns(entry)
     if not columns:
         return ()
@@ -106,7 +75,7 @@ def before(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class _Both:
+class BothTables:
     """The columns that both tables have, and which of them may have been transformed."""
 
     released: pa.Schema
@@ -114,18 +83,20 @@ class _Both:
     roles: Roles
 
     def require(self, names: Sequence[str]) -> None:
+        """Refuse names that one of the tables lacks."""
         for name in names:
             for schema, side in ((self.original, "original"), (self.released, "released table")):
-                if name not in schema.names:
-                    raise DataError(f"column {name!r} is not in the {side}{did_you_mean(name, list(schema.names))}")
+                require_columns(schema.names, [name], side)
 
     def columns(self, entry: Recovery) -> list[str]:
+        """Columns of both tables whose values the entry guesses."""
         both = [name for name in self.released.names if name in self.original.names]
         return [
             name for name in both if name not in self.roles.identifiers and (not entry.named or name in entry.named)
         ]
 
     def recovered(self, entry: Recovery, counts: Any, stages: Sequence[Mapping[str, Any]]) -> Iterator[Recovered]:
+        """What each released column tells of each of them."""
         columns = self.columns(entry)
         categories = {name for stage in stages if stage["name"] == "pram" for name in _columns_of(stage, self.roles)}
         perturbed = [name for name in columns if name not in (*entry.named, *categories) and self._is_measured(name)]
@@ -162,7 +133,7 @@ class _Counted:
         raise TypeError(f"{type(self).__name__} counts nothing")
 
 
-class _OnEngine(_Counted):
+class CountedOnEngine(_Counted):
     """All records, counted where they lie."""
 
     def __init__(self, engine: Engine, table: Any) -> None:

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from privpipe.blocks import Guarantee
+from privpipe.judging.ways import way_of
 
 __all__ = ["refused_in_persons", "refused_under_wildcard", "refused_without_wildcard"]
 
 
 def refused_under_wildcard(entry: Guarantee) -> str:
     """Why an entry has no meaning under `nulls: wildcard`, or nothing."""
-    if entry.judges_matching or entry.reads in ("pairs", "files", "tables", "positions", "whole", "columns", "beside"):
-        return ""
-    if entry.reads == "items":
-        return f"{entry.name()} of items has no meaning under `nulls: wildcard`: a set of items has no unknown cells"
-    return (
-        f"{entry.name()} needs classes, and under `nulls: wildcard` there are none: what matches is not transitive; "
-        "judge it with `nulls: own_value` or `refuse`, or keep to models on sizes (k_anonymity, average_risk, "
-        "strict_average_risk, sample_uniqueness)"
-    )
+    return way_of(entry).refused_under_wildcard(entry)
 
 
 def refused_without_wildcard(entry: Guarantee) -> str:
@@ -33,8 +26,4 @@ def refused_without_wildcard(entry: Guarantee) -> str:
 
 def refused_in_persons(entry: Guarantee) -> str:
     """Why an entry cannot count persons, or nothing."""
-    if entry.needs_population:
-        return f"{entry.name()} counts records of a population; with `person_id` it is not served: leave one out"
-    if entry.reads in ("classes", "pairs", "files", "releases", "positions", "whole", "columns", "beside"):
-        return ""
-    return f"{entry.name()} counts records; with `person_id` it is not served: leave one of the two out"
+    return way_of(entry).refused_in_persons(entry)

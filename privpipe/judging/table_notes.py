@@ -70,7 +70,7 @@ def table_notes(
 
 def _of_values(entry: Guarantee) -> bool:
     """Whether a figure rests on how values are told apart in classes of the judged table alone."""
-    return entry.reads == "classes" and not entry.needs_base and not entry.needs_population
+    return entry.way.classes_alone and not entry.needs_base and not entry.needs_population
 
 
 class _Again:

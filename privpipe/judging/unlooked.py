@@ -5,28 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from privpipe.blocks import Guarantee
-from privpipe.blocks.marks import Items
+from privpipe.judging.ways import way_of
 from privpipe.roles import Roles
 
-__all__ = ["guarantee_notes", "looked_at", "unlooked_quasi_identifiers"]
-
-OVER_KEYS = ("classes", "weights", "releases")
-
-
-def looked_at(entry: Guarantee, quasi_identifiers: Sequence[str]) -> tuple[str, ...]:
-    """The quasi-identifiers that a guarantee looks at, of those that are declared."""
-    if entry.reads in ("process", "columns"):
-        return ()
-    if entry.reads == "items":
-        return entry.columns_marked(Items)
-    over_keys = entry.reads in OVER_KEYS and getattr(entry, "forms_classes", True)
-    own = entry.quasi_identifiers if over_keys else entry.own_columns()
-    return tuple(quasi_identifiers if own is None else own)
+__all__ = ["guarantee_notes", "unlooked_quasi_identifiers"]
 
 
 def unlooked_quasi_identifiers(guarantees: Sequence[Guarantee], quasi_identifiers: Sequence[str]) -> list[str]:
     """Declared quasi-identifiers in no guarantee's classes or attack, in their order."""
-    seen = {column for entry in guarantees for column in looked_at(entry, quasi_identifiers)}
+    seen = {column for entry in guarantees for column in way_of(entry).looked_at(entry, quasi_identifiers)}
     return [name for name in quasi_identifiers if name not in seen]
 
 
@@ -60,7 +47,7 @@ def guarantee_notes(guarantees: Sequence[Guarantee], roles: Roles, *, whole: boo
             f"no guarantee looks at the sensitive column {name!r}" for name in roles.sensitive if name not in judged
         ]
     for entry in guarantees:
-        if entry.quasi_identifiers == () and entry.reads in OVER_KEYS:
+        if entry.quasi_identifiers == () and entry.way.over_keys:
             notes.append(f"{entry.name()} takes all records as one class, whatever they hold")
         if idle := entry.idle():
             notes.append(f"{entry.name()} with {idle} protects nobody")

@@ -94,7 +94,7 @@ def _read(document: Any, report: Report, base_dir: Path, catalogues: Catalogues 
     for name in ENTRIES:
         fields[name] = tuple(item.entry for item in read[name])
     # Whoever lists it finds it where it stands in every verdict: first.
-    fields["guarantees"] = tuple(sorted(fields["guarantees"], key=lambda entry: entry.reads != "columns"))
+    fields["guarantees"] = tuple(sorted(fields["guarantees"], key=lambda entry: not entry.way.of_columns))
     stem = Path(report.file).stem if report.file else "policy"
     return {
         "name": stem,

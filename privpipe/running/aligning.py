@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from privpipe.blocks.table_files import TableMeasure
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Source
 from privpipe.engines.base.positions import POSITION, positioned
@@ -22,13 +21,12 @@ Align = Literal["record_id", "position"]
 
 def reads_pairs(policy: Policy) -> bool:
     """Whether an entry of the policy compares the release with its original."""
-    paired = ("pairs", "files", "releases", "positions", "beside")
-    return any(entry.reads in paired for entry in policy.entries)
+    return any(entry.way.aligned for entry in policy.entries)
 
 
 def compares_tables(policy: Policy) -> bool:
     """Whether an entry of the policy compares whole tables, without pairing their records."""
-    return any(isinstance(entry, TableMeasure) for entry in policy.entries)
+    return any(entry.way.in_keyed_order for entry in policy.entries)
 
 
 def aligned(

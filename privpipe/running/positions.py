@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks.row_positions import PositionMeasure, RowPositions
+from privpipe.blocks.row_positions import RowPositions
 from privpipe.draws import Seed, Stream
 from privpipe.engines import Source
 from privpipe.engines.base.positions import POSITION, positioned
@@ -29,7 +29,7 @@ NO_MATCH = "the records of the release were not all found in the original's orde
 
 def reads_positions(policy: Policy) -> bool:
     """Whether an entry of the policy asks for positions."""
-    return any(isinstance(entry, PositionMeasure) for entry in policy.entries)
+    return any(entry.way.of_positions for entry in policy.entries)
 
 
 def run_positions(

@@ -21,7 +21,7 @@ __all__ = ["process_beside", "process_for"]
 
 def process_for(policy: Policy, source: Source) -> tuple[Mapping[str, Any] | None, tuple[str, ...]]:
     """The process record of what is judged, and notes on it; nothing where no guarantee is of a process."""
-    if not any(entry.reads == "process" for entry in policy.entries):
+    if not any(entry.way.of_process for entry in policy.entries):
         return None, ()
     path = str(source.data) if source.is_path else ""
     if not path or "://" in path or not Path(path).is_dir():

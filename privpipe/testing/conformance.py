@@ -85,9 +85,7 @@ def examples_of(catalogue: Catalogue, *, population: bool = False) -> list[Guara
     return [
         example
         for example in examples
-        if isinstance(example, Guarantee)
-        and example.reads == "classes"
-        and (population or not example.needs_population)
+        if isinstance(example, Guarantee) and example.way.classes_alone and (population or not example.needs_population)
     ]
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from privpipe.blocks import DistinctBlock, Facts, Guarantee, Verdict
+from privpipe.blocks import ClassBlock, DistinctBlock, Facts, Guarantee, Verdict
+from privpipe.judging.ways import way_of
 from privpipe.testing.gates import random_gate
 from privpipe.testing.random_classes import ClassTable, facts_for, over_classes, random_classes, values_served
 
 __all__ = ["splitting_problems"]
-
-CLASS_WAYS = ("classes", "weights")
 
 
 def splitting_problems(entry: Guarantee, seed: int = 1, tables: int = 40) -> list[str]:
@@ -46,10 +45,13 @@ def splitting_problems(entry: Guarantee, seed: int = 1, tables: int = 40) -> lis
     >>> splitting_problems(MarketerRisk())
     []
     """
-    if entry.reads == "distinct":
-        return _of_distinct_tables(entry, seed, tables)
-    if entry.reads not in CLASS_WAYS:
-        raise LookupError(f"{entry.name()} reads {entry.reads}, not classes")
+    block = way_of(entry).measures
+    if block is None:
+        raise LookupError(f"{entry.name()} reads {entry.way.name}, not classes")
+    return SPLITTING[block](entry, seed, tables)
+
+
+def _of_classes(entry: Guarantee, seed: int, tables: int) -> list[str]:
     worlds = list(values_served(entry))
     if not worlds:
         raise LookupError(f"{entry.name()} takes none of the random tables")
@@ -140,3 +142,10 @@ def _differences(entry: Guarantee, whole: Verdict, split: Verdict, what: str) ->
     one, other = whole.to_dict(), split.to_dict()
     names = [name for name in one if repr(one[name]) != repr(other[name])]
     return [f"{entry!r} over {what}: {name} {one[name]!r} becomes {other[name]!r}" for name in names]
+
+
+SPLITTING: Mapping[type[Any], Callable[[Guarantee, int, int], list[str]]] = {
+    ClassBlock: _of_classes,
+    DistinctBlock: _of_distinct_tables,
+}
+"""How the blocks that entries measure are dealt out."""

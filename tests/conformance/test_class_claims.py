@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from privpipe import measures, models
 from privpipe.blocks import ClassModel, Guarantee, SizeModel
+from privpipe.judging.ways import way_of
 from privpipe.models import EntropyLDiversity, RecursiveCLDiversity, TCloseness
 from privpipe.testing import (
     block_of,
@@ -27,8 +28,8 @@ from privpipe.testing.class_claims import EXAMPLES
 ENTRIES: list[Any] = [
     example for room in (models, measures) for name in room.CATALOGUE for example in room.CATALOGUE[name].examples()
 ]
-SPLIT = [entry for entry in ENTRIES if entry.reads in ("classes", "weights", "distinct")]
-GATES = [entry for entry in SPLIT if entry.is_gate() and entry.reads != "distinct"]
+SPLIT = [entry for entry in ENTRIES if way_of(entry).measures is not None]
+GATES = [entry for entry in SPLIT if entry.is_gate() and entry.way.over_classes]
 NO_THRESHOLD: Mapping[str, str] = {
     "EntropyLDiversity(column='illness', l=2.5, estimator='grassberger')": (
         "its figure is of the classes with enough values for l, so that moving l moves the figure"

@@ -12,6 +12,7 @@ import pytest
 from privpipe import models
 from privpipe.blocks import ClassBlock, ClassModel, ClassQuery, DistinctBlock, Facts, Guarantee, Tally, Verdict
 from privpipe.blocks.file_pair import FilePair, FilePairMeasure
+from privpipe.blocks.way import DISTINCT, Way
 from privpipe.engines import Engine
 from privpipe.models import (
     AverageRisk,
@@ -75,7 +76,7 @@ class RoundsInBlocks(AverageRisk):
 class FirstCombination(Guarantee):
     """A figure of the distinct table that goes by the order of its rows."""
 
-    reads: ClassVar[Any] = "distinct"
+    way: ClassVar[Way] = DISTINCT
 
     def measure(self, block: Any, facts: Facts) -> Tally:
         assert isinstance(block, DistinctBlock)
@@ -131,7 +132,7 @@ UNCLAIMED = [
     for name in models.CATALOGUE
     for model in models.CATALOGUE[name].examples()
     for flag in ("hereditary", "convex")
-    if isinstance(model, ClassModel) and model.reads == "classes" and model.is_gate() and not getattr(model, flag)
+    if isinstance(model, ClassModel) and model.way.classes_alone and model.is_gate() and not getattr(model, flag)
 ]
 
 

@@ -76,7 +76,7 @@ def test_spark_says_the_same(spark_engine: Engine, embedded: Engine, tmp_path: P
     """One entry for each way of reading, over levels alone: Spark works stages out anew for every question."""
     one_each: dict[Any, Guarantee] = {}
     for entry in filter(judged_here, ENTRIES):
-        one_each.setdefault(entry.reads, entry)
+        one_each.setdefault(entry.way, entry)
     stages = ({"generalize": {"levels": {"age": 2, "zip": 2, "town": 1}}},)
     small = Judging(tmp_path, {"labels": replace(SETTINGS["labels"], stages=stages)})
     assert everywhere(spark_engine, embedded, small, "labels", servable(small, embedded, one_each)) == []

@@ -263,7 +263,7 @@ def test_suites_over_files_survive_a_fresh_process_and_hold_no_record(tmp_path: 
         "record_id": "who",
         "seed": SEED,
     }
-    beyond = [each for each in gates() if each.reads != "classes" or each.needs_population]
+    beyond = [each for each in gates() if not each.way.classes_alone or each.needs_population]
     guarantees = list({each.name(): each for each in beyond}.values())
     suite = suite_for(guarantees, **beside)
     ppgx.save_suite(suite, tmp_path / "suite.json")

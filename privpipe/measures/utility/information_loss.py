@@ -15,6 +15,7 @@ from privpipe.blocks.distinct_pair import DistinctPair, DistinctPairMeasure
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Columns
 from privpipe.blocks.require import require_choice
+from privpipe.blocks.way import FILES, RECODED_TABLES, Way
 from privpipe.errors import UsageError
 from privpipe.measures.utility.loss_columns import infinite_columns
 from privpipe.measures.utility.loss_functions import NAMES, REGISTERED
@@ -134,9 +135,9 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure):
             object.__setattr__(self, "quasi_identifiers", names)
 
     @property
-    def reads(self) -> str:  # type: ignore[override]
-        """``tables`` for losses of classes and labels, whatever engine counts them; else ``files``."""
-        return "tables" if self.measure in OF_CLASSES else "files"
+    def way(self) -> Way:  # type: ignore[override]
+        """By recoded tables for losses of classes and labels, whatever engine counts them; else by files."""
+        return RECODED_TABLES if self.measure in OF_CLASSES else FILES
 
     def columns_read(self, roles: Roles | tuple[str, ...]) -> tuple[str, ...]:
         keys = tuple(roles.quasi_identifiers) if isinstance(roles, Roles) else roles

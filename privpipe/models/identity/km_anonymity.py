@@ -14,6 +14,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally, Verdict
 from privpipe.blocks.marks import Columns, Items
+from privpipe.blocks.way import ITEMS
 from privpipe.errors import UsageError
 
 __all__ = ["KmAnonymity"]
@@ -64,7 +65,7 @@ class KmAnonymity(ClassModel):
     >>> model = KmAnonymity(k=2, m=2)
     >>> model.key_sets(("age", "sex", "zip"))
     (('age', 'sex'), ('age', 'zip'), ('sex', 'zip'))
-    >>> KmAnonymity(k=2, m=2, items="basket").reads
+    >>> KmAnonymity(k=2, m=2, items="basket").way.name
     'items'
     """
 
@@ -118,7 +119,7 @@ class KmAnonymity(ClassModel):
         if self.separator is not None and (not isinstance(self.separator, str) or not self.separator):
             raise UsageError("KmAnonymity: separator must be a text of at least one character")
         # The form decides what is read: items are no classes.
-        object.__setattr__(self, "reads", "items")
+        object.__setattr__(self, "way", ITEMS)
 
     def key_sets(self, keys: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
         if self.items is not None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 from typing_extensions import Doc
 
-from privpipe.blocks import Guarantee, Verdict
+from privpipe.blocks import Verdict
+from privpipe.blocks.column_rule import ColumnRule
 from privpipe.blocks.marks import Columns
 from privpipe.errors import UsageError
 from privpipe.roles import Roles
@@ -17,7 +18,7 @@ __all__ = ["NoIdentifiers"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class NoIdentifiers(Guarantee):
+class NoIdentifiers(ColumnRule):
     """No column of the table is an identifier; observed = number of identifier columns.
 
     Every table is judged by it, whether or not a policy lists it.
@@ -43,7 +44,6 @@ class NoIdentifiers(Guarantee):
     ('fail', 1, "1 column is an identifier: 'name'; take it out, or pseudonymise it.")
     """
 
-    reads: ClassVar[Any] = "columns"
     source: ClassVar[str] = "45 CFR 164.514(b)(2)"
     threat: ClassVar[str] = "Somebody reads the name, or any other direct identifier, off the row."
     formula: ClassVar[str] = "number of columns with the role identifier = 0"

@@ -10,6 +10,7 @@ from annotated_types import Gt, Lt
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts, Guarantee, Tally, Verdict
+from privpipe.blocks.way import PROCESS, Way
 from privpipe.tolerance import at_most
 
 __all__ = ["DifferentialPrivacy"]
@@ -65,7 +66,7 @@ class DifferentialPrivacy(Guarantee):
     'fail'
     """
 
-    reads: ClassVar[Any] = "process"
+    way: ClassVar[Way] = PROCESS
     forbids_counts: ClassVar[bool] = True
     source: ClassVar[str] = "Bild, Kuhn, Prasser, PoPETs 2018(1); Li, Qardaji, Su, ASIACCS 2012"
     threat: ClassVar[str] = (

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from annotated_types import Ge, Le
 from typing_extensions import Doc
 
 from privpipe.blocks import Facts, Guarantee, Histogram, Tally, Verdict
 from privpipe.blocks.parameters import check_parameters
+from privpipe.blocks.way import FACTS, Way
 from privpipe.errors import DataError, UsageError
 
 __all__ = ["IntegralPrivacy", "StatisticQuery"]
@@ -76,7 +77,7 @@ class IntegralPrivacy(Guarantee):
     ('pass', 2)
     """
 
-    reads: ClassVar[Any] = "facts"
+    way: ClassVar[Way] = FACTS
     threshold_field: ClassVar[str | None] = "k"
     protects_nobody_at: ClassVar[float | None] = 1
     source: ClassVar[str] = "Torra and Navarro-Arribas, CANS 2016; Torra, Navarro-Arribas, Galvan, PSD 2020"

@@ -11,6 +11,7 @@ from annotated_types import Ge, Le
 
 from privpipe.blocks import Catalogue, Entry, Guarantee
 from privpipe.blocks.marks import BaseDistribution, ColumnNames, Columns, SensitiveColumn
+from privpipe.blocks.way import PAIRS
 from privpipe.policy.entries import Catalogues
 from privpipe.policy.reader import read_file, read_mapping
 from privpipe.transforms.base import Transformer
@@ -59,7 +60,7 @@ class Census(Guarantee):
 class Linkage(Guarantee):
     """Pairs."""
 
-    reads = "pairs"
+    way = PAIRS
     threshold_field: ClassVar[str | None] = "at_most"
     columns: Annotated[tuple[str, ...] | None, Columns()] = None
     at_most: float | None = None

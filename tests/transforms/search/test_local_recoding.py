@@ -100,7 +100,7 @@ def test_a_release_is_what_its_rounds_say_and_meets_everything(
     released = {name: rows.column(name).to_pylist() for name in rows.column_names}
     gone = len(problem) - len(rows)
     assert gone == found.detail["left"] <= floor_share(problem.limit, len(problem))
-    if all(guarantee.reads == "classes" and hasattr(guarantee, "scores") for guarantee in problem.guarantees):
+    if all(guarantee.way.classes_alone and hasattr(guarantee, "scores") for guarantee in problem.guarantees):
         wanted = by_rounds(problem, found.detail["rounds"])
         labels = [problem.labels([done["levels"][name] for name in problem.columns]) for done in found.detail["rounds"]]
         expected = Counter(

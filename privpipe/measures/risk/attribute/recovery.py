@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Annotated, Any, ClassVar, Protocol, Self
+from typing import Annotated, ClassVar, Protocol, Self
 
 from annotated_types import Ge, Gt, Le
 from typing_extensions import Doc
@@ -14,6 +14,7 @@ from typing_extensions import Doc
 from privpipe.blocks import Guarantee, Verdict
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Columns
+from privpipe.blocks.way import BESIDE, Way
 from privpipe.errors import UsageError
 from privpipe.measures.risk.attribute.guesses import Guesses
 from privpipe.measures.risk.identity.column_set import require_columns
@@ -115,7 +116,7 @@ class Recovery(Guarantee):
     ('fail', 0.5)
     """
 
-    reads: ClassVar[Any] = "beside"
+    way: ClassVar[Way] = BESIDE
     threshold_field: ClassVar[str | None] = "at_most"
     protects_nobody_at: ClassVar[float | None] = 1
     source: ClassVar[str] = "Goodman and Kruskal, JASA 49, 1954"

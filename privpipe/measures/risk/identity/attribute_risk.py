@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from annotated_types import Ge
@@ -14,6 +14,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import Facts, Guarantee, Tally, Verdict
 from privpipe.blocks.marks import Columns
+from privpipe.blocks.way import DISTINCT, Way
 from privpipe.errors import UsageError
 from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.measures.risk.identity.distinction import distinction
@@ -63,7 +64,7 @@ class AttributeRisk(Guarantee):
     sex+state {'distinction': 0.8, 'separation': 0.9}
     """
 
-    reads: ClassVar[Literal["distinct"]] = "distinct"
+    way: ClassVar[Way] = DISTINCT
     source: ClassVar[str] = "Motwani, Xu, Finding Quasi-Identifiers, VLDB SDM workshop, 2007"
     threat: ClassVar[str] = "Columns released as harmless tell people apart, alone or together."
     formula: ClassVar[str] = "for each set: distinct combinations / n, and the share of record pairs that differ on it"

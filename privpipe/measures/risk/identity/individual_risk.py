@@ -14,6 +14,7 @@ from typing_extensions import Doc
 from privpipe.blocks import ClassBlock, DistinctBlock, Facts, Guarantee, Tally, Verdict
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Household, Weight
+from privpipe.blocks.way import WEIGHTS, Way
 from privpipe.errors import DataError, UsageError
 from privpipe.measures.risk.identity.risk_sums import RiskSums, Spread, spread_of
 from privpipe.tolerance import at_least, at_most
@@ -69,7 +70,7 @@ class IndividualRisk(Guarantee):
     ('fail', 0.070455, 0.177076)
     """
 
-    reads: ClassVar[Any] = "weights"
+    way: ClassVar[Way] = WEIGHTS
     threshold_field: ClassVar[str | None] = "at_most"
     trusts_values: ClassVar[bool] = True
     tells_records: ClassVar[bool] = True

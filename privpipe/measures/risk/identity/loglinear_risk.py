@@ -14,6 +14,7 @@ from typing_extensions import Doc
 from privpipe.blocks import Facts, Guarantee, Tally, Verdict
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Weight
+from privpipe.blocks.way import DISTINCT, Way
 from privpipe.errors import UsageError
 from privpipe.measures.risk.identity.loglinear_formula import terms_of, variables_of
 from privpipe.tolerance import at_most
@@ -65,7 +66,7 @@ class LoglinearRisk(Guarantee):
     ('fail', 0.5698)
     """
 
-    reads: ClassVar[Literal["distinct"]] = "distinct"
+    way: ClassVar[Way] = DISTINCT
     threshold_field: ClassVar[str | None] = "at_most"
     trusts_values: ClassVar[bool] = True
     source: ClassVar[str] = "Skinner, Shlomo, JASA 103, 2008; Elamir, Skinner, J. Official Statistics 22, 2006"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -14,6 +14,7 @@ from typing_extensions import Doc
 from privpipe.blocks import Facts, Guarantee, Tally, Verdict
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Columns
+from privpipe.blocks.way import DISTINCT, Way
 from privpipe.errors import UsageError
 from privpipe.measures.risk.identity.attribute_risk import set_name
 from privpipe.measures.risk.identity.column_set import require_columns
@@ -56,7 +57,7 @@ class RiskyCells(Guarantee):
     (0.1667, 1)
     """
 
-    reads: ClassVar[Literal["distinct"]] = "distinct"
+    way: ClassVar[Way] = DISTINCT
     threshold_field: ClassVar[str | None] = "at_most"
     source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
     threat: ClassVar[str] = "Somebody who knows two or three things of a person finds that hardly anybody shares them."

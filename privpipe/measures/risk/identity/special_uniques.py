@@ -14,6 +14,7 @@ from typing_extensions import Doc
 from privpipe.blocks import DistinctBlock, Facts, Guarantee, Tally, Verdict
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Columns
+from privpipe.blocks.way import DISTINCT, Way
 from privpipe.errors import UsageError
 from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.tolerance import at_most
@@ -67,7 +68,7 @@ class SpecialUniques(Guarantee):
     ('fail', 0.5, 2.0)
     """
 
-    reads: ClassVar[Literal["distinct"]] = "distinct"
+    way: ClassVar[Way] = DISTINCT
     threshold_field: ClassVar[str | None] = "at_most"
     trusts_values: ClassVar[bool] = True
     tells_records: ClassVar[bool] = True

@@ -2,46 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from privpipe.blocks import Verdict
+from privpipe.blocks import Guarantee, Verdict
 from privpipe.blocks.release_history import EarlierTables, HistoryMeasure
 from privpipe.blocks.suppressed import NothingLeft, without_suppressed
+from privpipe.blocks.way import HISTORY
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError
 from privpipe.judging.perturbed import stage_columns
-from privpipe.roles import Roles
+from privpipe.judging.verdicts import not_judged
+from privpipe.judging.ways.base import WayOfJudging, of_kind
 
 if TYPE_CHECKING:
-    from privpipe.judging.rules import JudgingRules
+    from privpipe.judging.context import JudgingContext
     from privpipe.judging.suppressed import Sheet
 
-__all__ = ["history_verdicts"]
+__all__ = ["ByHistory"]
 
 NO_LEDGER = (
     "needs the original beside the release, aligned by record id, to tell who is in which class; it was not given."
 )
 
 
-def history_verdicts(
-    sheet: Sheet, entries: Mapping[int, HistoryMeasure], roles: Roles, rules: JudgingRules
-) -> dict[int, Verdict]:
-    """The verdict of each entry that reads `releases`, by its place; without what it needs an error, never a pass."""
-    verdicts = {}
-    for at, entry in entries.items():
-        if entry.ledger is None:
-            verdicts[at] = _by_tables(sheet, entry, roles, rules)
-        elif entry.ledger in rules.histories:
-            verdicts[at] = entry.judge_history(rules.histories[entry.ledger])
-        else:
-            verdicts[at] = Verdict(entry, None, "error", entry.demanded(), reason=NO_LEDGER)
-    return verdicts
+class ByHistory(WayOfJudging):
+    """Without what an entry needs an error, never a pass."""
+
+    way = HISTORY
+    counts_persons: ClassVar[bool] = True
+    no_expectation: ClassVar[str] = (
+        "it is judged beside earlier releases, by a ledger that a run keeps; judge it in a policy"
+    )
+
+    def verdicts(self, entries: Mapping[int, Guarantee], context: JudgingContext) -> dict[int, Verdict]:
+        return {at: _verdict(entry, context) for at, entry in of_kind(entries, HistoryMeasure).items()}
+
+    def looked_at(self, entry: Guarantee, quasi_identifiers: Sequence[str]) -> tuple[str, ...]:
+        if isinstance(entry, HistoryMeasure) and entry.forms_classes:
+            return super().looked_at(entry, quasi_identifiers)
+        own = entry.own_columns()
+        return tuple(quasi_identifiers if own is None else own)
 
 
-def _by_tables(sheet: Sheet, entry: HistoryMeasure, roles: Roles, rules: JudgingRules) -> Verdict:
+def _verdict(entry: HistoryMeasure, context: JudgingContext) -> Verdict:
+    if entry.ledger is None:
+        return _by_tables(entry, context)
+    if entry.ledger in context.rules.histories:
+        return entry.judge_history(context.rules.histories[entry.ledger])
+    return not_judged(entry, NO_LEDGER)
+
+
+def _by_tables(entry: HistoryMeasure, context: JudgingContext) -> Verdict:
+    sheet, rules = context.with_ids, context.rules
     engine, released = sheet.engine, sheet.table
-    keys = tuple(roles.quasi_identifiers) if entry.quasi_identifiers is None else entry.quasi_identifiers
+    keys = tuple(context.roles.quasi_identifiers) if entry.quasi_identifiers is None else entry.quasi_identifiers
     masked = {column for stage in rules.stages for column in stage_columns(stage)}
     names = tuple(released.schema.names)
     joined = tuple(name for name in names if name not in keys and name not in masked)

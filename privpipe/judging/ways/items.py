@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks import Facts, Guarantee, Outcome, RowBlock, Tally, Verdict
-from privpipe.errors import DataError, UnsupportedError, did_you_mean
+from privpipe.blocks import Facts, Guarantee, RowBlock, Tally, Verdict
+from privpipe.blocks.way import ITEMS
+from privpipe.errors import DataError, UnsupportedError
+from privpipe.judging.counted_classes import NO_RECORDS
+from privpipe.judging.required_columns import require_columns
 from privpipe.judging.rules import JudgingRules
 from privpipe.judging.suppressed import Sheet
+from privpipe.judging.verdicts import all_suppressed
+from privpipe.judging.ways.base import WayOfJudging
 from privpipe.roles import column_type_of
 
-__all__ = ["MOST_COMBINATIONS", "CountedItems", "OverItems", "item_verdict"]
+if TYPE_CHECKING:
+    from privpipe.judging.context import JudgingContext
+
+__all__ = ["MOST_COMBINATIONS", "ByItems", "OverItems"]
 
 MOST_COMBINATIONS = 1 << 25
 """Combinations of items, each record's counted, that are hashed at the most."""
@@ -24,7 +33,7 @@ MOST_COMBINATIONS = 1 << 25
 
 @runtime_checkable
 class OverItems(Protocol):
-    """A guarantee that reads a set-valued column (`reads` of ``items``)."""
+    """A guarantee that reads a set-valued column."""
 
     items: str | None
     separator: str | None
@@ -33,6 +42,24 @@ class OverItems(Protocol):
 
     def judge(self, observed: Tally, facts: Facts) -> Verdict:
         """The verdict over the combinations of up to `m` items: the least support, and how many fail."""
+
+
+class ByItems(WayOfJudging):
+    """Combinations of items that an attacker knows; suppressed records are left out."""
+
+    way = ITEMS
+
+    def verdicts(self, entries: Mapping[int, Guarantee], context: JudgingContext) -> dict[int, Verdict]:
+        counted = _CountedItems(context.sheet)
+        return {at: _verdict(counted, entry, context.rules) for at, entry in entries.items()}
+
+    def refused_under_wildcard(self, entry: Guarantee) -> str:
+        if not super().refused_under_wildcard(entry):
+            return ""
+        return f"{entry.name()} of items has no meaning under `nulls: wildcard`: a set of items has no unknown cells"
+
+    def looked_at(self, entry: Guarantee, quasi_identifiers: Sequence[str]) -> tuple[str, ...]:
+        return (str(entry.items),) if isinstance(entry, OverItems) else ()
 
 
 @dataclass(frozen=True)
@@ -80,7 +107,7 @@ class _Supports:
         return merged_supports(left, right)
 
 
-class CountedItems:
+class _CountedItems:
     """What was counted of a table's set-valued columns: once, however many entries ask for it."""
 
     def __init__(self, sheet: Sheet) -> None:
@@ -99,7 +126,7 @@ class CountedItems:
         if column not in self._lengths:
             found = self._sheet.engine.reduce_rows(self._sheet.left, [column.name], _Lengths(column), Facts())
             if not found and not self._sheet.suppressed:
-                raise DataError("the table has no records: there is nothing to judge")
+                raise DataError(NO_RECORDS)
             self._lengths[column] = found or Counter()
         return self._lengths[column]
 
@@ -111,8 +138,8 @@ class CountedItems:
         return self._counts[counting]
 
 
-def item_verdict(counted: CountedItems, entry: Guarantee, rules: JudgingRules) -> Verdict:
-    """The verdict over a set-valued column; suppressed records are left out.
+def _verdict(counted: _CountedItems, entry: Guarantee, rules: JudgingRules) -> Verdict:
+    """The verdict over a set-valued column.
 
     Lengths are counted first, so that what it would cost is known before any combination is hashed.
 
@@ -129,8 +156,7 @@ def item_verdict(counted: CountedItems, entry: Guarantee, rules: JudgingRules) -
     lengths = counted.lengths(column)
     records = sum(lengths.values())
     if not records:
-        outcome: Outcome = "pass" if rules.allow_empty else "fail"
-        return Verdict(entry, None, outcome, entry.demanded(), reason="every record is suppressed.")
+        return all_suppressed(entry, allowed=rules.allow_empty)
     shorter = tuple(sorted(length for length in lengths if 0 < length < entry.m))
     _require_few(lengths, entry, shorter)
     counts = counted.supports(_Supports(column, entry.m, shorter))
@@ -145,9 +171,8 @@ def item_verdict(counted: CountedItems, entry: Guarantee, rules: JudgingRules) -
 
 
 def _column(table: Any, entry: OverItems) -> _Column:
-    name, names = str(entry.items), list(table.schema.names)
-    if name not in names:
-        raise DataError(f"column {name!r} is not in the table{did_you_mean(name, names)}")
+    name = str(entry.items)
+    require_columns(table.schema.names, [name])
     kind = column_type_of(table.schema.field(name).type)
     if kind != "text" or str(table.schema.field(name).type) == "binary":
         raise DataError(

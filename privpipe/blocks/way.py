@@ -1,0 +1,99 @@
+"""What an entry reads: the ways of judging, as far as the entry itself says which of them is its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = [
+    "BESIDE",
+    "CLASSES",
+    "COLUMNS",
+    "DISTINCT",
+    "FACTS",
+    "FILES",
+    "HISTORY",
+    "ITEMS",
+    "PAIRS",
+    "POSITIONS",
+    "PROCESS",
+    "RECODED_TABLES",
+    "WEIGHTS",
+    "WHOLE_TABLES",
+    "Way",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """What entries judged in one way read; how they are judged is known where tables are judged.
+
+    Parameters
+    ----------
+    name : str
+        For messages; nothing is decided by it.
+    of_table : bool
+        A released table tells it by itself; the record of a process is public.
+    of_process : bool
+        It reads the record that a stage left of itself.
+    over_classes : bool
+        Its entries measure classes over quasi-identifiers and share one count with all that do.
+    classes_alone : bool
+        Nothing but the numbers of records and values in the classes decides.
+    searched : bool
+        Stages that suppress or search work for it.
+    over_keys : bool
+        It stands over its own quasi-identifiers, or else those of the policy, and an empty list means one class.
+    aligned : bool
+        Records of the release are paired with those of the original by their ids.
+    beside_original : bool
+        It looks at the original beside the release and pairs no records.
+    in_keyed_order : bool
+        Records are sampled from whole tables in an order that the seed fixes.
+    of_positions : bool
+        It reads where rows stand.
+    of_columns : bool
+        It reads the names of the columns alone.
+    """
+
+    name: str
+    of_table: bool = False
+    of_process: bool = False
+    over_classes: bool = False
+    classes_alone: bool = False
+    searched: bool = False
+    over_keys: bool = False
+    aligned: bool = False
+    beside_original: bool = False
+    in_keyed_order: bool = False
+    of_positions: bool = False
+    of_columns: bool = False
+
+
+CLASSES = Way(name="classes", of_table=True, over_classes=True, classes_alone=True, searched=True, over_keys=True)
+"""Classes over quasi-identifiers: records, and values of sensitive columns in each."""
+PROCESS = Way(name="process", of_table=True, of_process=True, over_classes=True, searched=True)
+"""Classes, and the record of the process in ``facts.extra["process"]``."""
+WEIGHTS = Way(name="weights", of_table=True, over_classes=True, over_keys=True)
+"""Classes with the sum of a weight in each; no search works for it."""
+FACTS = Way(name="facts", of_table=True)
+"""The judged table's own histograms (`counted_columns`) alone."""
+COLUMNS = Way(name="columns", of_table=True, of_columns=True)
+"""Names of columns alone."""
+DISTINCT = Way(name="distinct", of_table=True)
+"""A single `DistinctBlock` of its keys."""
+POSITIONS = Way(name="positions", aligned=True, of_positions=True)
+"""Where records stand in the released files and stood in the original."""
+ITEMS = Way(name="items", of_table=True)
+"""Combinations of items in a set-valued column."""
+PAIRS = Way(name="pairs", aligned=True)
+"""Records of the release with their originals, block by block."""
+FILES = Way(name="files", aligned=True)
+"""The same as two whole files on the driver."""
+BESIDE = Way(name="beside", aligned=True)
+"""Classes over released columns with those of the original beside them."""
+HISTORY = Way(name="releases", over_keys=True, aligned=True)
+"""The releases before this one: what a ledger remembers of them, or their tables."""
+WHOLE_TABLES = Way(name="whole", beside_original=True, in_keyed_order=True)
+"""Whole tables on the driver, no record paired with another."""
+RECODED_TABLES = Way(name="tables", beside_original=True)
+"""The distinct combinations of release and original."""

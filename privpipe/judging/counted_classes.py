@@ -1,0 +1,131 @@
+"""Count the classes of a judged table: once for each set of quasi-identifiers, for every entry over it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from privpipe.blocks import ClassQuery, Facts, FactsRequest, Tally, Verdict
+from privpipe.errors import DataError
+from privpipe.judging.composite import Composite, Judged
+from privpipe.judging.grouping import Group, groups_of, query_of
+from privpipe.judging.population import reduce_beside_population
+from privpipe.judging.row_columns import with_row_columns
+from privpipe.judging.verdicts import all_suppressed, defined
+from privpipe.judging.wildcards import alone_notes, reduce_matching
+
+if TYPE_CHECKING:
+    from privpipe.judging.context import JudgingContext
+
+__all__ = ["NO_RECORDS", "CountedClasses", "count_classes"]
+
+NO_RECORDS = "the table has no records: there is nothing to judge"
+
+
+@dataclass(frozen=True)
+class CountedClasses:
+    """What the entries over classes saw.
+
+    Parameters
+    ----------
+    verdicts : mapping of int to Verdict
+        By the place of the entry among all of the run.
+    first : Judged, optional
+        What the entries of the first count saw; the policy's own quasi-identifiers come first.
+    classes : int, optional
+        Classes of the first count that is not over some of its columns alone.
+    notes : tuple of str
+    """
+
+    verdicts: Mapping[int, Verdict]
+    first: Judged | None = None
+    classes: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+def count_classes(context: JudgingContext) -> CountedClasses:
+    """Judge every entry of the run that reads classes."""
+    counts = [_Count(context, group) for group in groups_of(context.entries, context.roles, context.rules)]
+    seen: list[Judged] = []
+    notes: list[str] = []
+    classes: int | None = None
+    tallies: dict[int, list[Tally]] = {}
+    verdicts: dict[int, Verdict] = {}
+    for count in counts:
+        judged, group = count.judged(), count.group
+        seen.append(judged)
+        notes += alone_notes(judged, group.keys, context.roles)
+        if classes is None and group.keys == group.over:  # not those over some columns alone
+            classes = judged.classes
+        for place, (at, entry) in enumerate(group.entries):
+            if not judged.released:
+                verdicts[at] = all_suppressed(entry, allowed=context.rules.allow_empty)
+                continue
+            tallies.setdefault(at, []).append(judged.tallies[place])
+            verdicts[at] = defined(entry.judge(entry.across(tallies[at]), count.facts))
+    return CountedClasses(verdicts, seen[0] if seen else None, classes, tuple(notes))
+
+
+@dataclass(frozen=True)
+class _Count:
+    """One count of classes, for the entries of a group."""
+
+    context: JudgingContext
+    group: Group
+
+    @property
+    def facts(self) -> Facts:
+        return self.context.facts[self.group.base]
+
+    def judged(self) -> Judged:
+        """What the group's entries saw of the records that are not suppressed."""
+        sheet = self.context.sheet
+        query = query_of(self.group, self.facts, self.context.rules)
+        needed = tuple(name for name in (query.weight, query.person) if name is not None)
+        # Suppressed records have no weight and no person, and need none.
+        lacking = needed and any(sheet.engine.facts(sheet.table, FactsRequest(nulls=needed)).nulls.values())
+        if not (sheet.known or (lacking and sheet.suppressed)):
+            found = self._as_it_is(query)
+            if found is not None:
+                return found
+        judged = self._of(sheet.left, replace(query, mark=None))
+        if judged is None:
+            return Judged((), 0, sheet.suppressed, 0)
+        return replace(judged, marked=sheet.suppressed)
+
+    def _as_it_is(self, query: ClassQuery) -> Judged | None:
+        """The table counted whole; None where its suppressed records must be left out before it is."""
+        sheet = self.context.sheet
+        if query.keys and not sheet.told_by(query.keys) and sheet.suppressed:
+            return None
+        if sheet.known == 0:
+            query = replace(query, mark=None)
+        try:
+            judged = self._of(sheet.table, query)
+        except DataError:
+            # The mark is no value of a base distribution, nor a missing one of what a record needs.
+            if not sheet.suppressed:
+                raise
+            return None
+        if judged is None:
+            raise DataError(NO_RECORDS)
+        if query.mark is None or sheet.alone_in(query.keys):
+            return judged
+        if not judged.marked and sheet.told_by(query.keys):
+            sheet.none_found()
+        # All suppressed records are in the class of the mark; they may be the whole of it.
+        return judged if sheet.suppressed == judged.marked and query.person is None else None
+
+    def _of(self, table: Any, query: ClassQuery) -> Judged | None:
+        """Every class once, by the way of counting that the rules ask for."""
+        engine, rules, facts = self.context.engine, self.context.rules, self.facts
+        entries = tuple(entry for _, entry in self.group.entries)
+        composite = Composite(entries)
+        if not self.group.population:
+            table, query, facts = with_row_columns(engine, table, query, entries, facts)
+        if rules.nulls == "wildcard":
+            return reduce_matching(engine, table, query, composite, facts, rules.wildcard)
+        if self.group.population:
+            return reduce_beside_population(engine, table, self.context.population, query, composite, facts)
+        return engine.reduce_classes(table, query, composite, facts)

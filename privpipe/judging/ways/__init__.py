@@ -1,0 +1,67 @@
+"""The ways of judging, one file each, in the order in which they are gone through."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from privpipe.blocks import Guarantee
+from privpipe.blocks.way import Way
+from privpipe.errors import UsageError
+from privpipe.judging.ways.base import WayOfJudging
+from privpipe.judging.ways.beside import ByColumnsBeside
+from privpipe.judging.ways.classes import ByClasses
+from privpipe.judging.ways.columns import ByColumns
+from privpipe.judging.ways.distinct import ByDistinct
+from privpipe.judging.ways.facts import ByFacts
+from privpipe.judging.ways.files import ByFiles
+from privpipe.judging.ways.history import ByHistory
+from privpipe.judging.ways.items import ByItems
+from privpipe.judging.ways.pairs import ByPairs
+from privpipe.judging.ways.positions import ByPositions
+from privpipe.judging.ways.process import ByProcess
+from privpipe.judging.ways.recoded_tables import ByRecodedTables
+from privpipe.judging.ways.weights import ByWeights
+from privpipe.judging.ways.whole_tables import ByWholeTables
+
+__all__ = ["WAYS", "WayOfJudging", "way_of"]
+
+# Counts of classes tell first, and at no cost, whether a record is suppressed; what needs the original comes last.
+WAYS: Mapping[Way, WayOfJudging] = {
+    judge.way: judge
+    for judge in (
+        ByClasses(),
+        ByProcess(),
+        ByWeights(),
+        ByFacts(),
+        ByColumns(),
+        ByDistinct(),
+        ByPositions(),
+        ByItems(),
+        ByPairs(),
+        ByFiles(),
+        ByColumnsBeside(),
+        ByHistory(),
+        ByWholeTables(),
+        ByRecodedTables(),
+    )
+}
+"""Who judges in each way that an entry may say is its own."""
+
+
+def way_of(entry: Guarantee) -> WayOfJudging:
+    """How an entry is judged.
+
+    Raises
+    ------
+    UsageError
+        In a way that nobody judges in.
+
+    Examples
+    --------
+    >>> from privpipe.models import KAnonymity
+    >>> way_of(KAnonymity(k=5)).way.over_keys
+    True
+    """
+    if entry.way not in WAYS:
+        raise UsageError(f"{entry.name()} is judged by {entry.way.name}, and no way of judging has this name")
+    return WAYS[entry.way]

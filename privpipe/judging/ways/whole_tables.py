@@ -1,0 +1,87 @@
+"""Judge whole tables: the original, the release and records in neither, none paired with another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from privpipe.blocks import Guarantee, Verdict
+from privpipe.blocks.table_files import TableFiles, TableMeasure
+from privpipe.blocks.way import WHOLE_TABLES
+from privpipe.engines import Engine, Source
+from privpipe.errors import DataError
+from privpipe.judging.required_columns import require_columns
+from privpipe.judging.verdicts import not_judged
+from privpipe.judging.ways.base import WayOfJudging, of_kind
+from privpipe.roles import column_type_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from privpipe.draws import Stream
+    from privpipe.judging.context import JudgingContext
+
+__all__ = ["ByWholeTables"]
+
+LARGEST_GATHERED = 400_000_000
+"""Cells of all tables that are brought to the driver at the most."""
+NOT_GIVEN = "needs the original table beside the released one; it was not given."
+
+
+class ByWholeTables(WayOfJudging):
+    """Without an original an error, never a pass."""
+
+    way = WHOLE_TABLES
+    counts_persons: ClassVar[bool] = True
+    serves_wildcard: ClassVar[bool] = True
+
+    def verdicts(self, entries: Mapping[int, Guarantee], context: JudgingContext) -> dict[int, Verdict]:
+        return {at: _verdict(entry, context) for at, entry in of_kind(entries, TableMeasure).items()}
+
+
+def _verdict(entry: TableMeasure, context: JudgingContext) -> Verdict:
+    engine, original, rules = context.engine, context.original, context.rules
+    released = context.with_ids.left
+    if original is None:
+        return not_judged(entry, NOT_GIVEN)
+    columns = entry.columns_read(context.roles)
+    cells = (engine.count(original) + engine.count(released)) * len(columns)
+    if cells > LARGEST_GATHERED:
+        reason = f"the tables hold {cells:,} cells of the columns compared, {LARGEST_GATHERED:,} at the most."
+        return not_judged(entry, reason)
+    before = _gathered(engine, original, columns, "original")
+    types = {name: column_type_of(before.schema.field(name).type) for name in columns}
+    holdout = None
+    if entry.holdout is not None:
+        holdout = _gathered(engine, _scanned(engine, entry.holdout, types), columns, "holdout")
+    files = TableFiles(
+        original=_arranged(before, rules.order),
+        released=_arranged(_gathered(engine, released, columns, "released table"), rules.order),
+        holdout=None if holdout is None else _arranged(holdout, rules.order),
+        hierarchies=rules.hierarchies,
+    )
+    return entry.judge_tables(files)
+
+
+def _gathered(engine: Engine, table: Any, columns: Sequence[str], side: str) -> pa.Table:
+    require_columns(table.schema.names, columns, side)
+    return engine.collect(engine.select(table, list(columns)))
+
+
+def _scanned(engine: Engine, path: str, types: Mapping[str, Any]) -> Any:
+    try:
+        return engine.scan(Source(data=path, types=types))
+    except DataError as error:
+        error.args = (f"holdout: {error}",)
+        raise
+
+
+def _arranged(table: pa.Table, order: Stream | None) -> pa.Table:
+    """The rows in a keyed order of what they hold, by which they are sampled; identical rows are interchangeable."""
+    from privpipe.draws import Seed
+    from privpipe.kernels.ids.record_ids import content_hash
+
+    words = content_hash(table, Seed(bytes(16) if order is None else order.key))
+    return table.take(np.lexsort((words[:, 1], words[:, 0])))
