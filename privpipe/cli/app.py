@@ -18,6 +18,7 @@ from privpipe.cli import (
     judging,
     ledger,
     planning,
+    plugging,
     releasing,
     reporting,
     schema,
@@ -83,6 +84,7 @@ for name, command in (
     ("compare", compare.compare),
     ("explain", explain.explain),
     ("schema", schema.schema),
+    ("plugins", plugging.plugins),
     ("seed", seeding.seed),
 ):
     app.command(name)(guarded(command))

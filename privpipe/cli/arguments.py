@@ -17,7 +17,12 @@ __all__ = ["EngineOption", "JsonOption", "PolicyArgument", "loaded"]
 PolicyArgument = Annotated[Path, typer.Argument(metavar="POLICY", help="The policy file (YAML).", show_default=False)]
 EngineOption = Annotated[
     str | None,
-    typer.Option("--engine", metavar="E", help="embedded, dask or spark, instead of the policy's.", show_default=False),
+    typer.Option(
+        "--engine",
+        metavar="E",
+        help="embedded, dask, spark or a plug-in's, instead of the policy's.",
+        show_default=False,
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print a document for machines on stdout, and nothing else.")]
 

@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
-from privpipe.errors import PrivpipeError, UsageError, did_you_mean
+from privpipe.errors import PrivpipeError, UsageError
 
 __all__ = ["Finding", "examine"]
 
@@ -66,15 +66,17 @@ def examine(
     UsageError
         An engine nobody knows.
     """
-    from privpipe.engines import ENGINES
+    from privpipe.engines import ENGINES, engine_fault
 
     for name in engines:
-        if name not in ENGINES:
-            raise UsageError(f"unknown engine {name!r}{did_you_mean(name, ENGINES)}; one of {', '.join(ENGINES)}")
+        if wrong := engine_fault(name):
+            raise UsageError(wrong)
     asked = set(engines) or {"embedded"}
     left = check_leftovers(temp, clean)  # before an engine opens, which removes them
     findings = [check_python(), check_packages(), check_java("spark" in asked)]
-    findings += [check_engine(name, name in asked) for name in ENGINES if name in asked or _installed(name)]
+    others = sorted(asked - set(ENGINES))
+    findings += [check_engine(name, name in asked) for name in (*ENGINES, *others) if name in asked or _installed(name)]
+    findings.append(check_plugins())
     findings.append(check_spark_python("spark" in asked))
     findings.append(check_writable(target or Path.cwd(), target is not None))
     findings.append(left)
@@ -158,6 +160,19 @@ def check_engine(name: str, required: bool) -> Finding:
     except Exception as error:  # noqa: BLE001 whatever breaks a foreign library is the finding
         return Finding(f"engine {name}", state, f"does not open: {type(error).__name__}", "reinstall its packages")
     return Finding(f"engine {name}", "ok", f"opens ({versions})")
+
+
+def check_plugins() -> Finding:
+    """What other distributions add; a policy that uses one which is not sound is refused when it is read."""
+    from privpipe import plugins
+
+    found = plugins.found()
+    broken = [each for each in found if plugins.fault(each)]
+    told = ", ".join(f"{each.name} ({each.distribution} {each.version})" for each in found) or "none installed"
+    if broken:
+        unsound = ", ".join(each.name for each in broken)
+        return Finding("plug-ins", "warning", f"{told}; not sound: {unsound}", "`privpipe plugins` says why")
+    return Finding("plug-ins", "ok", told)
 
 
 def check_spark_python(required: bool) -> Finding:

@@ -12,6 +12,7 @@ import typer
 
 from privpipe.cli.arguments import JsonOption
 from privpipe.cli.console import print_json, put
+from privpipe.cli.plugging import plug_in_of, tell_left_out
 from privpipe.cli.suggesting import rule_of_thumb
 from privpipe.errors import UsageError, did_you_mean
 
@@ -76,11 +77,15 @@ def _rooms() -> tuple[Catalogue, ...]:
 
 def _document(entry: type[Entry], room: Catalogue) -> dict[str, Any]:
     said = {name: " ".join(str(getattr(entry, name, "") or "").split()) for name in TITLES}
-    kind = getattr(entry, "taxon", None) or room.module_of(entry.name()).partition(".")[0]
+    brought = None if entry.name() in room.built_in else plug_in_of(room.package, entry.name())
+    kind = getattr(entry, "taxon", None) or (
+        entry.name() if brought else room.module_of(entry.name()).partition(".")[0]
+    )
     more = _beyond_the_first_line(entry)
     return {
         "name": entry.name(),
         "class": f"{room.package}.{entry.__name__}",
+        **({"plug_in": f"{brought.distribution} {brought.version}"} if brought else {}),
         "kind": f"{room.kind} ({kind})" if kind != entry.name() else room.kind,
         "summary": entry.summary(),
         "about": more,
@@ -148,7 +153,8 @@ def _type(schema: Mapping[str, Any]) -> str:
 
 
 def _lines(document: Mapping[str, Any]) -> Iterator[str]:
-    yield f"{document['name']} - {document['kind']}"
+    brought = f", a plug-in of {document['plug_in']}" if "plug_in" in document else ""
+    yield f"{document['name']} - {document['kind']}{brought}"
     yield from _paragraphs("", document["summary"])
     for paragraph in document["about"].splitlines():
         yield from _paragraphs("", paragraph)
@@ -182,6 +188,7 @@ def _paragraphs(title: str, text: str) -> Iterator[str]:
 
 def _list(json: bool) -> None:
     rooms = _rooms()
+    tell_left_out()
     if json:
         print_json({room.kind: {name: room[name].summary() for name in room} for room in rooms})
         return

@@ -146,7 +146,7 @@ def _options(
 
 def _shown(spec: HierarchySpec, made: Hierarchy, show_values: bool) -> dict[int, tuple[str, ...]]:
     """Labels of the levels that may be told; a label that repeats a raw value is that value."""
-    declared = not made.data_dependent and not set(PARTS_OF_VALUES) & set(spec.to_dict())
+    declared = not made.data_dependent and not spec.plugged and not set(PARTS_OF_VALUES) & set(spec.to_dict())
     levels = [level for level in range(made.height + 1) if show_values or (declared and level > 0)]
     raw = set() if show_values else set(made.values)
     return {level: tuple(label for label in made.labels(level) if label not in raw) for level in levels}

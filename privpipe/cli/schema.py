@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from privpipe.cli.console import as_json, print_json, say, write_text
+from privpipe.cli.plugging import tell_left_out
 
 __all__ = ["schema"]
 
@@ -24,6 +25,7 @@ def schema(
     """
     from privpipe.policy import json_schema
 
+    tell_left_out()
     if out is None:
         print_json(json_schema())
         return

@@ -6,16 +6,45 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
+from privpipe import plugins
 from privpipe.engines.base import Engine, Format, Source, Written
 from privpipe.errors import UsageError, did_you_mean
 
-__all__ = ["ENGINES", "Engine", "Format", "Source", "Written", "engine_for", "open_engine"]
+__all__ = [
+    "ENGINES",
+    "Engine",
+    "Format",
+    "Source",
+    "Written",
+    "engine_fault",
+    "engine_for",
+    "engine_names",
+    "open_engine",
+]
 
 ENGINES: Mapping[str, str] = {
     "embedded": "EmbeddedEngine",
     "dask": "DaskEngine",
     "spark": "SparkEngine",
 }
+"""Those of this package; plug-ins bring others."""
+PLUG_INS = "privpipe.engines"
+
+
+def engine_names() -> tuple[str, ...]:
+    """Names of the engines at hand: those built in, then those of sound plug-ins."""
+    return (*ENGINES, *plugins.names(PLUG_INS))
+
+
+def engine_fault(name: str) -> str:
+    """Why there is no engine of that name, or nothing; whether a built-in one's packages are there, opening it says."""
+    if name in ENGINES:
+        return ""
+    for each in plugins.found():
+        if (each.group, each.name) == (PLUG_INS, name):
+            return plugins.fault(each)
+    known = engine_names()
+    return f"unknown engine {name!r}{did_you_mean(name, known)}; one of {', '.join(known)}"
 
 
 def open_engine(name: str, options: Mapping[str, Any] | None = None) -> Engine:
@@ -24,10 +53,13 @@ def open_engine(name: str, options: Mapping[str, Any] | None = None) -> Engine:
     Raises
     ------
     UsageError
-        An unknown engine or option, or the engine's extra is not installed.
+        An unknown engine or option, the engine's extra is not installed, or the plug-in that brings it is not sound.
     """
+    if wrong := engine_fault(name):
+        raise UsageError(wrong)
     if name not in ENGINES:
-        raise UsageError(f"unknown engine {name!r}{did_you_mean(name, ENGINES)}; one of {', '.join(ENGINES)}")
+        plugged: type[Engine] = plugins.load(PLUG_INS, name)
+        return plugged.open(dict(options or {}))
     try:
         module = importlib.import_module(f"privpipe.engines.{name}")
     except ImportError as error:

@@ -266,14 +266,23 @@ def _made() -> tuple[Expectations, dict[str, str]]:
             entry = catalogue[name]
             if not issubclass(entry, Guarantee):
                 raise UsageError(f"{name} is in a catalogue of guarantees and is none")
-            own = {field.name for field in dataclasses.fields(entry)} - {"quasi_identifiers"}
-            why = why_refused(ways_of(entry), entry.threshold_field, model=catalogue is MODELS)
-            why = why or taken(own & set(PrivacyExpectation.__fields__))
+            why = _refusal(entry, catalogue is MODELS, built_in=name in catalogue.built_in)
             if why:
                 refused[name] = why
             else:
                 made[name] = _expectation(entry)
     return made, refused
+
+
+def _refusal(entry: type[Guarantee], model: bool, *, built_in: bool) -> str:
+    own = {field.name for field in dataclasses.fields(entry)} - {"quasi_identifiers"}
+    try:
+        ways = ways_of(entry)
+    except Exception as error:
+        if built_in:
+            raise
+        return f"the plug-in that brings it makes no examples ({type(error).__name__})"
+    return why_refused(ways, entry.threshold_field, model=model) or taken(own & set(PrivacyExpectation.__fields__))
 
 
 EXPECTATIONS, REFUSED = _made()

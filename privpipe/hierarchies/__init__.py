@@ -10,7 +10,7 @@ from privpipe.hierarchies.canonical import canonical_text
 from privpipe.hierarchies.hierarchy import Hierarchy
 from privpipe.hierarchies.literals import COLUMN_TYPES, canonical_literal
 from privpipe.hierarchies.options import Options
-from privpipe.hierarchies.spec import BUILDERS, OPTION_KEYS, HierarchySpec
+from privpipe.hierarchies.spec import BUILDERS, OPTION_KEYS, HierarchySpec, builders
 
 __all__ = [
     "BUILDERS",
@@ -19,6 +19,7 @@ __all__ = [
     "Hierarchy",
     "HierarchySpec",
     "Options",
+    "builders",
     "canonical_literal",
     "canonical_text",
 ]

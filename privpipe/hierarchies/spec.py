@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Protocol, Self, runtime_checkable
 
-from privpipe.errors import HierarchyError, PolicyError, Problem, UsageError, did_you_mean
+from privpipe import plugins
+from privpipe.errors import HierarchyError, PolicyError, PrivpipeError, Problem, UsageError, did_you_mean
 from privpipe.hierarchies.canonical import checked_type
 from privpipe.hierarchies.dates import Dates
 from privpipe.hierarchies.draft import Draft
@@ -21,9 +22,7 @@ from privpipe.hierarchies.priority import Priority
 from privpipe.hierarchies.redact import Redact
 from privpipe.hierarchies.sources import File, Prepared, Tree
 
-__all__ = ["BUILDERS", "OPTION_KEYS", "Builder", "HierarchySpec"]
-
-BUILDERS: Final = ("file", "intervals", "groups", "dates", "redact", "priority", "tree")
+__all__ = ["BUILDERS", "KEYS", "OPTION_KEYS", "Builder", "DeclaredBuilder", "HierarchySpec", "builders"]
 
 
 class Builder(Protocol):
@@ -34,6 +33,16 @@ class Builder(Protocol):
         ...
 
 
+@runtime_checkable
+class DeclaredBuilder(Builder, Protocol):
+    """A builder that a policy can ask for by its parameters; what a plug-in brings."""
+
+    @classmethod
+    def from_parameters(cls, given: object) -> Self:
+        """From what stands under its name; UsageError where that is wrong."""
+        ...
+
+
 FROM_PARAMETERS: Final[dict[str, Callable[[object], Builder]]] = {
     "intervals": Intervals.from_parameters,
     "groups": Groups.from_parameters,
@@ -41,6 +50,7 @@ FROM_PARAMETERS: Final[dict[str, Callable[[object], Builder]]] = {
     "redact": Redact.from_parameters,
     "priority": Priority.from_parameters,
 }
+BUILDERS: Final = ("file", *FROM_PARAMETERS, "tree")
 # Keys beside the builder, and the builders they make sense for.
 OPTION_KEYS: Final = {
     "min_level": BUILDERS,
@@ -52,6 +62,14 @@ OPTION_KEYS: Final = {
     "delimiter": ("file",),
     "header": ("file",),
 }
+KEYS: Final = (*BUILDERS, *OPTION_KEYS)
+"""What may stand under `hierarchy:` without a plug-in; none of these is a name for one."""
+PLUG_INS: Final = "privpipe.hierarchies"
+
+
+def builders() -> tuple[str, ...]:
+    """Names of the builders at hand: those built in, then those of sound plug-ins."""
+    return (*BUILDERS, *plugins.names(PLUG_INS))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +104,7 @@ class HierarchySpec:
         Parameters
         ----------
         mapping : mapping
-            One builder (``file | intervals | groups | dates | redact | priority | tree``) and optionally
+            One builder (``file | intervals | groups | dates | redact | priority | tree``, or a plug-in's), and
             `min_level`, `max_level`, `unknown`, `level_names`; with file and tree `root`, `add_root`; with file
             `delimiter`, `header`.
         base_dir : str or PathLike
@@ -100,8 +118,8 @@ class HierarchySpec:
             A `UsageError` that carries every problem with its path below `hierarchy:`.
         """
         if not isinstance(mapping, Mapping):
-            raise PolicyError([Problem(path="", message=f"must be a mapping with one of {', '.join(BUILDERS)}")])
-        chosen = [key for key in mapping if key in BUILDERS]
+            raise PolicyError([Problem(path="", message=f"must be a mapping with one of {', '.join(builders())}")])
+        chosen = [key for key in mapping if key in BUILDERS or (key not in KEYS and plugins.has(PLUG_INS, key))]
         problems = _key_problems(mapping, chosen)
         given = {key: mapping[key] for key in mapping if key in {each.name for each in fields(Options)}}
         options, builder = Options(column=column), None
@@ -132,6 +150,11 @@ class HierarchySpec:
         return cls(builder=table, options=options)
 
     @property
+    def plugged(self) -> str | None:
+        """Name of its builder, where a plug-in brings that."""
+        return next((name for name in self.to_dict() if name not in KEYS), None)
+
+    @property
     def column(self) -> str:
         """The column it belongs to."""
         return self.options.column
@@ -143,6 +166,8 @@ class HierarchySpec:
 
     def recorded(self) -> dict[str, Any]:
         """What a plan tells of it: the mapping it came from, with the number of listed values in place of these.
+
+        Of a plug-in's parameters, which may be values or hold some, only that they were given.
 
         Examples
         --------
@@ -158,6 +183,8 @@ class HierarchySpec:
                 found[name] = "in place"
             elif isinstance(given, dict) and isinstance(given.get("order"), list):
                 found[name] = {**given, "order": f"{len(given['order']):,} values"}
+        if self.plugged is not None:
+            found[self.plugged] = "in place"
         return found or {"prepared": self.builder.shown if isinstance(self.builder, Prepared) else ""}
 
     def check_type(self, type: str | None) -> None:
@@ -216,25 +243,38 @@ def _builder(name: str, mapping: Mapping[str, Any], base_dir: Path) -> Builder:
         return File.from_parameters(mapping[name], base_dir, **beside)
     if name == "tree":
         return Tree.from_parameters(mapping[name], base_dir)
-    return FROM_PARAMETERS[name](mapping[name])
+    if name in FROM_PARAMETERS:
+        return FROM_PARAMETERS[name](mapping[name])
+    return _plugged(name, mapping[name])
+
+
+def _plugged(name: str, given: object) -> Builder:
+    kind: type[DeclaredBuilder] = plugins.load(PLUG_INS, name)
+    try:
+        return kind.from_parameters(given)
+    except PrivpipeError:
+        raise
+    except Exception as error:
+        raise UsageError(
+            f"the plug-in's {kind.__qualname__} takes no such parameters ({type(error).__name__})"
+        ) from error
 
 
 def _key_problems(mapping: Mapping[str, Any], chosen: Sequence[str]) -> list[Problem]:
-    known = (*BUILDERS, *OPTION_KEYS)
+    unknown = [key for key in mapping if key not in KEYS and key not in chosen]
     problems = [
-        Problem(path=str(key), message=f"unknown key {key!r}{did_you_mean(str(key), known)}")
-        for key in mapping
-        if key not in known
+        Problem(path=str(key), message=f"unknown key {key!r}{did_you_mean(str(key), (*builders(), *OPTION_KEYS))}")
+        for key in unknown
     ]
     if len(chosen) > 1:
         problems.append(Problem(path="", message=f"give one builder, not {' and '.join(chosen)}"))
     if not chosen:
-        problems.append(Problem(path="", message=f"a builder is missing: one of {', '.join(BUILDERS)}"))
+        problems.append(Problem(path="", message=f"a builder is missing: one of {', '.join(builders())}"))
     if len(chosen) == 1:
         problems += [
             Problem(path=key, message=f"{key!r} belongs to {' and '.join(owners)}, not to {chosen[0]}")
             for key, owners in OPTION_KEYS.items()
-            if key in mapping and chosen[0] not in owners
+            if key in mapping and chosen[0] not in owners and owners != BUILDERS
         ]
     return problems
 

@@ -148,7 +148,7 @@ def _class_of(report: Report, name: str, place: Place, section: str, catalogues:
     rooms = catalogues.of(section)
     for room in rooms:
         if name in room:
-            return room[name]
+            return _taken(report, room, name, place)
     for room in catalogues.every():
         if name in room:
             where = "`transform:`" if room is catalogues.transforms else "`guarantees:` or `measures:`"
@@ -159,6 +159,14 @@ def _class_of(report: Report, name: str, place: Place, section: str, catalogues:
     near = did_you_mean(name, known) or f"; known: {', '.join(known)}"
     report.wrong(place, f"unknown {kinds}{near}")
     return None
+
+
+def _taken(report: Report, room: Catalogue, name: str, place: Place) -> type[Entry] | None:
+    try:
+        return room[name]
+    except UsageError as error:  # of a plug-in that is not sound
+        report.wrong(place, str(error))
+        return None
 
 
 def _build(report: Report, entry: type[Entry], parameters: Mapping[str, Any], place: Place) -> Entry | None:

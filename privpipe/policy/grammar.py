@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from privpipe.engines import ENGINES
 from privpipe.engines.base import Format
 from privpipe.engines.base.unpacking import MOST_BYTES
 from privpipe.policy.specs import FormulaRule
@@ -32,6 +31,7 @@ Kind = Literal[
     "plan",
     "columns",
     "hierarchy",
+    "engine",
 ]
 
 
@@ -100,7 +100,7 @@ TOP: Mapping[str, Key] = {
     "version": Key("integer", "version of this grammar", default=VERSION),
     "name": Key("text", "name of the release; left out, that of the policy file"),
     "source": Key("source", "the table to release"),
-    "engine": Key("text", "what runs it", tuple(ENGINES), default="embedded"),
+    "engine": Key("engine", "what runs it", default="embedded"),
     "engines": Key("mapping", "options of each engine"),
     "columns": Key("columns", "role of every column of the source", required=True),
     "population": Key("source", "population table of the models that need one, as raw values"),

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from privpipe.blocks import Entry, Guarantee
-from privpipe.hierarchies import BUILDERS, OPTION_KEYS
+from privpipe.engines import engine_names
+from privpipe.hierarchies import OPTION_KEYS, builders
 from privpipe.policy.entries import Catalogues
 from privpipe.policy.grammar import COLUMN, PLAN, SINK, TOP, VERSION, Key, source_keys
 from privpipe.transforms.base import Transformer
@@ -90,6 +91,8 @@ def _section(keys: Mapping[str, Key]) -> dict[str, Any]:
 
 def _key(key: Key) -> dict[str, Any]:
     found = {"description": key.about, **json.loads(json.dumps(SHAPES.get(key.kind, {})))}
+    if key.kind == "engine":
+        found = {"description": key.about, "enum": list(engine_names())}
     if key.choices:
         found = {"description": key.about, "enum": list(key.choices)}
     if key.default is not None:
@@ -98,12 +101,13 @@ def _key(key: Key) -> dict[str, Any]:
 
 
 def _hierarchy() -> dict[str, Any]:
+    known = builders()
     return {
         "type": "object",
-        "description": f"one builder of {', '.join(BUILDERS)}, and options",
-        "properties": {name: {} for name in (*BUILDERS, *OPTION_KEYS)},
+        "description": f"one builder of {', '.join(known)}, and options",
+        "properties": {name: {} for name in (*known, *OPTION_KEYS)},
         "additionalProperties": False,
-        "oneOf": [{"required": [name]} for name in BUILDERS],
+        "oneOf": [{"required": [name]} for name in known],
     }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from privpipe.draws import Seed
-from privpipe.engines import ENGINES
+from privpipe.engines import engine_fault
 from privpipe.errors import PolicyError, UsageError, did_you_mean
 from privpipe.hierarchies import HierarchySpec
 from privpipe.policy.grammar import COLUMN, PLAN, SINK, Key, source_keys
@@ -132,9 +132,8 @@ def read_engines(report: Report, value: Any, place: Place) -> dict[str, dict[str
     """`engines`: options by engine; which options there are, the engine says when it opens."""
     found = {}
     for name, options in value.items():
-        if name not in ENGINES:
-            near = did_you_mean(name, ENGINES) or f"; one of {', '.join(ENGINES)}"
-            report.wrong((*place, name), f"unknown engine{near}")
+        if wrong := engine_fault(name):
+            report.wrong((*place, name), wrong)
         elif options is not None and not isinstance(options, Mapping):
             report.wrong((*place, name), f"must be a mapping of options, not {_kind(options)}")
         else:
@@ -180,6 +179,8 @@ def _mismatch(value: Any, key: Key) -> str:
     if key.choices and not (isinstance(value, str) and value in key.choices):
         near = did_you_mean(value, key.choices) if isinstance(value, str) else ""
         return f"must be one of {', '.join(key.choices)}, not {_kind(value)}{near}"
+    if key.kind == "engine":
+        return engine_fault(value) if isinstance(value, str) else f"must be text, not {_kind(value)}"
     if key.kind == "text" and not (isinstance(value, str) and value):
         return f"must be text, not {_kind(value)}{'' if isinstance(value, str) else '; put it in quotes'}"
     if key.kind == "integer" and (not isinstance(value, int) or isinstance(value, bool)):

@@ -14,25 +14,34 @@ from privpipe.transforms.base import Transformer
 __all__ = ["catalogue_tables"]
 
 
-def catalogue_tables() -> str:
-    """All catalogue entries with their parameters, as Markdown.
+def catalogue_tables(*, plug_ins: bool = False) -> str:
+    """All entries of this package with their parameters, as Markdown.
+
+    Parameters
+    ----------
+    plug_ins : bool
+        Whether those of installed plug-ins stand there too.
 
     Examples
     --------
     >>> "`k_anonymity`" in catalogue_tables()
     True
     """
-    parts = ["**Guarantees** (privacy models)", *_table(MODELS), "", "**Transformers**", *_table(TRANSFORMS)]
-    if len(MEASURES):
-        parts += ["", "**Measures**", *_table(MEASURES)]
-    return "\n".join(parts) + "\n"
+    parts = []
+    for title, catalogue in (
+        ("**Guarantees** (privacy models)", MODELS),
+        ("**Transformers**", TRANSFORMS),
+        ("**Measures**", MEASURES),
+    ):
+        parts += ["", title, *_table(catalogue, catalogue if plug_ins else catalogue.built_in)]
+    return "\n".join(parts[1:]) + "\n"
 
 
-def _table(catalogue: Catalogue) -> Iterable[str]:
+def _table(catalogue: Catalogue, names: Iterable[str]) -> Iterable[str]:
     transformers = catalogue is TRANSFORMS
     yield "| name | what it does | parameters |" + (" kind |" if transformers else "")
     yield "|---|---|---|" + ("---|" if transformers else "")
-    for name in catalogue:
+    for name in names:
         entry = catalogue[name]
         row = f"| `{name}` | {_cell(entry.summary())} | {_cell(', '.join(_parameters(entry)))} |"
         yield row + (f" {entry.taxon} |" if issubclass(entry, Transformer) else "")

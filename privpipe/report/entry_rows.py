@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Mapping
@@ -9,20 +10,22 @@ from typing import Any
 
 from privpipe.blocks import Entry
 from privpipe.blocks.verdict import plain
+from privpipe.errors import UsageError
 
 __all__ = ["entry_class", "own_parameters", "parameter_text"]
 
 
 def entry_class(name: str) -> type[Entry] | None:
-    """The class of a row's entry; None for one that this version does not have."""
+    """The class of a row's entry; None for one that this version does not have, nor a sound plug-in."""
     from privpipe.measures import CATALOGUE as MEASURES
     from privpipe.models import CATALOGUE as MODELS
     from privpipe.transforms import CATALOGUE as TRANSFORMS
 
     for catalogue in (MODELS, MEASURES, TRANSFORMS):
         if name in catalogue:
-            found: type[Entry] = catalogue[name]
-            return found
+            with contextlib.suppress(UsageError):
+                found: type[Entry] = catalogue[name]
+                return found
     return None
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import privpipe
+from privpipe import plugins
 from privpipe.blocks.public_rules import LEAST_REPORTED, PublicRules
 from privpipe.blocks.verdict import plain
 from privpipe.engines import Engine, Written
@@ -24,7 +25,7 @@ from privpipe.sinks.records import document_text
 if TYPE_CHECKING:
     from privpipe.policy import Policy
 
-__all__ = ["output_of", "public_rules", "run_documents", "run_header", "write_public"]
+__all__ = ["output_of", "public_rules", "run_documents", "run_header", "versions_at_work", "write_public"]
 
 Documents = dict[str, dict[str, Any]]
 
@@ -52,9 +53,21 @@ def run_header(engine: Engine, policy: Policy, plan: Plan, run_id: str) -> dict[
         "policy_hash": policy.digest(),
         "plan_hash": plan.digest,
         "engine": engine.name,
-        "versions": {"privpipe": privpipe.__version__, "python": platform.python_version(), **engine.versions()},
+        "versions": versions_at_work(engine, policy),
         "nulls": policy.nulls,
         "suppression_mark": policy.suppression_mark,
+    }
+
+
+def versions_at_work(engine: Engine, policy: Policy) -> dict[str, str]:
+    """Versions of this package, of the engine's libraries, and of the distributions whose plug-ins are in use."""
+    builders = [spec.builder for spec in policy.hierarchies.values()]
+    used = (engine, *policy.transform, *policy.guarantees, *policy.measures, *builders)
+    return {
+        "privpipe": privpipe.__version__,
+        "python": platform.python_version(),
+        **plugins.versions_of(used),
+        **engine.versions(),
     }
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Any, get_args
 
-import privpipe
 from privpipe.blocks import Histogram
 from privpipe.draws import RunKey, Seed
 from privpipe.engines import Engine, Source, engine_for, open_engine
@@ -32,6 +30,7 @@ from privpipe.running.reading import finished_source, left_out_notes, read_as_so
 from privpipe.running.remembering import Remembering
 from privpipe.running.run import ReleaseResult, release_with, source_of
 from privpipe.running.run_context import RunContext, no_progress, seed_of
+from privpipe.running.run_documents import versions_at_work
 from privpipe.running.staging import judging_rules, run_stages
 
 __all__ = ["assess", "plan", "release", "transform"]
@@ -149,7 +148,7 @@ def assess(
             name=policy.name,
             policy_hash=policy.digest(),
             engine=running.name,
-            versions={"privpipe": privpipe.__version__, "python": platform.python_version(), **running.versions()},
+            versions=versions_at_work(running, policy),
             nulls=policy.nulls,
             suppression_mark=policy.suppression_mark,
         )

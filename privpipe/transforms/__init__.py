@@ -37,6 +37,8 @@ __all__ = sorted(("CATALOGUE", *CATALOGUE.class_names))
 
 
 def __getattr__(name: str) -> Any:
-    if name in CATALOGUE.class_names:
-        return CATALOGUE.of_class(name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return CATALOGUE.attribute(name)
+
+
+def __dir__() -> list[str]:
+    return CATALOGUE.attributes()

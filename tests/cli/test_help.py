@@ -44,6 +44,7 @@ COMMANDS = (
     "hierarchy",
     "init",
     "plan",
+    "plugins",
     "release",
     "report",
     "schema",

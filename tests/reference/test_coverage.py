@@ -6,12 +6,12 @@ from pathlib import Path
 
 from privpipe.models import CATALOGUE
 
-from .coverage import counted, with_table
+from .coverage import SHARED, counted, with_table
 
 
-def test_the_readme_says_what_is_checked(project: Path, shared: Path) -> None:
+def test_the_readme_says_what_is_checked(project: Path) -> None:
     text = (project / "README.md").read_text(encoding="utf-8")
-    assert text == with_table(text, shared), "run: python tests/reference/coverage.py README.md"
+    assert text == with_table(text, SHARED), "run: python -m tests.reference.coverage README.md"
 
 
 def test_every_referenced_model_is_in_the_catalogue(shared: Path) -> None:

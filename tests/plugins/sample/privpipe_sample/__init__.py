@@ -1,0 +1,1 @@
+"""A sample of what a distribution can add to privpipe."""

@@ -1,0 +1,64 @@
+"""The best chance to name the record of a person whose quasi-identifiers are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from numpy.typing import NDArray
+
+from privpipe.blocks import ClassBlock, ClassModel, Facts
+from privpipe.blocks.entry import require_number
+from privpipe.blocks.guarantee import Direction
+from privpipe.blocks.oracle_classes import Classes, Expected, by_class, slack
+
+__all__ = ["WorstGuess"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class WorstGuess(ClassModel):
+    """One over the size of the smallest class.
+
+    Parameters
+    ----------
+    at_most : float, optional
+        In (0, 1]. Left out (under `measures:`), the chance is reported.
+    quasi_identifiers : tuple of str, optional
+        Default: all of the policy.
+
+    Examples
+    --------
+    >>> WorstGuess(at_most=0.2).is_gate()
+    True
+    """
+
+    threshold_field: ClassVar[str | None] = "at_most"
+    direction: ClassVar[Direction] = "at_most"
+    about: ClassVar[Mapping[str, str]] = {"at_most": "largest chance of a right guess"}
+    source: ClassVar[str] = "the tests of privpipe"
+
+    at_most: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.at_most is not None:
+            require_number("WorstGuess", "at_most", self.at_most, above=0, most=1)
+
+    def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
+        return 1 / block.sizes
+
+    @classmethod
+    def counts_records(cls) -> bool:
+        return True
+
+    @staticmethod
+    def oracle(model: Any, classes: Classes) -> Expected:
+        """One over the size of each class."""
+        chances = [1 / len(rows) for rows in classes.members]
+        fine = [model.at_most is None or chance <= model.at_most + slack(model.at_most) for chance in chances]
+        return by_class(classes, chances, fine, max)
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(), cls(at_most=1.0), cls(at_most=0.2)]
