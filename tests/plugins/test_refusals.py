@@ -8,14 +8,13 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from privpipe.policy import Policy
 from typer.testing import CliRunner
 
 from privpipe import hierarchies, models, plugins, transforms
 from privpipe.cli import app
 from privpipe.engines import engine_names, open_engine
 from privpipe.errors import PolicyError, UsageError
-from privpipe.policy import json_schema
+from privpipe.policy import Policy, json_schema
 
 MODEL = """
     from dataclasses import dataclass

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+
+from annotated_types import Ge
+from typing_extensions import Doc
 
 from privpipe.blocks import Primitives, RowBlock
-from privpipe.blocks.entry import require_integer
+from privpipe.blocks.marks import Columns
 from privpipe.errors import DataError
 from privpipe.transforms.base import Kind, RowTransformer, StageContext, StagePlan, checked_columns
 
@@ -37,15 +39,14 @@ class KeepPrefix(RowTransformer):
     taxon: ClassVar[Kind] = "non-perturbative"
     preserves: ClassVar[str] = "the first characters"
     reveals: ClassVar[str] = "the first characters"
-    about: ClassVar[Mapping[str, str]] = {"columns": "text columns", "characters": "how many are kept"}
     source: ClassVar[str] = "the tests of privpipe"
 
-    columns: tuple[str, ...]
-    characters: int
+    columns: Annotated[tuple[str, ...], Columns(), Doc("text columns")]
+    characters: Annotated[int, Ge(1), Doc("how many are kept")]
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "columns", checked_columns("KeepPrefix", self.columns))
-        require_integer("KeepPrefix", "characters", self.characters, least=1)
 
     def learn(self, engine: Primitives, table: Any, context: StageContext) -> StagePlan:
         import pyarrow as pa

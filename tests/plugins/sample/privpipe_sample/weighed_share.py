@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
+from annotated_types import Gt
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts
-from privpipe.blocks.entry import require_number
 from privpipe.blocks.guarantee import Direction
+from privpipe.blocks.marks import SensitiveColumn
 
 __all__ = ["WeighedShare"]
 
@@ -38,31 +39,14 @@ class WeighedShare(ClassModel):
 
     threshold_field: ClassVar[str | None] = "at_most"
     direction: ClassVar[Direction] = "at_most"
-    about: ClassVar[Mapping[str, str]] = {
-        "column_of_interest": "the sensitive column",
-        "at_most": "largest product in a class",
-        "weight": "how much the column matters",
-    }
     source: ClassVar[str] = "the tests of privpipe"
     threat: ClassVar[str] = "Somebody who finds a person's class guesses the value that most records there share."
     formula: ClassVar[str] = "weight * max share <= at_most in each class"
     choose: ClassVar[str] = "Above the share of the commonest value of the whole table, times the weight."
 
-    column_of_interest: str
-    at_most: float | None = None
-    weight: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_number("WeighedShare", "weight", self.weight, above=0)
-        if self.at_most is not None:
-            require_number("WeighedShare", "at_most", self.at_most, above=0)
-
-    def sensitive_columns(self) -> tuple[str, ...]:
-        return (self.column_of_interest,)
-
-    def weight_column(self) -> str | None:
-        return None
+    column_of_interest: Annotated[str, SensitiveColumn(), Doc("the sensitive column")]
+    at_most: Annotated[float | None, Gt(0), Doc("largest product in a class")] = None
+    weight: Annotated[float, Gt(0), Doc("how much the column matters")] = 1.0
 
     def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
         from privpipe.kernels.classes.counts import top_share_by_class

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
+from annotated_types import Gt, Le
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts
-from privpipe.blocks.entry import require_number
 from privpipe.blocks.guarantee import Direction
 from privpipe.blocks.oracle_classes import Classes, Expected, by_class, slack
 
@@ -35,15 +35,9 @@ class WorstGuess(ClassModel):
 
     threshold_field: ClassVar[str | None] = "at_most"
     direction: ClassVar[Direction] = "at_most"
-    about: ClassVar[Mapping[str, str]] = {"at_most": "largest chance of a right guess"}
     source: ClassVar[str] = "the tests of privpipe"
 
-    at_most: float | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.at_most is not None:
-            require_number("WorstGuess", "at_most", self.at_most, above=0, most=1)
+    at_most: Annotated[float | None, Gt(0), Le(1), Doc("largest chance of a right guess")] = None
 
     def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
         return 1 / block.sizes
