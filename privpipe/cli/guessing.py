@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -122,7 +122,6 @@ def guess_type(values: Sequence[str]) -> tuple[ColumnType, tuple[str, ...]]:
 
 def guess_role(profile: Profile) -> Guess:
     """What the column is for, by its name, then by how many values it has."""
-    words = words_of(profile.name)
     share = profile.distinct / profile.records if profile.records else 0.0
     unique = share >= ALMOST_ALL and profile.records >= FEW_RECORDS and profile.type in ("text", "integer")
     seen = f"{profile.distinct:,} distinct values in {profile.records:,} records"
@@ -134,17 +133,22 @@ def guess_role(profile: Profile) -> Guess:
         return Guess("insensitive", "holds a single value")
     if unique:
         return Guess("identifier", f"nearly unique: {seen}")
-    for role, known in WORDS.items():
-        found = [word for word in words if word in known]
-        # 'country_name' names no person, and a handful of values identifies nobody.
-        weak = role == "identifier" and (
-            profile.distinct < FEW_RECORDS or WORDS["quasi_identifier"].intersection(words)
-        )
-        if found and not weak:
-            return Guess(role, f"by its name ({found[0]}); {seen}")
+    for role, word in _named_roles(profile):
+        return Guess(role, f"by its name ({word}); {seen}")
     if seen_as:
         return Guess("quasi_identifier", f"looks like {' and '.join(map(str, seen_as))}; {seen}")
     return Guess("quasi_identifier", f"not recognised, and somebody may know it; insensitive if nobody can; {seen}")
+
+
+def _named_roles(profile: Profile) -> Iterator[tuple[Role, str]]:
+    """Roles that a word of the name speaks for, and that word."""
+    words = words_of(profile.name)
+    # 'country_name' names no person, and a handful of values identifies nobody.
+    weak = profile.distinct < FEW_RECORDS or WORDS["quasi_identifier"].intersection(words)
+    for role, known in WORDS.items():
+        found = [word for word in words if word in known]
+        if found and not (role == "identifier" and weak):
+            yield role, found[0]
 
 
 def words_of(name: str) -> list[str]:

@@ -96,7 +96,6 @@ def _is_header(fields: list[str]) -> bool:
 
 def _profile(name: str, histogram: Histogram, arrow_type: Any, records: int, *, untyped: bool) -> Profile:
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     values = histogram.values.drop_null()
     found: ColumnType = column_type_of(arrow_type)
@@ -108,13 +107,6 @@ def _profile(name: str, histogram: Histogram, arrow_type: Any, records: int, *, 
         int(count) for value, count in zip(texts, histogram.counts, strict=False) if value in null_values
     )
     present = [text for text in texts if text not in null_values]
-    spread = 0.0
-    if found in ("integer", "number", "decimal") and len(values):
-        numbers = pa.array([float(text) for text in present]) if present else pc.cast(values, pa.float64())
-        ends = pc.min_max(numbers)
-        spread = float(ends["max"].as_py() or 0.0) - float(ends["min"].as_py() or 0.0)
-    lengths = {len(text) for text in present} if found == "text" else set()
-    code = len(lengths) == 1 and all(CODE.fullmatch(text) and any(map(str.isdigit, text)) for text in present)
     return Profile(
         name=name,
         type=found,
@@ -122,12 +114,28 @@ def _profile(name: str, histogram: Histogram, arrow_type: Any, records: int, *, 
         missing=missing,
         distinct=len(values) - len(null_values),
         null_values=null_values,
-        spread=spread,
-        code_length=lengths.pop() if code else 0,
+        spread=_spread(values, present) if found in ("integer", "number", "decimal") and len(values) else 0.0,
+        code_length=_code_length(present) if found == "text" else 0,
         separation=_separation(histogram),
         counts=tuple(histogram.counts.tolist()) if len(histogram) <= MOST_COUNTS else (),
         findings=tuple(kinds_in_column(name, histogram)),
     )
+
+
+def _spread(values: Any, texts: list[str]) -> float:
+    """Largest less least of some numbers, or of the texts that stand for them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    ends = pc.min_max(pa.array([float(text) for text in texts]) if texts else pc.cast(values, pa.float64()))
+    return float(ends["max"].as_py() or 0.0) - float(ends["min"].as_py() or 0.0)
+
+
+def _code_length(texts: list[str]) -> int:
+    """The length of texts that are all codes of one length, else 0."""
+    lengths = {len(text) for text in texts}
+    code = len(lengths) == 1 and all(CODE.fullmatch(text) and any(map(str.isdigit, text)) for text in texts)
+    return lengths.pop() if code else 0
 
 
 def _separation(histogram: Histogram) -> float:

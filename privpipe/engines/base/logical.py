@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -22,6 +23,16 @@ _ARROW: Final = {
     "date": pa.date32(),
     "timestamp": pa.timestamp("us"),
     "boolean": pa.bool_(),
+}
+
+
+_SERVED: Final[Mapping[pa.DataType, tuple[Callable[[pa.DataType], bool], ...]]] = {
+    pa.string(): (pt.is_string, pt.is_large_string, pt.is_string_view, pt.is_null, is_text_list),
+    pa.int64(): (pt.is_integer,),
+    pa.float64(): (pt.is_floating,),
+    pa.bool_(): (pt.is_boolean,),
+    pa.date32(): (pt.is_date,),
+    pa.binary(): (pt.is_binary, pt.is_large_binary, pt.is_binary_view, pt.is_fixed_size_binary),
 }
 
 
@@ -74,30 +85,17 @@ def logical_type(found: pa.DataType, column: str) -> pa.DataType:
     >>> logical_type(pa.uint8(), "age"), logical_type(pa.timestamp("ns", "Europe/Paris"), "at")
     (DataType(int64), TimestampType(timestamp[us, tz=UTC]))
     """
-    if pt.is_dictionary(found):
+    if pt.is_dictionary(found) or pt.is_run_end_encoded(found):
         return logical_type(found.value_type, column)
-    if pt.is_run_end_encoded(found):
-        return logical_type(found.value_type, column)
-    if pt.is_string(found) or pt.is_large_string(found) or pt.is_string_view(found) or pt.is_null(found):
-        return pa.string()
-    if is_text_list(found):
-        return pa.string()
-    if pt.is_integer(found):
-        return pa.int64()
-    if pt.is_floating(found):
-        return pa.float64()
-    if pt.is_boolean(found):
-        return pa.bool_()
     if pt.is_decimal(found):
         if found.precision - found.scale > DECIMAL_DIGITS or found.precision > DECIMAL_DIGITS or found.scale < 0:
             raise DataError(f"column {column!r}: decimals have at most {DECIMAL_DIGITS} digits, this is {found}")
         return pa.decimal128(DECIMAL_DIGITS, found.scale)
-    if pt.is_date(found):
-        return pa.date32()
     if pt.is_timestamp(found):
         return pa.timestamp("us", "UTC" if found.tz else None)
-    if pt.is_binary(found) or pt.is_large_binary(found) or pt.is_binary_view(found) or pt.is_fixed_size_binary(found):
-        return pa.binary()
+    for target, tests in _SERVED.items():
+        if any(test(found) for test in tests):
+            return target
     raise DataError(
         f"column {column!r} has the type {found}, which no release can carry; flatten it or cast it to text"
     )

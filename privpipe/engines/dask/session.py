@@ -81,22 +81,25 @@ class Options:
     def _check(self) -> None:
         if self.scheduler is not None and self.scheduler not in SCHEDULERS:
             raise UsageError(f"dask engine: scheduler must be one of {', '.join(SCHEDULERS)}")
+        self._check_kinds()
+        if self.address is not None and (self.workers or self.threads_per_worker):
+            raise UsageError("dask engine: a scheduler at an address has its workers; leave workers out")
+        if self.scheduler in ("threads", "synchronous") and (self.address or self.threads_per_worker):
+            raise UsageError("dask engine: address and threads_per_worker need scheduler: distributed")
+        if self.partition_bytes < 1:
+            raise UsageError("dask engine: partition_size must be positive, as in 64MB")
+
+    def _check_kinds(self) -> None:
         for name in ("workers", "threads_per_worker", "npartitions"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
                 raise UsageError(f"dask engine: {name} must be a whole number of at least 1")
         if self.address is not None and not isinstance(self.address, str):
             raise UsageError("dask engine: address must be a text such as tcp://host:8786")
-        if self.address is not None and (self.workers or self.threads_per_worker):
-            raise UsageError("dask engine: a scheduler at an address has its workers; leave workers out")
-        if self.scheduler in ("threads", "synchronous") and (self.address or self.threads_per_worker):
-            raise UsageError("dask engine: address and threads_per_worker need scheduler: distributed")
         if not isinstance(self.cache, bool):
             raise UsageError("dask engine: cache must be true or false")
         if isinstance(self.patience, bool) or not isinstance(self.patience, int | float) or not 0 < self.patience < inf:
             raise UsageError("dask engine: patience must be a number of seconds above 0")
-        if self.partition_bytes < 1:
-            raise UsageError("dask engine: partition_size must be positive, as in 64MB")
 
     @property
     def partition_bytes(self) -> int:

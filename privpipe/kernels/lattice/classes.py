@@ -68,7 +68,7 @@ def numbered(codes: Sequence[Codes], labels: Sequence[Longs], radices: Sequence[
         return _numbered_dense(*rows, *parts, held, space)  # type: ignore[no-any-return]
     if len(rows) == FUSED and rest <= SPARSE * len(counts):
         first = read_only(labels[0], np.int64)
-        return _numbered_runs(*rows, first, *parts[1:], held, radices[0], rest)  # type: ignore[no-any-return]
+        return _numbered_runs(*rows, first, *parts[1:], held, (radices[0], rest))  # type: ignore[no-any-return]
     keys = _keys(*rows[:FUSED], *parts[:FUSED])
     for row, part in zip(rows[FUSED:], parts[FUSED:], strict=True):
         _add_keys(keys, row, part)
@@ -113,8 +113,9 @@ def _numbered_dense(
 
 @njit(nogil=True, cache=True)
 def _numbered_runs(
-    c0: Codes, c1: Codes, c2: Codes, own: Longs, t1: Longs, t2: Longs, counts: Longs, labels: int, rest: int
+    c0: Codes, c1: Codes, c2: Codes, own: Longs, t1: Longs, t2: Longs, counts: Longs, spaces: tuple[int, int]
 ) -> Numbered:
+    labels, rest = spaces  # of the first group, and of the others
     t = len(counts)
     ends = np.zeros(labels + 1, np.int64)
     runs = 0

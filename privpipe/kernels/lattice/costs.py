@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -15,6 +17,20 @@ __all__ = ["LeafCosts", "products"]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
+
+
+class _Arrays(NamedTuple):
+    """`LeafCosts` as compiled code takes them."""
+
+    records: Floats
+    shares: Floats
+    kept: Floats
+    gone: Floats
+    leaves: Longs
+    spans: Longs
+    first: Longs
+    scales: Floats
+    unknown: float
 
 
 @dataclass(frozen=True)
@@ -63,10 +79,7 @@ class LeafCosts:
 
     def units(self, lost: Floats, levels: Longs) -> Floats:
         """Cost of each column at a level with so many records of each leaf suppressed, on its scale, shape (m,)."""
-        found: Floats = _units(
-            self.records, self.kept, self.gone, self.leaves, self.spans, self.first, self.scales, self.unknown,
-            lost, levels,
-        )  # fmt: skip
+        found: Floats = _units(self._arrays, lost, levels)
         return found
 
     def raised(
@@ -93,12 +106,14 @@ class LeafCosts:
         base, slope : float
             Such a record costs max(0, base + slope x share) more than a kept one.
         """
-        codes, rows, ends, sure = parts
         found: Floats = _raised(
-            self.records, self.shares, self.kept, self.gone, self.leaves, self.spans, self.first, self.scales,
-            self.unknown, least, lost, levels, read_only(codes, np.int32), rows, ends, sure, base, slope,
-        )  # fmt: skip
+            self._arrays, least, lost, levels, (read_only(parts[0], np.int32), *parts[1:]), base, slope
+        )
         return found
+
+    @cached_property
+    def _arrays(self) -> _Arrays:
+        return _Arrays(*(getattr(self, name) for name in _Arrays._fields))
 
 
 def products(nodes: NDArray[np.int16], figures: Floats) -> Floats:
@@ -124,18 +139,8 @@ def _cost(records: Floats, kept: Floats, gone: Floats, leaves: Longs, start: int
 
 
 @njit(nogil=True, cache=True)
-def _units(
-    records: Floats,
-    kept: Floats,
-    gone: Floats,
-    leaves: Longs,
-    spans: Longs,
-    first: Longs,
-    scales: Floats,
-    unknown: float,
-    lost: Floats,
-    levels: Longs,
-) -> Floats:
+def _units(costs: _Arrays, lost: Floats, levels: Longs) -> Floats:
+    records, _, kept, gone, leaves, spans, first, scales, unknown = costs
     out = np.zeros(len(levels), np.float64)
     for j in range(len(levels)):
         start, end = spans[first[j] + levels[j]]
@@ -147,25 +152,16 @@ def _units(
 
 @njit(nogil=True, cache=True)
 def _raised(
-    records: Floats,
-    shares: Floats,
-    kept: Floats,
-    gone: Floats,
-    leaves: Longs,
-    spans: Longs,
-    first: Longs,
-    scales: Floats,
-    unknown: float,
+    costs: _Arrays,
     least: Floats,
     lost: Floats,
     levels: Longs,
-    codes: Ints,
-    rows: Longs,
-    ends: Longs,
-    sure: Floats,
+    parts: tuple[Ints, Longs, Longs, Floats],
     base: float,
     slope: float,
 ) -> Floats:
+    records, shares, kept, gone, leaves, spans, first, scales, unknown = costs
+    codes, rows, ends, sure = parts
     out = least.copy()
     for j in range(len(levels)):
         if scales[j, 1] == 0.0:

@@ -124,14 +124,13 @@ def class_everywhere(
         rows.append(np.zeros(len(counts), dtype=rows[0].dtype))
         parts.append(np.zeros(1, dtype=np.int64))
     # Further groups are added to the first: what is never met stays negative whatever is added.
-    far = np.zeros(len(counts), dtype=np.int64)
+    far = np.zeros(len(counts) if len(rows) > FUSED else 0, dtype=np.int64)
     for row, part in zip(rows[FUSED:], parts[FUSED:], strict=True):
         far += np.where(part < 0, NEVER, part)[row]
     found: Longs = _first_met(
-        *(read_only(row, row.dtype) for row in rows[:FUSED]),
-        *(read_only(np.where(part < 0, NEVER, part), np.int64) for part in parts[:FUSED]),
+        tuple(read_only(row, row.dtype) for row in rows[:FUSED]),
+        tuple(read_only(np.where(part < 0, NEVER, part), np.int64) for part in parts[:FUSED]),
         read_only(far, np.int64),
-        len(rows) > FUSED,
         read_only(values, np.int32),
         read_only(counts, np.int64),
         size,
@@ -190,23 +189,19 @@ def _smallest_below(nodes: NDArray[np.int16], sizes: Longs, held: int, top: NDAr
 
 @njit(nogil=True, cache=True)
 def _first_met(
-    c0: NDArray[Any],
-    c1: NDArray[Any],
-    c2: NDArray[Any],
-    t0: Longs,
-    t1: Longs,
-    t2: Longs,
+    codes: tuple[NDArray[Any], NDArray[Any], NDArray[Any]],
+    tables: tuple[Longs, Longs, Longs],
     far: Longs,
-    has_far: bool,
     values: NDArray[np.int32],
     counts: Longs,
     size: int,
     width: int,
 ) -> Longs:
+    (c0, c1, c2), (t0, t1, t2) = codes, tables
     out = np.zeros(size * width, np.int64)
     for i in range(len(counts)):
         place = t0[c0[i]] + t1[c1[i]] + t2[c2[i]]
-        if has_far:
+        if len(far):
             place += far[i]
         if place >= 0:
             out[place * width + values[i]] += counts[i]

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -63,6 +63,21 @@ class CodeColumn:
     released: Integers = field(repr=False)
     mismatch: NDArray[np.bool_] | None = field(default=None, repr=False)
     levels: int = 1
+
+
+class _Side(NamedTuple):
+    """Numbers and codes of one side, a row a column."""
+
+    numbers: NDArray[np.float64]
+    codes: Integers
+
+
+class _Rules(NamedTuple):
+    """Of each tolerance its number column, radix, slope and base; of each code column radix and table."""
+
+    tolerances: NDArray[np.float64]
+    coded: Integers
+    table: NDArray[np.bool_]
 
 
 class Agreement:
@@ -153,24 +168,22 @@ class Agreement:
 
         def part(start: int) -> Any:
             rows = slice(start, start + CHUNK)
-            own = read_only(sides[0][0][:, rows], np.float64), read_only(sides[0][1][:, rows], np.int64)
-            return work((*own, *sides[1], *rules))
+            own = _Side(*(read_only(part[:, rows], part.dtype) for part in sides[0]))
+            return work((own, sides[1], rules))
 
         workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         with ThreadPoolExecutor(workers, thread_name_prefix="privpipe-agreement") as pool:
             return list(pool.map(part, range(0, len(attacked), CHUNK)))
 
-    def _side(self, side: str, rows: Integers) -> tuple[NDArray[np.float64], Integers]:
-        """Numbers and codes of one side, a row a column."""
+    def _side(self, side: str, rows: Integers) -> _Side:
         sides = [getattr(column, side)[rows] for column in self.columns]
         numbers = [values for values in sides if values.dtype == np.float64]
         codes = [values for values in sides if values.dtype != np.float64]
         stacked = np.stack(numbers) if numbers else np.zeros((0, len(rows)))
         coded = np.stack(codes) if codes else np.zeros((0, len(rows)), dtype=np.int64)
-        return read_only(stacked, np.float64), read_only(coded, np.int64)
+        return _Side(read_only(stacked, np.float64), read_only(coded, np.int64))
 
-    def _rules(self) -> tuple[NDArray[Any], ...]:
-        """Of each tolerance: its number column, radix, slope and base; of each code column: radix and table."""
+    def _rules(self) -> _Rules:
         tolerances, coded, tables = [], [], [np.zeros(0, dtype=np.bool_)]
         numbers = offset = 0
         for at, column in enumerate(self.columns):
@@ -184,10 +197,10 @@ class Agreement:
                 coded.append((radix, offset, column.mismatch.shape[1]))
                 tables.append(column.mismatch.ravel())
                 offset += column.mismatch.size
-        return (
-            read_only(np.array(tolerances).reshape(-1, 4), np.float64),
-            read_only(np.array(coded).reshape(-1, 3), np.int64),
-            read_only(np.concatenate(tables), np.bool_),
+        return _Rules(
+            tolerances=read_only(np.array(tolerances).reshape(-1, 4), np.float64),
+            coded=read_only(np.array(coded).reshape(-1, 3), np.int64),
+            table=read_only(np.concatenate(tables), np.bool_),
         )
 
 
@@ -199,19 +212,13 @@ def _bounds(column: NumberColumn) -> list[tuple[float, float]]:
 
 
 @njit(nogil=True, cache=True)
-def _patterns(
+def _add_numbers(
     numbers: NDArray[np.float64],
-    codes: Integers,
     far: NDArray[np.float64],
-    far_codes: Integers,
     tolerances: NDArray[np.float64],
-    coded: Integers,
-    table: NDArray[np.bool_],
     start: int,
     out: NDArray[np.int32],
 ) -> None:
-    """Pattern of one released record with each original one of a tile."""
-    out[:] = 0
     for t in range(len(tolerances)):
         column = int(tolerances[t, 0])
         radix = np.int32(tolerances[t, 1])
@@ -227,10 +234,16 @@ def _patterns(
             for i in range(len(out)):
                 x = values[start + i]
                 out[i] += radix if abs(x - y) <= slope * abs(x) + base else np.int32(0)
+
+
+@njit(nogil=True, cache=True)
+def _add_codes(
+    codes: Integers, far: Integers, coded: Integers, table: NDArray[np.bool_], start: int, out: NDArray[np.int32]
+) -> None:
     for k in range(len(coded)):
         radix = np.int32(coded[k, 0])
         offset, width, code = coded[k, 1], coded[k, 2], codes[k]
-        others = far_codes[k]
+        others = far[k]
         if offset < 0:
             for i in range(len(out)):
                 out[i] += radix if others[start + i] == code else np.int32(0)
@@ -240,46 +253,36 @@ def _patterns(
 
 
 @njit(nogil=True, cache=True)
-def _count(
-    numbers: NDArray[np.float64],
-    codes: Integers,
-    far: NDArray[np.float64],
-    far_codes: Integers,
-    tolerances: NDArray[np.float64],
-    coded: Integers,
-    table: NDArray[np.bool_],
-    patterns: int,
-) -> Integers:
+def _patterns(near: _Side, r: int, far: _Side, rules: _Rules, start: int, out: NDArray[np.int32]) -> None:
+    """Pattern of one released record with each original one of a tile."""
+    out[:] = 0
+    _add_numbers(near.numbers[:, r], far.numbers, rules.tolerances, start, out)
+    _add_codes(near.codes[:, r], far.codes, rules.coded, rules.table, start, out)
+
+
+@njit(nogil=True, cache=True)
+def _count(near: _Side, far: _Side, rules: _Rules, patterns: int) -> Integers:
     counts = np.zeros(patterns, np.int64)
-    n, m = far.shape[1], numbers.shape[1]
+    n, m = far.numbers.shape[1], near.numbers.shape[1]
     out = np.empty(TILE, np.int32)
     for start in range(0, n, TILE):
         tile = out[: min(TILE, n - start)]
         for r in range(m):
-            _patterns(numbers[:, r], codes[:, r], far, far_codes, tolerances, coded, table, start, tile)
+            _patterns(near, r, far, rules, start, tile)
             for i in range(len(tile)):
                 counts[tile[i]] += 1
     return counts
 
 
 @njit(nogil=True, cache=True)
-def _heaviest(
-    numbers: NDArray[np.float64],
-    codes: Integers,
-    far: NDArray[np.float64],
-    far_codes: Integers,
-    tolerances: NDArray[np.float64],
-    coded: Integers,
-    table: NDArray[np.bool_],
-    ranks: Integers,
-) -> tuple[Integers, Integers]:
-    n, m = far.shape[1], numbers.shape[1]
+def _heaviest(near: _Side, far: _Side, rules: _Rules, ranks: Integers) -> tuple[Integers, Integers]:
+    n, m = far.numbers.shape[1], near.numbers.shape[1]
     best, ties = np.full(m, -1, np.int64), np.zeros(m, np.int64)
     out = np.empty(TILE, np.int32)
     for start in range(0, n, TILE):
         tile = out[: min(TILE, n - start)]
         for r in range(m):
-            _patterns(numbers[:, r], codes[:, r], far, far_codes, tolerances, coded, table, start, tile)
+            _patterns(near, r, far, rules, start, tile)
             for i in range(len(tile)):
                 rank = ranks[tile[i]]
                 if rank > best[r]:

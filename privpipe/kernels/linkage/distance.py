@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -123,34 +123,37 @@ def _by_tree(
 def _by_tiles(
     attacked: LinkedFile, candidates: LinkedFile, partner: NDArray[np.int64], squared: bool
 ) -> NDArray[np.int64]:
-    mismatch, offsets, widths = _flat(attacked.mismatch, attacked.codes.shape[1])
-    far = read_only(np.ascontiguousarray(candidates.numbers.T), np.float64)
-    far_codes = read_only(np.ascontiguousarray(candidates.codes.T), np.int64)
+    mismatches, far = _flat(attacked.mismatch, attacked.codes.shape[1]), _by_column(candidates)
 
     def part(start: int) -> NDArray[np.int64]:
         rows = slice(start, start + CHUNK)
-        return np.asarray(
-            _tied_with_partner(
-                read_only(attacked.numbers[rows], np.float64),
-                read_only(attacked.codes[rows], np.int64),
-                far,
-                far_codes,
-                mismatch,
-                offsets,
-                widths,
-                read_only(partner[rows], np.int64),
-                squared,
-            )
-        )
+        near = _Side(read_only(attacked.numbers[rows], np.float64), read_only(attacked.codes[rows], np.int64))
+        return np.asarray(_tied_with_partner(near, far, mismatches, read_only(partner[rows], np.int64), squared))
 
     with ThreadPoolExecutor(_workers(), thread_name_prefix="privpipe-linkage") as pool:
         return np.concatenate(list(pool.map(part, range(0, len(attacked), CHUNK))))
 
 
-def _flat(
-    mismatch: tuple[NDArray[np.bool_] | None, ...], columns: int
-) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64]]:
+class _Side(NamedTuple):
+    """Numbers and codes of the records of one file."""
+
+    numbers: NDArray[np.float64]
+    codes: NDArray[np.int64]
+
+
+class _Mismatches(NamedTuple):
     """The tables of mismatches end to end, where each begins (-1: none), and its width."""
+
+    table: NDArray[np.bool_]
+    offsets: NDArray[np.int64]
+    widths: NDArray[np.int64]
+
+
+def _by_column(file: LinkedFile) -> _Side:
+    return _Side(read_only(file.numbers.T, np.float64), read_only(file.codes.T, np.int64))
+
+
+def _flat(mismatch: tuple[NDArray[np.bool_] | None, ...], columns: int) -> _Mismatches:
     offsets, widths = np.full(columns, -1, dtype=np.int64), np.ones(columns, dtype=np.int64)
     parts, at = [np.zeros(0, dtype=np.bool_)], 0
     for column, table in enumerate(mismatch):
@@ -158,7 +161,9 @@ def _flat(
             offsets[column], widths[column] = at, table.shape[1]
             parts.append(table.ravel())
             at += table.size
-    return read_only(np.concatenate(parts), np.bool_), read_only(offsets, np.int64), read_only(widths, np.int64)
+    return _Mismatches(
+        read_only(np.concatenate(parts), np.bool_), *(read_only(each, np.int64) for each in (offsets, widths))
+    )
 
 
 def pair_distances(one: LinkedFile, other: LinkedFile, *, squared: bool) -> NDArray[np.float64]:
@@ -170,21 +175,8 @@ def pair_distances(one: LinkedFile, other: LinkedFile, *, squared: bool) -> NDAr
     >>> pair_distances(x, x, squared=True).tolist()
     [[0.0, 3.0], [3.0, 0.0]]
     """
-    mismatch, offsets, widths = _flat(one.mismatch, one.codes.shape[1])
-    far = read_only(np.ascontiguousarray(other.numbers.T), np.float64)
-    far_codes = read_only(np.ascontiguousarray(other.codes.T), np.int64)
-    return np.asarray(
-        _distances(
-            read_only(one.numbers, np.float64),
-            read_only(one.codes, np.int64),
-            far,
-            far_codes,
-            mismatch,
-            offsets,
-            widths,
-            squared,
-        )
-    )
+    near = _Side(read_only(one.numbers, np.float64), read_only(one.codes, np.int64))
+    return np.asarray(_distances(near, _by_column(other), _flat(one.mismatch, one.codes.shape[1]), squared))
 
 
 def one_to_one(distances: NDArray[np.float64], ties: Ties = "fractional") -> tuple[float, float]:
@@ -225,19 +217,9 @@ def _assigned(distances: NDArray[np.float64], sign: float) -> tuple[int, float]:
 
 
 @njit(nogil=True, cache=True)
-def _row(
-    numbers: NDArray[np.float64],
-    codes: NDArray[np.int64],
-    far: NDArray[np.float64],
-    far_codes: NDArray[np.int64],
-    mismatch: NDArray[np.bool_],
-    offsets: NDArray[np.int64],
-    widths: NDArray[np.int64],
-    squared: bool,
-    out: NDArray[np.float64],
+def _add_numbers(
+    numbers: NDArray[np.float64], far: NDArray[np.float64], squared: bool, out: NDArray[np.float64]
 ) -> None:
-    """Distances of one record to all candidates."""
-    out[:] = 0.0
     for j in range(len(far)):
         column, at = far[j], numbers[j]
         if squared:
@@ -251,39 +233,46 @@ def _row(
                     out[i] += 0.0 if missing[0] and missing[1] else 1.0
                 else:
                     out[i] += abs(column[i] - at)
-    for j in range(len(far_codes)):
-        column_codes, code = far_codes[j], codes[j]
+
+
+@njit(nogil=True, cache=True)
+def _add_codes(
+    codes: NDArray[np.int64], far: NDArray[np.int64], mismatches: _Mismatches, out: NDArray[np.float64]
+) -> None:
+    table, offsets, widths = mismatches
+    for j in range(len(far)):
+        others, code = far[j], codes[j]
         for i in range(len(out)):
             if offsets[j] < 0:
-                out[i] += 1.0 if column_codes[i] != code else 0.0
+                out[i] += 1.0 if others[i] != code else 0.0
             else:
-                out[i] += 1.0 if mismatch[offsets[j] + code * widths[j] + column_codes[i]] else 0.0
+                out[i] += 1.0 if table[offsets[j] + code * widths[j] + others[i]] else 0.0
+
+
+@njit(nogil=True, cache=True)
+def _row(near: _Side, r: int, far: _Side, mismatches: _Mismatches, squared: bool, out: NDArray[np.float64]) -> None:
+    """Distances of one record to all candidates."""
+    out[:] = 0.0
+    _add_numbers(near.numbers[r], far.numbers, squared, out)
+    _add_codes(near.codes[r], far.codes, mismatches, out)
     if squared:
         for i in range(len(out)):
             out[i] = np.sqrt(out[i])
     else:
         for i in range(len(out)):
-            out[i] /= len(far) + len(far_codes)
+            out[i] /= len(far.numbers) + len(far.codes)
 
 
 @njit(nogil=True, cache=True)
 def _tied_with_partner(
-    numbers: NDArray[np.float64],
-    codes: NDArray[np.int64],
-    far: NDArray[np.float64],
-    far_codes: NDArray[np.int64],
-    mismatch: NDArray[np.bool_],
-    offsets: NDArray[np.int64],
-    widths: NDArray[np.int64],
-    partner: NDArray[np.int64],
-    squared: bool,
+    near: _Side, far: _Side, mismatches: _Mismatches, partner: NDArray[np.int64], squared: bool
 ) -> NDArray[np.int64]:
     """Candidates as near as the partner, 0 where another is nearer."""
-    n = far.shape[1] if len(far) else far_codes.shape[1]
+    n = far.numbers.shape[1] if len(far.numbers) else far.codes.shape[1]
     out = np.empty(n)
     found = np.zeros(len(partner), np.int64)
     for r in range(len(partner)):
-        _row(numbers[r], codes[r], far, far_codes, mismatch, offsets, widths, squared, out)
+        _row(near, r, far, mismatches, squared, out)
         least = out.min()
         true = out[partner[r]]
         if true - least <= 1e-12 * (1.0 + true):
@@ -294,18 +283,9 @@ def _tied_with_partner(
 
 
 @njit(nogil=True, cache=True)
-def _distances(
-    numbers: NDArray[np.float64],
-    codes: NDArray[np.int64],
-    far: NDArray[np.float64],
-    far_codes: NDArray[np.int64],
-    mismatch: NDArray[np.bool_],
-    offsets: NDArray[np.int64],
-    widths: NDArray[np.int64],
-    squared: bool,
-) -> NDArray[np.float64]:
-    n = far.shape[1] if len(far) else far_codes.shape[1]
-    out = np.empty((len(numbers), n))
-    for r in range(len(numbers)):
-        _row(numbers[r], codes[r], far, far_codes, mismatch, offsets, widths, squared, out[r])
+def _distances(near: _Side, far: _Side, mismatches: _Mismatches, squared: bool) -> NDArray[np.float64]:
+    n = far.numbers.shape[1] if len(far.numbers) else far.codes.shape[1]
+    out = np.empty((len(near.numbers), n))
+    for r in range(len(near.numbers)):
+        _row(near, r, far, mismatches, squared, out[r])
     return out

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -31,6 +32,7 @@ __all__ = [
     "NEAR",
     "NEAR_IN_LARGE",
     "ONE_BLOCK",
+    "Refinement",
     "block_groups",
     "border_passes",
     "group_means",
@@ -55,18 +57,31 @@ BORDER_SHIFTS = (1, 3)
 """Levels of the tree that a border pass cuts at the quarter, pass by pass."""
 
 
+class Refinement(NamedTuple):
+    """How groups are made tighter: the path step, descent and, with draws, search.
+
+    Parameters
+    ----------
+    neighbours, cells : int, optional
+        As in `descend`.
+    searching, iterations
+        Search after the descent, with the draws of this stream and so many steps (see `search`).
+    """
+
+    neighbours: int | None = None
+    cells: int | None = None
+    searching: Stream | None = None
+    iterations: int | None = None
+
+
 def block_groups(
     points: NDArray[np.float64],
     order: NDArray[np.int64],
     k: int,
     *,
-    refine: bool = True,
-    neighbours: int | None = None,
-    cells: int | None = None,
+    refinement: Refinement | None = Refinement(),  # noqa: B008 - a tuple
     largest: int | None = None,
     gamma: float | None = None,
-    searching: Stream | None = None,
-    iterations: int | None = None,
     condition: GroupCondition = ANYTHING,
 ) -> NDArray[np.int64]:
     """Groups of the records of one block: MDAV, then, if asked, the path step, descent and search.
@@ -79,15 +94,11 @@ def block_groups(
         Positions in keyed order (`Stream.arrange`), which breaks all ties.
     k : int
         At least 1.
-    refine : bool
-    neighbours, cells : int, optional
-        As in `descend`.
+    refinement : Refinement or None
     largest : int, optional
         A block of twice as many records or more (one that no cut could divide) is chunked along its sorted values.
     gamma : float, optional
         V-MDAV with this gamma in place of MDAV.
-    searching, iterations
-        Search after the descent, with the draws of this stream and so many steps (see `search`).
     condition : GroupCondition
         Groups are merged until each meets it, and refined within it.
 
@@ -119,11 +130,12 @@ def block_groups(
             found = mdav_groups(inside, k) if gamma is None else v_mdav_groups(inside, k, gamma)
         if len(here.codes):
             found = _conditioned(inside, found, here)
-        if refine and not even:
+        if refinement is not None and not even:
+            near, cells, searching, steps = refinement
             start = found if len(here.codes) else path_step(inside, found, k)
-            found = descend(inside, start, k, neighbours=neighbours, cells=cells, condition=here)
+            found = descend(inside, start, k, neighbours=near, cells=cells, condition=here)
             if searching is not None:
-                found = search(inside, found, k, searching, iterations=iterations, condition=here)
+                found = search(inside, found, k, searching, iterations=steps, condition=here)
         labels[chunk] = groups + found
         groups += int(found.max()) + 1
     return _restored(_by_first_member(labels), order)
@@ -238,8 +250,9 @@ def microaggregate(
 
     Parameters
     ----------
-    points, order, k, refine
+    points, order, k
         As in `block_groups`.
+    refine : bool
     block : int, optional
         Largest number of records of a block, at least 2k. Default: all in one up to 20,000 records, else 4,000.
     passes : int, optional
@@ -266,10 +279,11 @@ def microaggregate(
         raise UsageError(f"blocks hold at least 2k records and borders are passed over at most twice, got {block}")
     few = len(array) <= ONE_BLOCK
     neighbours, cells = (NEAR, None) if few else (NEAR_IN_LARGE, CELLS_IN_LARGE)
+    refinement = Refinement(neighbours, cells) if refine else None
 
     def fresh(members: NDArray[np.int64]) -> NDArray[np.int64]:
         kept = np.arange(len(members))
-        return block_groups(array[members], kept, k, refine=refine, neighbours=neighbours, cells=cells, largest=size)
+        return block_groups(array[members], kept, k, refinement=refinement, largest=size)
 
     share = sampled_share(len(array), k, max(size, 1))
     some = array[order[: math.ceil(share * len(array))]]

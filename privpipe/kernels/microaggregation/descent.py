@@ -5,6 +5,8 @@ Groups are kept as linked lists of their members, with the sums of their points.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -154,19 +156,25 @@ def _own_products(
         i = links[i, 0]
 
 
+class _Groups(NamedTuple):
+    """The groups as they are: members as linked lists, sums, sizes, and records of each value of a condition."""
+
+    labels: NDArray[np.int64]
+    heads: NDArray[np.int64]
+    links: NDArray[np.int64]
+    sums: NDArray[np.float64]
+    sizes: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+
 @njit(nogil=True, cache=True)
 def _best_step(
     i: int,
     k: int,
     candidates: NDArray[np.int64],
     rows: NDArray[np.float64],
-    labels: NDArray[np.int64],
-    heads: NDArray[np.int64],
-    links: NDArray[np.int64],
-    sums: NDArray[np.float64],
-    sizes: NDArray[np.int64],
+    groups: _Groups,
     weights: NDArray[np.float64],
-    counts: NDArray[np.int64],
     condition: GroupCondition,
 ) -> tuple[int, int]:
     """Group that record i should go to (-1: none) and the record that should come back (-1: none).
@@ -174,6 +182,7 @@ def _best_step(
     The gain of a swap is a linear function of the other record but for its square, so that the terms of one pair of
     groups are worked out once; what comes out best is checked by the plain formula, which loses no digits.
     """
+    labels, heads, links, sums, sizes, counts = groups
     a, s = labels[i], sums.shape[1]
     bound = len(condition.codes) > 0
     gain, best_group, best_record = -LEAST_GAIN, -1, -1
@@ -262,6 +271,7 @@ def descend_groups(
         _add_members(g, rows, heads, links, sums)
         _own_products(g, rows, heads, links, sums)
     counts = value_counts(labels, groups, condition.codes, len(condition.shares))
+    now = _Groups(labels, heads, links, sums, sizes, counts)
     changed, looked = np.zeros(groups, np.int64), np.full(n, -1, np.int64)  # times by the clock of changes
     seen, room = np.full(groups, -1, np.int64), np.empty(around.shape[1], np.int64)
     clock = 0
@@ -270,20 +280,7 @@ def descend_groups(
         for i in visits:
             count = _candidates(i, turn * n + i, around, labels, changed, looked, seen, room)
             a = labels[i]
-            b, back = _best_step(
-                i,
-                k,
-                room[:count],
-                rows,
-                labels,
-                heads,
-                links,
-                sums,
-                sizes,
-                weights,
-                counts,
-                condition,
-            )
+            b, back = _best_step(i, k, room[:count], rows, now, weights, condition)
             looked[i] = clock
             if b < 0:
                 continue

@@ -6,6 +6,8 @@ of the nearest kept, without branches.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -14,6 +16,26 @@ from privpipe.kernels.grouping.sorting import sort_places
 from privpipe.kernels.microaggregation.near_cells import LANES, look_into, tiles_of
 
 __all__ = ["few_neighbours"]
+
+
+class _Cells(NamedTuple):
+    """Records in an order that puts near ones together, by cell: points, ends of the box, names, where each begins."""
+
+    tiles: NDArray[np.float64]
+    corners: NDArray[np.float64]
+    order: NDArray[np.int64]
+    starts: NDArray[np.int64]
+
+
+class _Room(NamedTuple):
+    """What is written anew for each record: its point, distances of a cell, the least ones, and the candidates."""
+
+    point: NDArray[np.float64]
+    distances: NDArray[np.float64]
+    inside: NDArray[np.int64]
+    least: NDArray[np.float64]
+    far: NDArray[np.float64]
+    names: NDArray[np.int64]
 
 
 @njit(nogil=True, cache=True)
@@ -84,20 +106,14 @@ def _candidates(
     own: int,
     nearby: NDArray[np.int64],
     apart: NDArray[np.float64],
-    tiles: NDArray[np.float64],
-    corners: NDArray[np.float64],
-    order: NDArray[np.int64],
-    starts: NDArray[np.int64],
+    all_cells: _Cells,
     cells: int,
     wanted: int,
-    point: NDArray[np.float64],
-    distances: NDArray[np.float64],
-    inside: NDArray[np.int64],
-    least: NDArray[np.float64],
-    far: NDArray[np.float64],
-    names: NDArray[np.int64],
+    room: _Room,
 ) -> tuple[int, float]:
     """Write distance and name of all that may be among the nearest; how many, and the distance of the last wanted."""
+    tiles, corners, order, starts = all_cells
+    point, distances, inside, least, far, names = room
     least[:] = np.inf
     least[0] = -1.0
     held, looked, worst = 0, 0, np.inf
@@ -179,6 +195,8 @@ def few_neighbours(
     far, names, done = np.empty(n, np.float64), np.empty(n, np.int64), np.zeros(n, np.bool_)
     chosen, point = np.empty(wanted, np.int64), np.empty(s, np.float64)
     out = np.empty((n, wanted), np.int32)
+    all_cells = _Cells(tiles, corners, order, starts)
+    room = _Room(point, distances, inside, least, far, names)
     for own in range(len(apart)):
         _between_boxes(corners, own, apart)
         apart[own] = -1.0  # its own cell comes first
@@ -190,24 +208,7 @@ def few_neighbours(
             record = order[place]
             for j in range(s):
                 point[j] = points[record, j]
-            held, worst = _candidates(
-                place,
-                own,
-                nearby,
-                apart,
-                tiles,
-                corners,
-                order,
-                starts,
-                cells,
-                wanted,
-                point,
-                distances,
-                inside,
-                least,
-                far,
-                names,
-            )
+            held, worst = _candidates(place, own, nearby, apart, all_cells, cells, wanted, room)
             _chosen(far, names, held, worst, chosen)
             _write(chosen, out[record])
             if least[1] > 0.0:

@@ -117,6 +117,16 @@ def _draw(
 
 
 @njit(nogil=True, cache=True)
+def _smallest_below(holders: NDArray[np.int64], k: int) -> int:
+    """The group with the fewest holders, of those with some and fewer than k; -1: there is none."""
+    small = -1
+    for g in range(len(holders)):
+        if 0 < holders[g] < k and (small < 0 or holders[g] < holders[small]):
+            small = g
+    return small
+
+
+@njit(nogil=True, cache=True)
 def _merge(drawn: NDArray[np.int64], columns: NDArray[np.float64], k: int) -> NDArray[np.int64]:
     groups = columns.shape[1]
     holders, into = np.zeros(groups, np.int64), np.arange(groups)
@@ -124,10 +134,7 @@ def _merge(drawn: NDArray[np.int64], columns: NDArray[np.float64], k: int) -> ND
         holders[g] += 1
     distances = np.empty(groups, np.float64)
     while True:
-        small = -1
-        for g in range(groups):
-            if 0 < holders[g] < k and (small < 0 or holders[g] < holders[small]):
-                small = g
+        small = _smallest_below(holders, k)
         if small < 0:
             break
         squared_distances(columns, groups, columns[:, small].copy(), distances)

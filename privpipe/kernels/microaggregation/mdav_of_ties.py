@@ -114,6 +114,20 @@ def _among(place: int, places: Ints) -> bool:
 
 
 @njit(nogil=True, cache=True)
+def _nearest_left(points: Ints, distances: Floats, records: Ints, heads: Ints, stops: Ints) -> int:
+    """Of some points, the nearest that has a record left; among equals, that of the first record."""
+    best = -1
+    for place in points:
+        if heads[place] < stops[place] and (
+            best < 0
+            or distances[place] < distances[best]
+            or (distances[place] == distances[best] and records[heads[place]] < records[heads[best]])
+        ):
+            best = place
+    return best
+
+
+@njit(nogil=True, cache=True)
 def mdav_of_ties(points: Floats, codes: Ints, firsts: Ints, k: int, recomputed_every: int) -> Ints:
     """Group number of each record (see `mdav_groups`).
 
@@ -128,10 +142,7 @@ def mdav_of_ties(points: Floats, codes: Ints, firsts: Ints, k: int, recomputed_e
     n, s = points.shape
     records, starts = _by_point(codes, len(firsts))
     heads, stops = starts[:-1].copy(), starts[1:].copy()  # records of each point that are left
-    columns = np.empty((s, len(firsts)), np.float64)
-    for point in range(len(firsts)):
-        for j in range(s):
-            columns[j, point] = points[firsts[point], j]
+    columns = np.ascontiguousarray(points[firsts].T)
     live = len(firsts)  # points with a record left stay in front
     leaders, homes = firsts.copy(), np.zeros(n, np.int64)  # the first record left at each point, and its point
     homes[leaders] = np.arange(live)
@@ -165,14 +176,7 @@ def mdav_of_ties(points: Floats, codes: Ints, firsts: Ints, k: int, recomputed_e
             labels[start] = label
             heads[home] += 1
             for at in range(1, k):
-                best = -1
-                for place in heap[:found]:
-                    if heads[place] < stops[place] and (
-                        best < 0
-                        or distances[place] < distances[best]
-                        or (distances[place] == distances[best] and records[heads[place]] < records[heads[best]])
-                    ):
-                        best = place
+                best = _nearest_left(heap[:found], distances, records, heads, stops)
                 gone[at] = records[heads[best]]
                 heads[best] += 1
                 labels[gone[at]] = label

@@ -45,10 +45,8 @@ def inner_products(
 
 @njit(nogil=True, cache=True)
 def grow(
-    k0: U,
-    k1: U,
+    key: tuple[U, U],
     step: int,
-    m: int,
     t: int,
     k: int,
     gram: NDArray[np.float64],
@@ -56,12 +54,13 @@ def grow(
     sizes: NDArray[np.int64],
     dots: NDArray[np.float64],
 ) -> None:
-    """New groups of the m freed records: labels, sizes, and dots[g, i], the product of a group's sum and a record."""
+    """New groups of the freed records: labels, sizes, and dots[g, i], the product of a group's sum and a record."""
+    m = len(labels)
     left, rest = np.arange(m), np.zeros(m, np.float64)  # `rest`: products with the sum of those left, 0 at the start
     count = m
     for g in range(t):
         seed = 0
-        coin = word_of_2(k0, k1, U(step), U(1000 + g))
+        coin = word_of_2(key[0], key[1], U(step), U(1000 + g))
         if coin & U(1):
             seed = np.int64(high_product(coin, U(count)))  # type: ignore[assignment]
         else:

@@ -129,7 +129,6 @@ def _best_swap(
 @njit(nogil=True, cache=True)
 def _best_move(
     i: int,
-    t: int,
     k: int,
     gram: NDArray[np.float64],
     squares: NDArray[np.float64],
@@ -142,13 +141,53 @@ def _best_move(
     size = np.float64(sizes[a])
     lost = (gram[i, i] - 2.0 * dots[a, i] / size + squares[a] / (size * size)) * size / (size - 1.0)
     target = -1
-    for b in range(t):
+    for b in range(len(squares)):
         if b != a and sizes[b] < 2 * k - 1:
             n = np.float64(sizes[b])
             delta = (gram[i, i] - 2.0 * dots[b, i] / n + squares[b] / (n * n)) * n / (n + 1.0) - lost
             if delta < gain:
                 gain, target = delta, b
     return gain, target
+
+
+@njit(nogil=True, cache=True)
+def _exchange(
+    m: int,
+    gone: NDArray[np.float64],
+    back: NDArray[np.float64],
+    of_a: NDArray[np.float64],
+    of_b: NDArray[np.float64],
+    both: bool,
+) -> None:
+    """Products with the sums of two groups after a record went from a to b and, if `both`, another came back."""
+    for u in range(m):
+        if both:
+            of_a[u] += back[u] - gone[u]
+            of_b[u] += gone[u] - back[u]
+        else:
+            of_a[u] -= gone[u]
+            of_b[u] += gone[u]
+
+
+@njit(nogil=True, cache=True)
+def _own_products(
+    m: int,
+    a: int,
+    b: int,
+    labels: NDArray[np.int64],
+    dots: NDArray[np.float64],
+    own: NDArray[np.float64],
+    squares: NDArray[np.float64],
+) -> None:
+    """Product of each member of two groups with the sum of its group, and the sum of these."""
+    of_a, of_b = dots[a], dots[b]
+    for u in range(m):
+        if labels[u] == a:
+            own[u] = of_a[u]
+            squares[a] += own[u]
+        elif labels[u] == b:
+            own[u] = of_b[u]
+            squares[b] += own[u]
 
 
 @njit(nogil=True, cache=True)
@@ -173,33 +212,21 @@ def _descend_inside(
             gain, partner = _best_swap(i, m, gram, labels, sizes, dots, own, -LEAST_GAIN)
             target = -1
             if sizes[a] > k:
-                gain, target = _best_move(i, t, k, gram, squares, labels, sizes, dots, gain)
+                gain, target = _best_move(i, k, gram, squares, labels, sizes, dots, gain)
             if target < 0 and partner < 0:
                 continue
             changed = True
             b = target if target >= 0 else labels[partner]
-            of_a, of_b, mine = dots[a], dots[b], gram[i]
             labels[i] = b
             if target >= 0:
                 sizes[a] -= 1
                 sizes[b] += 1
-                for u in range(m):
-                    of_a[u] -= mine[u]
-                    of_b[u] += mine[u]
+                _exchange(m, gram[i], gram[i], dots[a], dots[b], False)
             else:
                 labels[partner] = a
-                other = gram[partner]
-                for u in range(m):
-                    of_a[u] += other[u] - mine[u]
-                    of_b[u] += mine[u] - other[u]
+                _exchange(m, gram[i], gram[partner], dots[a], dots[b], True)
             squares[a], squares[b] = 0.0, 0.0
-            for u in range(m):
-                if labels[u] == a:
-                    own[u] = of_a[u]
-                    squares[a] += own[u]
-                elif labels[u] == b:
-                    own[u] = of_b[u]
-                    squares[b] += own[u]
+            _own_products(m, a, b, labels, dots, own, squares)
         if not changed:
             break
     total = 0.0
@@ -221,6 +248,31 @@ def _all_meet(members: NDArray[np.int64], m: int, labels: NDArray[np.int64], t: 
         if not meets(counts, size, condition.shares, condition.l, condition.t):
             return False
     return True
+
+
+@njit(nogil=True, cache=True)
+def _link(i: int, g: int, heads: NDArray[np.int64], links: NDArray[np.int64], sizes: NDArray[np.int64]) -> None:
+    links[i] = heads[g]
+    heads[g] = i
+    sizes[g] += 1
+
+
+@njit(nogil=True, cache=True)
+def _list_members(
+    chosen: NDArray[np.int64],
+    heads: NDArray[np.int64],
+    links: NDArray[np.int64],
+    members: NDArray[np.int64],
+    labels: NDArray[np.int64],
+) -> None:
+    """Write the members of some groups, and the place of each one's group among them."""
+    at = 0
+    for g in range(len(chosen)):
+        i = heads[chosen[g]]
+        while i >= 0:
+            members[at], labels[at] = i, g
+            at += 1
+            i = links[i]
 
 
 @njit(nogil=True, cache=True)
@@ -272,9 +324,7 @@ def search_groups(
     heads, links = np.full(slots, -1, np.int64), np.empty(n, np.int64)
     sizes = np.zeros(slots, np.int64)
     for i in range(n - 1, -1, -1):
-        links[i] = heads[labels[i]]
-        heads[labels[i]] = i
-        sizes[labels[i]] += 1
+        _link(i, labels[i], heads, links, sizes)
     free, spare = np.empty(slots, np.int64), 0
     for g in range(slots - 1, -1, -1):
         if sizes[g] == 0:
@@ -292,16 +342,10 @@ def search_groups(
             m += sizes[chosen[g]]
         if count < FEWEST or m > most:
             continue
-        at = 0
-        for g in range(count):
-            i = heads[chosen[g]]
-            while i >= 0:
-                members[at], before[at] = i, g
-                at += 1
-                i = links[i]
+        _list_members(chosen[:count], heads, links, members, before)
         t = _how_many(k0, k1, step, m, k, count)
         inner_products(points, members, m, local, gram)
-        grow(k0, k1, step, m, t, k, gram, after[:m], grown, dots)
+        grow((k0, k1), step, t, k, gram, after[:m], grown, dots)
         between = _descend_inside(m, t, k, gram, after, grown, dots)
         if between <= _spread_between(before, m, count, gram) + LEAST_GAIN:
             continue
@@ -315,9 +359,6 @@ def search_groups(
             spare -= 1
             grown[g] = free[spare]
         for i in range(m - 1, -1, -1):
-            g = grown[after[i]]
-            labels[members[i]] = g
-            links[members[i]] = heads[g]
-            heads[g] = members[i]
-            sizes[g] += 1
+            labels[members[i]] = grown[after[i]]
+            _link(members[i], grown[after[i]], heads, links, sizes)
     return labels

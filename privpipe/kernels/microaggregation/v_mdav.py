@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from privpipe.errors import UsageError
 from privpipe.kernels.columns.arrays import read_only
-from privpipe.kernels.microaggregation.nearest import nearest, squared_distances
+from privpipe.kernels.microaggregation.nearest import farthest, nearest, squared_distances
 
 __all__ = ["v_mdav_groups"]
 
@@ -100,10 +100,7 @@ def _v_mdav(columns: NDArray[np.float64], k: int, gamma: float) -> NDArray[np.in
     heap, gone = np.empty(max(k - 1, 1), np.int64), np.empty(k, np.int64)
     count, label = n, 0
     while count >= k:
-        first = 0
-        for i in range(1, count):
-            if far[i] > far[first] or (far[i] == far[first] and names[i] < names[first]):
-                first = i
+        first = farthest(far, names, count)
         squared_distances(columns, count, columns[:, first].copy(), distances)
         held = nearest(distances, names, count, k - 1, first, heap)
         gone[0] = names[first]

@@ -2,13 +2,61 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
-__all__ = ["ALL", "choose", "goes_first", "partition"]
+__all__ = ["ALL", "CutTables", "Cuts", "Rows", "Segment", "choose", "choose_of_counts", "goes_first", "partition"]
 
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 ALL = np.iinfo(np.int64).max
 """The tie of a strict cut: every record at the cut comes first."""
+
+
+class CutTables(NamedTuple):
+    """What the cuts of a table's columns depend on, as compiled code takes it; see `mondrian.Columns`."""
+
+    spans: Floats
+    groups: Ints
+    starts: Ints
+    levels: Ints
+    labels: Ints
+    shares: Floats
+    places: Ints
+    units: Floats
+    by_loss: bool
+
+
+class Rows(NamedTuple):
+    """Combinations of codes, the records of each, and what orders them where they are single records.
+
+    No row of codes: `counts` has the records of each code of each column, column after column.
+    """
+
+    codes: NDArray[Any]
+    counts: Ints
+    keys: Ints
+
+
+class Segment(NamedTuple):
+    """A range of the rows: its ends, its records, and the least and greatest code of each column."""
+
+    start: int
+    stop: int
+    total: int
+    lows: Ints
+    highs: Ints
+
+
+class Cuts(NamedTuple):
+    """Room for the cuts of one segment, best first: column, code, tie."""
+
+    where: Ints
+    at: Ints
+    ties: Ints
 
 
 @njit(nogil=True, cache=True)
@@ -37,8 +85,10 @@ def partition(codes, counts, keys, start, stop, column, cut, tie):  # type: igno
 
 
 @njit(nogil=True, cache=True)
-def _extent(codes, counts, start, stop, width, lows, highs):  # type: ignore[no-untyped-def]
+def _extent(rows, start, stop, lows, highs):  # type: ignore[no-untyped-def]
     """Least and greatest code of each column, and the records."""
+    codes, counts = rows.codes, rows.counts
+    width = len(lows)
     total = np.int64(0)
     for c in range(width):
         lows[c] = highs[c] = codes[start, c]
@@ -50,19 +100,29 @@ def _extent(codes, counts, start, stop, width, lows, highs):  # type: ignore[no-
                 lows[c] = code
             elif code > highs[c]:
                 highs[c] = code
-    return total
+    return Segment(start, stop, total, lows, highs)  # type: ignore[arg-type]
 
 
 @njit(nogil=True, cache=True)
-def _histogram(codes, counts, start, stop, column, low, high):  # type: ignore[no-untyped-def]
+def _histogram(rows, segment, column, starts):  # type: ignore[no-untyped-def]
     """Codes that occur, ascending, and the records of each: dense where that is short, sorted elsewhere."""
-    n, space = stop - start, high - low + 1
+    codes, counts = rows.codes, rows.counts
+    if len(codes) == 0:
+        known = counts[starts[column] : starts[column + 1]]
+        present = np.flatnonzero(known)
+        return present, known[present]
+    start, stop, low = segment.start, segment.stop, segment.lows[column]
+    n, space = stop - start, segment.highs[column] - low + 1
     if space <= 4 * n + 64:
         dense = np.zeros(space, np.int64)
         for i in range(start, stop):
             dense[np.int64(codes[i, column]) - low] += counts[i]
-        seen = np.flatnonzero(dense)
-        return seen + low, dense[seen]
+        seen, many = np.empty(space, np.int64), 0
+        for code in range(space):
+            if dense[code] > 0:
+                seen[many], dense[many] = low + code, dense[code]
+                many += 1
+        return seen[:many], dense[:many]
     own = np.empty(n, np.int64)
     for i in range(n):
         own[i] = codes[start + i, column]
@@ -78,17 +138,18 @@ def _histogram(codes, counts, start, stop, column, low, high):  # type: ignore[n
 
 
 @njit(nogil=True, cache=True)
-def _forced(codes, counts, start, stop, lows, highs, groups, starts, total):  # type: ignore[no-untyped-def]
+def _forced(rows, segment, groups, starts):  # type: ignore[no-untyped-def]
     """The cut between two groups of the first column whose range reaches over several, the most even one."""
+    lows, highs = segment.lows, segment.highs
     for c in range(len(lows)):
         if groups[starts[c] + lows[c]] == groups[starts[c] + highs[c]]:
             continue
-        values, totals = _histogram(codes, counts, start, stop, c, lows[c], highs[c])
+        values, totals = _histogram(rows, segment, c, starts)
         left, best, cut = np.int64(0), np.int64(-1), np.int64(0)
         for q in range(len(values) - 1):
             left += totals[q]
             if groups[starts[c] + values[q]] != groups[starts[c] + values[q + 1]]:
-                uneven = abs(2 * left - total)
+                uneven = abs(2 * left - segment.total)
                 if best < 0 or uneven < best:
                     best, cut = uneven, values[q]
         return c, cut
@@ -96,20 +157,27 @@ def _forced(codes, counts, start, stop, lows, highs, groups, starts, total):  # 
 
 
 @njit(nogil=True, cache=True)
-def _by_width(codes, counts, start, stop, least, most, lows, highs, total, spans, where, at):  # type: ignore[no-untyped-def]
-    """Cuts of the widest column first, within a column the most even first; `most` 1: the first cut alone."""
-    width = len(lows)
-    widths = np.zeros(width)
-    for c in range(width):
+def _widths(segment, spans):  # type: ignore[no-untyped-def]
+    """Range of each column's codes as a share of that in the whole table; 0 for one that is never cut."""
+    lows, highs = segment.lows, segment.highs
+    widths = np.zeros(len(spans))
+    for c in range(len(spans)):
         if spans[c] > 0:
             widths[c] = (highs[c] - lows[c]) / spans[c]
+    return widths
+
+
+@njit(nogil=True, cache=True)
+def _by_width(rows, segment, least, most, spans, starts, cuts):  # type: ignore[no-untyped-def]
+    """Cuts of the widest column first, within a column the most even first; `most` 1: the first cut alone."""
+    where, at, total = cuts.where, cuts.at, segment.total
+    widths, uneven = _widths(segment, spans), np.empty(most, np.int64)
     found = 0
     for c in np.argsort(-widths, kind="mergesort"):
         if widths[c] <= 0:
             break
-        values, totals = _histogram(codes, counts, start, stop, c, lows[c], highs[c])
+        values, totals = _histogram(rows, segment, c, starts)
         first, left = found, np.int64(0)
-        uneven = np.empty(most, np.int64)
         for q in range(len(values) - 1):
             left += totals[q]
             if left < least:
@@ -134,13 +202,11 @@ def _by_width(codes, counts, start, stop, least, most, lows, highs, total, spans
 
 
 @njit(nogil=True, cache=True)
-def _by_half(codes, keys, start, stop, least, lows, highs, spans, where, at, ties):  # type: ignore[no-untyped-def]
+def _by_half(rows, segment, least, spans, cuts):  # type: ignore[no-untyped-def]
     """Relaxed cuts, the widest column first: half of the records, those of the middle value in the order of keys."""
-    width, half = len(lows), (stop - start) // 2
-    widths = np.zeros(width)
-    for c in range(width):
-        if spans[c] > 0:
-            widths[c] = (highs[c] - lows[c]) / spans[c]
+    codes, keys, start, stop = rows.codes, rows.keys, segment.start, segment.stop
+    half = (stop - start) // 2
+    widths = _widths(segment, spans)
     found = 0
     for c in np.argsort(-widths, kind="mergesort"):
         if widths[c] <= 0 or half < least:
@@ -155,178 +221,135 @@ def _by_half(codes, keys, start, stop, least, lows, highs, spans, where, at, tie
         tie = ALL
         if wanted < len(inside):  # between two keys, so that it is nobody's own
             tie = inside[wanted - 1] + (inside[wanted] - inside[wanted - 1]) // 2
-        where[found], at[found], ties[found] = c, middle, tie
+        cuts.where[found], cuts.at[found], cuts.ties[found] = c, middle, tie
         found += 1
     return found
 
 
 @njit(nogil=True, cache=True)
-def _share(c, low, high, levels, labels, shares, places, spans, starts):  # type: ignore[no-untyped-def]
+def _share(c, low, high, tables):  # type: ignore[no-untyped-def]
     """Share of the domain that the label of a range of codes stands for: that of its lowest common ancestor."""
-    size = starts[c + 1] - starts[c]
-    if levels[c] == 0:
+    size = tables.starts[c + 1] - tables.starts[c]
+    if tables.levels[c] == 0:
         return (high - low + 1) / size
-    for level in range(levels[c]):
-        row = places[c] + level * size
-        if labels[row + low] == labels[row + high]:
-            return shares[row + low]
+    for level in range(tables.levels[c]):
+        row = tables.places[c] + level * size
+        if tables.labels[row + low] == tables.labels[row + high]:
+            return tables.shares[row + low]
     return 1.0
 
 
 @njit(nogil=True, cache=True)
-def _loss_of_sides(lows, highs, records, width, levels, labels, shares, places, spans, starts, units):  # type: ignore[no-untyped-def]
+def _loss_of_side(lows, highs, records, tables):  # type: ignore[no-untyped-def]
     loss = 0.0
-    for c in range(width):
-        loss += records * units[c] * _share(c, lows[c], highs[c], levels, labels, shares, places, spans, starts)
+    for c in range(len(lows)):
+        loss += records * tables.units[c] * _share(c, lows[c], highs[c], tables)
     return loss
 
 
 @njit(nogil=True, cache=True)
-def _by_loss(  # type: ignore[no-untyped-def]
-    codes,
-    counts,
-    start,
-    stop,
-    least,
-    most,
-    lows,
-    highs,
-    total,
-    spans,
-    levels,
-    labels,
-    shares,
-    places,
-    units,
-    starts,
-    where,
-    at,
-):
+def _bounds(rows, segment, column, values):  # type: ignore[no-untyped-def]
+    """Least and greatest codes of the rows up to each value of a column, and of those from it on, shape (n, width)."""
+    codes, n, width = rows.codes, len(values), len(segment.lows)
+    low, high = np.empty((n, width), np.int64), np.empty((n, width), np.int64)
+    for q in range(n):
+        low[q] = segment.highs
+        high[q] = segment.lows
+    for i in range(segment.start, segment.stop):
+        own = np.searchsorted(values, np.int64(codes[i, column]))
+        for other in range(width):
+            code = np.int64(codes[i, other])
+            low[own, other] = min(low[own, other], code)
+            high[own, other] = max(high[own, other], code)
+    low_after, high_after = low.copy(), high.copy()
+    for q in range(n - 2, -1, -1):
+        for other in range(width):
+            low_after[q, other] = min(low_after[q, other], low_after[q + 1, other])
+            high_after[q, other] = max(high_after[q, other], high_after[q + 1, other])
+    for q in range(1, n - 1):
+        for other in range(width):
+            low[q, other] = min(low[q, other], low[q - 1, other])
+            high[q, other] = max(high[q, other], high[q - 1, other])
+    return low, high, low_after, high_after
+
+
+@njit(nogil=True, cache=True)
+def _keep(cuts, losses, full, found, loss, column, cut):  # type: ignore[no-untyped-def]
+    """Take a cut in by its loss; how many there are then. In a full column the worst of it makes room."""
+    where, at = cuts.where, cuts.at
+    place = found
+    while place > 0 and losses[place - 1] > loss:
+        place -= 1
+    end = found
+    if full:
+        end -= 1
+        while where[end] != column:
+            end -= 1
+        if place > end:
+            return found
+    for later in range(end, place, -1):
+        losses[later], where[later], at[later] = losses[later - 1], where[later - 1], at[later - 1]
+    losses[place], where[place], at[place] = loss, column, cut
+    return found if full else found + 1
+
+
+@njit(nogil=True, cache=True)
+def _by_loss(rows, segment, least, most, tables, cuts):  # type: ignore[no-untyped-def]
     """Cuts by what they leave of the loss, the least first; at most `most` a column, ties by column, then by code."""
-    width = len(lows)
-    kept = np.empty(len(where))
+    total = segment.total
+    losses = np.empty(len(cuts.where))
     found = 0
-    for c in range(width):
-        if highs[c] == lows[c] or spans[c] <= 0:
+    for c in range(len(segment.lows)):
+        if segment.highs[c] == segment.lows[c] or tables.spans[c] <= 0:
             continue
-        values, totals = _histogram(codes, counts, start, stop, c, lows[c], highs[c])
-        n = len(values)
-        low, high = np.empty((n, width), np.int64), np.empty((n, width), np.int64)
-        for q in range(n):
-            low[q] = highs
-            high[q] = lows
-        for i in range(start, stop):
-            own = np.searchsorted(values, np.int64(codes[i, c]))
-            for other in range(width):
-                code = np.int64(codes[i, other])
-                low[own, other] = min(low[own, other], code)
-                high[own, other] = max(high[own, other], code)
-        low_after, high_after = low.copy(), high.copy()
-        for q in range(n - 2, -1, -1):
-            for other in range(width):
-                low_after[q, other] = min(low_after[q, other], low_after[q + 1, other])
-                high_after[q, other] = max(high_after[q, other], high_after[q + 1, other])
-        left, mine = np.int64(0), 0
-        for q in range(n - 1):
+        values, totals = _histogram(rows, segment, c, tables.starts)
+        low, high, low_after, high_after = _bounds(rows, segment, c, values)
+        left, first = np.int64(0), found
+        for q in range(len(values) - 1):
             left += totals[q]
-            if q:
-                for other in range(width):
-                    low[q, other] = min(low[q, other], low[q - 1, other])
-                    high[q, other] = max(high[q, other], high[q - 1, other])
             if left < least:
                 continue
             if total - left < least:
                 break
-            one = _loss_of_sides(low[q], high[q], left, width, levels, labels, shares, places, spans, starts, units)
-            two = _loss_of_sides(
-                low_after[q + 1],
-                high_after[q + 1],
-                total - left,
-                width,
-                levels,
-                labels,
-                shares,
-                places,
-                spans,
-                starts,
-                units,
-            )
-            here = one + two
-            place = found
-            while place > 0 and kept[place - 1] > here:
-                place -= 1
-            if mine == most:  # the worst of this column makes room
-                last = found - 1
-                while where[last] != c:
-                    last -= 1
-                if place > last:
-                    continue
-                end = last
-            else:
-                mine += 1
-                end = found
-                found += 1
-            for later in range(end, place, -1):
-                kept[later], where[later], at[later] = kept[later - 1], where[later - 1], at[later - 1]
-            kept[place], where[place], at[place] = here, c, values[q]
+            one = _loss_of_side(low[q], high[q], left, tables)
+            two = _loss_of_side(low_after[q + 1], high_after[q + 1], total - left, tables)
+            found = _keep(cuts, losses, found - first == most, found, one + two, c, values[q])
     return found
 
 
 @njit(nogil=True, cache=True)
-def choose(  # type: ignore[no-untyped-def]
-    codes,
-    counts,
-    keys,
-    start,
-    stop,
-    least,
-    most,
-    where,
-    at,
-    ties,
-    lows,
-    highs,
-    spans,
-    groups,
-    starts,
-    levels,
-    labels,
-    shares,
-    places,
-    units,
-    by_loss,
-):
-    """Cuts of one segment into `where` and `at`; how many, and whether the first must be made."""
-    total = _extent(codes, counts, start, stop, len(lows), lows, highs)
-    column, cut = _forced(codes, counts, start, stop, lows, highs, groups, starts, total)
+def choose(rows, start, stop, least, most, tables, cuts, room):  # type: ignore[no-untyped-def]
+    """Cuts of one segment into `cuts`; how many, and whether the first must be made. `room`: two codes a column."""
+    segment = _extent(rows, start, stop, room[0], room[1])
+    column, cut = _forced(rows, segment, tables.groups, tables.starts)
     if column >= 0:
-        where[0], at[0], ties[0] = column, cut, ALL
+        cuts.where[0], cuts.at[0], cuts.ties[0] = column, cut, ALL
+        return 1, True
+    if segment.total < 2 * least:
+        return 0, False
+    if len(rows.keys):
+        return _by_half(rows, segment, least, tables.spans, cuts), False
+    cuts.ties[:] = ALL
+    if tables.by_loss:
+        return _by_loss(rows, segment, least, most, tables, cuts), False
+    return _by_width(rows, segment, least, most, tables.spans, tables.starts, cuts), False
+
+
+@njit(nogil=True, cache=True)
+def choose_of_counts(rows, least, most, tables, cuts):  # type: ignore[no-untyped-def]
+    """As `choose` by width, of a segment whose codes are counted by column."""
+    starts = tables.starts
+    width = len(starts) - 1
+    lows, highs = np.empty(width, np.int64), np.empty(width, np.int64)
+    for c in range(width):
+        seen = np.flatnonzero(rows.counts[starts[c] : starts[c + 1]])
+        lows[c], highs[c] = seen[0], seen[-1]
+    total = rows.counts[: starts[1]].sum()
+    segment = Segment(0, 0, total, lows, highs)
+    column, cut = _forced(rows, segment, tables.groups, starts)
+    if column >= 0:
+        cuts.where[0], cuts.at[0] = column, cut
         return 1, True
     if total < 2 * least:
         return 0, False
-    if len(keys):
-        return _by_half(codes, keys, start, stop, least, lows, highs, spans, where, at, ties), False
-    ties[:] = ALL
-    if by_loss:
-        found = _by_loss(
-            codes,
-            counts,
-            start,
-            stop,
-            least,
-            most,
-            lows,
-            highs,
-            total,
-            spans,
-            levels,
-            labels,
-            shares,
-            places,
-            units,
-            starts,
-            where,
-            at,
-        )
-        return found, False
-    return _by_width(codes, counts, start, stop, least, most, lows, highs, total, spans, where, at), False
+    return _by_width(rows, segment, least, most, tables.spans, starts, cuts), False

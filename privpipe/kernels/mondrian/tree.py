@@ -11,14 +11,16 @@ from numba import njit
 from numpy.typing import NDArray
 
 from privpipe.kernels.columns.arrays import read_only
-from privpipe.kernels.mondrian.cuts import choose, partition
+from privpipe.kernels.mondrian.cuts import Cuts, CutTables, Rows, choose, choose_of_counts, partition
 
 __all__ = [
     "MOST_CUTS",
     "NO_KEYS",
     "Columns",
     "Nodes",
+    "Rows",
     "cuts_of",
+    "cuts_of_counts",
     "divided",
     "grown",
 ]
@@ -61,18 +63,18 @@ class Columns:
     units: NDArray[np.float64]
     by_loss: bool = False
 
-    def packed(self) -> tuple[Any, ...]:
+    def packed(self) -> CutTables:
         """The arrays as compiled code takes them."""
-        return (
-            read_only(self.spans, np.float64),
-            read_only(self.groups, np.int64),
-            read_only(self.starts, np.int64),
-            read_only(self.levels, np.int64),
-            read_only(self.labels, np.int64),
-            read_only(self.shares, np.float64),
-            read_only(self.places, np.int64),
-            read_only(self.units, np.float64),
-            self.by_loss,
+        return CutTables(
+            spans=read_only(self.spans, np.float64),
+            groups=read_only(self.groups, np.int64),
+            starts=read_only(self.starts, np.int64),
+            levels=read_only(self.levels, np.int64),
+            labels=read_only(self.labels, np.int64),
+            shares=read_only(self.shares, np.float64),
+            places=read_only(self.places, np.int64),
+            units=read_only(self.units, np.float64),
+            by_loss=self.by_loss,
         )
 
 
@@ -139,156 +141,109 @@ def grown(
     >>> nodes.columns.tolist(), nodes.cuts.tolist()
     ([0, -1, -1], [1, 0, 0])
     """
-    table = columns.packed()
+    tables, rows = columns.packed(), Rows(codes, counts, keys)
     if len(codes) <= SERIAL or workers == 1:
-        return Nodes.of([_grow(codes, counts, keys, 0, len(codes), least, False, *table)])
+        return Nodes.of([_grow(rows, 0, len(codes), least, False, tables)])
     parts: list[NDArray[np.int64]] = []
     small = max(SERIAL, len(codes) // (8 * workers))
 
     def work(start: int, stop: int) -> tuple[NDArray[np.int64], bool]:
         if stop - start <= small:
-            return _grow(codes, counts, keys, start, stop, least, False, *table), False
-        return _grow(codes, counts, keys, start, stop, least, True, *table), True
+            return _grow(rows, start, stop, least, False, tables), False
+        return _grow(rows, start, stop, least, True, tables), True
 
     with ThreadPoolExecutor(workers, thread_name_prefix="privpipe") as pool:
         open_: set[Future[tuple[NDArray[np.int64], bool]]] = {pool.submit(work, 0, len(codes))}
         while open_:
             done, open_ = wait(open_, return_when=FIRST_COMPLETED)
             for future in done:
-                rows, divided_once = future.result()
-                parts.append(rows[:1] if divided_once else rows)
-                if divided_once and len(rows) == 3:
-                    open_ |= {pool.submit(work, int(start), int(stop)) for start, stop in rows[1:, :2]}
+                nodes, divided_once = future.result()
+                parts.append(nodes[:1] if divided_once else nodes)
+                if divided_once and len(nodes) == 3:
+                    open_ |= {pool.submit(work, int(start), int(stop)) for start, stop in nodes[1:, :2]}
     return Nodes.of(parts)
 
 
-def cuts_of(
-    codes: NDArray[Any], counts: Ints, keys: Ints, starts: Ints, stops: Ints, least: int, columns: Columns
-) -> tuple[Ints, Ints, Ints, NDArray[np.bool_]]:
+def cuts_of(rows: Rows, segments: Ints, least: int, columns: Columns) -> tuple[Cuts, NDArray[np.bool_]]:
     """Cuts of some segments that leave at least `least` records on both sides, best first.
+
+    Parameters
+    ----------
+    segments : ndarray of int64, shape (s, 2)
 
     Returns
     -------
-    (columns, cuts, ties), each ndarray of int64, shape (s, q), and ndarray of bool, shape (s,)
+    (Cuts of ndarrays of shape (s, q), ndarray of bool, shape (s,))
         A column of -1 stands after the last. True: a segment that must be cut, by its first cut.
     """
-    shape = (len(starts), MOST_CUTS * len(columns.spans))
-    where, at, ties = np.full(shape, -1, np.int64), np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-    forced = np.zeros(len(starts), np.bool_)
-    table = columns.packed()
-    starts, stops = np.ascontiguousarray(starts), np.ascontiguousarray(stops)
-    _all_cuts(codes, counts, keys, starts, stops, least, MOST_CUTS, where, at, ties, forced, *table)
-    return where, at, ties, forced
+    cuts, forced = _room((len(segments), MOST_CUTS * len(columns.spans))), np.zeros(len(segments), np.bool_)
+    _all_cuts(rows, np.ascontiguousarray(segments), least, MOST_CUTS, columns.packed(), cuts, forced)
+    return cuts, forced
 
 
-def divided(codes: NDArray[Any], counts: Ints, keys: Ints, segment: tuple[int, int], cut: tuple[int, int, int]) -> int:
+def cuts_of_counts(counts: Ints, least: int, columns: Columns) -> tuple[Cuts, bool]:
+    """As `cuts_of`, of one segment by width, from the records of each code of each column, column after column.
+
+    Examples
+    --------
+    >>> flat = np.zeros(4, np.int64)
+    >>> one = Columns(np.array([3.0]), flat, np.array([0, 4]), np.array([0]), flat, flat / 1, np.array([0]), np.ones(1))
+    >>> cuts, forced = cuts_of_counts(np.array([2, 1, 1, 3]), 2, one)
+    >>> cuts.at[cuts.where >= 0].tolist(), forced
+    ([1, 2, 0], False)
+    """
+    cuts, width = _room((MOST_CUTS * len(columns.spans),)), len(columns.spans)
+    rows = Rows(np.empty((0, width), np.int32), counts, NO_KEYS)
+    found, forced = choose_of_counts(rows, least, MOST_CUTS, columns.packed(), cuts)
+    return Cuts(*(each[:found] for each in cuts)), bool(forced)
+
+
+def _room(shape: tuple[int, ...]) -> Cuts:
+    return Cuts(np.full(shape, -1, np.int64), np.zeros(shape, np.int64), np.zeros(shape, np.int64))
+
+
+def divided(rows: Rows, segment: tuple[int, int], cut: tuple[int, int, int]) -> int:
     """Move the rows of a segment that come first by a cut (column, code, tie) to its front; where the others begin."""
-    return int(partition(codes, counts, keys, *segment, *cut))
+    return int(partition(*rows, *segment, *cut))
 
 
 @njit(nogil=True, cache=True)
-def _grow(  # type: ignore[no-untyped-def]
-    codes, counts, keys, start, stop, least, once, spans, groups, starts, levels, labels, shares, places, units, by_loss
-):
-    """The tree below one segment, as rows (start, stop, column, cut); once: a first cut, and rows of both halves."""
-    width = len(spans)
-    lows, highs = np.empty(width, np.int64), np.empty(width, np.int64)
+def _grow(rows, start, stop, least, once, tables):  # type: ignore[no-untyped-def]
+    """The tree below one segment, as nodes (start, stop, column, cut, tie); once: a first cut, and both halves."""
+    width = len(tables.spans)
+    room = np.empty(width, np.int64), np.empty(width, np.int64)
     where, at, ties = np.empty(width + 1, np.int64), np.empty(width + 1, np.int64), np.empty(width + 1, np.int64)
-    rows = np.empty((64, 5), np.int64)
+    cuts = Cuts(where, at, ties)
+    codes, counts, keys = rows  # taken apart once: each look into a tuple counts a reference
+    nodes = np.empty((64, 5), np.int64)
     stack = [(start, stop)]
     count = 0
     while len(stack):
         first, last = stack.pop()
-        found, _ = choose(
-            codes,
-            counts,
-            keys,
-            first,
-            last,
-            least,
-            np.int64(1),  # a literal would be a type of its own, and compiled once more
-            where,
-            at,
-            ties,
-            lows,
-            highs,
-            spans,
-            groups,
-            starts,
-            levels,
-            labels,
-            shares,
-            places,
-            units,
-            by_loss,
-        )
-        if count == len(rows):
+        # A literal 1 would be a type of its own, and compiled once more.
+        found, _ = choose(rows, first, last, least, np.int64(1), tables, cuts, room)
+        if count == len(nodes):
             wider = np.empty((2 * count, 5), np.int64)
-            wider[:count] = rows
-            rows = wider
-        rows[count, 0], rows[count, 1], rows[count, 2], rows[count, 3], rows[count, 4] = first, last, -1, 0, 0
+            wider[:count] = nodes
+            nodes = wider
+        nodes[count, 0], nodes[count, 1], nodes[count, 2], nodes[count, 3], nodes[count, 4] = first, last, -1, 0, 0
         if found:
             middle = partition(codes, counts, keys, first, last, where[0], at[0], ties[0])
-            rows[count, 2], rows[count, 3], rows[count, 4] = where[0], at[0], ties[0]
+            nodes[count, 2], nodes[count, 3], nodes[count, 4] = where[0], at[0], ties[0]
             if once:
-                rows[1, 0], rows[1, 1], rows[2, 0], rows[2, 1] = first, middle, middle, last
+                nodes[1, 0], nodes[1, 1], nodes[2, 0], nodes[2, 1] = first, middle, middle, last
                 count = 2
             else:
                 stack.append((middle, last))
                 stack.append((first, middle))
         count += 1
-    return rows[:count].copy()
+    return nodes[:count].copy()
 
 
 @njit(nogil=True, cache=True)
-def _all_cuts(  # type: ignore[no-untyped-def]
-    codes,
-    counts,
-    keys,
-    begins,
-    ends,
-    least,
-    most,
-    where,
-    at,
-    ties,
-    forced,
-    spans,
-    groups,
-    starts,
-    levels,
-    labels,
-    shares,
-    places,
-    units,
-    by_loss,
-):
-    width = len(spans)
-    lows, highs = np.empty(width, np.int64), np.empty(width, np.int64)
-    for s in range(len(begins)):
-        found, must = choose(
-            codes,
-            counts,
-            keys,
-            begins[s],
-            ends[s],
-            least,
-            most,
-            where[s],
-            at[s],
-            ties[s],
-            lows,
-            highs,
-            spans,
-            groups,
-            starts,
-            levels,
-            labels,
-            shares,
-            places,
-            units,
-            by_loss,
-        )
-        forced[s] = must
-        for later in range(found, where.shape[1]):
-            where[s, later] = -1
+def _all_cuts(rows, segments, least, most, tables, cuts, forced):  # type: ignore[no-untyped-def]
+    room = np.empty(len(tables.spans), np.int64), np.empty(len(tables.spans), np.int64)
+    for s in range(len(segments)):
+        own = Cuts(cuts.where[s], cuts.at[s], cuts.ties[s])
+        found, forced[s] = choose(rows, segments[s, 0], segments[s, 1], least, most, tables, own, room)
+        own.where[found:] = -1

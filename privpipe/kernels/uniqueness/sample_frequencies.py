@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,8 +84,9 @@ def sample_frequencies(
             shared = np.flatnonzero(~(masks[one] | masks[other]))
             words, bound = row_words(codes[np.ix_(np.concatenate([rows[one], rows[other]]), shared)])
             mine, theirs = words[: len(rows[one])], words[len(rows[one]) :]
-            _add(found, rows[one], mine, rows[other], theirs, counts, own, bound, masks[one], masks[other])
-            _add(found, rows[other], theirs, rows[one], mine, counts, own, bound, masks[other], masks[one])
+            sides = _Side(rows[one], mine, masks[one]), _Side(rows[other], theirs, masks[other])
+            _add(found, *sides, (counts, own), bound)
+            _add(found, *sides[::-1], (counts, own), bound)
     return found
 
 
@@ -108,24 +110,29 @@ def vouched_frequencies(
     return all_of
 
 
+class _Side(NamedTuple):
+    """The patterns of one mask, and their words over the columns blank in neither of two."""
+
+    rows: NDArray[np.intp]
+    words: NDArray[np.int64]
+    mask: NDArray[np.bool_]
+
+
 def _add(
     found: SampleFrequencies,
-    rows: NDArray[np.intp],
-    words: NDArray[np.int64],
-    others: NDArray[np.intp],
-    their_words: NDArray[np.int64],
-    counts: NDArray[np.int64],
-    weights: NDArray[np.float64],
+    mine: _Side,
+    theirs: _Side,
+    records_and_weights: tuple[NDArray[np.int64], NDArray[np.float64]],
     bound: int,
-    mask: NDArray[np.bool_],
-    their_mask: NDArray[np.bool_],
 ) -> None:
     """Give the patterns of one mask what matches them in another."""
     # Exact below 2^53 records, though bincount adds floats.
-    records = np.bincount(their_words, weights=counts[others], minlength=bound)[words].astype(np.int64)
-    sums = np.bincount(their_words, weights=weights[others], minlength=bound)[words]
-    found.matching[rows] += records
-    found.weights[rows] += sums
-    if their_mask.any() and not mask.all():
-        found.partial[rows] += records
-        found.partial_weights[rows] += sums
+    records, sums = (
+        np.bincount(theirs.words, weights=each[theirs.rows], minlength=bound)[mine.words]
+        for each in records_and_weights
+    )
+    found.matching[mine.rows] += records.astype(np.int64)
+    found.weights[mine.rows] += sums
+    if theirs.mask.any() and not mine.mask.all():
+        found.partial[mine.rows] += records.astype(np.int64)
+        found.partial_weights[mine.rows] += sums

@@ -156,6 +156,39 @@ def _dot(table: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np
 
 
 @nb.njit(cache=True, nogil=True)
+def _is_minimal(mask: int, entry: int, masks: Any, following: Any) -> bool:
+    """Whether none of a record's sets so far, a list from `entry` on, lies inside this one."""
+    while entry >= 0:
+        if masks[entry] & mask == masks[entry]:
+            return False
+        entry = following[entry]
+    return True
+
+
+@nb.njit(cache=True, nogil=True)
+def _twice(values: Any) -> Any:
+    return np.concatenate((values, values))
+
+
+@nb.njit(cache=True, nogil=True)
+def _give_places(
+    levels: Any, records: Any, members: Any, places: Any, starts: Any, filled: int, made: int
+) -> tuple[int, int]:
+    """Where the rows of each level go: -1 one record alone, -2 nowhere; how far they fill, and groups made so far."""
+    for level in levels:
+        if records[level] == 1:
+            places[level] = -1
+        elif places[level] == 0:
+            places[level] = -2  # nobody here is ever alone
+        else:
+            places[level] = filled
+            filled += members[level]
+            made += 1
+            starts[made] = filled
+    return filled, made
+
+
+@nb.njit(cache=True, nogil=True)
 def _walk(codes: Any, counts: Any, levels: int, most: int) -> tuple[Any, Any]:
     """Sets in ascending order as binary numbers: each by adding a lower column to one before."""
     m, t = codes.shape
@@ -185,8 +218,7 @@ def _walk(codes: Any, counts: Any, levels: int, most: int) -> tuple[Any, Any]:
         for g in range(groups[depth]):
             start, stop = starts[depth, g], starts[depth, g + 1]
             seen = 0
-            for at in range(start, stop):
-                row = rows[depth, at]
+            for row in rows[depth, start:stop]:
                 level = codes[j, row]
                 if level < 0:
                     continue
@@ -197,19 +229,8 @@ def _walk(codes: Any, counts: Any, levels: int, most: int) -> tuple[Any, Any]:
                 records[level] += counts[row]
                 members[level] += 1
                 places[level] |= counts[row] == 1
-            for at in range(seen):
-                level = touched[at]
-                if records[level] == 1:
-                    places[level] = -1
-                elif places[level] == 0:
-                    places[level] = -2  # nobody here is ever alone
-                else:
-                    places[level] = filled
-                    filled += members[level]
-                    made += 1
-                    starts[depth + 1, made] = filled
-            for at in range(start, stop):
-                row = rows[depth, at]
+            filled, made = _give_places(touched[:seen], records, members, places, starts[depth + 1], filled, made)
+            for row in rows[depth, start:stop]:
                 level = codes[j, row]
                 if level < 0 or places[level] == -2:
                     continue
@@ -217,20 +238,14 @@ def _walk(codes: Any, counts: Any, levels: int, most: int) -> tuple[Any, Any]:
                     rows[depth + 1, places[level]] = row
                     places[level] += 1
                     continue
-                entry, minimal = head[row], True
-                while entry >= 0 and minimal:
-                    minimal = masks[entry] & mask != masks[entry]
-                    entry = following[entry]
-                if not minimal:
+                if not _is_minimal(mask, head[row], masks, following):
                     continue
                 if found == len(owner):
-                    owner, masks = np.concatenate((owner, owner)), np.concatenate((masks, masks))
-                    following = np.concatenate((following, following))
+                    owner, masks, following = _twice(owner), _twice(masks), _twice(following)
                 owner[found], masks[found], following[found] = row, mask, head[row]
                 head[row] = found
                 found += 1
-            for at in range(seen):
-                level = touched[at]
+            for level in touched[:seen]:
                 records[level] = members[level] = 0
         groups[depth + 1] = made
         chosen[depth + 1] = mask

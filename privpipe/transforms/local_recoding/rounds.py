@@ -201,25 +201,33 @@ class ByClass:
         if not sets.plain or sets.size_models or len(sets.keys) != 1 or set(sets.keys[0]) != every:
             return None
         models = [model for model in sets.class_models[sets.keys[0]] if model.is_gate()]
-        spread = {model.sensitive_columns(): 0 for model in models if model.least_values() > 1}
-        told = all(model.told_by_least for model in models)
-        codes, values = None, 0
-        if len(spread) == 1 and len(columns := next(iter(spread))) == 1:
-            own = tuples.rows.sensitive[columns[0]]
-            if own.min(initial=0) >= 0 and own.max(initial=0) < LARGEST_MASK:
-                codes, values = own, max(model.least_values() for model in models)
-        lookups = [
-            [hierarchy.codes(level).astype(np.int64) for level in range(hierarchy.height + 1)]
-            for hierarchy in tuples.hierarchies
-        ]
-        for place in range(len(tuples.columns), tuples.codes.shape[1]):
-            lookups.append([np.arange(int(tuples.codes[:, place].max(initial=-1)) + 1)])
+        spread = {model.sensitive_columns() for model in models if model.least_values() > 1}
+        codes = _one_sensitive(tuples, spread, LARGEST_MASK)
         return cls(
-            coded=CodedTuples.of(tuples.codes, lookups, tuples.rows.counts, codes),
+            coded=CodedTuples.of(tuples.codes, _lookups(tuples), tuples.rows.counts, codes),
             k=max([1, *(model.least_size() for model in models)]),
-            values=values,
-            exact=told and (not spread or codes is not None),
+            values=0 if codes is None else max(model.least_values() for model in models),
+            exact=all(model.told_by_least for model in models) and (not spread or codes is not None),
         )
+
+
+def _one_sensitive(tuples: Tuples, spread: set[tuple[str, ...]], most: int) -> Ints | None:
+    """Codes of the only sensitive column whose values are counted, where they are few enough for a mask."""
+    if len(spread) != 1 or len(columns := next(iter(spread))) != 1:
+        return None
+    own = tuples.rows.sensitive[columns[0]]
+    return own if own.min(initial=0) >= 0 and own.max(initial=0) < most else None
+
+
+def _lookups(tuples: Tuples) -> list[list[Ints]]:
+    """Label of each leaf at each level, a column each; one that is not recoded has a level alone."""
+    lookups = [
+        [hierarchy.codes(level).astype(np.int64) for level in range(hierarchy.height + 1)]
+        for hierarchy in tuples.hierarchies
+    ]
+    for place in range(len(tuples.columns), tuples.codes.shape[1]):
+        lookups.append([np.arange(int(tuples.codes[:, place].max(initial=-1)) + 1)])
+    return lookups
 
 
 def _released(hierarchy: Hierarchy, level: int) -> list[str | None]:

@@ -37,44 +37,55 @@ def improved(table: CellTable, start: CellsFound, budget: CellBudget) -> CellsFo
     Every stratum small enough is solved as a whole; of the others, one neighbourhood after the other, around each
     blanked combination in turn, until the budget or a full round without gain ends it.
     """
-    solver = programs.wildcard_part(table) if table.wildcard else programs.strict_part(table)
     found = start if not table.wildcard else replace(start, parcels=_without_own_limit(table, start.parcels))
-    clock = _Clock(budget.seconds)
-    solved, proved, timed, bound = 0, 0, False, 0.0
+    run = _Run(table, found, _Clock(budget.seconds))
+    proved, bound = 0, 0.0
     strata = list(_strata(table))
     large = []
     for members in strata:
-        own = [parcel for parcel in found.parcels if parcel[0] in set(members.tolist())]
         floor = table.lower_bound(members)
-        if table.cost(own) <= floor + TIE:
-            bound, proved = bound + table.cost(own), proved + 1
-            continue
-        if len(members) << table.columns > LARGEST_PROGRAM or clock.over():
+        if (cost := run.cost_of(members)) <= floor + TIE:
+            bound, proved = bound + cost, proved + 1
+        elif len(members) << table.columns > LARGEST_PROGRAM or run.clock.over():
             large.append(members)
             bound += floor
-            continue
-        answer = solver(members, found.parcels, clock.left())
-        solved += 1
-        timed |= answer.by_clock
-        if answer.parcels is not None:
-            found = replace(found, parcels=tuple(answer.parcels))
-        own = [parcel for parcel in found.parcels if parcel[0] in set(members.tolist())]
-        proved += answer.proved
-        bound += table.cost(own) if answer.proved else floor
+        else:
+            closed = run.solve(members)
+            proved += closed
+            bound += run.cost_of(members) if closed else floor
     for members in large:
-        for free in _neighbourhoods(table, members, found.parcels):
-            if solved >= budget.neighbourhoods or clock.over():
+        for free in _neighbourhoods(table, members, run.found.parcels):
+            if run.solved >= budget.neighbourhoods or run.clock.over():
                 break
-            answer = solver(free, found.parcels, clock.left())
-            solved += 1
-            timed |= answer.by_clock
-            if answer.parcels is not None:
-                found = replace(found, parcels=tuple(answer.parcels))
+            run.solve(free)
     limited = table.wildcard and table.alone_at_most is not None
     # How many may stay alone is one limit over all strata: parts that are solved each by itself prove nothing of it.
     closed = proved == len(strata) and (len(strata) == 1 or not limited)
-    status = "optimal" if closed else "ended by the clock" if timed or clock.over() else "improved within the budget"
-    return replace(found, bound=bound, optimal=closed, status=status, solved=solved)
+    ended = "ended by the clock" if run.timed or run.clock.over() else "improved within the budget"
+    return replace(run.found, bound=bound, optimal=closed, status="optimal" if closed else ended, solved=run.solved)
+
+
+class _Run:
+    """The blanks so far, the programs solved, and whether the clock ended one of them."""
+
+    def __init__(self, table: CellTable, found: CellsFound, clock: _Clock) -> None:
+        self.table, self.found, self.clock = table, found, clock
+        self.solved, self.timed = 0, False
+        self._solver = programs.wildcard_part(table) if table.wildcard else programs.strict_part(table)
+
+    def cost_of(self, members: NDArray[np.int64]) -> float:
+        """What the blanks of some combinations cost."""
+        inside = set(members.tolist())
+        return self.table.cost([parcel for parcel in self.found.parcels if parcel[0] in inside])
+
+    def solve(self, free: NDArray[np.int64]) -> bool:
+        """Take what a program over some combinations finds; whether it is proved."""
+        answer = self._solver(free, self.found.parcels, self.clock.left())
+        self.solved += 1
+        self.timed |= answer.by_clock
+        if answer.parcels is not None:
+            self.found = replace(self.found, parcels=tuple(answer.parcels))
+        return answer.proved
 
 
 class _Clock:

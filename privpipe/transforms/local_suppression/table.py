@@ -220,23 +220,39 @@ def aim_of(stage: SuppressCellsStage, context: StageContext) -> Aim:
     UsageError, UnsupportedError
         What the policy alone shows: nothing to work for, a column that is no quasi-identifier, too many of them.
     """
-    where = context.place
-    if context.nulls == "refuse":
-        raise UsageError(
-            f"{where}: a blank is a missing value, and the policy says `nulls: refuse`; write own_value or wildcard"
-        )
-    if context.person is not None:
-        raise UnsupportedError(f"{where}: cells are suppressed by records, not by persons as `person_id` asks")
-    known = context.roles.quasi_identifiers
+    _require_policy(context)
     entries = [guarantee.over(context.roles) for guarantee in context.guarantees]
     sized = [entry for entry in entries if isinstance(entry, ClassModel) and entry.least_size() > 1]
+    known = context.roles.quasi_identifiers
     judged = [known if entry.quasi_identifiers is None else entry.quasi_identifiers for entry in sized]
     k = max([stage.k or 1, *(entry.least_size() for entry in sized)])
     if k < 2:
-        raise UsageError(f"{where}: give `k:`, or a guarantee such as k_anonymity to work for")
-    asked = stage.columns
+        raise UsageError(f"{context.place}: give `k:`, or a guarantee such as k_anonymity to work for")
+    every = list(dict.fromkeys(name for keys in judged for name in keys))
+    asked = _blanked_columns(stage, every, context)
+    fixed = tuple(name for name in every if name not in (*asked, *stage.by))
+    names = (*asked, *fixed, *stage.by)
+    own = [at for at, name in enumerate(names) if name in every or (not every and name not in stage.by)]
+    alone = [entry.alone_at_most for entry in sized if isinstance(entry, KAnonymity)]
+    shares = [share for share in alone if share is not None]
+    return Aim(k, asked, fixed, tuple(stage.by), tuple(own), min(shares, default=None))
+
+
+def _require_policy(context: StageContext) -> None:
+    if context.nulls == "refuse":
+        raise UsageError(
+            f"{context.place}: a blank is a missing value, and the policy says `nulls: refuse`; "
+            "write own_value or wildcard"
+        )
+    if context.person is not None:
+        raise UnsupportedError(f"{context.place}: cells are suppressed by records, not by persons as `person_id` asks")
+
+
+def _blanked_columns(stage: SuppressCellsStage, judged: Sequence[str], context: StageContext) -> tuple[str, ...]:
+    """Columns that may be blanked: those a stage names, else those that guarantees stand over."""
+    where, known, asked = context.place, context.roles.quasi_identifiers, stage.columns
     if asked is None:
-        every = {name for keys in judged for name in keys} if judged and stage.k is None else set(known)
+        every = judged if judged and stage.k is None else known
         asked = tuple(name for name in known if name in every and name not in stage.by)
     for name in asked:
         if name not in known:
@@ -248,12 +264,7 @@ def aim_of(stage: SuppressCellsStage, context: StageContext) -> Aim:
             f"{where}: {len(asked)} columns to blank, {MOST_COLUMNS} are served, since every set of them is looked at; "
             "name fewer under `columns:`"
         )
-    fixed = tuple(dict.fromkeys(name for keys in judged for name in keys if name not in (*asked, *stage.by)))
-    by, every = tuple(stage.by), {name for keys in judged for name in keys}
-    own = [at for at, name in enumerate((*asked, *fixed, *by)) if name in every or (not every and name not in by)]
-    alone = [entry.alone_at_most for entry in sized if isinstance(entry, KAnonymity)]
-    shares = [share for share in alone if share is not None]
-    return Aim(k, asked, fixed, by, tuple(own), min(shares, default=None))
+    return asked
 
 
 def read_cells(engine: Any, table: Any, stage: SuppressCellsStage, context: StageContext) -> CellTable:

@@ -342,23 +342,20 @@ class Microaggregate(Transformer):
         from privpipe.kernels.microaggregation.blocks import BLOCK, NEAR, NEAR_IN_LARGE, ONE_BLOCK
 
         rule = self.nulls or ("refuse" if len(columns) > 1 else "keep")
-        if rule == "refuse":
-            for column in columns:
-                refuse_nulls(column, _nulls(facts, column), context)
+        for column in columns if rule == "refuse" else ():
+            refuse_nulls(column, _nulls(facts, column), context)
         kinds = self.kinds(context.schema)
         numbers = [name for name in columns if kinds[name] == "number"]
         few = facts.records <= ONE_BLOCK
         block: int | None = self.block if isinstance(self.block, int) else None if few else BLOCK
-        gower, one_column = self.distance == "gower", self.method in ONE_COLUMN
-        refined = not gower and not one_column
+        gower = self.distance == "gower"
+        refined = not gower and self.method not in ONE_COLUMN
         return GroupPlan(
             columns=columns,
             k=k,
             kinds={name: kinds[name] for name in columns},
             # A column without any value takes no part; its mean is not a number, which JSON has none for.
-            centre=tuple(
-                {name: each[name].mean if each[name].records else 0.0 for name in numbers} for each in moments
-            ),
+            centre=tuple({name: _mean(each[name]) for name in numbers} for each in moments),
             scale=tuple(
                 {name: checks.spread_of(name, each[name], gower=gower, place=context.place) for name in numbers}
                 for each in moments
@@ -388,6 +385,10 @@ class Microaggregate(Transformer):
             parts = learn_parts(engine, table, group, strata, encoding, shifts, context, shell=points)
             group = replace(group, parts=parts)
         return blocks_that_meet(engine, table, group, strata, encoding, context)
+
+
+def _mean(moments: Moments) -> float:
+    return moments.mean if moments.records else 0.0
 
 
 def _nulls(facts: Facts, column: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -94,11 +94,6 @@ class Encoding:
         scales = [name for name, kind in self.kinds.items() if kind == "ordinal" or scale.get(name, 0.0) > 0]
         nominal = [name for name, kind in self.kinds.items() if kind == "nominal"]
         encoded = [self._nominal(rows, name) for name in nominal]
-        levels = max((paths.shape[0] for _, paths in encoded), default=1)
-        values = max((paths.shape[1] for _, paths in encoded), default=1)
-        tables = np.zeros((len(nominal), levels, values), np.int64)
-        for at, (_, paths) in enumerate(encoded):
-            tables[at, : paths.shape[0], : paths.shape[1]] = paths
         n = len(rows)
         columns = [self.scale(rows, name, centre, scale) for name in scales]
         return MixedRecords(
@@ -106,7 +101,7 @@ class Encoding:
             ranked=np.array([self.kinds[name] == "ordinal" for name in scales], np.bool_),
             scale_weights=np.array([self.weights.get(name, 1.0) for name in scales], np.float64),
             codes=np.stack([codes for codes, _ in encoded]) if encoded else np.empty((0, n), np.int64),
-            paths=tables,
+            paths=_stacked([paths for _, paths in encoded]),
             heights=np.array([paths.shape[0] for _, paths in encoded], np.int64),
             code_weights=np.array([self.weights.get(name, 1.0) for name in nominal], np.float64),
         )
@@ -123,6 +118,15 @@ class Encoding:
         codes[known] = hierarchy.encode([texts[at] for at in known])
         names = [np.array(hierarchy.texts(level), dtype=object).astype(str) for level in range(hierarchy.height)]
         return codes, np.stack([np.unique(each, return_inverse=True)[1].reshape(-1) for each in names]).astype(np.int64)
+
+
+def _stacked(paths: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Tables of labels in one array, each from its first place on."""
+    levels, values = (max((each.shape[axis] for each in paths), default=1) for axis in (0, 1))
+    tables = np.zeros((len(paths), levels, values), np.int64)
+    for at, each in enumerate(paths):
+        tables[at, : each.shape[0], : each.shape[1]] = each
+    return tables
 
 
 def missing_cells(rows: RowBlock, columns: tuple[str, ...]) -> NDArray[np.bool_]:

@@ -153,7 +153,7 @@ class Pass:
         key: int,
     ) -> NDArray[np.int64]:
         """Group of each record, 0 .. groups - 1."""
-        from privpipe.kernels.microaggregation.blocks import block_groups, regroup
+        from privpipe.kernels.microaggregation.blocks import Refinement, block_groups, regroup
 
         group, rules = self.group, self.rules
         condition = self._condition(inside)
@@ -167,17 +167,15 @@ class Pass:
                 )
             if rules.method in ("univariate", "fixed"):
                 return self._along(points[:, 0], order, condition)
+            searching = self.stream.child(str(key)) if group.search else None
+            refinement = Refinement(group.neighbours, group.cells, searching, rules.iterations)
             return block_groups(
                 points,
                 order,
                 group.k,
-                refine=rules.refine,
-                neighbours=group.neighbours,
-                cells=group.cells,
+                refinement=refinement if rules.refine else None,
                 largest=group.block,
                 gamma=rules.gamma if rules.method == "v_mdav" else None,
-                searching=self.stream.child(str(key)) if group.search else None,
-                iterations=rules.iterations,
                 condition=condition,
             )
 

@@ -127,7 +127,7 @@ class InPasses(CutProblem):
             names = [column.name for column in self.columns]
             counted = self.engine.reduce_rows(self.table, names, _Histograms(leaves, places, len(own)), Facts())
             for leaf, histogram in zip(own.tolist(), counted, strict=True):
-                found = _cut_of(np.split(histogram, np.cumsum(sizes)[:-1]), tables, least, self)
+                found = _cut_of(histogram, tables, least, self)
                 cuts[leaf] = (-1, 0) if found is None else found[:2]
                 top.note(leaf, np.split(histogram, np.cumsum(sizes)[:-1]), found)
         return top.divided(cuts)
@@ -287,37 +287,16 @@ def _bundles(top: _Top, most: int) -> list[Ints]:
     return [np.array(bundle, dtype=np.int64) for bundle in bundles]
 
 
-def _cut_of(histograms: list[Ints], tables: Any, least: int, problem: CutProblem) -> tuple[int, int, int] | None:
-    """The cut that the kernel chooses, from the histograms of a part: column, code, records that come first."""
-    ends = [(int(np.flatnonzero(own)[0]), int(np.flatnonzero(own)[-1])) for own in histograms]
-    total = int(histograms[0].sum())
-    for at, (low, high) in enumerate(ends):
-        groups = tables.groups[tables.starts[at] : tables.starts[at + 1]]
-        if groups[low] != groups[high]:
-            codes = np.flatnonzero(histograms[at])
-            between = np.append(groups[codes[:-1]] != groups[codes[1:]], False)
-            return _most_even(at, codes[between], histograms[at], total)
-    if total < 2 * least:
+def _cut_of(histogram: Ints, tables: Any, least: int, problem: CutProblem) -> tuple[int, int, int] | None:
+    """The cut of a part whose codes are counted, column after column: column, code, records that come first."""
+    from privpipe.kernels.mondrian.tree import cuts_of_counts
+
+    cuts, forced = cuts_of_counts(histogram, least, tables)
+    ends = np.cumsum(histogram)
+    total = int(ends[tables.starts[1] - 1])
+    before = ends[tables.starts[cuts.where] + cuts.at] - total * cuts.where  # every column counts all records
+    sides = np.stack([before, total - before], axis=1)
+    passed = np.flatnonzero(forced | problem.passing(sides.ravel(), {}).reshape(-1, 2).all(axis=1))
+    if not len(passed):
         return None
-    widths = [(high - low) / span if span > 0 else 0.0 for (low, high), span in zip(ends, tables.spans, strict=True)]
-    for at in np.argsort(-np.array(widths), kind="stable").tolist():
-        if widths[at] <= 0:
-            return None
-        codes = np.flatnonzero(histograms[at])[:-1]
-        before = np.cumsum(histograms[at])[codes]
-        legal = (before >= least) & (total - before >= least)
-        sides = np.repeat(before[legal], 2)
-        sides[1::2] = total - sides[1::2]
-        passed: NDArray[np.bool_] = np.all(problem.passing(sides, {}).reshape(-1, 2), axis=1)
-        tried = codes[legal]
-        order = np.argsort(np.abs(2 * before[legal] - total), kind="stable")[:8]
-        for place in order.tolist():
-            if passed[place]:
-                return at, int(tried[place]), int(before[legal][place])
-    return None
-
-
-def _most_even(at: int, codes: Ints, histogram: Ints, total: int) -> tuple[int, int, int]:
-    before = np.cumsum(histogram)[codes]
-    best = int(np.argmin(np.abs(2 * before - total)))
-    return at, int(codes[best]), int(before[best])
+    return int(cuts.where[passed[0]]), int(cuts.at[passed[0]]), int(before[passed[0]])

@@ -140,22 +140,22 @@ def cut_tables(columns: tuple[CutColumn, ...], cut: int, by_loss: bool) -> Any:
 
 def _grown_under_rules(problem: CutProblem, least: int, tables: Any) -> Any:
     """All segments of one depth at a time: a rule is asked of many sides at once."""
-    from privpipe.kernels.mondrian.tree import Nodes, cuts_of, divided
+    from privpipe.kernels.mondrian.tree import Nodes, Rows, cuts_of, divided
 
-    codes, counts, keys = problem.codes, problem.counts, problem.keys
-    segments = np.array([[0, len(codes)]], dtype=np.int64)
+    table = Rows(problem.codes, problem.counts, problem.keys)
+    segments = np.array([[0, len(table.codes)]], dtype=np.int64)
     parts = []
     while len(segments):
-        where, at, ties, forced = cuts_of(codes, counts, keys, segments[:, 0], segments[:, 1], least, tables)
-        chosen = _chosen(problem, segments, np.stack([where, at, ties], axis=2), forced)
+        cuts, forced = cuts_of(table, segments, least, tables)
+        chosen = _chosen(problem, segments, np.stack(cuts, axis=2), forced)
         rows = np.zeros((len(segments), 5), dtype=np.int64)
         rows[:, :2], rows[:, 2] = segments, -1
         made = chosen >= 0
-        rows[made, 2], rows[made, 3], rows[made, 4] = (taken[made, chosen[made]] for taken in (where, at, ties))
+        rows[made, 2], rows[made, 3], rows[made, 4] = (taken[made, chosen[made]] for taken in cuts)
         parts.append(rows)
         following = []
         for start, stop, column, cut, tie in rows[made].tolist():
-            middle = divided(codes, counts, keys, (start, stop), (column, cut, tie))
+            middle = divided(table, (start, stop), (column, cut, tie))
             following += [(start, middle), (middle, stop)]
         segments = np.array(following, dtype=np.int64).reshape(-1, 2)
     return Nodes.of(parts)

@@ -36,7 +36,18 @@ def by_combination(
 ) -> CutProblem:
     """The problem over distinct combinations, as an engine counts them."""
     counts = distinct["__count"].to_numpy().astype(np.int64)
-    return _problem(distinct, counts, np.empty(0, np.int64), columns, cut, models, sensitive, context, by_loss)
+    codes, places = _coded(distinct, columns, sensitive, context)
+    return CutProblem(
+        columns=columns,
+        cut=cut,
+        codes=codes,
+        counts=counts,
+        keys=np.empty(0, np.int64),
+        sensitive=places,
+        models=models,
+        facts=context.base,
+        by_loss=by_loss,
+    )
 
 
 def histograms_of(distinct: pa.Table, columns: Iterable[str]) -> dict[str, Histogram]:
@@ -83,8 +94,17 @@ def by_record(
     keys = np.concatenate([order_keys(ids) for _, ids in blocks])
     order = np.argsort(keys, kind="stable")
     rows = pa.Table.from_batches([block for block, _ in blocks]).take(order)
-    ones = np.ones(len(keys), dtype=np.int64)
-    return _problem(rows, ones, keys[order], columns, cut, models, sensitive, context, False)
+    codes, places = _coded(rows, columns, sensitive, context)
+    return CutProblem(
+        columns=columns,
+        cut=cut,
+        codes=codes,
+        counts=np.ones(len(keys), dtype=np.int64),
+        keys=keys[order],
+        sensitive=places,
+        models=models,
+        facts=context.base,
+    )
 
 
 @dataclass(frozen=True)
@@ -105,17 +125,10 @@ class _Gathered:
         return _Held((*left.blocks, *right.blocks))
 
 
-def _problem(
-    rows: pa.Table,
-    counts: Ints,
-    keys: Ints,
-    columns: tuple[CutColumn, ...],
-    cut: int,
-    models: tuple[ClassModel, ...],
-    sensitive: tuple[str, ...],
-    context: StageContext,
-    by_loss: bool,
-) -> CutProblem:
+def _coded(
+    rows: pa.Table, columns: tuple[CutColumn, ...], sensitive: tuple[str, ...], context: StageContext
+) -> tuple[NDArray[Any], dict[str, tuple[int, int]]]:
+    """Codes of the columns, then of the sensitive ones; place and number of values of each of these."""
     coded = [value_codes(column, rows[column.name]) for column in columns]
     places = {}
     for column in sensitive:
@@ -123,17 +136,7 @@ def _problem(
         places[column] = (len(coded), int(codes.max(initial=0)) + 1)
         coded.append(codes)
     largest = max((int(codes.max(initial=0)) for codes in coded), default=0)
-    matrix = np.empty((len(counts), len(coded)), dtype=np.uint16 if largest < 1 << 16 else np.int32)
+    matrix = np.empty((len(rows), len(coded)), dtype=np.uint16 if largest < 1 << 16 else np.int32)
     for at, codes in enumerate(coded):
         matrix[:, at] = codes
-    return CutProblem(
-        columns=columns,
-        cut=cut,
-        codes=matrix,
-        counts=counts.copy(),
-        keys=keys.copy(),
-        sensitive=places,
-        models=models,
-        facts=context.base,
-        by_loss=by_loss,
-    )
+    return matrix, places

@@ -76,18 +76,8 @@ def search_repaired(encoded: EncodedTable, stage: GeneralizeStage, context: Stag
     UnsupportedError
         Another quality model than `loss`, or one that is no single figure.
     """
-    if stage.loss.name != "loss" or stage.loss.aggregate == "rank":
-        raise UnsupportedError(
-            f"{context.place}: approach AG_CS minimises the loss of cells; write `loss: {{name: loss}}` with an "
-            "aggregate other than rank"
-        )
+    lattice = _served(encoded, stage, context)
     k = aim_of(_blanking(encoded), context).k
-    lattice = Lattice.of(encoded, roots_only=stage.roots_only)
-    if lattice.size > LARGEST:
-        raise UnsupportedError(
-            f"{context.place}: approach AG_CS serves {LARGEST:,} vectors of levels, not {lattice.size:,}; narrow "
-            "them with min_level and max_level of the columns"
-        )
     nodes = lattice.nodes()
     loss_of = _CellLoss(encoded, stage.loss)
     bounds = np.array([loss_of(node)[0] for node in nodes.tolist()])
@@ -120,6 +110,21 @@ def search_repaired(encoded: EncodedTable, stage: GeneralizeStage, context: Stag
             f"{context.place}: at none of {checked:,} vectors of levels do blanks give every record k = {k:,} like it"
         )
     return replace(best, checked=checked, exhausted=not open_nodes or open_nodes[0][0] >= best.loss - TIE)
+
+
+def _served(encoded: EncodedTable, stage: GeneralizeStage, context: StageContext) -> Lattice:
+    if stage.loss.name != "loss" or stage.loss.aggregate == "rank":
+        raise UnsupportedError(
+            f"{context.place}: approach AG_CS minimises the loss of cells; write `loss: {{name: loss}}` with an "
+            "aggregate other than rank"
+        )
+    lattice = Lattice.of(encoded, roots_only=stage.roots_only)
+    if lattice.size > LARGEST:
+        raise UnsupportedError(
+            f"{context.place}: approach AG_CS serves {LARGEST:,} vectors of levels, not {lattice.size:,}; narrow "
+            "them with min_level and max_level of the columns"
+        )
+    return lattice
 
 
 def plan(engine: Any, table: Any, stage: GeneralizeStage, context: StageContext) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from privpipe.hierarchies import Hierarchy
 from privpipe.kernels.mondrian.sides import folded, leaf_cells, leaf_numbers, side_cells, side_sizes
-from privpipe.kernels.mondrian.tree import NO_KEYS, Columns, cuts_of, divided, grown
+from privpipe.kernels.mondrian.tree import NO_KEYS, Columns, Rows, cuts_of, cuts_of_counts, divided, grown
 
 SIZES = (6, 4, 3)
 TREES = [Hierarchy.from_rows([[f"v{code:02}", f"g{code // 2}", "*"] for code in range(size)]) for size in SIZES]
@@ -102,11 +102,14 @@ def test_a_tree_is_that_of_the_definition(seed: int, least: int) -> None:
 def test_candidates_by_width_and_by_loss(seed: int, least: int) -> None:
     codes, counts = table(seed)
     members = members_of(codes, counts)
-    ends = np.array([0]), np.array([len(codes)])
-    where, at, _, forced = cuts_of(codes, counts, NO_KEYS, *ends, least, columns())
+    rows, whole = Rows(codes, counts, NO_KEYS), np.array([[0, len(codes)]])
+    (where, at, _), forced = cuts_of(rows, whole, least, columns())
     assert not forced.any()
     found = [pair for pair in zip(where[0].tolist(), at[0].tolist(), strict=True) if pair[0] >= 0]
     assert found == ordered_cuts(members, least)
+    counted = [np.bincount(codes[:, at], weights=counts, minlength=size) for at, size in enumerate(SIZES)]
+    by_counts, forced_by_counts = cuts_of_counts(np.concatenate(counted).astype(np.int64), least, columns())
+    assert (list(zip(by_counts.where.tolist(), by_counts.at.tolist(), strict=True)), forced_by_counts) == (found, False)
 
     def left_over(cut: tuple[int, int]) -> float:
         loss = 0.0
@@ -119,7 +122,7 @@ def test_candidates_by_width_and_by_loss(seed: int, least: int) -> None:
                 loss += sum(count for _, count in mine) * share * SIZES[column] / (SIZES[column] - 1)
         return loss
 
-    where, at, _, _ = cuts_of(codes, counts, NO_KEYS, *ends, least, columns(by_loss=True))
+    (where, at, _), _ = cuts_of(rows, whole, least, columns(by_loss=True))
     by_loss = [pair for pair in zip(where[0].tolist(), at[0].tolist(), strict=True) if pair[0] >= 0]
     assert sorted(by_loss) == sorted(ordered_cuts(members, least))  # fewer than 8 a column here
     losses = [left_over(cut) for cut in by_loss]
@@ -158,7 +161,7 @@ def test_sides_of_a_cut() -> None:
     assert side_sizes(codes, counts, NO_KEYS, segments, cuts).tolist() == [1, 2, 3, 4]
     offsets, values, records = side_cells(codes, counts, NO_KEYS, segments, cuts, 3, 8)
     assert (offsets.tolist(), values.tolist(), records.tolist()) == ([0, 1, 2, 3, 4], [7, 7, 2, 7], [1, 2, 3, 4])
-    assert divided(codes, counts, NO_KEYS, (0, 4), (0, 3, 0)) == 3
+    assert divided(Rows(codes, counts, NO_KEYS), (0, 4), (0, 3, 0)) == 3
     assert codes[3].tolist() == [5, 0, 2, 7]
 
 
