@@ -15,7 +15,6 @@ from privpipe.blocks.distinct_block import DistinctBlock
 from privpipe.blocks.entry import Entry
 from privpipe.blocks.facts import Facts
 from privpipe.blocks.marks import BaseDistribution, Columns, Household, SensitiveColumn, Weight
-from privpipe.blocks.parameters import marked
 from privpipe.blocks.public_rules import PublicRules
 from privpipe.blocks.verdict import Verdict
 from privpipe.blocks.way import CLASSES, Way
@@ -86,9 +85,6 @@ class Guarantee(Entry):
                 raise UsageError(f"{self.name()}: quasi_identifiers name a column twice")
             object.__setattr__(self, "quasi_identifiers", tuple(names))
         for column in self.sensitive_columns():
-            if not isinstance(column, str) or not column:
-                named = next(iter(marked(type(self), SensitiveColumn)), "column")
-                raise UsageError(f"{self.name()}: {named} must be a column name")
             if column in (self.quasi_identifiers or ()):
                 raise UsageError(
                     f"{self.name()}: {column!r} cannot be judged within classes that it forms itself; "

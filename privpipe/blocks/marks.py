@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 __all__ = [
     "BaseDistribution",
+    "ColumnName",
     "ColumnNames",
     "Columns",
     "FilePath",
@@ -22,7 +23,11 @@ class Mark:
     """What the value of a field stands for, wherever something but the entry itself asks."""
 
 
-class SensitiveColumn(Mark):
+class ColumnName(Mark):
+    """A column by its name, or several; the checker refuses what is no name."""
+
+
+class SensitiveColumn(ColumnName):
     """The sensitive column, or columns, whose values a guarantee counts."""
 
 
@@ -34,11 +39,11 @@ class Columns(ColumnNames):
     """The columns an entry is about, where it names them itself."""
 
 
-class Weight(Mark):
+class Weight(ColumnName):
     """The column with the sampling weight of a record."""
 
 
-class Household(Mark):
+class Household(ColumnName):
     """The column that tells households apart."""
 
 
@@ -46,7 +51,7 @@ class Levels(ColumnNames):
     """The columns with the level that each is recoded to."""
 
 
-class Items(ColumnNames):
+class Items(ColumnName, ColumnNames):
     """The set-valued column whose combinations of items a guarantee counts."""
 
 

@@ -17,8 +17,9 @@ from typing import Annotated, Any, TypeVar
 
 from typing_extensions import Doc
 
-from privpipe.blocks.marks import Mark
+from privpipe.blocks.marks import ColumnName, Mark
 from privpipe.blocks.value_shape import Shape, flat_metadata, shape_of
+from privpipe.errors import UsageError
 
 __all__ = ["Parameter", "check_parameters", "flat_names", "marked", "parameters_of"]
 
@@ -33,6 +34,21 @@ class Parameter:
     text: str
     shape: Shape
     marks: tuple[Mark, ...] = ()
+
+    def check(self, owner: str, name: str, value: Any) -> None:
+        """Refuse a value that the type, a constraint or a mark does not take.
+
+        Raises
+        ------
+        UsageError
+        """
+        self.shape.check(owner, name, value)
+        if value is None and self.shape.optional:
+            return
+        if any(isinstance(mark, ColumnName) for mark in self.marks):
+            for column in flat_names(value) if self.shape.many else (value,):
+                if not isinstance(column, str) or not column:
+                    raise UsageError(f"{owner}: {name} must be a column name")
 
     def marked(self, mark: type[M]) -> M:
         """Its mark of a kind that it carries."""
@@ -70,7 +86,7 @@ def check_parameters(entry: Any, owner: str = "", place: str = "") -> None:
     UsageError
     """
     for name, parameter in parameters_of(type(entry)).items():
-        parameter.shape.check(owner or type(entry).__name__, f"{place}{name}", getattr(entry, name))
+        parameter.check(owner or type(entry).__name__, f"{place}{name}", getattr(entry, name))
 
 
 def flat_names(value: Any) -> Iterator[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import types
 import typing
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -70,7 +70,7 @@ class Shape:
     text: bool = False
     items: Shape | None = None
     values: Shape | None = None
-    many: bool = False
+    many: tuple[type, ...] = ()
     open: bool = False
 
     def check(self, owner: str, name: str, value: Any) -> None:
@@ -88,7 +88,7 @@ class Shape:
         elif self.values is not None and isinstance(value, Mapping):
             for key, item in value.items():
                 self.values.check(owner, f"{name}.{key}", item)
-        elif not (self.open or value in self.choices or (self.many and _is_many(value))):
+        elif not (self.open or value in self.choices or isinstance(value, self.many)):
             self._refuse_scalar(owner, name, value)
 
     def _refuse_scalar(self, owner: str, name: str, value: Any) -> None:
@@ -99,6 +99,8 @@ class Shape:
             self.number.require(owner, name, value)
         elif self.choices and not (self.text or self.many):
             require_choice(owner, name, value, self.choices)
+        elif self.values is not None and not (self.choices or self.text):
+            raise UsageError(f"{owner}: {name} must be a mapping, got {value!r}")
 
 
 def shape_of(hint: Any, said: tuple[Any, ...] = ()) -> Shape:
@@ -144,7 +146,7 @@ def _union(shapes: list[Shape], bounds: list[BaseMetadata]) -> Shape:
         text=any(shape.text for shape in shapes),
         items=next((shape.items for shape in shapes if shape.items is not None), None),
         values=next((shape.values for shape in shapes if shape.values is not None), None),
-        many=any(shape.many for shape in shapes),
+        many=tuple(kind for shape in shapes for kind in shape.many),
         open=any(shape.open for shape in shapes),
     )
 
@@ -156,16 +158,14 @@ def _without_number(hint: Any, origin: Any, arguments: tuple[Any, ...]) -> Shape
         return Shape(choices=arguments)
     if hint in (bool, str):
         return Shape(truth=hint is bool, text=hint is str)
-    mapping = isinstance(origin, type) and issubclass(origin, Mapping)
-    if mapping or (isinstance(origin, type) and issubclass(origin, Collection)):
-        parts = arguments[1:] if mapping else [part for part in arguments if part is not Ellipsis]
-        inner = next((shape for part in parts if _says_something(shape := shape_of(part))), None)
-        return Shape(values=inner if mapping else None, items=None if mapping else inner, many=True)
-    return Shape(open=True)
-
-
-def _is_many(value: Any) -> bool:
-    return isinstance(value, Collection) and not isinstance(value, str)
+    if not isinstance(origin, type) or not issubclass(origin, Mapping | Sequence):
+        return Shape(open=True)
+    mapping = issubclass(origin, Mapping)
+    parts = arguments[1:] if mapping else [part for part in arguments if part is not Ellipsis]
+    inner = next((shape for part in parts if _says_something(shape := shape_of(part))), None)
+    if mapping:
+        return Shape(values=inner, many=(Mapping,))
+    return Shape(items=inner, many=(list, tuple))
 
 
 def _says_something(shape: Shape) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import json
+import re
 import subprocess
 import sys
 import warnings
@@ -108,6 +109,19 @@ def test_a_file_stays_readable(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert text.count("\n") <= 400
     assert ast.get_docstring(ast.parse(text)), "a module says in its docstring what it defines"
+
+
+def test_what_a_parameter_is_stands_in_its_annotation_alone() -> None:
+    """No mapping of texts beside the fields, and no field of an entry asked for by its name."""
+    magic = ("column", "columns", "weight", "household", "base", "items", "key", "sensitive", "mark", "alone_at_most")
+    asked = [
+        f"{path.relative_to(PACKAGE)}:{node.lineno}"
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if (isinstance(node, ast.AnnAssign) and ast.unparse(node).startswith("about: ClassVar"))
+        or (isinstance(node, ast.Call) and re.match(rf"getattr\([^,]+, '({'|'.join(magic)})'", ast.unparse(node)))
+    ]
+    assert not asked
 
 
 def test_half_the_files_are_short() -> None:

@@ -64,7 +64,7 @@ def test_wrong_by() -> None:
         with pytest.raises(UsageError, match=message):
             checked_by("AddNoise", by, ("pay",), "refuse")
     with pytest.raises(UsageError, match="did you mean 'merge'"):
-        checked_by("AddNoise", ["sex"], ("pay",), "merg")
+        RankSwap(columns=["pay"], p=0.4, by=["sex"], small_strata="merg")
 
 
 def test_suppressed_strata_leave_the_table(run: Any) -> None:

@@ -112,8 +112,6 @@ class KmAnonymity(ClassModel):
             if self.separator is not None:
                 raise UsageError("KmAnonymity: separator says nothing without items, the column it stands in")
             return
-        if not isinstance(self.items, str) or not self.items:
-            raise UsageError("KmAnonymity: items must be a column name")
         if self.columns is not None or self.quasi_identifiers is not None:
             raise UsageError("KmAnonymity: give items or columns, not both: an attacker knows the one or the other")
         if self.separator is not None and (not isinstance(self.separator, str) or not self.separator):

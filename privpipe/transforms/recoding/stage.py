@@ -127,7 +127,7 @@ class GeneralizeStage(Transformer):
     def _require_options(self) -> None:
         """Refuse options that say nothing to the others."""
         if self.criteria is not None:
-            if isinstance(self.criteria, str) or not self.criteria:
+            if not isinstance(self.criteria, list | tuple) or not self.criteria:
                 raise UsageError("Generalize: criteria must be a list of at least one criterion")
             object.__setattr__(self, "criteria", tuple(self.criteria))
         if self.search != "minimal" and (self.criteria is not None or self.minimal != "one"):

@@ -99,11 +99,6 @@ class Safepub(Transformer):
         Doc("level of each quasi-identifier, 0 for the raw value; chosen without looking at the data"),
     ] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not isinstance(self.levels, Mapping):
-            raise UsageError("Safepub: levels must be a mapping of column to level")
-
     def learn(self, engine: Primitives, table: Any, context: StageContext) -> StagePlan:
         from privpipe.kernels.proofs.safepub import safepub_parameters
 

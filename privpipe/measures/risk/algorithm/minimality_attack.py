@@ -43,6 +43,8 @@ class MinimalityAttack(FilePairMeasure):
         A sensitive column.
     at_most : float, optional
         In [0, 1]. Left out (under `measures:`), the certainty is reported.
+    columns : tuple of str, optional
+        Not used.
     worlds : int
         Assignments of each class's values to its members: all of them if there are no more, else so many are drawn.
 

@@ -107,8 +107,6 @@ class IndividualRisk(Guarantee):
         owner = "IndividualRisk"
         for name in ("weight", "household"):
             column = getattr(self, name)
-            if not (isinstance(column, str) and column) and not (name == "household" and column is None):
-                raise UsageError(f"{owner}: {name} must be a column name")
             if column is not None and column in (self.quasi_identifiers or ()):
                 raise UsageError(f"{owner}: {column!r} cannot be {name} and quasi-identifier at once")
 

@@ -90,8 +90,6 @@ class LoglinearRisk(Guarantee):
 
     def __post_init__(self) -> None:
         owner = "LoglinearRisk"
-        if not isinstance(self.weight, str) or not self.weight:
-            raise UsageError(f"{owner}: weight must be a column name")
         if not isinstance(self.formula, str):
             raise UsageError(f"{owner}: formula must be a text like 'a + b + a*c'")
         own = variables_of(self.formula)
