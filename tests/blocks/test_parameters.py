@@ -281,3 +281,10 @@ class Whitewash(Transformer):
 def test_a_stage_masks_what_it_marks() -> None:
     assert Whitewash(walls=("age",), rooms=("zip",)).masked_columns() == ("age",)
     assert marked(Whitewash, ColumnNames) == ("walls", "rooms")
+
+
+@pytest.mark.parametrize("name", [name for name in transforms.CATALOGUE])
+def test_a_stage_that_is_told_its_columns_knows_what_it_masks(name: str) -> None:
+    stage: Any = transforms.CATALOGUE[name]
+    if stage.columns_rule == "required":
+        assert all(example.masked_columns() for example in stage.examples())

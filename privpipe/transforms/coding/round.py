@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
+from privpipe.blocks.marks import Columns
 from privpipe.errors import DataError
 from privpipe.roles import column_type_of
 from privpipe.transforms.base import Kind, RowTransformer, StageContext, StagePlan, checked_columns
@@ -63,7 +64,7 @@ class Round(RowTransformer):
     reveals: ClassVar[str] = "the interval of a base's width around each value"
     source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
 
-    columns: Annotated[tuple[str, ...], Doc("numeric or date columns")]
+    columns: Annotated[tuple[str, ...], Columns(), Doc("numeric or date columns")]
     base: Annotated[float, Gt(0), Doc("released values are its multiples; above 0")]
     mode: Annotated[Literal["nearest", "random", "down"], Doc("nearest (half to even), random (unbiased) or down")] = (
         "nearest"
