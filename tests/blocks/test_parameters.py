@@ -22,11 +22,11 @@ from privpipe.blocks.parameters import check_parameters, marked, parameters_of
 from privpipe.errors import UsageError
 from privpipe.roles import Roles
 from privpipe.transforms.base import Transformer
-from privpipe.transforms.local_suppression.suppress_cells import CellBudget
+from privpipe.transforms.local_suppression.stage import CellBudget
 from privpipe.transforms.microaggregation.checks import SensitiveRule
 from privpipe.transforms.noise.pram import TransitionMatrix
-from privpipe.transforms.recoding.generalize import SearchBudget
 from privpipe.transforms.recoding.loss import LossSpec
+from privpipe.transforms.recoding.stage import SearchBudget
 
 ENTRIES = [room.CATALOGUE[name] for room in (models, transforms, measures) for name in room.CATALOGUE]
 NESTED = {
@@ -283,7 +283,7 @@ def test_a_stage_masks_what_it_marks() -> None:
     assert marked(Whitewash, ColumnNames) == ("walls", "rooms")
 
 
-@pytest.mark.parametrize("name", [name for name in transforms.CATALOGUE])
+@pytest.mark.parametrize("name", list(transforms.CATALOGUE))
 def test_a_stage_that_is_told_its_columns_knows_what_it_masks(name: str) -> None:
     stage: Any = transforms.CATALOGUE[name]
     if stage.columns_rule == "required":
