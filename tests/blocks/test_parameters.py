@@ -262,11 +262,12 @@ def test_who_marks_a_column_hears_of_it_by_its_own_name() -> None:
 
 def test_the_room_above_asks_the_marks_too() -> None:
     from privpipe.judging.grouping import base_of, keys_of
-    from privpipe.judging.unlooked import looked_at
+    from privpipe.judging.ways import way_of
 
     assert base_of(Stranger()) == "released"
     assert keys_of(Stranger(), Roles(quasi_identifiers=["zip"])) == ("zip",)
-    assert looked_at(Stranger(over=("a",)), ["zip"]) == ("zip",)
+    stranger = Stranger(over=("a",))
+    assert way_of(stranger).looked_at(stranger, ["zip"]) == ("zip",)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
