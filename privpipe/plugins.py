@@ -31,6 +31,8 @@ CONTRACT = "1"
 """Version of what entries, builders and engines may rely on; raised by a change that breaks one."""
 CONTRACTS = "privpipe.contract"
 LONGEST = 200
+OURS = ("privpipe", "abc", "builtins", "typing")
+"""Packages of classes that no plug-in brings."""
 
 
 @dataclass(frozen=True)
@@ -151,11 +153,14 @@ def versions_of(things: Iterable[object]) -> dict[str, str]:
     >>> versions_of([1, "text"])
     {}
     """
-    brought = [_BROUGHT[owner] for thing in things for owner in type(thing).__mro__ if owner in _BROUGHT]
+    classes = {owner for thing in things for owner in type(thing).__mro__}
+    foreign = {(_root(owner.__module__), owner.__name__) for owner in classes if _root(owner.__module__) not in OURS}
+    brought = [each for each in found() if (_root(each.value), each.class_name) in foreign] if foreign else []
     return dict(sorted({each.distribution: each.version for each in brought}.items()))
 
 
-_BROUGHT: dict[type, PlugIn] = {}
+def _root(reference: str) -> str:
+    return reference.partition(":")[0].partition(".")[0].strip()
 
 
 def _owner(point: Any) -> tuple[str, str]:
@@ -208,10 +213,7 @@ def _loaded(plug_in: PlugIn) -> tuple[Any, str, BaseException | None]:
         lines = str(error).strip().splitlines() or [""]
         why = escaped(f"{type(error).__name__}: {lines[0][:LONGEST]}")
         return None, f"{plug_in} does not load: {plug_in.value}: {why}; reinstall it or what it needs", error
-    wrong = _fault_of_class(plug_in, brought)
-    if not wrong:
-        _BROUGHT[brought] = plug_in
-    return brought, wrong, None
+    return brought, _fault_of_class(plug_in, brought), None
 
 
 def _fault_of_class(plug_in: PlugIn, brought: Any) -> str:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from privpipe import hierarchies, models, plugins, transforms
 from privpipe.cli import app
-from privpipe.engines import engine_names, open_engine
+from privpipe.engines import Engine, engine_names, open_engine
 from privpipe.errors import PolicyError, UsageError
 from privpipe.policy import Policy, json_schema
 
@@ -67,6 +67,17 @@ def test_a_sound_one_is_taken(install: Install) -> None:
     assert models.CATALOGUE["fine_rule"](k=3).name() == "fine_rule"  # type: ignore[call-arg]
     assert "fine_rule" in list(models.CATALOGUE)
     assert models.FineRule is models.CATALOGUE["fine_rule"]
+    assert plugins.versions_of([models.FineRule(k=3), models.KAnonymity(k=3)]) == {"fine": "1.5"}
+
+
+def test_what_is_built_in_costs_no_look_at_what_is_installed(install: Install, embedded: Engine) -> None:
+    install("broken", "[privpipe.models]\nodd = broken_code:Odd\n", "raise SystemError")
+    spec = hierarchies.HierarchySpec.from_mapping({"redact": {}})
+    assert (
+        plugins.versions_of([embedded, models.KAnonymity(k=3), transforms.Round(columns=["age"], base=5), spec.builder])
+        == {}
+    )
+    assert plugins.found.cache_info().currsize == 0
 
 
 def test_a_built_in_name_stays_what_it_is(install: Install) -> None:
