@@ -36,7 +36,7 @@ class Entry:
     `private` names fields that are not parameters of the public face. `about` describes each parameter in a
     line, for `explain`, the JSON schema and the README tables. `threat` says against what the entry guards,
     `formula` what it computes and `choose` how to pick its parameters: the text of ``privpipe explain``.
-    One that `forbids_counts` of the source lets no public document tell how many records came in or were suppressed.
+    One that `forbids_counts` of the source lets no public document state how many records came in or were suppressed.
     """
 
     about: ClassVar[Mapping[str, str]] = {}

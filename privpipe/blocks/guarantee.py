@@ -55,7 +55,7 @@ class Guarantee(Entry):
     reads `weights` like one that reads classes, with the sum of a weight in each, and no search works for it.
     One that reads `beside` is judged by classes over released columns with those of the original beside them.
     One that reads `columns` is judged by the names of the columns alone.
-    One that `trusts_values` means nothing where a stage perturbed the quasi-identifiers; who reads it is told.
+    One that `trusts_values` means nothing where a stage perturbed the quasi-identifiers; readers are warned.
     """
 
     about: ClassVar[Mapping[str, str]] = {
@@ -124,7 +124,7 @@ class Guarantee(Entry):
         return weight
 
     def household_column(self) -> str | None:
-        """Column that tells households apart; counted within classes, by the code of each household."""
+        """Column that distinguishes households; counted within classes, by the code of each household."""
         household: str | None = getattr(self, "household", None)
         return household
 
@@ -170,7 +170,7 @@ class Guarantee(Entry):
         """Whether its figure may rest on more than the policy and the released table: then it is no public figure.
 
         Pairs, populations, ledgers and positions are, the distribution it compares with, the number of records that
-        were suppressed among, and persons, households or weights that no released column tells.
+        were suppressed among, and persons, households or weights that are in no released column.
         """
         if self.reads not in OF_THE_TABLE or self.needs_records or self.needs_population:
             return True

@@ -78,7 +78,7 @@ class ReleaseRows:
     noise : NoiseRows, optional
         None: nothing is known of noise.
     unit : tuple of str
-        Columns of the original that tell the units apart.
+        Columns of the original that distinguish the units.
     """
 
     units: NDArray[Any] = field(repr=False)
@@ -128,7 +128,7 @@ class EarlierTables:
     keys : tuple of str
         Quasi-identifiers; one that a table lacks may be anything there.
     joined : tuple of str
-        Other columns, released as they were collected, by which rows may be told to be the same.
+        Other columns, released as they were collected, by which rows may be recognised as the same.
     hierarchies : mapping of column to HierarchySpec
         Declared ones, to read labels by.
     """

@@ -61,7 +61,7 @@ def check(
 ) -> None:
     """Build every hierarchy over its values, and say what is wrong with any.
 
-    Exit code 3 when one is ill-formed or lacks values of the data; --show-values tells which these are.
+    Exit code 3 when one is ill-formed or lacks values of the data; --show-values prints them.
     """
     asked = asked_of(source, _options(delimiter, header, type_, add_root, data, column))
     documents, errors = [], []
@@ -145,7 +145,7 @@ def _options(
 
 
 def _shown(spec: HierarchySpec, made: Hierarchy, show_values: bool) -> dict[int, tuple[str, ...]]:
-    """Labels of the levels that may be told; a label that repeats a raw value is that value."""
+    """Labels of the levels that may be shown; a label that repeats a raw value is that value."""
     declared = not made.data_dependent and not set(PARTS_OF_VALUES) & set(spec.to_dict())
     levels = [level for level in range(made.height + 1) if show_values or (declared and level > 0)]
     raw = set() if show_values else set(made.values)

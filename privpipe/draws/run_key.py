@@ -55,7 +55,7 @@ class RunKey:
         Parameters
         ----------
         plan : str
-            Digest of the plans of the stages, so that what policy and source do not tell (a hierarchy's file, a
+            Digest of the plans of the stages, so that what policy and source do not contain (a hierarchy's file, a
             frozen plan, a key) parts two releases as well.
         """
         return self._stream(f"rows/{plan}")

@@ -142,7 +142,7 @@ class HierarchySpec:
         return given
 
     def recorded(self) -> dict[str, Any]:
-        """What a plan tells of it: the mapping it came from, with the number of listed values in place of these.
+        """What a plan contains of it: the mapping it came from, with the number of listed values in place of these.
 
         Examples
         --------

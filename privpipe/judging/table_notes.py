@@ -69,7 +69,7 @@ def table_notes(
 
 
 def _of_values(entry: Guarantee) -> bool:
-    """Whether a figure rests on how values are told apart in classes of the judged table alone."""
+    """Whether a figure rests on how values are distinguished in classes of the judged table alone."""
     return entry.reads == "classes" and not entry.needs_base and not entry.needs_population
 
 
@@ -129,7 +129,7 @@ class _Again:
         return [f"`{column}` has missing values, which count as a value{told}"]
 
     def of_persons(self, person: str) -> list[str]:
-        """What the spelling of the column that tells persons apart holds up."""
+        """What the spelling of the column that distinguishes persons holds up."""
         alone = self._engine.select(self._table, [person])
         before = count_persons(self._engine, alone, person)
         after = count_persons(self._engine, self._engine.map_rows(alone, Fold(person), alone.schema), person)

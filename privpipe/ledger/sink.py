@@ -32,7 +32,7 @@ class Witness(Protocol):
         """What names the published release."""
 
     def recall(self) -> bytes | None:
-        """What the sink was told to remember; None: nothing."""
+        """What the sink keeps; None: nothing."""
 
     def remember(self, data: bytes) -> None:
         """Keep this instead."""
@@ -160,7 +160,7 @@ def recalled(place: Witness) -> SinkRecord | None:
 
 
 def forget_what_never_was(place: Witness) -> SinkRecord | None:
-    """What a sink remembers, and let it keep that: before it points elsewhere, a run that was killed is told apart."""
+    """What a sink remembers, and let it keep that: before it points elsewhere, a run that was killed is recognised."""
     found = recalled(place)
     if found is not None:
         remember(place, found)

@@ -34,7 +34,7 @@ def attach(engine: Engine, source: Any, policy: Policy, seed: Seed) -> Any:
 
 
 def _require_no_refused_null(engine: Engine, table: Any, policy: Policy) -> None:
-    """`nulls: refuse` speaks of the source: a stage may give a missing value a label that no judge can tell."""
+    """`nulls: refuse` speaks of the source: a stage may give a missing value a label that no judge can recognise."""
     whole = policy.roles.quasi_identifiers if policy.nulls == "refuse" else ()
     refused = tuple(n for n, column in policy.columns.items() if n in whole or column.nulls == "refuse")
     nulls = engine.facts(table, FactsRequest(nulls=refused)).nulls if refused else {}

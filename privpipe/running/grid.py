@@ -230,12 +230,12 @@ def compare_grid(
     engine : str, optional
         Instead of the policy's.
     progress : callable, optional
-        Told each point.
+        Called with each point.
 
     Raises
     ------
     UsageError
-        A place or value that makes no policy; told before anything runs.
+        A place or value that makes no policy; raised before anything runs.
     NoSolutionError
         No point has a solution.
     """

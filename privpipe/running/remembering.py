@@ -80,7 +80,7 @@ class Remembering:
         Raises
         ------
         UsageError
-            A key and nothing that tells persons apart.
+            A key and nothing that distinguishes persons.
         DataError
             The original lacks the column.
         """

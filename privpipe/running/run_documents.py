@@ -30,7 +30,7 @@ Documents = dict[str, dict[str, Any]]
 
 
 def public_rules(policy: Policy, columns: Sequence[str]) -> PublicRules:
-    """What the public documents of a release of these columns may tell.
+    """What the public documents of a release of these columns may contain.
 
     The least number of records that is reported is the largest k that the policy asks of k-anonymity, else 5.
     """

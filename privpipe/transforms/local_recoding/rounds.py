@@ -176,7 +176,7 @@ class Tuples:
 
 @dataclass(frozen=True)
 class ByClass:
-    """What compiled code needs to tell which classes pass, or may.
+    """What compiled code needs to decide which classes pass, or may.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ class SuppressCellsStage(Transformer):
         "budget": "limit of method optimal: {neighbourhoods, seconds}",
     }
     source: ClassVar[str] = "Templ, Kowarik, Meindl, J. Statistical Software 67(4), 2015"
-    formula: ClassVar[str] = "least sum of w_j over blanked cells such that every record is like >= k"
+    formula: ClassVar[str] = "least sum of w_j over blanked cells such that every record matches >= k records"
     choose: ClassVar[str] = (
         "Generalize first, so that few records are rare. own_value protects against whoever reads blanks as blanks and "
         "costs about twice the cells; under wildcard look at how many records fail by own_value before you release."

@@ -14,7 +14,7 @@ __all__ = ["MarketerRisk"]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class MarketerRisk(BesidePopulation):
-    """Share of records that a marketer, who links all of them to a register, is expected to link rightly.
+    """Share of records that a marketer, who links all of them to a register, is expected to link correctly.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class MarketerRisk(BesidePopulation):
         "population": "true: link to the policy's population; false: to a register of the table's own persons",
     }
     source: ClassVar[str] = "Dankar, El Emam, PAIS 2010"
-    threat: ClassVar[str] = "Somebody links all records to a register and profits by every right link."
+    threat: ClassVar[str] = "An intruder links all records to a register and profits by every correct link."
     formula: ClassVar[str] = "(1/n) sum f/F; with no population J/n"
     choose: ClassVar[str] = "The expected share of wrong links must be so large that linking does not pay: 0.05 to 0.1."
 

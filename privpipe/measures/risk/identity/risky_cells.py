@@ -65,7 +65,9 @@ class RiskyCells(Guarantee):
         "quasi_identifiers": "the same as `columns`; give one of the two",
     }
     source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
-    threat: ClassVar[str] = "Somebody who knows two or three things of a person finds that hardly anybody shares them."
+    threat: ClassVar[str] = (
+        "An intruder who knows two or three things of a person finds that hardly anybody shares them."
+    )
     formula: ClassVar[str] = (
         "share of records in a combination of at most max_dim columns with at most `threshold` records"
     )

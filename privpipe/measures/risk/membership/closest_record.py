@@ -63,7 +63,7 @@ class ClosestRecord(TableMeasure):
         "sample": "released rows and others compared, as many of each; null: all",
     }
     source: ClassVar[str] = "Yeom, Giacomelli, Fredrikson, Jha, CSF 2018"
-    threat: ClassVar[str] = "A synthetic release repeats records it was learnt from."
+    threat: ClassVar[str] = "A synthetic release repeats records of its source."
     formula: ClassVar[str] = (
         "q05(distance of released rows to the original) / q05(distance of others to it) >= at_least"
     )
