@@ -1,4 +1,4 @@
-"""What judges: the common shape of privacy models and of measures with a threshold."""
+"""`Guarantee`: the base class of privacy models and of measures with a threshold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which quality model says what a generalization costs, with its parameters: of a search and of a report."""
+"""The quality model of a search or a report, with its parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is remembered of releases about the same persons: hashes of who was in which class, and nothing else."""
+"""What a ledger keeps of releases about the same persons: hashes of who was in which class, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `doctor` looks at, one function a check."""
+"""The checks of `doctor`, one function each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where words go: results on stdout, everything else on stderr."""
+"""Output: results on stdout, everything else on stderr."""
 
 from __future__ import annotations
 

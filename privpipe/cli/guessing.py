@@ -1,4 +1,4 @@
-"""Guess what a column is for and what type it has; every guess comes with its reason."""
+"""Guess the role and the type of a column; every guess comes with its reason."""
 
 from __future__ import annotations
 

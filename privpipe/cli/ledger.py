@@ -1,4 +1,4 @@
-"""``privpipe ledger``: check, show and mend what is remembered of releases."""
+"""``privpipe ledger``: check, show and repair ledgers of releases."""
 
 from __future__ import annotations
 

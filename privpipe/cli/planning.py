@@ -1,4 +1,4 @@
-"""``privpipe plan`` and ``privpipe transform``: decide, look, apply."""
+"""``privpipe plan`` and ``privpipe transform``: make a plan, inspect it, apply it."""
 
 from __future__ import annotations
 

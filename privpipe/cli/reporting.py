@@ -1,4 +1,4 @@
-"""``privpipe report``: what a release is, for people."""
+"""``privpipe report``: a report of a release, for people."""
 
 from __future__ import annotations
 

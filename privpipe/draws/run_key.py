@@ -1,4 +1,4 @@
-"""The key of one run: what a reader could follow from one release to another is drawn from it."""
+"""The key of one run; row orders and other draws that could link two releases are derived from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is in which class of a release, as keyed hashes: what a ledger remembers."""
+"""What a ledger keeps of a release's classes: keyed hashes of person and class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which draw of noise hides which number of whom, as keyed hashes: what a ledger remembers of a release."""
+"""What a ledger keeps of a release's noise: keyed hashes of draw, number and person."""
 
 from __future__ import annotations
 

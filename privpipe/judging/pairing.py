@@ -1,4 +1,4 @@
-"""Judge what compares the release with its original: block by block, or as two whole files on the driver."""
+"""Judge measures that compare the release with its original: block by block, or as two files on the driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The judged table without its suppressed records: looked for once, and only where something hints at one."""
+"""The judged table without its suppressed records, which are searched for once, and only where there may be one."""
 
 from __future__ import annotations
 

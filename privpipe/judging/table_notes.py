@@ -1,4 +1,4 @@
-"""What is noted of a judged table though no guarantee asked: near-unique columns, and figures that spelling upholds."""
+"""Notes on a judged table beyond its guarantees: near-unique columns, and figures that depend on spelling."""
 
 from __future__ import annotations
 

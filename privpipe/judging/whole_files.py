@@ -1,4 +1,4 @@
-"""Judge what compares whole tables: the original, the release and records in neither, none paired with another."""
+"""Judge measures over whole tables without paired records: the original, the release and a holdout."""
 
 from __future__ import annotations
 

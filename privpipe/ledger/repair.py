@@ -1,4 +1,4 @@
-"""Mend a ledger as far as that is sound; what is lost is declared, or nothing is done."""
+"""Repair a ledger as far as its entries prove themselves; a loss must be declared, or nothing is done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sink remembers of its ledger: which one it is, and how far it had come with the last release.
+"""What a sink keeps of its ledger: its identity, and its last entry at the sink's last release.
 
 The record lies in the sink's own work area, away from the ledger, so that whoever loses, cuts or exchanges the ledger
 leaves a witness. It is written before the rename that publishes, with what the sink pointed at, and read by the same

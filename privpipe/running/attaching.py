@@ -1,4 +1,4 @@
-"""Take hold of a source: a table of the engine that is what the policy says, with record ids."""
+"""Open a source: scan it, check it against the policy and add record ids."""
 
 from __future__ import annotations
 

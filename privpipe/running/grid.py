@@ -1,4 +1,4 @@
-"""Run a grid of settings of a policy without publishing anything: stage and judge each, lay risk beside loss."""
+"""Run a grid of settings of a policy without publishing: stage and judge each, and compare risk and loss."""
 
 from __future__ import annotations
 

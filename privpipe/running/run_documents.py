@@ -1,4 +1,4 @@
-"""The documents of a run in both editions: what everybody may read beside the data, and what its record keeps."""
+"""The documents of a run in both editions: the public one beside the data, and the private record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Class blocks from joint cells: the counted combinations of keys and sensitive columns that an engine hands over."""
+"""Class blocks assembled from joint cells: counted combinations of keys and sensitive columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files a path stands for, and what their heads say: found alike on every engine."""
+"""The files that a path stands for, and their headers; the same on every engine."""
 
 from __future__ import annotations
 

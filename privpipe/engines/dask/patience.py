@@ -1,4 +1,4 @@
-"""How long a run waits for workers that give no sign of life: what has nobody to run it would else wait forever."""
+"""Timeouts for workers that do not answer: a task without a worker would otherwise wait forever."""
 
 from __future__ import annotations
 

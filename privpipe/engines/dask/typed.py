@@ -1,4 +1,4 @@
-"""Raw partitions to logical types, and what is amiss counted over all of them before anything is done with any."""
+"""Raw partitions to logical types; faults are counted over all partitions before any is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong on a worker, brought back to the driver without a data value.
+"""Errors of a worker, reported on the driver without a data value.
 
 Spark writes what a task raises into its logs, and its own messages quote cells. So a task raises nothing but a
 sealed text of ours, and of Spark's own errors only their names are reported.

@@ -1,4 +1,4 @@
-"""Which distribution a class is compared with."""
+"""The base distribution that classes are compared with."""
 
 from __future__ import annotations
 

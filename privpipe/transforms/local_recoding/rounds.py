@@ -1,4 +1,4 @@
-"""Which combination is recoded in which round: a function of the counts, so that no key stands in a plan."""
+"""Local recoding in rounds: a combination's round follows from the counts, so that no key stands in a plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Local suppression: blank single cells of records that are too rare, until each is like k others."""
+"""Local suppression: blank single cells of rare records, until each record matches k records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rank swapping: each column's values change places, within a window of ranks or by chance over all of them."""
+"""Rank swapping: values of a column are exchanged within a window of ranks, or at random over all ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data shuffling: each column's values are dealt out anew, in an order drawn from the rank correlations."""
+"""Data shuffling: each column's values are reassigned in an order drawn from the rank correlations."""
 
 from __future__ import annotations
 

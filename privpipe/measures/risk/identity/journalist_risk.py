@@ -1,4 +1,4 @@
-"""Re-identification by somebody who does not know who is in the table."""
+"""Re-identification by an intruder who does not know who is in the table."""
 
 from __future__ import annotations
 

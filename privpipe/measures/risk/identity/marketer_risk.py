@@ -1,4 +1,4 @@
-"""Re-identification of as many as possible."""
+"""Re-identification of as many records as possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Re-identification by somebody who knows that the person is in the table."""
+"""Re-identification by an intruder who knows that the person is in the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The integer program of the worst distance: as few records as can be that a learned distance links wrongly."""
+"""The integer program of the worst-case distance: it minimises the records that are linked wrongly."""
 
 from __future__ import annotations
 

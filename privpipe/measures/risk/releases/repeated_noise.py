@@ -1,4 +1,4 @@
-"""Noise that several releases together wear off."""
+"""Noise that is cancelled by averaging several releases."""
 
 from __future__ import annotations
 
