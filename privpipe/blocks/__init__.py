@@ -1,4 +1,4 @@
-"""What engines hand over and what everything above is written in terms of: blocks, facts, entries, verdicts."""
+"""The data types that engines, models and stages exchange: blocks, facts, entries, verdicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The distinct combinations of a release and of its original: how the one was recoded from the other."""
+"""The distinct combinations of a release and of its original, for measures of the recoding between them."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ class Facts:
     hierarchies : mapping of column to HierarchySpec
         Declared hierarchies, for what an entry works out before any class is measured (`Guarantee.learn`).
     unit : str
-        What sizes count, for sentences: records, or persons where `person_id` tells them apart.
+        What sizes count, for sentences: records, or persons where `person_id` distinguishes them.
     """
 
     records: int = -1

@@ -1,4 +1,4 @@
-"""What judges: the common shape of privacy models and of measures with a threshold."""
+"""`Guarantee`: the base class of privacy models and of measures with a threshold."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class Guarantee(Entry):
         """Whether its figure may rest on more than the policy and the released table: then it is no public figure.
 
         Pairs, populations, ledgers and positions are, the distribution it compares with, the number of records that
-        were suppressed among, and persons, households or weights that no released column tells.
+        were suppressed among, and persons, households or weights that are in no released column.
         """
         if not self.way.of_table or self.needs_records or self.needs_population:
             return True

@@ -1,4 +1,4 @@
-"""What the public edition of a document may tell, and what it says in place of the rest."""
+"""What the public edition of a document may contain, and what replaces the rest."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class PublicRules:
     columns : frozenset of str
         The released columns.
     person : str, optional
-        Column by which persons are told apart, where they are counted.
+        Column by which persons are distinguished, where they are counted.
     least : int
         Counts below it, and shares of fewer records, are withheld.
     counts : bool
-        Whether the numbers of input and suppressed records may be told; a model of the process forbids them.
+        Whether the numbers of input and suppressed records may be public; a model of the process forbids them.
     """
 
     columns: frozenset[str]

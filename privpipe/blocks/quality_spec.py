@@ -1,4 +1,4 @@
-"""Which quality model says what a generalization costs, with its parameters: of a search and of a report."""
+"""The quality model of a search or a report, with its parameters."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class LossSpec:
     gs_factor : float
         In [0, 1]; below 0.5 suppression is cheap, above it generalization is.
     weights : mapping of column to float
-        At least 0; columns left out weigh 1.
+        At least 0; columns left out have weight 1.
     compat : {"arx"}, optional
         Of `kl_divergence`: one term a record, as ARX sums, instead of one a distinct combination.
     attacker : {"prosecutor", "journalist"}, optional

@@ -1,4 +1,4 @@
-"""Values of a column that change places by rank: which rank gives to which, a function of no data."""
+"""Rank swapping: which rank gives its value to which; the assignment does not depend on the data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is remembered of releases about the same persons: hashes of who was in which class, and nothing else."""
+"""What a ledger keeps of releases about the same persons: hashes of who was in which class, and nothing else."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class ReleaseRows:
     noise : NoiseRows, optional
         None: nothing is known of noise.
     unit : tuple of str
-        Columns of the original that tell the units apart.
+        Columns of the original that distinguish the units.
     """
 
     units: NDArray[Any] = field(repr=False)
@@ -131,7 +131,7 @@ class EarlierTables:
     keys : tuple of str
         Quasi-identifiers; one that a table lacks may be anything there.
     joined : tuple of str
-        Other columns, released as they were collected, by which rows may be told to be the same.
+        Other columns, released as they were collected, by which rows may be recognised as the same.
     hierarchies : mapping of column to HierarchySpec
         Declared ones, to read labels by.
     """

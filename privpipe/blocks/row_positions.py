@@ -39,7 +39,7 @@ class RowPositions:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PositionMeasure(Guarantee):
-    """A measure of what the order of released rows tells. Subclasses give `judge_positions`."""
+    """A measure of what the order of released rows discloses. Subclasses give `judge_positions`."""
 
     way: ClassVar[Way] = POSITIONS
 

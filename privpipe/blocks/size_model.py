@@ -89,7 +89,7 @@ def histogram_sums(sizes: NDArray[np.int64]) -> dict[str, int]:
 
 
 def matching_sums(matching: NDArray[np.int64], records: NDArray[np.int64]) -> dict[str, int]:
-    """How many records are matched by so many, under keys that tell this from a histogram of classes.
+    """How many records are matched by so many, under keys that differ from those of a histogram of classes.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Suppressed records: those of which nothing is left in any released column. The one place that tells them."""
+"""Suppressed records: those of which nothing is left in any released column. Defined here alone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class NothingLeft:
-    """Tells the records of which nothing is left: the mark in every text, no value in any other column.
+    """Recognises the records of which nothing is left: the mark in every text, no value in any other column.
 
     A missing text is not the mark: it may say something ("no diagnosis"), and such a record is judged. Without a
     column that can bear the mark no record is suppressed.
@@ -79,9 +79,9 @@ class NothingLeft:
 
 
 def bears_nothing(column: Any, mark: str, *, missing: bool = False) -> NDArray[np.bool_]:
-    """Which cells of an Arrow column tell nothing: the mark, or no value where the column cannot hold text.
+    """Which cells of an Arrow column disclose nothing: the mark, or no value where the column cannot hold text.
 
-    `missing`: no value tells nothing in a text either.
+    `missing`: a missing text discloses nothing either.
     """
     import pyarrow.compute as pc
 

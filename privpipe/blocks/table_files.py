@@ -1,4 +1,4 @@
-"""Whole tables side by side, row belonging to no row: the original, the release, and records in neither."""
+"""Whole tables whose rows are not paired: the original, the release, and a holdout of records in neither."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a guarantee says of a table: pass, fail and error are three things, and error blocks as fail does."""
+"""The verdict of a guarantee on a table: pass, fail or error; an error blocks a release as a fail does."""
 
 from __future__ import annotations
 

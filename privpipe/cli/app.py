@@ -29,9 +29,9 @@ from privpipe.cli.endings import ended_by_signal, guarded, heed_signals, interru
 
 __all__ = ["app", "main"]
 
-HELP = """Release tables about people, and only those that are safe.
+HELP = """Transform tables about people, and publish only those that meet their guarantees.
 
-A policy says what a table is, what may happen to it and what it must meet. See `privpipe explain` for every
+A policy declares the columns of a table, its transformations and its guarantees. See `privpipe explain` for every
 guarantee, transformer and measure, and `privpipe init` for a first policy.
 """
 EPILOG = (
@@ -62,9 +62,9 @@ def common(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say on stderr what is being done.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log each step to stderr.")] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="After a crash, print the way there: files and lines, never values.")
+        bool, typer.Option("--debug", help="After a crash, print the traceback: files and lines, never values.")
     ] = False,
 ) -> None:
     """Settings of every command."""

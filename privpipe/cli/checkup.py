@@ -1,4 +1,4 @@
-"""What `doctor` looks at, one function a check."""
+"""The checks of `doctor`, one function each."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def check_plugins() -> Finding:
 
 
 def check_spark_python(required: bool) -> Finding:
-    """Spark's workers take whatever `python3` is first on the path, unless told."""
+    """Spark's workers take whatever `python3` is first on the path, unless it is configured."""
     told = os.environ.get("PYSPARK_PYTHON")
     if not required and not _installed("spark"):
         return Finding("PYSPARK_PYTHON", "ok", "not needed: pyspark is not installed")

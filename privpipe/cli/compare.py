@@ -43,7 +43,7 @@ def compare(
     engine: EngineOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Lay risk and loss side by side.
+    """Compare risk and loss of several settings or runs.
 
     With --grid, every combination of values is staged and judged on the same sample of records, and nothing is
     published: the points that no other beats, the smallest loss under each guarantee, and the score (loss + risk) / 2.

@@ -1,4 +1,4 @@
-"""Where words go: results on stdout, everything else on stderr."""
+"""Output: results on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def print_table(table: Table) -> None:
 
 @contextmanager
 def progress(steps: int | None = None) -> Iterator[Callable[[str], None]]:
-    """A function to tell each step to: a bar on a terminal, log lines elsewhere.
+    """A function that is called with each step: a bar on a terminal, log lines elsewhere.
 
     Parameters
     ----------

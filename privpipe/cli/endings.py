@@ -28,7 +28,7 @@ R = TypeVar("R")
 
 
 def heed_signals() -> None:
-    """Let SIGTERM and SIGHUP end a command as Ctrl-C does: withdrawn, cleaned up, told; what is ignored stays so."""
+    """Let SIGTERM and SIGHUP end a command as Ctrl-C does: withdrawn, cleaned up, reported; unless ignored."""
     for number in ENDING:
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _end)
@@ -48,7 +48,7 @@ def interrupted() -> int:
 
 
 def guarded(command: Callable[P, R]) -> Callable[P, R]:
-    """The command, with every error told in a few lines and turned into its exit code."""
+    """The command, with every error shown in a few lines and turned into its exit code."""
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:

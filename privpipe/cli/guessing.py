@@ -1,4 +1,4 @@
-"""Guess what a column is for and what type it has; every guess comes with its reason."""
+"""Guess the role and the type of a column; every guess comes with its reason."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Profile:
     code_length : int
         Length of the values when all are codes of one length, else 0.
     separation : float
-        Share of record pairs that the column alone tells apart.
+        Share of record pairs that differ in the column.
     counts : tuple of int
         Records of each value, a missing one too; empty for more values than a class could show.
     findings : tuple of Finding

@@ -61,7 +61,7 @@ def check(
 ) -> None:
     """Build every hierarchy over its values, and say what is wrong with any.
 
-    Exit code 3 when one is ill-formed or lacks values of the data; --show-values tells which these are.
+    Exit code 3 when one is ill-formed or lacks values of the data; --show-values prints them.
     """
     asked = asked_of(source, _options(delimiter, header, type_, add_root, data, column))
     documents, errors = [], []

@@ -24,7 +24,7 @@ def init(
         bool, typer.Option("--suggest", help="Suggest hierarchies, a generalization and guarantees, with reasons.")
     ] = False,
     delimiter: Annotated[
-        str | None, typer.Option("--delimiter", help="Between the fields of a CSV file; left out, seen.")
+        str | None, typer.Option("--delimiter", help="Between the fields of a CSV file; left out, detected.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file of --out.")] = False,
 ) -> None:
@@ -49,7 +49,7 @@ def init(
 
 
 def _require_sound(text: str, home: Path) -> None:
-    """A draft that does not load would be our mistake, told at once."""
+    """A draft that does not load would be our mistake, raised at once."""
     from privpipe.policy.plain_values import from_yaml
     from privpipe.policy.reader import read_mapping
 

@@ -58,7 +58,7 @@ def validate(
         str, typer.Option("--align", metavar="HOW", help="How records pair with the original: record_id or position.")
     ] = "record_id",
     format: Annotated[
-        str | None, typer.Option("--format", help="Format of DATA; left out, told by its name.", show_default=False)
+        str | None, typer.Option("--format", help="Format of DATA; left out, taken from its name.", show_default=False)
     ] = None,
     delimiter: Annotated[
         str | None, typer.Option("--delimiter", help="Between the fields of a CSV file.", show_default=False)

@@ -1,4 +1,4 @@
-"""``privpipe ledger``: check, show and mend what is remembered of releases."""
+"""``privpipe ledger``: check, show and repair ledgers of releases."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["commands"]
 
-commands = typer.Typer(help="Check, show and mend ledgers of releases.", no_args_is_help=True)
+commands = typer.Typer(help="Check, show and repair ledgers of releases.", no_args_is_help=True)
 SourceArgument = Annotated[
     Path,
     typer.Argument(metavar="PATH|POLICY", help="A ledger's folder, or a policy that names one.", show_default=False),
@@ -128,10 +128,10 @@ def repair(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Mend a ledger as far as that is sound.
+    """Repair a ledger as far as its entries prove themselves.
 
     Drops torn pending entries, seals a ledger of version 1, makes a lost ledger.json anew from the entries, and a
-    damaged record of the policy's sink from the ledger. Exit code 3 when it cannot be mended: nothing was changed then.
+    damaged record of the policy's sink from the ledger. Exit code 3, and no change, when it cannot be repaired.
     """
     from privpipe.ledger.repair import repair as mend
 

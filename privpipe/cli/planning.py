@@ -1,4 +1,4 @@
-"""``privpipe plan`` and ``privpipe transform``: decide, look, apply."""
+"""``privpipe plan`` and ``privpipe transform``: make a plan, inspect it, apply it."""
 
 from __future__ import annotations
 
@@ -31,11 +31,10 @@ def plan(
         bool, typer.Option("--explore", help="List what other valid levels cost in loss and leave in risk.")
     ] = False,
 ) -> None:
-    """Decide every stage, and write the plan down.
+    """Plan every stage, and write the plan.
 
-    A plan holds levels, windows and counts, no record and no secret; yet it tells of the source what no release does:
-    keep it private. Exit code 6 when nothing within the limits
-    meets the guarantees.
+    A plan holds levels, windows and counts, no record and no secret. It still discloses more of the source than a
+    release does: keep it private. Exit code 6 when nothing within the limits meets the guarantees.
     """
     from privpipe.running.verbs import plan as decide
 

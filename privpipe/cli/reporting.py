@@ -1,4 +1,4 @@
-"""``privpipe report``: what a release is, for people."""
+"""``privpipe report``: a report of a release, for people."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def report(
     ] = None,
     format: Annotated[
         str | None,
-        typer.Option("--format", help="markdown or html; left out, told by --out, else markdown.", show_default=False),
+        typer.Option(
+            "--format", help="markdown or html; left out, taken from --out, else markdown.", show_default=False
+        ),
     ] = None,
 ) -> None:
     """Report on a finished run.

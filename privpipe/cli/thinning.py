@@ -1,4 +1,4 @@
-"""Keep the suggested hierarchies together small enough for an optimal search to end soon."""
+"""Reduce the suggested hierarchies until an optimal search over them ends soon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The key of one run: what a reader could follow from one release to another is drawn from it."""
+"""The key of one run; row orders and other draws that could link two releases are derived from it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class RunKey:
         Parameters
         ----------
         plan : str
-            Digest of the plans of the stages, so that what policy and source do not tell (a hierarchy's file, a
+            Digest of the plans of the stages, so that what policy and source do not contain (a hierarchy's file, a
             frozen plan, a key) parts two releases as well.
         """
         return self._stream(f"rows/{plan}")

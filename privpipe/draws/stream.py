@@ -193,7 +193,7 @@ class Draws:
         return Stream(self._key(column)[:16])
 
     def key_id(self, column: str) -> str:
-        """What names K without telling it: 32 hex digits of HMAC-SHA256(K, "privpipe/key id/2").
+        """A name of K that does not disclose it: 32 hex digits of HMAC-SHA256(K, "privpipe/key id/2").
 
         Two stages have the same name for a column exactly if they draw the same for it.
         """

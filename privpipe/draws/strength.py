@@ -1,4 +1,4 @@
-"""How many bits a seed can hold at the most: what is too short, or plainly a pattern, is refused."""
+"""Upper bounds on the strength of a seed: one that is too short, or plainly a pattern, is refused."""
 
 from __future__ import annotations
 

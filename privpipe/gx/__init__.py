@@ -6,7 +6,7 @@ Importing this room registers them, so do it before a saved suite is loaded::
     suite = ppgx.load_suite("expectations/adult.json")
 
 Results carry aggregates only: what was observed, what was asked, how many classes and records fail. An expectation that
-compares the batch with its original or a population is told where that lies, never what is in it::
+compares the batch with its original or a population gets the path of that table, never its content::
 
     ppgx.hold("original", visits)  # or a path
     ppgx.ExpectRecordLinkage(

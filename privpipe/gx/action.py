@@ -1,4 +1,4 @@
-"""A Checkpoint action under which a failing run fails."""
+"""A Checkpoint action that raises an error when a validation fails."""
 
 from __future__ import annotations
 

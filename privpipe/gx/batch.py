@@ -229,7 +229,7 @@ class PrivpipeBatch(TableMetricProvider):
 
 
 def opened(data: Any) -> OpenBatch:
-    """A frame or path, opened; errors that could quote a value are told by their kind alone."""
+    """A frame or path, opened; errors that could quote a value are reported by their kind alone."""
     try:
         return OpenBatch(data)
     except PrivpipeError:

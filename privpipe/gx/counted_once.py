@@ -18,7 +18,7 @@ _listeners: list[Callable[[ClassQuery], None]] = []
 
 
 def listen(listener: Callable[[ClassQuery], None]) -> Callable[[], None]:
-    """Be told of every count of classes that is made; returns a function that ends it."""
+    """Observe every count of classes that is made; returns a function that ends it."""
     _listeners.append(listener)
     return lambda: _listeners.remove(listener)
 
@@ -28,7 +28,7 @@ class Counts:
     """What was counted so far, by what was asked of which table."""
 
     found: dict[Hashable, Any] = field(default_factory=dict, repr=False)
-    # An id tells tables apart only while they live.
+    # An id distinguishes tables only while they live.
     kept: dict[int, Any] = field(default_factory=dict, repr=False)
     codes: dict[int, Histogram] = field(default_factory=dict, repr=False)
 

@@ -214,7 +214,7 @@ def _expectation(entry: type[Guarantee]) -> type[PrivacyExpectation]:
 
 
 def _problems_of_settings(values: Mapping[str, Any]) -> dict[str, str]:
-    """What is wrong with what an expectation says besides its guarantee; no value of a table is told."""
+    """What is wrong with what an expectation says besides its guarantee; no value of a table is shown."""
     found: dict[str, str] = {}
     for name in ("original_source", "population_source"):
         try:

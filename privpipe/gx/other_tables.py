@@ -102,7 +102,7 @@ class OtherTable:
 
 
 def _mismatch(given: Mapping[str, Any]) -> str:
-    """What is wrong with the values of a mapping; none of them is told."""
+    """What is wrong with the values of a mapping; none of them is shown."""
     if (given.get("path") is None) == (given.get("handle") is None):
         return "give `path` or `handle`, one of the two"
     for name in ("path", "handle", "delimiter"):

@@ -1,4 +1,4 @@
-"""Which entries of the catalogues are no expectations, and why."""
+"""Entries of the catalogues that are not available as expectations, with the reason."""
 
 from __future__ import annotations
 

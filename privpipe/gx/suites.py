@@ -47,7 +47,7 @@ def suite_of(
         noted. Write ``refuse`` where the roles are those of the whole table, as ``policy.released_roles`` are. Left
         out, each expectation notes such columns, and fails by identifiers that `roles` name.
     **beside
-        What every expectation is told besides, where one needs it: `original_source`, `align`, `record_id`,
+        Further arguments of every expectation that needs them: `original_source`, `align`, `record_id`,
         `population_source`, `hierarchies`, `plan`, `seed`, as in `PrivacyExpectation`.
 
     Raises

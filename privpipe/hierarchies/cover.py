@@ -1,4 +1,4 @@
-"""Making a hierarchy hold the data: leaves for nulls and for values it does not list."""
+"""Extending a hierarchy to cover the data: leaves for nulls and for values it does not list."""
 
 from __future__ import annotations
 

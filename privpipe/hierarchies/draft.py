@@ -1,4 +1,4 @@
-"""A hierarchy before it is one: what a file or builder proposes, and the formal conditions it must meet."""
+"""A hierarchy before it is checked: what a file or builder proposes, and the conditions it must meet."""
 
 from __future__ import annotations
 

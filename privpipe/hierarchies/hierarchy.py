@@ -280,7 +280,7 @@ class Hierarchy(LabelTable):
         write_records(path, [list(self.level_names), *rows] if header else rows, check_delimiter(delimiter))
 
     def describe(self) -> dict[str, Any]:
-        """What may be told of it: names, counts, rules, digest; no raw value."""
+        """What may be shown of it: names, counts, rules, digest; no raw value."""
         levels = [
             {"level": level, "name": name, "labels": len(self.labels(level))}
             for level, name in enumerate(self.level_names)

@@ -1,4 +1,4 @@
-"""What may be said of any hierarchy, whatever builder makes it."""
+"""Options that every hierarchy has, whatever builder makes it."""
 
 from __future__ import annotations
 

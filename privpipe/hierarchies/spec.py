@@ -165,7 +165,7 @@ class HierarchySpec:
         return given
 
     def recorded(self) -> dict[str, Any]:
-        """What a plan tells of it: the mapping it came from, with the number of listed values in place of these.
+        """What a plan contains of it: the mapping it came from, with the number of listed values in place of these.
 
         Of a plug-in's parameters, which may be values or hold some, only that they were given.
 

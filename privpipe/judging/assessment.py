@@ -35,7 +35,7 @@ class Assessment:
     notes : tuple of str
         What a reader must know: the base distribution used, what was not judged. Of the policy and the judged table.
     source_notes : tuple of str
-        Notes that tell something of the source; they stand in private records only.
+        Notes that disclose something of the source; they stand in private records only.
     built_in : tuple of Verdict
         Built-in guarantees that hold (`no_identifiers`); first in the verdict document.
     run : mapping
@@ -81,7 +81,7 @@ class Assessment:
         raise Refused("refused: " + "\n         ".join(lines) + "\nNothing was published.", self)
 
     def noting(self, *notes: str, source: Sequence[str] = ()) -> Assessment:
-        """The same assessment with more notes, none of them twice; those of `source` tell something of it."""
+        """The same assessment with more notes, none of them twice; those of `source` disclose something of it."""
         return replace(
             self,
             notes=tuple(dict.fromkeys((*self.notes, *notes))),

@@ -1,4 +1,4 @@
-"""Who is in which class of a release, as keyed hashes: what a ledger remembers."""
+"""What a ledger keeps of a release's classes: keyed hashes of person and class."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def class_memory(
     original, released : Table
         With the same record ids; the release without its suppressed records.
     unit : sequence of str
-        Columns of the original that tell the units apart: the key of persons, or the quasi-identifiers.
+        Columns of the original that distinguish the units: the key of persons, or the quasi-identifiers.
     keys : sequence of str
         Released quasi-identifiers.
     sensitive : str, optional

@@ -1,4 +1,4 @@
-"""What the gate makes of a table's columns: none without a role, none that is an identifier."""
+"""The gate's check of column names: no column without a role, and no identifier."""
 
 from __future__ import annotations
 

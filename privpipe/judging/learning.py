@@ -1,4 +1,4 @@
-"""What is learnt of a table before it is judged: base distributions, distinct values, the number of records."""
+"""Facts of a table that are needed before it is judged: base distributions, distinct values, number of records."""
 
 from __future__ import annotations
 

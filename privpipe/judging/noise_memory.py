@@ -1,4 +1,4 @@
-"""Which draw of noise hides which number of whom, as keyed hashes: what a ledger remembers of a release."""
+"""What a ledger keeps of a release's noise: keyed hashes of draw, number and person."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def noise_memory(
     original, released : Table
         With the same record ids; the release without its suppressed records.
     unit : sequence of str
-        Columns of the original that tell persons apart.
+        Columns of the original that distinguish persons.
     seed : Seed
         Keys the hashes; the same for all releases of a ledger.
     bare : sequence of str

@@ -40,7 +40,7 @@ class ClassCount:
 
 
 def require_persons(table: Any, person: str) -> None:
-    """Refuse a table in which persons cannot be told apart.
+    """Refuse a table in which persons cannot be distinguished.
 
     Raises
     ------

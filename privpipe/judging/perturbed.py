@@ -1,4 +1,4 @@
-"""What to say where a figure trusts combinations of values that a stage made up."""
+"""Warnings for figures that rest on combinations of values which a stage has perturbed."""
 
 from __future__ import annotations
 

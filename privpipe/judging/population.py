@@ -31,7 +31,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class OverPopulation:
-    """A composite that reads the class table of sample and population together, `SIDE` telling them apart."""
+    """A composite that reads the class table of sample and population together, `SIDE` distinguishing them."""
 
     inner: Composite
 

@@ -38,14 +38,14 @@ def record_risks(
     roles : Roles
     rules : JudgingRules
     record_id : str
-        Column that tells records apart.
+        Column that distinguishes records.
 
     Raises
     ------
     UsageError
         No entry has a figure of single records.
     DataError
-        A column is missing, or the id does not tell records apart.
+        A column is missing, or the id does not distinguish records.
     """
     import pyarrow as pa
 

@@ -1,4 +1,4 @@
-"""Count what released columns tell of transformed ones: of all records on an engine, of a sample for the notes."""
+"""Count how well released columns predict transformed ones: all records on an engine, a sample for the notes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ WORDS = {
 def recovery_notes(
     engine: Engine, released: Any, original: Any, roles: Roles, rules: JudgingRules, order: Stream
 ) -> tuple[str, ...]:
-    """A sentence for each released column that tells much of a transformed one: they tell of the source.
+    """A sentence for each released column that predicts a transformed one well: they disclose something of the source.
 
     A table of more than `LARGEST_SAMPLE` records is judged by those of smallest keyed order. Nothing where the two
     tables cannot be aligned.

@@ -1,4 +1,4 @@
-"""Columns that are worked out record by record before classes are counted."""
+"""Columns that are computed record by record before classes are counted."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class JudgingRules:
     wildcard : str, optional
         Under `nulls: wildcard` a text that matches anything, as a missing value does.
     person : str, optional
-        Column that tells persons apart: they are counted instead of records.
+        Column that distinguishes persons: they are counted instead of records.
     mark : str
         A record of which nothing is left but this text counts as suppressed: every released column bears it, or is
         missing where it cannot hold text.

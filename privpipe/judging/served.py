@@ -1,4 +1,4 @@
-"""Which entries can be judged under wildcard matching and in persons."""
+"""Which entries can be judged under wildcard matching and when persons are counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The judged table without its suppressed records: looked for once, and only where something hints at one."""
+"""The judged table without its suppressed records, which are searched for once, and only where there may be one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Sheet:
     """A table that is judged, and what is left of it without its suppressed records.
 
     A record is suppressed when every released column is the mark, or missing where the column cannot hold text. A
-    count of classes tells at no cost whether a class of nothing but marks exists; where none does, no record is
+    count of classes shows at no cost whether a class of nothing but marks exists; where none does, no record is
     suppressed and no column is looked at for it.
 
     Parameters

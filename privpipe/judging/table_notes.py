@@ -1,4 +1,4 @@
-"""What is noted of a judged table though no guarantee asked: near-unique columns, and figures that spelling upholds."""
+"""Notes on a judged table beyond its guarantees: near-unique columns, and figures that depend on spelling."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class _Again:
         return [f"`{column}` has missing values, which count as a value{told}"]
 
     def of_persons(self, person: str) -> list[str]:
-        """What the spelling of the column that tells persons apart holds up."""
+        """What the spelling of the column that distinguishes persons holds up."""
         alone = self._engine.select(self._table, [person])
         before = count_persons(self._engine, alone, person)
         after = count_persons(self._engine, self._engine.map_rows(alone, Fold(person), alone.schema), person)

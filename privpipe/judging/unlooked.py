@@ -1,4 +1,4 @@
-"""What the guarantees leave out: columns that none of them looks at, thresholds that protect nobody."""
+"""Gaps of the guarantees: columns that none of them uses, thresholds that protect nobody."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is remembered from release to release, chained so that nothing of it is lost without notice."""
+"""The ledger of releases: chained entries, so that a loss or a change is noticed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Look at a ledger without changing it: what it holds, what is wrong with it, and what its sinks know."""
+"""Examine a ledger without changing it: its entries, its faults, and what its sinks know."""
 
 from __future__ import annotations
 

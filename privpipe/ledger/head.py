@@ -1,4 +1,4 @@
-"""``ledger.json``: which ledger this is, how it is kept, and how far it has come."""
+"""``ledger.json``: the identity of a ledger, its settings and its last entry."""
 
 from __future__ import annotations
 

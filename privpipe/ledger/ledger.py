@@ -1,4 +1,4 @@
-"""An open ledger: what is remembered from release to release, and how it moves on in the step that publishes.
+"""An open ledger: its entries, and how a new entry takes effect in the step that publishes.
 
 A ledger is a folder::
 

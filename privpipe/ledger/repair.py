@@ -1,4 +1,4 @@
-"""Mend a ledger as far as that is sound; what is lost is declared, or nothing is done."""
+"""Repair a ledger as far as its entries prove themselves; a loss must be declared, or nothing is done."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def _chain_of(work: _Mending) -> Chain | None:
 
 
 def _head_of(home: Path, key: Mapping[str, str] | None) -> Head | None:
-    """The ledger's identity as its last entry that proves itself tells it."""
+    """The ledger's identity by its last entry that proves itself."""
     for place in sorted(home.glob(f"*{SUFFIX}"), reverse=True):
         try:
             head = Head.from_document(Entry.read(place, None).header["identity"])

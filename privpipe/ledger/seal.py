@@ -1,4 +1,4 @@
-"""Keyed hashes of a ledger: what chains its entries, and what shows under which secret it was begun."""
+"""Keyed hashes of a ledger: they chain its entries and identify the secret it was begun with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sink remembers of its ledger: which one it is, and how far it had come with the last release.
+"""What a sink keeps of its ledger: its identity, and its last entry at the sink's last release.
 
 The record lies in the sink's own work area, away from the ledger, so that whoever loses, cuts or exchanges the ledger
 leaves a witness. It is written before the rename that publishes, with what the sink pointed at, and read by the same
@@ -32,7 +32,7 @@ class Witness(Protocol):
         """What names the published release."""
 
     def recall(self) -> bytes | None:
-        """What the sink was told to remember; None: nothing."""
+        """What the sink keeps; None: nothing."""
 
     def remember(self, data: bytes) -> None:
         """Keep this instead."""
@@ -160,7 +160,7 @@ def recalled(place: Witness) -> SinkRecord | None:
 
 
 def forget_what_never_was(place: Witness) -> SinkRecord | None:
-    """What a sink remembers, and let it keep that: before it points elsewhere, a run that was killed is told apart."""
+    """What a sink remembers, and let it keep that: before it points elsewhere, a run that was killed is recognised."""
     found = recalled(place)
     if found is not None:
         remember(place, found)

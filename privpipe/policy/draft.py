@@ -1,4 +1,4 @@
-"""A policy whose sections are read and not yet held against each other."""
+"""A policy whose sections are read but not yet checked against each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a policy must say for the record of a process to mean something."""
+"""Conditions under which the record of a process is valid in a policy."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def check(draft: Draft, report: Report) -> None:
 
 
 def check_packages(draft: Draft, report: Report) -> None:
-    """What is not installed is told before a record is read, not in the middle of a run."""
+    """What is not installed is reported before a record is read, not in the middle of a run."""
     for read in (*draft.transform, *draft.guarantees, *draft.measures):
         for package, extra in (read.entry.packages() if read.entry is not None else {}).items():
             if not is_installed(package):

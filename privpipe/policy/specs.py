@@ -49,7 +49,7 @@ class SourceSpec:
 
     @property
     def resolved_format(self) -> Format:
-        """The format asked for, else that of the path's ending; UsageError when neither tells."""
+        """The format asked for, else that of the path's ending; UsageError when neither gives it."""
         return self.format or format_of(self.path)
 
     def to_source(self, types: Mapping[str, str], base_dir: Path) -> Source:

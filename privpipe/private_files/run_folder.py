@@ -1,6 +1,6 @@
 """The one folder in which a process keeps what it spills: private, removed at its end, known to the next run.
 
-Its name tells who made it, ``privpipe-<uid>-<pid>-<start>-<random>``, and the file ``owner`` in it is locked while that
+Its name says who made it, ``privpipe-<uid>-<pid>-<start>-<random>``, and the file ``owner`` in it is locked while that
 process lives. What a killed process left is removed by the next run of the same user: its lock is free, and no
 process of that number and start is there. Either alone may err (a container sees no process of another, a network file
 system may not lock), both together err towards keeping.
@@ -215,7 +215,7 @@ def _locked(folder: Path) -> int | None:
 
 
 def _alive(pid: int, start: str) -> bool:
-    """Whether the process of this number is there and began then (0: not told on this system)."""
+    """Whether the process of this number is there and began then (0: unknown on this system)."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -226,7 +226,7 @@ def _alive(pid: int, start: str) -> bool:
 
 
 def _start(pid: int) -> str:
-    """When a process began, in the system's own ticks; 0 where it is not told."""
+    """When a process began, in the system's own ticks; 0 where it is unknown."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             return file.read().rpartition(")")[2].split()[19]

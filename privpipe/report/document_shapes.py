@@ -1,4 +1,4 @@
-"""What the documents of a run look like, as far as reports read them: told before one is made of something else."""
+"""The shape of a run's documents, as far as reports read them: checked before a report is made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One number for an observed figure, and shares that rest on few records told as such."""
+"""One number for an observed figure; shares that rest on few records are shown as such."""
 
 from __future__ import annotations
 

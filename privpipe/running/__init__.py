@@ -1,4 +1,4 @@
-"""Policy, plan and the runner: stage, judge, publish."""
+"""The runner: stage, judge, publish, judge again; and the four functions of the Python interface."""
 
 from __future__ import annotations
 

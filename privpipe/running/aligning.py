@@ -32,7 +32,7 @@ def compares_tables(policy: Policy) -> bool:
 def aligned(
     engine: Engine, released: Source, original: Source, policy: Policy, align: Align, seed: Seed
 ) -> tuple[Any, Any]:
-    """Both tables with record ids that tell which records belong together; as scanned where nothing tells.
+    """Both tables with record ids by which records are paired; as scanned where nothing pairs them.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Take hold of a source: a table of the engine that is what the policy says, with record ids."""
+"""Open a source: scan it, check it against the policy and add record ids."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def attach(context: RunContext, source: Any) -> Any:
 
 
 def _require_no_refused_null(engine: Engine, table: Any, policy: Policy) -> None:
-    """`nulls: refuse` speaks of the source: a stage may give a missing value a label that no judge can tell."""
+    """`nulls: refuse` speaks of the source: a stage may give a missing value a label that no judge can recognise."""
     whole = policy.roles.quasi_identifiers if policy.nulls == "refuse" else ()
     refused = tuple(n for n, column in policy.columns.items() if n in whole or column.nulls == "refuse")
     nulls = engine.facts(table, FactsRequest(nulls=refused)).nulls if refused else {}

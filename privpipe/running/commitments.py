@@ -1,4 +1,4 @@
-"""What a public document says of a secret or of the source: hashes under the seed, bound to one run."""
+"""Commitments in public documents to a secret or the source: hashes under the seed, bound to one run."""
 
 from __future__ import annotations
 

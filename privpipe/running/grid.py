@@ -1,4 +1,4 @@
-"""Run a grid of settings of a policy without publishing anything: stage and judge each, lay risk beside loss."""
+"""Run a grid of settings of a policy without publishing: stage and judge each, and compare risk and loss."""
 
 from __future__ import annotations
 
@@ -230,12 +230,12 @@ def compare_grid(
     engine : str, optional
         Instead of the policy's.
     progress : callable, optional
-        Told each point.
+        Called with each point.
 
     Raises
     ------
     UsageError
-        A place or value that makes no policy; told before anything runs.
+        A place or value that makes no policy; raised before anything runs.
     NoSolutionError
         No point has a solution.
     """

@@ -1,4 +1,4 @@
-"""Which keys the published releases of a sink were drawn by, so that a verdict can say that draws are others now."""
+"""The draw keys of a sink's published releases, so that a verdict can note a change of key."""
 
 from __future__ import annotations
 

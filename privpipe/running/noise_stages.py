@@ -1,4 +1,4 @@
-"""What a run tells its ledger of the noise it added."""
+"""What a run notes in its ledger of the noise it added."""
 
 from __future__ import annotations
 

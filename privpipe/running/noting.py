@@ -1,4 +1,4 @@
-"""Notes on what a finished table tells of its original, wherever their records can be paired."""
+"""Notes on what a finished table discloses of its original, wherever their records can be paired."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["notes_beside_original"]
 def notes_beside_original(
     engine: Engine, finished: Source, original: Any, policy: Policy, align: Align, roles: Roles, rules: JudgingRules
 ) -> tuple[str, ...]:
-    """Sentences on released columns that tell of transformed ones; none where records cannot be paired.
+    """Sentences on released columns that predict transformed ones; none where records cannot be paired.
 
     No guarantee asked for these pairs, so that tables which do not fit together are no error, and no seed is needed:
     the records that a large table is sampled by are fixed by a constant.

@@ -67,7 +67,7 @@ class Plan:
     stages : tuple of StagePlan
         In policy order, implicit stages left out.
     seed_commitment : str
-        Hash that commits to the seed without telling it.
+        Hash that commits to the seed without disclosing it.
     seed_salt : str
         The salt of that hash: the id of the run, or a drawn one.
     source : str
@@ -137,7 +137,7 @@ class Plan:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """The whole plan as plain JSON values: no data value among them, yet much that only the source tells."""
+        """The whole plan as plain JSON values: no data value among them, yet much that shows the source."""
         document = {
             "plan_version": PLAN_VERSION,
             "edition": "private",

@@ -1,4 +1,4 @@
-"""Positions of records in released files and in the original, for who judges what the order of rows tells."""
+"""Positions of records in released files and in the original, for measures of what the order of rows discloses."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def write_record_risks(policy: Policy, path: str, *, engine: str | None = None) 
     Parameters
     ----------
     policy : Policy
-        With a `record_id`, and an entry that tells single records.
+        With a `record_id`, and an entry with figures of single records.
     path : str
         A new file, CSV or Parquet by its name, outside the release; readable by its owner alone.
     engine : str, optional

@@ -1,4 +1,4 @@
-"""The ledger of a run: opened before it, asked while it is judged, moved on with its publication."""
+"""The ledger of a run: opened before it, read while it is judged, extended with its publication."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Remembering:
         Raises
         ------
         UsageError
-            A key and nothing that tells persons apart.
+            A key and nothing that distinguishes persons.
         DataError
             The original lacks the column.
         """

@@ -56,7 +56,7 @@ __all__ = [
 
 log = logging.getLogger("privpipe.release")
 STEPS = ("scan", "stage", "write", "judge", "publish", "judge again", "done")
-"""What `progress` is told, in this order (before each step)."""
+"""What `progress` is called with, in this order (before each step)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -347,7 +347,7 @@ def judge_written(context: RunContext, staged: Staged, folder: Path, written: Wr
 
 
 def notes_of_source(engine: Engine, staged: Staged) -> tuple[str, ...]:
-    """What the release tells of its source beyond what it shows, in sentences."""
+    """What the release discloses of its source indirectly, in sentences."""
     if not staged.rules.gate.notes:
         return ()
     rules = replace(staged.rules, stages=stages_of(staged.plan))

@@ -1,4 +1,4 @@
-"""The documents of a run in both editions: what everybody may read beside the data, and what its record keeps."""
+"""The documents of a run in both editions: the public one beside the data, and the private record."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Documents = dict[str, dict[str, Any]]
 
 
 def public_rules(policy: Policy, columns: Sequence[str]) -> PublicRules:
-    """What the public documents of a release of these columns may tell.
+    """What the public documents of a release of these columns may contain.
 
     The least number of records that is reported is the largest k that the policy asks of k-anonymity, else 5.
     """

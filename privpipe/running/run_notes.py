@@ -1,4 +1,4 @@
-"""What the verdict of a run says of its seed and of what ties it to other releases."""
+"""Notes of a run's verdict on its seed and on what links it to other releases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the draws of a stage are bound to: its parameters, the figures it learnt, and the source unless the value."""
+"""The key of a stage's draws: its parameters, the figures it learnt, and the source or the masked value."""
 
 from __future__ import annotations
 

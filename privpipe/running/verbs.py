@@ -1,4 +1,4 @@
-"""The four verbs of the Python face: assess, plan, transform, release."""
+"""The four functions of the Python interface: assess, plan, transform, release."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def plan(
     policy : Policy, path or mapping
     engine : str or Engine, optional
     progress : callable, optional
-        Told the name of each step.
+        Called with the name of each step.
 
     Raises
     ------
@@ -252,8 +252,8 @@ def release(
         Of an earlier run of the same stages with the same parameters: they are applied as it says and not learnt anew,
         so that what did not change keeps its noise. Default: the policy's `plan:`.
     progress : callable, optional
-        Told each of `privpipe.running.run.STEPS` before it begins, and each stage. What it raises is raised by this
-        function too, whichever step it was told of, and then nothing is published.
+        Called with each of `privpipe.running.run.STEPS` before it begins, and each stage. What it raises is raised by
+        this function too, whichever step it was called with, and then nothing is published.
 
     Raises
     ------

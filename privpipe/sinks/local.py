@@ -69,7 +69,7 @@ class Target(Protocol):
         """What names the published release (its run id is part of it); None: nothing is published."""
 
     def recall(self) -> bytes | None:
-        """What the target was told to remember, beside what readers see; None: nothing."""
+        """What the target keeps, beside what readers see; None: nothing."""
 
     def remember(self, data: bytes) -> None:
         """Keep this instead, whole or not at all."""

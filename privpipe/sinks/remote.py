@@ -153,7 +153,7 @@ class RemoteTarget:
 
     @contextmanager
     def _told(self, outcome: str = "nothing was published") -> Iterator[None]:
-        """Each file system fails in its own classes, whose texts may hold credentials: their kind alone is told."""
+        """Each file system fails in its own classes, whose texts may hold credentials: their kind alone is reported."""
         try:
             yield
         except PrivpipeError:

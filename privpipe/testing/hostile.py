@@ -1,4 +1,4 @@
-"""What a hostile table is: plain rows, roles, and the frame somebody would hand over."""
+"""Hostile tables: plain rows, roles, and the data frame a user would pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables that break careless counting: small, named, and each with the reason it is here."""
+"""Tables that break careless counting: small, named, each with its reason."""
 
 from __future__ import annotations
 

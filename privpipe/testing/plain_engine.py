@@ -69,7 +69,7 @@ class PlainEngine:
         return PlainTable(schema, columns)
 
     def stack(self, table: PlainTable, other: PlainTable, columns: Sequence[str], tag: str) -> PlainTable:
-        """The rows of both, told apart by a tag."""
+        """The rows of both, distinguished by a tag."""
         import pyarrow as pa
 
         fields = [pa.field(name, table.schema.field(name).type) for name in columns]
@@ -177,7 +177,7 @@ def _block(groups: list[tuple[Any, list[int]]], table: PlainTable, query: ClassQ
 
 def _codes(values: list[Any], dictionary: Histogram | None, column: str) -> list[int]:
     if dictionary is None:
-        # Any code will do that tells values apart: far from 0 and unrelated to their order.
+        # Any code will do that distinguishes values: far from 0 and unrelated to their order.
         seen = {value: 1_000_003 * place for place, value in enumerate(reversed(dict.fromkeys(values)))}
         return [seen[value] for value in values]
     places = {_cell(value): place for place, value in enumerate(dictionary.values.to_pylist())}

@@ -1,6 +1,6 @@
 """Attacks on what readers hold: published rows in their order, and the public documents beside them.
 
-Each takes published files alone; the sources are there to tell what was found from what chance would find.
+Each takes published files alone; the sources serve to compare what was found with what chance would find.
 """
 
 from __future__ import annotations

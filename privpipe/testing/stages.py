@@ -332,7 +332,7 @@ def dealt_out(rows: pa.Table, folder: Path, parts: int) -> Path:
 
 
 def sorted_rows(rows: pa.Table) -> tuple[tuple[str, ...], ...]:
-    """Rows as texts that tell types and bits apart, sorted.
+    """Rows as texts that distinguish types and bits, sorted.
 
     Examples
     --------

@@ -41,7 +41,7 @@ class StageContext:
     base : Facts
         Base distributions of the sensitive columns, filled in by the runner before a stage that suppresses.
     person : str, optional
-        Column by which persons are told apart, where they are counted instead of records.
+        Column by which persons are distinguished, where they are counted instead of records.
     population : Table, optional
         The population some guarantees compare with, its quasi-identifiers as they are in the table of the stage.
     nulls, mark : the policy's rule for missing quasi-identifiers, and its suppression mark.
@@ -99,7 +99,7 @@ class StagePlan:
     parameters : mapping
         As given in the policy, defaults included.
     detail : mapping
-        The stage's own plan: levels, cut trees, windows, deviations. Private: `public` tells what others may see.
+        The stage's own plan: levels, cut trees, windows, deviations. Private: `public` says what others may see.
     seed_key : bytes
         What keys the hashes in `detail`, while a run applies the plan; never part of its JSON.
     """
@@ -110,7 +110,7 @@ class StagePlan:
     seed_key: bytes = field(default=b"", repr=False, compare=False)
 
     def public(self) -> StagePlan:
-        """The plan without what the source alone could tell: its transformer says what stays of the detail."""
+        """The plan without what follows from the source alone: its transformer says what stays of the detail."""
         from privpipe.transforms import CATALOGUE
 
         if self.name not in CATALOGUE:  # a plan of somebody else's stage
@@ -167,7 +167,7 @@ class Transformer(Entry):
         return table
 
     def recorded(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws) -> StagePlan:
-        """The plan with what only running it over the table tells of the process."""
+        """The plan with what is known of the process only after it ran over the table."""
         return plan
 
     def carried(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> StagePlan:
@@ -200,7 +200,7 @@ class Transformer(Entry):
         """The learnt figures that shape the output, to which the draws are bound: two plans that differ in one share
         no draw.
 
-        All there is but what only running the stage told. A stage whose draws are bound to values leaves out what
+        All but what is known only after the stage ran. A stage whose draws are bound to values leaves out what
         does not shape a value; one that draws in `entering`, before there is a plan, gives none.
         """
         return {name: figure for name, figure in plan.detail.items() if name != "suppressed_records"}

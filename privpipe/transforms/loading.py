@@ -1,4 +1,4 @@
-"""Loads compiled code while an engine counts: together they take as long as the longer of the two."""
+"""Loads compiled code while an engine counts, so that the two overlap in time."""
 
 from __future__ import annotations
 

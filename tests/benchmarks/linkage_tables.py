@@ -144,7 +144,7 @@ and PLD follow it without another choice.
 
 RSLD: `transparency_attack`, who knows of the swap and its p. DLD: `record_linkage` from the intruder, `ties: any`.
 PLD: `probabilistic_linkage`, where values agree if their ranks are at most {100 * SHARE:g} % of the records apart,
-tolerated errors 0.01 each; "known": by the weights of somebody who was told the true pairs.
+tolerated errors 0.01 each; "known": by weights estimated from the true pairs.
 """
 LEARNING = """## Learned distances
 
@@ -156,7 +156,7 @@ figure is a proved optimum; two are what was found and what no distance of the k
 """
 DIFFERENCES = """
 What differs: AM lies above the published figures throughout and WM on either side of them, furthest below on M5-38,
-so the published sets were grouped in another way, which is not told. PLD falls off faster at p = 4 to 8 %: agreement
+so the published sets were grouped in another way, not stated there. PLD falls off faster at p = 4 to 8 %: agreement
 within 2 % of the ranks is our choice. DLD and RSLD of Census fall below the published ones from p = 14 % on, and RSLD
 of EIA at p = 2 % by ten points; the readings tried elsewhere do not remove that either.
 """

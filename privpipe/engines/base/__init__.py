@@ -1,4 +1,4 @@
-"""What all engines share: the contract, sources, and the parts of an answer that no engine may compute its own way."""
+"""What all engines share: the contract, sources, and computations that must give the same bits on every engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Class blocks from joint cells: the counted combinations of keys and sensitive columns that an engine hands over."""
+"""Class blocks assembled from joint cells: counted combinations of keys and sensitive columns."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def require_query_columns(schema: pa.Schema, query: ClassQuery) -> None:
 
 
 def may_be_marked(query: ClassQuery) -> bool:
-    """Whether classes are told that have nothing but the mark, or no value, in every key."""
+    """Whether classes are marked that have nothing but the mark, or no value, in every key."""
     return query.mark is not None and bool(query.keys)
 
 

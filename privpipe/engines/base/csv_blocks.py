@@ -53,7 +53,7 @@ class CsvDialect:
 class CsvBlock:
     """Bytes `start` to `end` of a (packed: unpacked) file: whole records, the header left out.
 
-    They are records only in the file that was cut: `stamp` tells it from what may lie there later.
+    They are records only in the file that was cut: `stamp` distinguishes it from a later file at the same path.
     """
 
     path: str

@@ -1,4 +1,4 @@
-"""Which files a path stands for, and what their heads say: found alike on every engine."""
+"""The files that a path stands for, and their headers; the same on every engine."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ LAST_MILLISECOND = (2**63 - 1) // 1000
 def list_files(source: Source) -> list[str]:
     """Files of a source in order of name: the file itself, or a folder's (deep).
 
-    A path is a path: no sign in it is a pattern. What a folder holds and is not read is told by `left_out`.
+    A path is a path: no sign in it is a pattern. `left_out` lists the files of a folder that are not read.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""A keyed fingerprint of a table: equal for equal records in any order, telling nothing without the seed."""
+"""A keyed fingerprint of a table: equal for equal records in any order, meaningless without the seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""Text cells that spreadsheet programs run as formulas, and the apostrophe that keeps them from it.
+r"""Text cells that spreadsheet programs run as formulas, and the apostrophe that prevents it.
 
 The escape can be undone: a text of any number of apostrophes before a sign gets one more, so that what is read back is
 what was written, and classes of labels stay what they were.

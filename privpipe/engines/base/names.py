@@ -13,7 +13,7 @@ RESERVED = "__privpipe"
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Refuse names that some engine could not tell apart, or that are ours.
+    """Refuse names that some engine could not distinguish, or that privpipe reserves.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def check_declared(names: Sequence[str], types: Mapping[str, str] | Iterable[str
 
 
 def check_record_ids(column: str, records: int, missing: int, repeated: int) -> None:
-    """Refuse a column that does not tell every record from every other.
+    """Refuse a column whose values are not unique.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A source in its own order, each record with its position: what a caller vouches for with ``align="position"``."""
+"""A source in its own order, each record with its position, for callers who ask for ``align="position"``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a table comes from: a path with its format, or a frame somebody already has."""
+"""Where a table comes from: a path with its format, or an open data frame."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Source:
         Raises
         ------
         UsageError
-            When neither tells.
+            When neither gives it.
         """
         return self.format or format_of(str(self.data))
 

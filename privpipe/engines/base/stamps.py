@@ -1,4 +1,4 @@
-"""What tells a file from another one that lies in its place later: a source is read more than once."""
+"""Stamps of files, to notice a source that changed between two reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Class tables by joint cells, with which records find their class again, persons are told apart and weights summed."""
+"""Class tables by joint cells: for finding records' classes again, counting persons and summing weights."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class CellPlan:
     seed : Seed
         One-time key of the hashes.
     types : tuple of pyarrow.DataType, or None
-        Of the keys, where the class of nothing but the mark is told apart.
+        Of the keys, where the class of nothing but the mark is marked.
     """
 
     query: ClassQuery

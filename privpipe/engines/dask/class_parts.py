@@ -1,4 +1,4 @@
-"""Class tables by class: each partition counts its classes and their values, and sends the cells of each column apart.
+"""Class tables by class: each partition counts its classes and sends the cells of each column separately.
 
 Joint cells of all columns would be nearly as many as records where several columns are counted in few classes. A
 class travels under two words of a keyed hash; counts and codes in 32 bits, for no batch has more rows than that.

@@ -1,4 +1,4 @@
-"""Moving parts of partitions to where they meet: every partition cuts its rows, every meeting place takes its cuts."""
+"""A shuffle: every partition cuts its rows by destination, every destination gathers its parts."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def schema_of(table: pa.Table) -> pa.Schema:
 
 
 def one_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """The logical schema of partitions whose types were told by their values.
+    """The logical schema of partitions whose types were inferred from their values.
 
     Examples
     --------

@@ -19,7 +19,7 @@ SMALLER = "lower `partition_size` under `engines.dask`, or give the workers more
 
 
 def engine_error(step: str, error: BaseException) -> EngineError:
-    """What may be told of a failure of the machinery: its step and its kind, for its text may quote cells."""
+    """What may be reported of a failure of the machinery: its step and its kind, for its text may quote cells."""
     what = type(error).__name__
     if isinstance(error, MemoryError):
         what = f"memory ran out; {SMALLER}"

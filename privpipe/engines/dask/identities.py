@@ -1,4 +1,4 @@
-"""Record ids: identical rows are numbered over the whole table, though only their hashes and counts travel."""
+"""Record ids: identical rows are numbered over the whole table, while only hashes and counts are exchanged."""
 
 from __future__ import annotations
 

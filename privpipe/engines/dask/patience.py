@@ -1,4 +1,4 @@
-"""How long a run waits for workers that give no sign of life: what has nobody to run it would else wait forever."""
+"""Timeouts for workers that do not answer: a task without a worker would otherwise wait forever."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Patience:
         return bool(self._client.status == "running" and self._heard())
 
     def _heard(self) -> dict[str, float]:
-        """When the scheduler last heard of each worker, as the client was last told."""
+        """When the scheduler last heard of each worker, as the client knows."""
         workers = self._client.scheduler_info().get("workers", {})
         return {name: float(worker.get("last_seen", 0.0)) for name, worker in workers.items()}
 

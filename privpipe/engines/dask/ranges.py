@@ -1,4 +1,4 @@
-"""Global order: rows sent to ranges of their keys, sorted there; ranks sent back to where the rows are."""
+"""Global order: rows are sent to ranges of their keys and sorted there; ranks are sent back to the rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two tables as one in the Dask engine: the partitions of both, each told apart by a tag."""
+"""Two tables as one in the Dask engine: the partitions of both, each distinguished by a tag."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Raw partitions to logical types, and what is amiss counted over all of them before anything is done with any."""
+"""Raw partitions to logical types; faults are counted over all partitions before any is used."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def text_table(runtime: Runtime, raw: Sequence[Node], names: Sequence[str], type
 
 
 def text_decimals(schema: pa.Schema, types: Mapping[str, str]) -> list[str]:
-    """Text columns declared decimal: how many digits they need, only their cells tell."""
+    """Text columns declared decimal: how many digits they need is known from their cells alone."""
     wanted = [name for name, kind in types.items() if kind == "decimal" and name in schema.names]
     return [name for name in wanted if pt.is_string(logical_type(schema.field(name).type, name))]
 

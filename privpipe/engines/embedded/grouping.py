@@ -1,4 +1,4 @@
-"""All rows of a key together in the embedded engine: gathered in memory, or read back from files in their order."""
+"""Rows grouped by key in the embedded engine: gathered in memory, or read back from sorted files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values given away by rank where the rows lie in memory: one column is sorted, and the others stay as they are."""
+"""Rank exchange over rows in memory: one column is sorted, and the others stay as they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values given away by rank in the embedded engine: rows that are not in memory come by rank and wait for theirs."""
+"""Rank exchange in the embedded engine over rows in files: rows are read by rank and buffered."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def _batches(session: Session, raw: EmbeddedTable) -> Iterator[pa.RecordBatch]:
 
 
 def _casts_exactly(session: Session, raw: EmbeddedTable, field: pa.Field) -> bool:
-    """Whether a cast keeps every value; where only the values tell, they are asked."""
+    """Whether a cast keeps every value; where that depends on the values, they are examined."""
     kind, name = field.type, quoted(field.name)
     if pt.is_dictionary(kind):
         kind = kind.value_type

@@ -228,7 +228,7 @@ def _abandon(session: weakref.ref[Session], name: str) -> None:
 
 @contextlib.contextmanager
 def guarded(step: str) -> Iterator[None]:
-    """Turn what DuckDB raises into ours; its texts may quote cells, so only the class is told.
+    """Turn what DuckDB raises into ours; its texts may quote cells, so only the class is reported.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Writing tables of the embedded engine, in an order that tells nothing of the original one."""
+"""Writing tables of the embedded engine, in an order that is independent of the original one."""
 
 from __future__ import annotations
 

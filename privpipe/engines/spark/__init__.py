@@ -1,4 +1,4 @@
-"""The Spark engine: frame expressions and Arrow functions only, so that classic and Connect serve alike."""
+"""The Spark engine: frame expressions and Arrow functions only, so that it works on classic Spark and Connect."""
 
 from __future__ import annotations
 

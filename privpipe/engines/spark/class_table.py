@@ -1,4 +1,4 @@
-"""What is asked of the class table: its blocks, a reduction over them, the records of the classes that pass."""
+"""Queries over the class table: its blocks, a reduction over them, the records of the classes that pass."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ BLOCK_CELLS = 1 << 18
 
 
 def class_words(table: SparkTable, query: ClassQuery, salt: int) -> tuple[Column, Column]:
-    """Two 64-bit words that tell classes apart, for any types and with nulls as values of their own.
+    """Two 64-bit words that distinguish classes, for any types and with nulls as values of their own.
 
     Grouping on words instead of columns makes the shuffle and the sort some three times cheaper.
     """

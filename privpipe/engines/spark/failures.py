@@ -1,7 +1,7 @@
-"""What goes wrong on a worker, brought back to the driver without a data value.
+"""Errors of a worker, reported on the driver without a data value.
 
 Spark writes what a task raises into its logs, and its own messages quote cells. So a task raises nothing but a
-sealed text of ours, and of Spark's own errors only their names are told.
+sealed text of ours, and of Spark's own errors only their names are reported.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class WorkerFailure(Exception):
 
 
 def told(error: BaseException) -> PrivpipeError:
-    """The error as it may be told: our own as they are, of others their kind and the place in our code.
+    """The error as it may be reported: our own as they are, of others their kind and the place in our code.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def guarded(function: Callable[[Batches], Batches]) -> Callable[[Batches], Batch
 
 
 def in_step(error: PrivpipeError, step: str) -> PrivpipeError:
-    """A worker's error as the driver tells it: a breakdown with the step it happened in.
+    """A worker's error as the driver reports it: a breakdown with the step it happened in.
 
     Examples
     --------

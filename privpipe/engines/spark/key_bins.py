@@ -1,4 +1,4 @@
-"""Bins of (value, keyed order) with exact counts: where the ranks of a column lie, before any record has moved."""
+"""Bins of (value, keyed order) with exact counts: they give the ranks of a column before any record is moved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files read on the workers, a piece a task: CSV and JSON as text, and Parquet whose types Spark does not read."""
+"""Files read on the workers, a piece for each task: CSV and JSON as text, and Parquet types that Spark cannot read."""
 
 from __future__ import annotations
 

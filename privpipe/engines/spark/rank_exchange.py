@@ -1,4 +1,4 @@
-"""Values given away by rank on Spark: the rows move once, packed, each range of ranks with the values in its reach.
+"""Rank exchange on Spark: rows move once, packed by ranges of ranks, with the values within reach of each range.
 
 Where each range begins is known from counts before any row moves, so a range is ordered and its values are given away
 where its rows arrive. A piece of a batch that goes to one range is one cell of Spark's shuffle, not a row a record.

@@ -1,4 +1,4 @@
-"""Values given away by rank over any distance: values are sent to the range of who receives them, and meet the rows.
+"""Rank exchange over any distance: each value is sent to the range of its receiver and joined to the rows there.
 
 With a permutation that reaches far, a range would have to carry all values along. So the column alone is ordered first,
 range by range, and each value goes to where its receiver's row goes: two small exchanges and the one of the rows.

@@ -147,7 +147,7 @@ def _is_native(kind: pa.DataType) -> bool:
 
 
 def _is_found_by_spark(path: str) -> bool:
-    """Whether Spark reads a file of this name when it is told to: it drops hidden ones and stumbles over colons."""
+    """Whether Spark reads a file of this name when asked to: it drops hidden ones and stumbles over colons."""
     return not os.path.basename(path).startswith((".", "_")) and ":" not in os.path.abspath(path)
 
 

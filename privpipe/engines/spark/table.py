@@ -63,7 +63,7 @@ class SparkTable:
         return sf.col(self.layout.names([name])[0])
 
     def counted(self, name: str) -> Column:
-        """A visible column as its values are told apart: NaN is null, -0.0 is 0.0."""
+        """A visible column as its values are distinguished: NaN is null, -0.0 is 0.0."""
         return as_counted(self.column(name), self.schema.field(name).type)
 
     def select(self, columns: Sequence[str]) -> SparkTable:

@@ -1,4 +1,4 @@
-"""Judge a release beside the releases before it: by a ledger's memory, or by released tables alone."""
+"""Judge a release together with earlier ones: by a ledger, or by the released tables alone."""
 
 from __future__ import annotations
 

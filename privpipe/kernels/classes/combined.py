@@ -29,7 +29,7 @@ def signatures(
         Of each release, the hashed unit and class of each row.
     records : sequence of ndarray of int64, shape (n_t,)
     persons : bool
-        Whether units are persons; else each weighs its records.
+        Whether units are persons; else each is weighted by its records.
 
     Returns
     -------
@@ -69,7 +69,7 @@ def signatures(
 
 
 def combined_sizes(codes: Ints, weights: Ints, *, presence_known: bool) -> Ints:
-    """Of each unit, how many an intruder who combines all releases cannot tell from it.
+    """Of each unit, how many an intruder who combines all releases cannot distinguish from it.
 
     Source: Sweeney, IJUFKS 10(5), 2002; Ganta, Kasiviswanathan, Smith, KDD 2008.
 
@@ -129,7 +129,7 @@ def values_within(codes: Ints, numbers: Ints, values: Ints) -> Ints:
 
 
 def values_left(codes: Ints, held: Sequence[tuple[Ints, Ints] | None]) -> Ints:
-    """Sensitive values that occur in all the classes a unit was in: what is left to somebody who intersects them.
+    """Sensitive values that occur in all the classes a unit was in: what is left to an intruder who intersects them.
 
     Parameters
     ----------

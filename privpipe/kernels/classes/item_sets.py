@@ -70,7 +70,7 @@ class Supports:
 def baskets_of(texts: pa.Array, separator: str | None) -> Baskets:
     """The items of each text: its parts between separators, without empty and repeated ones; none of a missing text.
 
-    Parts are taken as they are: blanks and case tell items apart. Without a separator a JSON array of texts is the
+    Parts are taken as they are: blanks and case distinguish items. Without a separator a JSON array of texts is the
     set of them (so engines read a column of lists), and any other text is split at commas.
 
     Examples

@@ -1,4 +1,4 @@
-"""What an intruder with background knowledge believes of a class's values at the worst."""
+"""The worst posterior of a class's values for an intruder with background knowledge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys of persons in one spelling, so that a ledger knows a person again."""
+"""Keys of persons in a normal form, so that a ledger recognises a person."""
 
 from __future__ import annotations
 

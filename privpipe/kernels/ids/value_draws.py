@@ -2,7 +2,7 @@
 
 Word j of a record is SipHash-2-4 under the stream's key of the record id's two words, the words of each value as
 `privpipe.kernels.ids.record_ids` encodes cells, and j. So a value that did not change draws what it drew before, and
-one that did draws afresh: the difference of two releases tells that it changed, and nothing more.
+one that did draws afresh: the difference of two releases shows that it changed, and nothing more.
 """
 
 from __future__ import annotations

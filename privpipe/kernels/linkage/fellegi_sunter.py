@@ -106,7 +106,7 @@ def expectation_maximisation(counts: Integers, levels: Integers, share: float) -
 
 
 def known_mixture(true: Integers, counts: Integers, levels: Integers) -> Mixture:
-    """The mixture as somebody would fit it who is told the true pairs: the worst case.
+    """The mixture fitted from the true pairs: the worst case.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How well a score tells members from others."""
+"""How well a score distinguishes members from others."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def empty_patterns(codes: NDArray[np.int64]) -> NDArray[np.bool_]:
 def vouched_sizes(codes: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """As `matching_sizes`, but a pattern that is blank in every column matches records like it and no others.
 
-    Else k - 1 records of nothing but blanks, which tell of nobody, would hide all others.
+    Else k - 1 records of nothing but blanks, which stand for nobody, would hide all others.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""What masked numbers and labels have lost."""
+"""Information loss of masked numbers and of labels."""

@@ -29,12 +29,12 @@ EXACT = 1e-22
 
 @dataclass(frozen=True)
 class PropensityFit:
-    """How well a model tells released records from original ones.
+    """How well a model distinguishes released records from original ones.
 
     Parameters
     ----------
     pmse : float
-        Mean of (p - c)^2, in [0, c (1 - c)]; 0: nobody can tell.
+        Mean of (p - c)^2, in [0, c (1 - c)]; 0: indistinguishable.
     ratio : float
         pmse over what it would be by chance; NaN for a model of an intercept alone.
     rank : int

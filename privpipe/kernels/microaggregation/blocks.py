@@ -170,7 +170,7 @@ def regroup(
     points, order, k, neighbours, cells, condition
         As in `block_groups`.
     labels : ndarray of int64, shape (n,)
-        Any integers that tell the groups apart; each of k records or more.
+        Any integers that distinguish the groups; each of k records or more.
 
     Examples
     --------

@@ -46,7 +46,7 @@ class Columns:
     levels, labels, shares : ndarrays
         For the score by loss: how many levels each column has, the label of each code at each of them, and the
         share of the domain it stands for; flat, level after level, from `places` on. A column without levels is
-        weighed by the codes it spans.
+        weighted by the codes it spans.
     places : ndarray of int64, shape (c,)
     units : ndarray of float64, shape (c,)
         What a share counts in the loss.

@@ -14,9 +14,9 @@ Floats = NDArray[np.float64]
 
 
 def left_ratios(units: Ints, keys: Ints, draws: Ints, values: Ints, ratios: Floats, *, moving: bool) -> Floats:
-    """Variance ratio that is left of the noise on each unit's number to somebody who averages.
+    """Variance ratio that is left of the noise on each unit's number when releases are averaged.
 
-    Independent draws weighed by their variances leave 1 / sum 1/ratio. One draw seen twice is one. Draws under one key
+    Independent draws weighted by their variances leave 1 / sum 1/ratio. One draw seen twice is one. Draws under one key
     that hide different values are of different quantities: of each key the value that is seen best counts. Draws under
     different keys count together whatever they hide, since a number may have changed but little.
 

@@ -1,4 +1,4 @@
-"""All that several releases show of one column of the persons in the newest."""
+"""Observations of one column in several releases, for the persons in the newest one."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Exact arithmetic behind what is proved of a process."""
+"""Exact arithmetic for proofs about a process."""

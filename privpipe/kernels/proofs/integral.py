@@ -38,7 +38,7 @@ def minimal_generators(
     """Count the minimal sets of changes after which a statistic, rounded to `digits`, is the same.
 
     A change adds a record with one of the values, or deletes one that is there; records of one value are alike, so
-    changes are told apart by value and direction. Source: Torra and Navarro-Arribas, Integral privacy, CANS 2016.
+    changes are distinguished by value and direction. Source: Torra and Navarro-Arribas, Integral privacy, CANS 2016.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ class _Kept:
 
 
 def _pairs(kept: _Kept, free: dict[int, list[Fraction]], often: dict[int, list[Fraction]]) -> tuple[int, int]:
-    """Pairs of changes, neither of which keeps the statistic alone; and in how many the commonest change is."""
+    """Pairs of changes, neither of which keeps the statistic alone; and in how many the most frequent change is."""
     pairs = 0
     within: dict[tuple[int, int], int] = {}
     for first, second in ((1, 1), (-1, -1), (1, -1)):

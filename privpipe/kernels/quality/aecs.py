@@ -1,4 +1,4 @@
-"""Average size of a class, with suppression weighed in."""
+"""Average size of a class; suppressed records are penalised."""
 
 from __future__ import annotations
 

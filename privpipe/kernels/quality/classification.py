@@ -1,4 +1,4 @@
-"""How often a class's majority does not tell the response of its records."""
+"""How often a class's majority does not predict the response of its records."""
 
 from __future__ import annotations
 

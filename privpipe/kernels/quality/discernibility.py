@@ -1,4 +1,4 @@
-"""Discernibility: how many records each one is not told apart from."""
+"""Discernibility: how many records each record cannot be distinguished from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Non-uniform entropy: bits that tell a record's value among those of its label."""
+"""Non-uniform entropy: bits needed to identify a record's value among those of its label."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["EntropyModel", "MonotonicEntropyModel", "NormalizedEntropyModel", "b
 
 
 def bits_lost(values: Floats, groups: Floats) -> float:
-    """sum a log2(b / a): bits lost by telling only the group of b records for a value of a.
+    """sum a log2(b / a): bits lost when a value of a records is replaced by its group of b records.
 
     Examples
     --------
@@ -23,7 +23,7 @@ def bits_lost(values: Floats, groups: Floats) -> float:
 
 
 def code_length(counts: Floats) -> float:
-    """Bits that tell the value of each record, of so many of each value; never falls when records join.
+    """Bits that identify the value of each record, of so many of each value; never falls when records join.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a release has lost."""
+"""Measures of information loss."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def _counted(values: tuple[Text, ...], kind: str) -> tuple[Decimal | None, ...]:
 
 
 def _exact(text: str, kind: str) -> Decimal:
-    """A number, or a moment as the microseconds since the year 1; doubles would not tell large ones apart."""
+    """A number, or a moment as the microseconds since the year 1; doubles would not distinguish large ones."""
     if kind in NUMBERS:
         return exact_number(text)
     since = datetime.datetime.fromisoformat(text) - datetime.datetime.min

@@ -62,7 +62,7 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure):
     Over the records that are in both tables, the suppressed share beside, but `ncp`, where a suppressed record costs
     1, and `discernibility`, where it costs n. Cells that have no number on some side are left out of the losses of
     cells, and blanked ones counted beside. Sums are rounded once, whatever the order of the records. Of fewer than 20
-    records, figures that tell moments are judged but not shown. The loss models of searches are `quality`.
+    records, figures that disclose moments are judged but not shown. The loss models of searches are `quality`.
 
     Sources: Mateo-Sanz, Domingo-Ferrer, Sebe, 2005; Woo et al., 2009; Snoke et al., 2018; Karr et al., 2006; De Waal,
     Willenborg, 1999; Bayardo, Agrawal, ICDE 2005; Xu et al., KDD 2006.
@@ -84,8 +84,8 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure):
     threat: ClassVar[str] = "A release is safe and of no use; this is no privacy figure."
     formula: ClassVar[str] = "divergence(f(original), f(released)) <= at_most, il1s: mean |x - y| / (sqrt(2) sd)"
     choose: ClassVar[str] = (
-        "il1s below 0.1 keeps most analyses; propensity is at most 0.25 (everybody can tell), near 0 nobody can; "
-        "name the regression or the classifier that the users of the table will fit."
+        "il1s below 0.1 keeps most analyses; propensity is near 0 at best and 0.25 where the files are "
+        "distinguishable; name the regression or the classifier that the users of the table will fit."
     )
 
     # Entries over files measure no blocks.

@@ -43,7 +43,7 @@ def require_trees() -> Any:
 
 
 def propensity_loss(files: FilePair, names: Sequence[str], model: ModelKind) -> LossFigure:
-    """How well a model tells released records from originals: pMSE, and its ratio to chance for a logistic one."""
+    """How well a model distinguishes released records from originals: pMSE; logistic: also its ratio to chance."""
     design = design_of(files, names, products=model == "logistic", standardise=True)
     if design.before.shape[1] == 1:
         return LossFigure(None, why=f"no column has between 2 and {MOST_LEVELS} categories or numbers that differ")

@@ -273,7 +273,7 @@ class Quality(DistinctPairMeasure):
 
 
 def _records(pair: DistinctPair) -> int:
-    """N, as far as the tables at hand tell: suppressed records included."""
+    """N, as far as the given tables show it: suppressed records included."""
     kept = int(np.asarray(pair.released["__count"].to_numpy()).sum())
     before = 0 if pair.original is None else int(np.asarray(pair.original["__count"].to_numpy()).sum())
     return max(kept + pair.marked, pair.records or 0, before)

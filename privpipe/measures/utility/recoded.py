@@ -26,7 +26,7 @@ Text = str | None
 
 
 class NotRecoded(PrivpipeError):
-    """The release is no full-domain recoding as far as the tables at hand tell; the message says why."""
+    """The given tables do not show the release to be a full-domain recoding; the message says why."""
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""Models against learning a sensitive value of somebody."""
+"""Models against attribute disclosure."""

@@ -63,11 +63,11 @@ class AlphaKAnonymity(SeveralFigures):
     convex: ClassVar[bool] = True
     source: ClassVar[str] = "Wong, Li, Fu, Wang, KDD 2006"
     threat: ClassVar[str] = (
-        "Somebody who finds a person's class guesses the sensitive value with a good chance, because many share it."
+        "An intruder who finds a person's class guesses the sensitive value with a good chance, because many share it."
     )
     formula: ClassVar[str] = "n_c >= k, and q <= alpha for each (listed) value of each class"
     choose: ClassVar[str] = (
-        "k as for k_anonymity; alpha 0.5 to 0.8, above the share of the commonest value in the whole table. List "
+        "k as for k_anonymity; alpha 0.5 to 0.8, above the share of the most frequent value in the whole table. List "
         "the damaging values where the common one is harmless."
     )
 

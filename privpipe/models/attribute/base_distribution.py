@@ -1,4 +1,4 @@
-"""Which distribution a class is compared with."""
+"""The base distribution that classes are compared with."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class BaseFile:
     file : str
         Path; a relative one starts at the policy file. A table: the values under the column's name or ``value``,
         beside them ``count`` or ``share``, one line a value; without either, one line a record. The delimiter of a
-        CSV file is told by its first line.
+        CSV file is recognised by its first line.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}  # an unknown key is an error

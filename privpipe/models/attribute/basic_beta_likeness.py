@@ -58,7 +58,7 @@ class BasicBetaLikeness(ClassModel):
     needs_base: ClassVar[bool] = True
     source: ClassVar[str] = "Cao and Karras, PVLDB 5(11), 2012"
     threat: ClassVar[str] = (
-        "Somebody who finds a person's class finds a rare sensitive value many times likelier than in the whole table."
+        "An intruder who finds a person's class finds a rare value many times more likely than in the whole table."
     )
     formula: ClassVar[str] = "(q - p)/p <= beta for each value of each class"
     choose: ClassVar[str] = (

@@ -40,9 +40,9 @@ class DeltaDisclosure(ClassModel):
 
     Notes
     -----
-    `present_only` permits negative disclosure: that nobody of a class has some value is told. It is the reading of
-    the reference tools. Figures in natural logarithms are divided by ln 2 to compare. Under `present_only` merging
-    two passing classes may fail: a value that one of them lacks becomes rare in the whole.
+    `present_only` permits negative disclosure: a class may show that none of its members has some value. The
+    reference tools read the model so. Figures in natural logarithms are divided by ln 2 to compare. Under
+    `present_only` merging two passing classes may fail: a value that one of them lacks becomes rare in the whole.
 
     Source: Brickell and Shmatikov, The cost of privacy, KDD 2008.
 
@@ -63,12 +63,12 @@ class DeltaDisclosure(ClassModel):
     needs_base: ClassVar[bool] = True
     source: ClassVar[str] = "Brickell and Shmatikov, KDD 2008"
     threat: ClassVar[str] = (
-        "Somebody who finds a person's class finds a sensitive value many times likelier, or unlikelier, than before."
+        "An intruder who finds a person's class finds a sensitive value many times more, or less, likely than before."
     )
     formula: ClassVar[str] = "abs(log2(q/p)) < delta for each value of each class; strict: of the whole table"
     choose: ClassVar[str] = (
-        "1 lets a share double or halve, 2 quadruple; 1 to 2 is usual. present_only still tells that nobody of a "
-        "class has a value; strict is seldom met by more than a few classes."
+        "1 lets a share double or halve, 2 quadruple; 1 to 2 is usual. present_only still shows that no member of "
+        "a class has a value; strict is seldom met by more than a few classes."
     )
 
     column: Annotated[str, SensitiveColumn(), Doc("the sensitive column")]

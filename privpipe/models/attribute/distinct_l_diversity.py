@@ -51,7 +51,7 @@ class DistinctLDiversity(ClassModel):
     told_by_least: ClassVar[bool] = True
     source: ClassVar[str] = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007"
     threat: ClassVar[str] = (
-        "Somebody who finds a person's class learns the sensitive value, because all records there share it."
+        "An intruder who finds a person's class learns the sensitive value, because all records there share it."
     )
     formula: ClassVar[str] = "min over classes of the number of distinct values >= l"
     choose: ClassVar[str] = (

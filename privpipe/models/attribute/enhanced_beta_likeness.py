@@ -28,7 +28,7 @@ class EnhancedBetaLikeness(ClassModel):
     column : str
         A sensitive column. A missing value counts as one more value.
     beta : float, optional
-        Above 0. Left out (under `measures:`), the least beta that would do is reported.
+        Above 0. Left out (under `measures:`), the least sufficient beta is reported.
     base : {"original", "released"} or {"file": path}
         The distribution that classes are compared with, as for `t_closeness`.
     quasi_identifiers : tuple of str, optional
@@ -37,7 +37,7 @@ class EnhancedBetaLikeness(ClassModel):
     Notes
     -----
     The gain of a value is (q - p)/p. The cap -ln p holds common values below certainty. Observed is None where a
-    value exceeds its cap: no beta would do. The gain of one value is never held against the cap of another.
+    value exceeds its cap: no beta suffices. The gain of a value is compared with the cap of that value only.
 
     Source: Cao and Karras, Publishing microdata with a robust privacy guarantee, PVLDB 5(11), 2012.
 
@@ -59,7 +59,7 @@ class EnhancedBetaLikeness(ClassModel):
     needs_base: ClassVar[bool] = True
     source: ClassVar[str] = "Cao and Karras, PVLDB 5(11), 2012"
     threat: ClassVar[str] = (
-        "Somebody who finds a person's class finds a sensitive value, rare or common, far likelier than before."
+        "An intruder who finds a person's class finds a sensitive value, rare or common, far more likely than before."
     )
     formula: ClassVar[str] = "(q - p)/p <= min(beta, -ln p) for each value of each class"
     choose: ClassVar[str] = (

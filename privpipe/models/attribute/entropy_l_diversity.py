@@ -65,7 +65,7 @@ class EntropyLDiversity(ClassModel):
         "Grassberger, arXiv physics/0307138, 2003"
     )
     threat: ClassVar[str] = (
-        "Somebody who finds a person's class guesses the sensitive value, because one value is far more frequent."
+        "An intruder who finds a person's class guesses the sensitive value, because one value is far more frequent."
     )
     formula: ClassVar[str] = "exp(-sum of q ln q over the values of a class) >= l, and at least ceil(l) values"
     choose: ClassVar[str] = (

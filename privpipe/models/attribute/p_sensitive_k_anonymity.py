@@ -39,8 +39,8 @@ class PSensitiveKAnonymity(SeveralFigures):
 
     Notes
     -----
-    The same as `k_anonymity` and `distinct_l_diversity` with l = p on each column, under the name by which it is
-    asked for.
+    The same as `k_anonymity` and `distinct_l_diversity` with l = p on each column, under the name of
+    the literature.
 
     Source: Truta and Vinay, Privacy protection: p-sensitive k-anonymity property, ICDE Workshops 2006.
 
@@ -61,7 +61,7 @@ class PSensitiveKAnonymity(SeveralFigures):
     convex: ClassVar[bool] = True
     source: ClassVar[str] = "Truta and Vinay, ICDE Workshops 2006"
     threat: ClassVar[str] = (
-        "Somebody who finds a person's class finds the record in it, or the sensitive value that all records share."
+        "An intruder who finds a person's class finds the record in it, or the sensitive value that all records share."
     )
     formula: ClassVar[str] = "n_c >= k, and at least p distinct values of each sensitive column, in each class"
     choose: ClassVar[str] = (

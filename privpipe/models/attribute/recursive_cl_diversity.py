@@ -20,7 +20,7 @@ __all__ = ["RecursiveCLDiversity"]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RecursiveCLDiversity(ClassModel):
-    """The commonest value of a class is less than `c` times its rare ones; observed = max r_1/(r_l + ... + r_m).
+    """The most frequent value of a class is below `c` times its rare ones; observed = max r_1/(r_l + ... + r_m).
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class RecursiveCLDiversity(ClassModel):
         A sensitive column. A missing value counts as one more value.
     l : int
         At least 1. With r the counts of a class in descending order, the rare ones are r_l and on; a class with
-        fewer than l values fails. l = 1 compares the commonest value with the whole class.
+        fewer than l values fails. l = 1 compares the most frequent value with the whole class.
     c : float, optional
         Above 0; the comparison is strict. Left out (under `measures:`), the infimum of c at that l is reported.
     quasi_identifiers : tuple of str, optional
@@ -37,7 +37,7 @@ class RecursiveCLDiversity(ClassModel):
     Notes
     -----
     Observed is itself not enough, for the rule is strict: equal counts have observed 1, and c = 1 fails. It is
-    None where a class has fewer than l values: no c would do.
+    None where a class has fewer than l values: no c suffices.
 
     Source: Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, l-Diversity, ACM TKDD 1(1), 2007.
 
@@ -60,7 +60,7 @@ class RecursiveCLDiversity(ClassModel):
     convex: ClassVar[bool] = True
     source: ClassVar[str] = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007"
     threat: ClassVar[str] = (
-        "Somebody who can rule out l - 2 values for a person guesses the rest, because one value dominates."
+        "An intruder who can rule out l - 2 values for a person guesses the rest, because one value dominates."
     )
     formula: ClassVar[str] = "r_1 < c (r_l + ... + r_m) in each class, counts r in descending order"
     choose: ClassVar[str] = (

@@ -11,7 +11,7 @@ __all__ = ["oracle", "thresholds"]
 
 
 def oracle(model: Any, classes: Classes) -> Expected:
-    """The commonest value below c times what lies outside the first l - 1."""
+    """The most frequent value below c times what lies outside the first l - 1."""
     infima: list[Fraction | None] = []
     passes = []
     for counts in classes.counts(model.column):

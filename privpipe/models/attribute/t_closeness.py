@@ -85,7 +85,7 @@ class TCloseness(ClassModel):
     needs_base: ClassVar[bool] = True
     source: ClassVar[str] = "Li, Li, Venkatasubramanian, ICDE 2007; IEEE TKDE 22(7), 2010"
     threat: ClassVar[str] = (
-        "Somebody who finds a person's class learns more about the sensitive value than the whole table tells."
+        "An intruder who finds a person's class learns more about the sensitive value than the whole table shows."
     )
     formula: ClassVar[str] = "EMD(q, p) <= t in each class; q its shares, p those of the whole table"
     choose: ClassVar[str] = (

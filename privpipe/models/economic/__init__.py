@@ -1,1 +1,1 @@
-"""Models of whether an attack pays, and whether a release does."""
+"""Economic models: whether an attack pays, and whether a release does."""

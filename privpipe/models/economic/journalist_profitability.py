@@ -16,7 +16,7 @@ __all__ = ["JournalistProfitability"]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class JournalistProfitability(ProsecutorProfitability):
-    """As `prosecutor_profitability`, against somebody who does not know who is in the table; observed = least payout.
+    """As `prosecutor_profitability`, for an intruder who does not know who is in the table; observed = least payout.
 
     Parameters
     ----------
@@ -47,8 +47,8 @@ class JournalistProfitability(ProsecutorProfitability):
 
     needs_population: ClassVar[bool] = True
     threat: ClassVar[str] = (
-        "Somebody who does not know who is in the table links records to a public register where the gain exceeds the "
-        "cost."
+        "An intruder who does not know who is in the table links records to a public register where the gain "
+        "exceeds the cost."
     )
     formula: ClassVar[str] = "benefit (1 - IL) - (loss / F_c if gain / F_c > cost) > 0; no_attack: F_c > gain / cost"
 

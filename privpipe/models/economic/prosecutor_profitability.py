@@ -71,7 +71,7 @@ class ProsecutorProfitability(ClassModel):
 
     source: ClassVar[str] = "Wan et al., PLoS ONE 10(3), 2015; Prasser et al., AMIA Annu. Symp. Proc. 2017"
     threat: ClassVar[str] = (
-        "Somebody who knows that a person is in the table and attacks only where the gain exceeds the cost."
+        "An intruder who knows that a person is in the table and attacks only where the gain exceeds the cost."
     )
     formula: ClassVar[str] = "benefit (1 - IL) - (loss / n_c if gain / n_c > cost) > 0; no_attack: n_c > gain / cost"
     choose: ClassVar[str] = (

@@ -1,1 +1,1 @@
-"""Models against learning who a record is."""
+"""Models against identity disclosure."""

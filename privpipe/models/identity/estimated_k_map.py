@@ -62,7 +62,7 @@ class EstimatedKMap(ClassModel):
     needs_records: ClassVar[bool] = True
     source: ClassVar[str] = "El Emam and Dankar, JAMIA 15(5), 2008"
     threat: ClassVar[str] = (
-        "Somebody who does not know who is in the table looks in the population for the one person a record fits."
+        "An intruder who does not know who is in the table looks in the population for the one person a record fits."
     )
     formula: ClassVar[str] = "n_c >= k' in each class; k' from k n/N by the tail of a Poisson distribution"
     choose: ClassVar[str] = (

@@ -33,7 +33,7 @@ class KAnonymity(ClassModel):
     Notes
     -----
     Source: Samarati, IEEE TKDE 13(6), 2001; Sweeney, IJUFKS 10(5), 2002. A bound on identity alone: a class of
-    one sensitive value tells that value of everybody in it.
+    one sensitive value discloses that value of everybody in it.
 
     Examples
     --------
@@ -53,7 +53,7 @@ class KAnonymity(ClassModel):
     judges_matching: ClassVar[bool] = True
     source: ClassVar[str] = "Samarati, IEEE TKDE 13(6), 2001; Sweeney, IJUFKS 10(5), 2002"
     threat: ClassVar[str] = (
-        "Somebody who knows a person's quasi-identifiers, and that the person is in the table, finds the record."
+        "An intruder who knows a person's quasi-identifiers, and that the person is in the table, finds the record."
     )
     formula: ClassVar[str] = "min over classes of n_c >= k"
     choose: ClassVar[str] = (

@@ -17,7 +17,7 @@ __all__ = ["KMap"]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class KMap(ClassModel):
-    """Each released record is like at least k persons of the population; observed = least population class.
+    """Each released record matches at least k persons of the population; observed = least population class.
 
     Parameters
     ----------
@@ -54,8 +54,8 @@ class KMap(ClassModel):
     )
     formula: ClassVar[str] = "min over classes with a released record of F_c >= k, F_c counted in the population"
     choose: ClassVar[str] = (
-        "k as for k_anonymity: 5 under a contract, 10 to 20 for public files. It does not guard against somebody "
-        "who knows that a person is in the table: k_anonymity does, and implies k-map."
+        "k as for k_anonymity: 5 under a contract, 10 to 20 for public files. It does not guard against an "
+        "intruder who knows that a person is in the table: k_anonymity does, and implies k-map."
     )
 
     k: Annotated[

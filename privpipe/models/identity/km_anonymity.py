@@ -24,7 +24,7 @@ MOST_PROJECTIONS = 1000
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class KmAnonymity(ClassModel):
-    """Whatever `m` quasi-identifiers or items somebody knows, `k` records share them; observed = least number.
+    """Any `m` quasi-identifiers or items that an intruder knows are shared by `k` records; observed = least number.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class KmAnonymity(ClassModel):
         The quasi-identifiers; default: all of the policy.
     items : str, optional
         Instead of `columns`, a set-valued column, such as what a person bought: a list of texts, as Parquet and
-        frames hold it, or a text of items between separators. Order and repetition mean nothing; items are told apart
+        frames hold it, or a text of items between separators. Order and repetition mean nothing; items are compared
         exactly, blanks and case included. An empty or missing set has no item and is no combination.
     separator : str, optional
         What stands between two items of a text. Left out: a JSON array of texts is the set of them, other texts
@@ -75,7 +75,7 @@ class KmAnonymity(ClassModel):
     convex: ClassVar[bool] = True
     source: ClassVar[str] = "Terrovitis, Mamoulis, Kalnis, PVLDB 1(1), 2008"
     threat: ClassVar[str] = (
-        "Somebody who knows a few of a person's quasi-identifiers, not all of them, finds the record."
+        "An intruder who knows a few of a person's quasi-identifiers, not all of them, finds the record."
     )
     formula: ClassVar[str] = (
         "min over all sets of m quasi-identifiers, and classes over each, of n_c >= k; of items: min over sets of up "

@@ -45,7 +45,7 @@ class NoIdentifiers(ColumnRule):
     """
 
     source: ClassVar[str] = "45 CFR 164.514(b)(2)"
-    threat: ClassVar[str] = "Somebody reads the name, or any other direct identifier, off the row."
+    threat: ClassVar[str] = "An intruder reads the name, or any other direct identifier, off the row."
     formula: ClassVar[str] = "number of columns with the role identifier = 0"
     choose: ClassVar[str] = "Built in: nothing to choose. Released identifiers go through `pseudonymise`."
 

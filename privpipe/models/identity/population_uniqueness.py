@@ -66,7 +66,7 @@ class PopulationUniqueness(SizeModel):
         "2001; Zayatz, US Census Bureau, 1991; Chen and Keller-McNulty, J. Off. Stat. 14(1), 1998"
     )
     threat: ClassVar[str] = (
-        "Somebody matches records with the whole population, and is right for certain where a person is unique in it."
+        "An intruder matches records with the whole population, and is certainly right where a person is unique in it."
     )
     formula: ClassVar[str] = "U / N <= at_most, U estimated from the number of classes of each size"
     choose: ClassVar[str] = (

@@ -106,7 +106,7 @@ def _pitman(sizes: Sizes, population: int) -> float | None:
 
 
 def _snb(sizes: Sizes, population: int) -> float | None:
-    """In 50 digits: where the level nears zero without reaching it, floats cannot tell whether there is a root."""
+    """In 50 digits: where the level nears zero without reaching it, floats cannot decide whether there is a root."""
     if not dict(sizes).get(2, 0):
         return None
     with localcontext(prec=50):

@@ -47,7 +47,7 @@ class SampleUniqueness(SizeModel):
     trusts_values: ClassVar[bool] = True
     source: ClassVar[str] = "Dankar, El Emam, Neisa, Roffey, BMC Med. Inform. Decis. Mak. 12:66, 2012"
     threat: ClassVar[str] = (
-        "Somebody who knows that a person is in the table finds the record, because no other record is like it."
+        "An intruder who knows that a person is in the table finds the record, because no other record equals it."
     )
     formula: ClassVar[str] = "c_1 / n <= at_most, c_1 the number of classes of one record"
     choose: ClassVar[str] = (

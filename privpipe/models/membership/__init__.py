@@ -1,1 +1,1 @@
-"""Models against learning whether somebody is in the table."""
+"""Models against membership disclosure."""

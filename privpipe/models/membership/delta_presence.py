@@ -57,13 +57,13 @@ class DeltaPresence(SeveralFigures):
     needs_population: ClassVar[bool] = True
     source: ClassVar[str] = "Nergiz, Atzori, Clifton, SIGMOD 2007"
     threat: ClassVar[str] = (
-        "Somebody who knows a person's quasi-identifiers infers whether the person is in the table: to be in a table "
-        "of patients is a secret by itself."
+        "An intruder who knows a person's quasi-identifiers infers whether the person is in the table: to be in a "
+        "table of patients is a secret by itself."
     )
     formula: ClassVar[str] = "min <= f_c / F_c <= max for every class of the population"
     choose: ClassVar[str] = (
-        "max is the highest certainty that somebody is in the table: 0.5 or less. min above 0 also bounds the "
-        "certainty that somebody is not; few tables can meet it."
+        "max is the highest certainty that a person is in the table: 0.5 or less. min above 0 also bounds the "
+        "certainty that a person is not; few tables can meet it."
     )
 
     min: Annotated[float, Ge(0), Le(1), Doc("least share of a population class that is in the table")] = 0.0

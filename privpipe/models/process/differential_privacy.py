@@ -47,7 +47,7 @@ class DifferentialPrivacy(Guarantee):
     Each further release of the same data adds up epsilon and delta.
 
     The record is a mapping: epsilon, delta, beta, k, scheme (a hash), data_independent; `drawn`, which a run counts
-    and no public document may tell; and `beside`, columns that were released without being part of the classes, which
+    and no public document may show; and `beside`, columns that were released without being part of the classes, which
     the guarantee does not cover and its reason names.
 
     Source: Bild, Kuhn, Prasser, SafePub, PoPETs 2018(1); Li, Qardaji, Su, On sampling, anonymization, and
@@ -70,7 +70,7 @@ class DifferentialPrivacy(Guarantee):
     forbids_counts: ClassVar[bool] = True
     source: ClassVar[str] = "Bild, Kuhn, Prasser, PoPETs 2018(1); Li, Qardaji, Su, ASIACCS 2012"
     threat: ClassVar[str] = (
-        "Somebody who knows everything but one person's record learns from the release whether the person is in it."
+        "An intruder who knows everything but one person's record learns from the release whether the person is in it."
     )
     formula: ClassVar[str] = (
         "P(release in A | with the record) <= exp(epsilon) P(release in A | without) + delta, by sampling at rate "

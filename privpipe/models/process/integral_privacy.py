@@ -56,7 +56,7 @@ class IntegralPrivacy(Guarantee):
     changes : int
         Records added or deleted at once, at most: 1 or 2.
     quasi_identifiers : tuple of str, optional
-        Says nothing here.
+        Not used.
 
     Notes
     -----
@@ -82,7 +82,7 @@ class IntegralPrivacy(Guarantee):
     protects_nobody_at: ClassVar[float | None] = 1
     source: ClassVar[str] = "Torra and Navarro-Arribas, CANS 2016; Torra, Navarro-Arribas, Galvan, PSD 2020"
     threat: ClassVar[str] = (
-        "Somebody who knows all records but a few learns from a published figure which one was added or deleted."
+        "An intruder who knows all records but a few learns from a published figure which one was added or deleted."
     )
     formula: ClassVar[str] = (
         "at least k minimal sets of changes keep the rounded statistic, and no change is in all of them"

@@ -56,7 +56,7 @@ class Pseudonymise(Transformer):
     length : int
         Characters of lower-case base32, 5 bits each, 1 to 51.
     canonical : {"typed", "text"}
-        Whether 1, 1.0 and "1" are told apart.
+        Whether 1, 1.0 and "1" get different pseudonyms.
 
     Notes
     -----

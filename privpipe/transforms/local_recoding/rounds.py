@@ -1,4 +1,4 @@
-"""Which combination is recoded in which round: a function of the counts, so that no key stands in a plan."""
+"""Local recoding in rounds: a combination's round follows from the counts, so that no key stands in a plan."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ class Tuples:
 
 @dataclass(frozen=True)
 class ByClass:
-    """What compiled code needs to tell which classes pass, or may.
+    """What compiled code needs to decide which classes pass, or may.
 
     Parameters
     ----------

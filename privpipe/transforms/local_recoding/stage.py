@@ -109,7 +109,7 @@ class Recoded:
     Parameters
     ----------
     columns : tuple of CutColumn
-        Those that tell combinations apart, by their values.
+        Those that distinguish combinations, by their values.
     places : KeyPlaces
     kept : ndarray of bool, shape (t,)
     named : mapping of column to pyarrow.DictionaryArray

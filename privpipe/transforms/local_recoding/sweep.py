@@ -1,4 +1,4 @@
-"""Local recoding by walks over all vectors of levels, in the order of what they lose."""
+"""Local recoding that visits all vectors of levels in the order of their loss."""
 
 from __future__ import annotations
 

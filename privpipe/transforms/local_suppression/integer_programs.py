@@ -63,7 +63,7 @@ def solver_name() -> str:
 def solve(program: Any, seconds: float) -> Solved:
     """Solve a pulp problem on one thread, by number of nodes first, by the clock as a last resort.
 
-    At a limit pulp calls the status "Optimal" with a mere incumbent: `sol_status` tells the two apart.
+    At a limit pulp calls the status "Optimal" with a mere incumbent: `sol_status` distinguishes the two.
     """
     import pulp
 

@@ -70,7 +70,7 @@ def blanked_of(table: CellTable, parcels: Sequence[Parcel]) -> Blanked:
 
 
 def cell_figures(table: CellTable, found: CellsFound) -> dict[str, Any]:
-    """What a plan tells of its blanks, in counts."""
+    """What a plan contains of its blanks, in counts."""
     blanks = table.blanked_cells(found.parcels)
     return {
         "reading": "wildcard" if table.wildcard else "own_value",

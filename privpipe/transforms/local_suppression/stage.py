@@ -1,4 +1,4 @@
-"""Local suppression: blank single cells of records that are too rare, until each is like k others."""
+"""Local suppression: blank single cells of rare records, until each record matches k records."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class SuppressCellsStage(Transformer):
     preserves: ClassVar[str] = "truth: every value that stays is the record's own"
     reveals: ClassVar[str] = "that a record with a blank was rare, and in which columns (minimality)"
     source: ClassVar[str] = "Templ, Kowarik, Meindl, J. Statistical Software 67(4), 2015"
-    formula: ClassVar[str] = "least sum of w_j over blanked cells such that every record is like >= k"
+    formula: ClassVar[str] = "least sum of w_j over blanked cells such that every record matches >= k records"
     choose: ClassVar[str] = (
         "Generalize first, so that few records are rare. own_value protects against whoever reads blanks as blanks and "
         "costs about twice the cells; under wildcard look at how many records fail by own_value before you release."

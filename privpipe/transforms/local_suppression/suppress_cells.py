@@ -15,11 +15,11 @@ __all__ = ["SuppressCells"]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SuppressCells(SuppressCellsStage):
-    """Blank single cells until every record is like at least k records, itself included.
+    """Blank single cells until every record matches at least k records, itself included.
 
     A blank is a missing value. Under the policy's `nulls: wildcard` it matches anything, on either side; otherwise
     it is a value of its own, and the records of each class agree in their blanks too, which is stricter: what holds
-    so holds under wildcards as well. The plan tells how many records fail under each reading.
+    so holds under wildcards as well. The plan says how many records fail under each reading.
 
     Parameters
     ----------
@@ -44,8 +44,8 @@ class SuppressCells(SuppressCellsStage):
     Notes
     -----
     A text that the policy's `wildcard:` names is a value to this stage, so that it may blank more than it must.
-    Guarantees on sensitive values are not worked for: the release is judged by them afterwards. Blanks tell that a
-    record was rare (minimality).
+    The stage does not aim at guarantees on sensitive values: the release is judged by them afterwards. Blanks show
+    that a record was rare (minimality).
 
     Source: Templ, Kowarik, Meindl, J. Statistical Software 67(4), 2015; Meyerson, Williams, PODS 2004 (NP-hardness).
 

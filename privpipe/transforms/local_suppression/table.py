@@ -213,7 +213,7 @@ class Aim:
 
 
 def aim_of(stage: SuppressCellsStage, context: StageContext) -> Aim:
-    """What the policy alone tells of a stage.
+    """What follows from the policy alone for a stage.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Blanks under wildcard matching, where a record that is blank in every judged column vouches for nobody.
+"""Blanks under wildcard matching, where a record that is blank in every judged column hides no other record.
 
 Nearly all records are covered by blanks in some columns. Those that are not go blank in all: they then match records
 that are blank in all as well, of which there must be k, and no longer serve the others, which are covered anew.

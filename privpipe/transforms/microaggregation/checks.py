@@ -1,4 +1,4 @@
-"""What the parameters of microaggregation may be, what goes together, and what its report warns of."""
+"""Checks of the parameters of microaggregation, and warnings of its report."""
 
 from __future__ import annotations
 

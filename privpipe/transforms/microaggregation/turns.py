@@ -1,4 +1,4 @@
-"""Turns among the threads of a process for what is many short array calls.
+"""A lock by which threads take turns at many short array calls.
 
 Each of these calls hands on the interpreter's lock. Where several threads make them at once they spend more time on
 waiting for one another than on the calls, and four threads are slower than two. Kernels that run without the lock

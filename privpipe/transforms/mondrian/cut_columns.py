@@ -109,7 +109,7 @@ class CutColumn:
         return found
 
     def told(self, first: Ints, last: Ints, low: Ints, high: Ints, labels: Labels) -> tuple[Ints, Ints]:
-        """The ends of what each range's label tells, which is all that a plan may say of the values present.
+        """The ends that each range's label shows, which is all that a plan may say of the values present.
 
         Parameters are those of `named`, which gives the same labels for what this returns.
         """
@@ -171,7 +171,7 @@ class CutColumn:
         low, high : ndarray of int64
             Ends of the values present.
         labels : {"cells", "values"}
-            Which of the two an interval tells; a set, or a label of a hierarchy, covers the values present.
+            Which of the two an interval shows; a set, or a label of a hierarchy, covers the values present.
         """
         if self.hierarchy is not None:
             one, other = self.levels(low, high), low

@@ -34,7 +34,7 @@ class Mondrian(MondrianStage):
     score : {"width", "loss"}
         Where to cut: the widest column nearest its median, or what lowers the loss most.
     labels : {"cells", "values"}
-        What an interval tells: the bounds of the cuts, or the least and greatest value present.
+        What an interval shows: the bounds of the cuts, or the least and greatest value present.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""Mondrian: cells of their own for each part of the table, cut along its columns."""
+"""Mondrian: the table is cut along its columns, and each part has labels of its own."""
 
 from __future__ import annotations
 

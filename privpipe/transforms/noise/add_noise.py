@@ -74,7 +74,7 @@ class AddNoise(RowTransformer):
         orthogonal only: records of a block, 8 to 512; the last has up to twice as many.
     nulls : {"keep", "refuse"}
     by : tuple of str
-        Strata with a deviation, covariance and blocks each.
+        Strata; each has its own deviation, covariance and blocks.
     small_strata : {"refuse", "suppress", "merge"}
         A stratum needs two values of a column, three for orthogonal noise.
 

@@ -83,12 +83,12 @@ class Pram(RowTransformer):
     joint : bool
         The combinations of the columns are the categories, so no combination arises that does not occur.
     forbid : tuple of tuples of str
-        Categories (with `joint`: combinations) that nobody is to be released in. One that occurs cannot be kept
+        Categories (with `joint`: combinations) that no record may have in the release. One that occurs cannot be kept
         out by an invariant matrix.
     nulls : {"keep", "refuse", "own_value"}
         own_value: a missing value is a category like others.
     by : tuple of str
-        Strata with a matrix each.
+        Strata; each has its own matrix.
     small_strata : {"refuse", "suppress", "merge"}
 
     Notes

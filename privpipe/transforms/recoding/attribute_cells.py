@@ -1,4 +1,4 @@
-"""AG_CS: one level a column, and the cells of what is still too rare are blanked.
+"""AG_CS: one level for each column; cells of combinations that are still too rare are blanked.
 
 Source: the matrix of Ciriani, De Capitani di Vimercati, Foresti, Samarati, k-Anonymity, Springer 2007.
 """

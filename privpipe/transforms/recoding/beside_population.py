@@ -1,4 +1,4 @@
-"""The population as integer codes beside those of a table: how many of its records are in each class at any levels."""
+"""The population as integer codes, to count its persons in each class at any vector of levels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The optimum of a lattice too large to hold: boxes of vectors, split until they are checked, beaten or hopeless."""
+"""The optimum of a lattice too large to hold: branch and bound over boxes of vectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looks at nodes for heuristics and for lattices too large to hold: each once, within limits, the best remembered."""
+"""Visits nodes for heuristics and for lattices too large to hold: each once, within limits, keeping the best."""
 
 from __future__ import annotations
 

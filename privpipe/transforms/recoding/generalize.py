@@ -34,7 +34,7 @@ class Generalize(GeneralizeStage):
     suppress_at_most : float, optional
         Share of the stage's input, in [0, 1]; a search's default is 0.
     criteria : tuple of str, optional
-        Of `search: minimal`: what is preferred among minimal vectors, first things first.
+        Of `search: minimal`: criteria of preference among minimal vectors, the first decides.
     minimal : {"one", "all"}
         Of `search: minimal`: whether the plan lists them all; the preferred one is applied.
     mark : bool

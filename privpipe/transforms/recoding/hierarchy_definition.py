@@ -1,4 +1,4 @@
-"""What a hierarchy is by its definition, whatever values are at hand: plans know it again by that."""
+"""The definition of a hierarchy without its values, by which a plan recognises it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The optimal vector of levels, with its proof: every node is checked, dominated, witnessed against or bounded away."""
+"""The optimal vector of levels, with a proof: every node is checked, dominated, or excluded by a witness or a bound."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Witnesses: records whose class is known at every vector of levels at once.
 
-A vector of levels at which a record's class fails loses that record. One pass over the table tells so for the whole
+A vector of levels at which a record's class fails loses that record. One pass over the table shows so for the whole
 lattice, for any rule that each class must meet by itself.
 """
 

@@ -28,7 +28,7 @@ __all__ = ["Sample", "proportional"]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Sample(Transformer):
-    """Keep a share of the records by keyed draws, or exactly so many of them.
+    """Keep a share of the records by keyed draws, or an exact number of them.
 
     Population figures (k-map, uniqueness) need the original as `population:` afterwards.
 

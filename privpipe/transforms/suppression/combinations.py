@@ -102,7 +102,7 @@ class Classes:
 
 @dataclass(frozen=True)
 class Counted:
-    """What is left of some combinations, counted by class: in records, or in persons where they are told apart.
+    """What is left of some combinations, counted by class: in records, or in persons where they are distinguished.
 
     Parameters
     ----------

@@ -20,9 +20,9 @@ __all__ = ["with_marked", "with_unknown_marked"]
 def with_marked(engine: Primitives, table: Any, kept: Any, context: StageContext) -> Any:
     """The table with every record that is not among those kept blanked: nothing of a person is left in it.
 
-    Classes go as a whole, so the combinations of judged quasi-identifiers that are gone tell which records are. Text
-    becomes the mark, anything else a missing value, also identifiers to be released as pseudonyms; those that the run
-    itself needs and that are not released keep theirs.
+    Classes go as a whole, so the combinations of judged quasi-identifiers that are gone determine which records are.
+    Text becomes the mark, anything else a missing value, also identifiers to be released as pseudonyms; those that the
+    run itself needs and that are not released keep theirs.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Rank swapping: each column's values change places, within a window of ranks or by chance over all of them."""
+"""Rank swapping: values of a column are exchanged within a window of ranks, or at random over all ranks."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class RankSwap(Transformer):
     kind : {"window", "buckets", "distribution"}
         window: partners at most floor(p n) ranks apart. buckets: the partner's bucket of ranks is drawn, the same or
         the next with 1/2, 1/4, ...; distribution: the displacement is normal with mean and deviation p n / 2. With
-        these two every rank can be reached, so no window betrays a record; one segment always.
+        these two every rank can be reached, so no window discloses a record; one segment always.
     buckets : int
         Of kind buckets, 2 to 1000.
     top, bottom : float

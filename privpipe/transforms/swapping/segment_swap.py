@@ -1,4 +1,4 @@
-"""Rank swapping where rows meet: segment by segment for near-unique columns, stratum by stratum with `by`.
+"""Rank swapping by parts: segment by segment for near-unique columns, stratum by stratum with `by`.
 
 No pair of partners lies across the border of a segment, so a segment is swapped where its records are, and no copy of
 the column goes to the driver.

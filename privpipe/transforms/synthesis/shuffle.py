@@ -1,4 +1,4 @@
-"""Data shuffling: each column's values are dealt out anew, in an order drawn from the rank correlations."""
+"""Data shuffling: each column's values are reassigned in an order drawn from the rank correlations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SCORE = "__privpipe_score_"
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Shuffle(Transformer):
-    """Deal each column's own values out by the ranks of scores drawn given other columns.
+    """Reassign each column's own values by the ranks of scores drawn given other columns.
 
     With normal scores s* of the `given` columns and R = 2 sin(pi/6 Spearman): y* = B s* + A z, B = R_XS R_SS^+,
     A A' = R_XX - B R_SX; the record of rank r in y* receives the r-th smallest original value. So the values of a

@@ -1,1 +1,1 @@
-"""Attacks on what an algorithm that knows when to stop gives away."""
+"""Attacks that use knowledge of the anonymisation algorithm, such as when it stops."""

@@ -28,7 +28,7 @@ LARGEST = 20_000
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Downcoding(FilePairMeasure):
-    """How much better the cells of unsplit classes are guessed one level finer than the prior alone lets expect.
+    """Gain over the prior in guessing the cells of unsplit classes one level finer.
 
     Experimental: an indicator, not the published attack.
 
@@ -47,9 +47,10 @@ class Downcoding(FilePairMeasure):
     Notes
     -----
     For each generalised cell the child of its label with the largest prior probability given the class's other labels
-    is guessed, ties shared; without counts children weigh by the values they stand for. `right` is the share of cells
-    guessed right, `expected` what the prior expects of these guesses; the difference is compared. An algorithm that
-    splits whenever both parts have k records leaves min(a, s - a) < k: `conditioned` is what follows from that.
+    is guessed, ties shared; without counts children are weighted by the values they stand for. `right` is the share of
+    cells guessed correctly, `expected` what the prior expects of these guesses; the difference is compared. An
+    algorithm that splits whenever both parts have k records leaves min(a, s - a) < k: `conditioned` is what follows
+    from that.
 
     Source: Cohen, Attacks on Deidentification's Defenses, USENIX Security 2022.
 
@@ -70,9 +71,9 @@ class Downcoding(FilePairMeasure):
 
     source: ClassVar[str] = "Cohen, USENIX Security 2022"
     threat: ClassVar[str] = (
-        "Somebody knows that a class was left coarse because it could not be split, and guesses why."
+        "An intruder knows that a class was left coarse because it could not be split, and guesses why."
     )
-    formula: ClassVar[str] = "share of cells guessed right one level finer - share the prior expects"
+    formula: ClassVar[str] = "share of cells guessed correctly one level finer - share the prior expects"
     choose: ClassVar[str] = "Experimental: 0.1 to 0.2. What helps: a search that is not minimal, or noise."
 
     at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest gain over the prior that is tolerated")] = None

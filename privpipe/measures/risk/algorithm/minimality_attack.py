@@ -1,4 +1,4 @@
-"""The minimality attack: what it tells that a search did not stop earlier."""
+"""The minimality attack: what follows from the fact that a search did not stop earlier."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LARGEST = 5_000
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class MinimalityAttack(FilePairMeasure):
-    """Largest certainty about a person's value for somebody who knows that the search generalises no more than needed.
+    """Largest certainty about a person's value for an intruder who knows that the search generalizes minimally.
 
     Experimental. For small tables: each world that is looked at runs the stages of the release again.
 
@@ -53,7 +53,7 @@ class MinimalityAttack(FilePairMeasure):
     A world is consistent if the stages, run on it, give exactly the release. The intruder knows everybody's original
     quasi-identifiers. Fewer than 200 consistent worlds are an error, as is a finished table: nobody can run it again.
     `unsplit` needs no worlds: the share of records whose class would fail a guarantee on the column if it were split
-    one level finer in some column; at 0 minimality tells nothing of the values.
+    one level finer in some column; at 0 minimality discloses nothing about the values.
 
     Source: Wong, Fu, Wang, Pei, VLDB 2007.
 
@@ -64,7 +64,7 @@ class MinimalityAttack(FilePairMeasure):
     """
 
     source: ClassVar[str] = "Wong, Fu, Wang, Pei, VLDB 2007"
-    threat: ClassVar[str] = "Somebody reasons: had these persons other values, the table would be published finer."
+    threat: ClassVar[str] = "An intruder reasons: had these persons other values, the table would be published finer."
     formula: ClassVar[str] = "max over persons and values of the share of consistent worlds <= at_most"
     choose: ClassVar[str] = "1 / l of the l-diversity asked; what helps is a search that is not minimal."
 

@@ -1,1 +1,1 @@
-"""What a release tells of a value without finding the record."""
+"""Attribute disclosure: what a release shows of a value although the record is not found."""

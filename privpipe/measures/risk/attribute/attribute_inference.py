@@ -1,4 +1,4 @@
-"""Guessing the commonest value of a class."""
+"""Guess the most frequent value of a class."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["AttributeInference"]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class AttributeInference(ClassInference):
-    """Share of records whose sensitive value is guessed right by naming the commonest one of their class.
+    """Share of records whose sensitive value is the most frequent one of their class, and so guessed correctly.
 
     Parameters
     ----------
@@ -28,13 +28,13 @@ class AttributeInference(ClassInference):
     at_most : float, optional
         In [0, 1]. Left out (under `measures:`), the shares are reported.
     gain : bool
-        Compare what the classes add over guessing the commonest value of the whole table.
+        Compare what the classes add over guessing the most frequent value of the whole table.
     quasi_identifiers : tuple of str, optional
         Default: all of the policy.
 
     Notes
     -----
-    Observed: `share`, `baseline` (the commonest value of all judged records) and `gain`, their difference.
+    Observed: `share`, `baseline` (the most frequent value of all judged records) and `gain`, their difference.
     Source: Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007.
 
     Examples
@@ -50,15 +50,17 @@ class AttributeInference(ClassInference):
 
     needs_base: ClassVar[bool] = True
     source: ClassVar[str] = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007"
-    threat: ClassVar[str] = "Somebody finds a person's class and bets on its commonest value."
+    threat: ClassVar[str] = "An intruder finds a person's class and guesses its most frequent value."
     formula: ClassVar[str] = "sum over classes of max_v c_v, divided by n; gain: less the table's own max share"
-    choose: ClassVar[str] = "The baseline is what anybody can guess: a gain of 0.1 or less says little of a person."
+    choose: ClassVar[str] = (
+        "The baseline is what anybody can guess: a gain of 0.1 or less discloses little about a person."
+    )
 
     gain: Annotated[bool, Doc("true: compare the share less that of guessing the table's commonest value")] = False
 
     @property
     def base(self) -> str:
-        """Codes must tell values apart across classes, so the judged table's own are counted."""
+        """Codes must distinguish values across classes, so the judged table's own are counted."""
         return "released"
 
     def gained(self, block: ClassBlock) -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ __all__ = ["around", "oracle"]
 
 
 def oracle(model: Any, classes: Classes) -> Expected:
-    """Who guesses the commonest value of each class is right for so many; of the whole table, without the classes."""
+    """Records guessed correctly by the most frequent value of each class, and by that of the whole table."""
     counted = classes.counts(model.column)
     records = sum(len(rows) for rows in classes.members)
     if not records:

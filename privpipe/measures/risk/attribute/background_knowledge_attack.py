@@ -19,7 +19,7 @@ __all__ = ["BackgroundKnowledgeAttack"]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class BackgroundKnowledgeAttack(ClassInference):
-    """Share of records whose value follows from their class and what the intruder knows besides.
+    """Share of records whose value follows from their class and the intruder's background knowledge.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class BackgroundKnowledgeAttack(ClassInference):
     """
 
     source: ClassVar[str] = "Machanavajjhala et al., ACM TKDD 1(1), 2007; Martin et al., ICDE 2007"
-    threat: ClassVar[str] = "Somebody rules out values for a person, or members of the class pool what they know."
+    threat: ClassVar[str] = "An intruder rules out values for a person, or members of the class pool what they know."
     formula: ClassVar[str] = "share of records in classes with max_v c_v / (f - E) >= certainty"
     choose: ClassVar[str] = "b = 1 or r = 1 is the least to try; a class withstands b if it has b + 2 values."
 

@@ -18,7 +18,7 @@ __all__ = ["HomogeneityAttack"]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class HomogeneityAttack(ClassInference):
-    """Share of records whose class gives its sensitive value away: all (or nearly all) of the class have the same.
+    """Share of records whose class discloses the sensitive value: all (or nearly all) of the class share it.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class HomogeneityAttack(ClassInference):
     at_most : float, optional
         In [0, 1]. Left out (under `measures:`), the share is reported.
     certainty : float
-        Share of the commonest value from which a class gives it away, in (0, 1].
+        Share of the most frequent value from which a class discloses it, in (0, 1].
     quasi_identifiers : tuple of str, optional
         Default: all of the policy.
 
@@ -46,7 +46,9 @@ class HomogeneityAttack(ClassInference):
     """
 
     source: ClassVar[str] = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007"
-    threat: ClassVar[str] = "Somebody finds a person's class, not the record, and learns the value: all there share it."
+    threat: ClassVar[str] = (
+        "An intruder finds a person's class, not the record, and learns the value: all there share it."
+    )
     formula: ClassVar[str] = "share of records in classes with max_v c_v / f >= certainty"
     choose: ClassVar[str] = "0 with certainty 1 is the least to ask; certainty 0.8 also counts near-certain classes."
 

@@ -1,4 +1,4 @@
-"""Attacks that read a sensitive value off a class, without finding the record."""
+"""Attacks that infer a sensitive value from a class, without finding the record."""
 
 from __future__ import annotations
 

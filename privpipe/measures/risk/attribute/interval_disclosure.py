@@ -1,4 +1,4 @@
-"""Measures of whether a masked number says within narrow bounds what it was."""
+"""Measures of whether a masked number discloses narrow bounds of the original."""
 
 from __future__ import annotations
 

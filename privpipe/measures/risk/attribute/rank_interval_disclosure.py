@@ -46,7 +46,7 @@ class RankIntervalDisclosure(IntervalDisclosure):
     """
 
     source: ClassVar[str] = "Nin, Herranz, Torra, DKE 64(1), 2008"
-    threat: ClassVar[str] = "Somebody reads a narrow interval of the original number off the masked one."
+    threat: ClassVar[str] = "An intruder reads a narrow interval of the original number off the masked one."
     formula: ClassVar[str] = "share of records with R[first - w] <= x <= R[last + w], w = floor(percent n / 200)"
     choose: ClassVar[str] = "percent 10 is usual; a share of 0.2 or less for each column."
 

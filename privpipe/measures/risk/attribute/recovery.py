@@ -1,4 +1,4 @@
-"""Recovery: what one released column tells of the original value of another."""
+"""Recovery: how well one released column predicts the original value of another."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Recovered:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Recovery(Guarantee):
-    """How much better the original value of a transformed column is guessed when another released column is seen too.
+    """Gain in guessing the original value of a transformed column from its label and another released column.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class Recovery(Guarantee):
         Whether two columns are taken together as evidence too.
     max_distinct : float
         In (0, 1], a share of the records: released columns with more distinct values are no evidence here, since a
-        near-unique value is alone with its record and would tell everything.
+        near-unique value occurs with one record and would predict everything.
     min_group : int
         Records of the smallest group that counts as determined.
     quasi_identifiers : tuple of str, optional
@@ -120,13 +120,11 @@ class Recovery(Guarantee):
     threshold_field: ClassVar[str | None] = "at_most"
     protects_nobody_at: ClassVar[float | None] = 1
     source: ClassVar[str] = "Goodman and Kruskal, JASA 49, 1954"
-    threat: ClassVar[str] = (
-        "Somebody reads the value that was generalized off another column that was released as it is."
-    )
+    threat: ClassVar[str] = "An intruder infers a generalized value from another column that was released unchanged."
     formula: ClassVar[str] = (
         "max over c of (sum over (label, c) of max_g n(g, label, c) - sum over labels of max_g n(g, label)) / n"
     )
-    choose: ClassVar[str] = "0.05; with several columns of few values set pairs, which costs a count a pair."
+    choose: ClassVar[str] = "0.05; with several columns of few values set `pairs`, which costs one count for each pair."
 
     columns: Annotated[
         tuple[str, ...] | None,

@@ -64,7 +64,7 @@ class RobustIntervalRisk(FilePairMeasure):
     """
 
     source: ClassVar[str] = "Templ, Meindl, PSD 2008"
-    threat: ClassVar[str] = "Somebody recognises an outlying record although its values were moved a little."
+    threat: ClassVar[str] = "An intruder recognises an outlying record although its values were moved a little."
     formula: ClassVar[str] = "share with any |x - y| < k R_i, R_i = 0.05 sqrt(x_i' C+ x_i)"
     choose: ClassVar[str] = "Experimental: report it, or gate loosely beside record_linkage."
 

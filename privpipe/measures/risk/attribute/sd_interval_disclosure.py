@@ -51,7 +51,7 @@ class SdIntervalDisclosure(IntervalDisclosure):
 
     source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
     threat: ClassVar[str] = (
-        "Somebody takes the masked number for the original, within a margin that is narrow for the column."
+        "An intruder takes the masked number for the original, within a margin that is narrow for the column."
     )
     formula: ClassVar[str] = "share of records with abs(x - y) <= percent/100 sd"
     choose: ClassVar[str] = "percent 5 to 10; a share of 0.2 or less for each column."

@@ -66,11 +66,11 @@ class AttributeRisk(Guarantee):
 
     way: ClassVar[Way] = DISTINCT
     source: ClassVar[str] = "Motwani, Xu, Finding Quasi-Identifiers, VLDB SDM workshop, 2007"
-    threat: ClassVar[str] = "Columns released as harmless tell people apart, alone or together."
+    threat: ClassVar[str] = "Columns released as harmless distinguish people, alone or together."
     formula: ClassVar[str] = "for each set: distinct combinations / n, and the share of record pairs that differ on it"
     choose: ClassVar[str] = (
         "For choosing quasi-identifiers: name the columns in question. A column above 0.9 separation, or a small "
-        "set near 1 distinction, is a quasi-identifier if somebody can know it."
+        "set near 1 distinction, is a quasi-identifier if an intruder can know it."
     )
 
     columns: Annotated[

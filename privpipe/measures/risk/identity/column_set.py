@@ -1,4 +1,4 @@
-"""Gates over one set of columns: how well it tells records apart."""
+"""Gates over one set of columns: how well it distinguishes records."""
 
 from __future__ import annotations
 

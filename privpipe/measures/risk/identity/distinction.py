@@ -55,10 +55,10 @@ class Distinction(ColumnSetMeasure):
     """
 
     source: ClassVar[str] = "Motwani, Xu, Finding Quasi-Identifiers, VLDB SDM workshop, 2007"
-    threat: ClassVar[str] = "Somebody who knows these columns of a person finds a record with few others like it."
+    threat: ClassVar[str] = "An intruder who knows these columns of a person finds a record with few others like it."
     formula: ClassVar[str] = "distinct combinations / n <= at_most"
     choose: ClassVar[str] = (
-        "Near 1 the columns are a key: somebody who knows them knows the person. 0.05 means 20 records a combination "
+        "Near 1 the columns are a key: whoever knows them finds the person. 0.05 means 20 records a combination "
         "on average, while single ones may still be unique: pair it with k_anonymity."
     )
 

@@ -44,7 +44,7 @@ class FileUniqueness(BesidePopulation):
     trusts_values: ClassVar[bool] = True
     source: ClassVar[str] = "Skinner, Elliot, JRSS B 64, 2002"
     threat: ClassVar[str] = (
-        "Somebody finds the only record that fits a person, and nobody else in the population fits it."
+        "An intruder finds the only record that fits a person, and nobody else in the population fits it."
     )
     formula: ClassVar[str] = "sum [F = 1, f = 1] / sum [f = 1]"
     choose: ClassVar[str] = "0.1 or less; `if_no_uniques: pass` where the release is expected to hold no unique record."

@@ -27,7 +27,7 @@ Method = Literal["exact", "approximate"]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class IndividualRisk(Guarantee):
-    """Estimated risk that a record's match with the population is right: E(1/F | f), given sampling weights.
+    """Estimated risk that a record's match with the population is correct: E(1/F | f), given sampling weights.
 
     f is the sample count of the record's class, F its population count, negative binomial given f with p = f over the
     sum of the class's weights.
@@ -44,7 +44,7 @@ class IndividualRisk(Guarantee):
     threshold : float
         In (0, 1].
     household : str, optional
-        Column that tells households apart; every member then has the risk that any of them is found.
+        Column that identifies the household; every member then has the risk that any of them is found.
     threshold_for : float, optional
         Report the largest observed risk v with ``sum min(r, v) < threshold_for * n``, None where the sum of the risks
         themselves is below.
@@ -77,7 +77,7 @@ class IndividualRisk(Guarantee):
     judges_matching: ClassVar[bool] = True
     source: ClassVar[str] = "Benedetti, Franconi, NTTS 1998; Franconi, Polettini, PSD 2004"
     threat: ClassVar[str] = (
-        "Somebody matches a record of a survey with a register of the population, without knowing who took part."
+        "An intruder matches a record of a survey with a register of the population, without knowing who took part."
     )
     formula: ClassVar[str] = "r = E(1/F | f) = (p/f) 2F1(1, 1; f+1; 1-p), p = f / sum of the class's weights"
     choose: ClassVar[str] = (

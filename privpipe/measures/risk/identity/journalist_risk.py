@@ -1,4 +1,4 @@
-"""Re-identification by somebody who does not know who is in the table."""
+"""Re-identification by an intruder who does not know who is in the table."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class JournalistRisk(BesidePopulation):
     """
 
     source: ClassVar[str] = "El Emam, Dankar, JAMIA 15(5), 2008; Dankar, El Emam, PAIS 2010"
-    threat: ClassVar[str] = "Somebody with a public register links a record to one of its persons."
+    threat: ClassVar[str] = "An intruder with a public register links a record to one of its persons."
     formula: ClassVar[str] = (
         "highest 1/min F; average max(J/sum F, mean f/F); at_risk: share of records with 1/F > threshold"
     )

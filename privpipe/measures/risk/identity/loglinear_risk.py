@@ -26,7 +26,7 @@ Figure = Literal["tau1", "tau2"]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LoglinearRisk(Guarantee):
-    """Share of the sample uniques that are unique in the population, or matched rightly, by a log-linear model.
+    """Share of the sample uniques that are unique in the population, or matched correctly, by a log-linear model.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class LoglinearRisk(Guarantee):
     at_most : float, optional
         In [0, 1]. Left out (under `measures:`), the figures are reported.
     figure : {"tau1", "tau2"}
-        Expected population uniques among the sample uniques, or expected right matches (1/F) of these.
+        Expected population uniques among the sample uniques, or expected correct matches (1/F) of these.
     bound : int, optional
         Most records of a cell that counts in `per_cell`.
     max_cells : int
@@ -70,7 +70,7 @@ class LoglinearRisk(Guarantee):
     threshold_field: ClassVar[str | None] = "at_most"
     trusts_values: ClassVar[bool] = True
     source: ClassVar[str] = "Skinner, Shlomo, JASA 103, 2008; Elamir, Skinner, J. Official Statistics 22, 2006"
-    threat: ClassVar[str] = "Somebody matches a record that is alone in its cell with the only such person there is."
+    threat: ClassVar[str] = "An intruder matches a record that is alone in its cell with the only such person there is."
     choose: ClassVar[str] = (
         "0.1 or less. Start with main effects; add the pairs of columns that go together (age*marital): a model that "
         "fits too little overstates lambda of rare cells and so hides risk."

@@ -1,4 +1,4 @@
-"""Re-identification of as many as possible."""
+"""Re-identification of as many records as possible."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["MarketerRisk"]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class MarketerRisk(BesidePopulation):
-    """Share of records that a marketer, who links all of them to a register, is expected to link rightly.
+    """Share of records that a marketer, who links all of them to a register, is expected to link correctly.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class MarketerRisk(BesidePopulation):
     """
 
     source: ClassVar[str] = "Dankar, El Emam, PAIS 2010"
-    threat: ClassVar[str] = "Somebody links all records to a register and profits by every right link."
+    threat: ClassVar[str] = "An intruder links all records to a register and profits by every correct link."
     formula: ClassVar[str] = "(1/n) sum f/F; with no population J/n"
     choose: ClassVar[str] = "The expected share of wrong links must be so large that linking does not pay: 0.05 to 0.1."
 

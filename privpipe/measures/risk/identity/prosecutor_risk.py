@@ -1,4 +1,4 @@
-"""Re-identification by somebody who knows that the person is in the table."""
+"""Re-identification by an intruder who knows that the person is in the table."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ class ProsecutorRisk(SizeModel):
     threshold_field: ClassVar[str | None] = "at_most"
     protects_nobody_at: ClassVar[float | None] = 1
     source: ClassVar[str] = "El Emam, Dankar, JAMIA 15(5), 2008; Dankar, El Emam, PAIS 2010"
-    threat: ClassVar[str] = "Somebody who knows that a person is in the table, and their quasi-identifiers, finds them."
+    threat: ClassVar[str] = (
+        "An intruder who knows that a person is in the table, and their quasi-identifiers, finds them."
+    )
     formula: ClassVar[str] = "highest 1/min f; average J/n; at_risk: share of records with 1/f > threshold"
     choose: ClassVar[str] = "highest 0.2 or less (classes of five), 0.05 to 0.1 for public files; at_risk near 0."
 

@@ -60,7 +60,9 @@ class RiskyCells(Guarantee):
     way: ClassVar[Way] = DISTINCT
     threshold_field: ClassVar[str | None] = "at_most"
     source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
-    threat: ClassVar[str] = "Somebody who knows two or three things of a person finds that hardly anybody shares them."
+    threat: ClassVar[str] = (
+        "An intruder who knows two or three things of a person finds that hardly anybody shares them."
+    )
     formula: ClassVar[str] = (
         "share of records in a combination of at most max_dim columns with at most `threshold` records"
     )

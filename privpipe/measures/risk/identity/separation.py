@@ -35,7 +35,7 @@ def separation(sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Separation(ColumnSetMeasure):
-    """Share of record pairs that some columns tell apart; observed = 1 - sum n_c (n_c - 1) / (n (n - 1)).
+    """Share of record pairs that differ on some columns; observed = 1 - sum n_c (n_c - 1) / (n (n - 1)).
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class Separation(ColumnSetMeasure):
     """
 
     source: ClassVar[str] = "Motwani, Xu, Finding Quasi-Identifiers, VLDB SDM workshop, 2007"
-    threat: ClassVar[str] = "Somebody tells people apart by columns that nobody took for identifying."
+    threat: ClassVar[str] = "An intruder distinguishes people by columns that nobody considered identifying."
     formula: ClassVar[str] = "1 - sum n_c (n_c - 1) / (n (n - 1)) <= at_most"
     choose: ClassVar[str] = (
         "Above 0.9 a single column deserves the role quasi_identifier. As a gate on a column released as insensitive, "

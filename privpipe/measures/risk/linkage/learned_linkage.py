@@ -27,7 +27,7 @@ MOST_COLUMNS = {"weighted_mean": 100, "owa": 100, "bilinear": 20, "choquet": 8}
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LearnedLinkage(FilePairMeasure):
-    """Share of records that the best distance of a kind links rightly, as an upper limit on who learns a distance.
+    """Share of records that the best distance of a kind links correctly: an upper limit for learned distances.
 
     observed = the proved optimum; where the time ends before a proof, the bound that no distance of the kind exceeds.
 
@@ -39,7 +39,7 @@ class LearnedLinkage(FilePairMeasure):
         In [0, 1]. Left out (under `measures:`), the share is reported.
     distance : {"weighted_mean", "owa", "bilinear", "choquet"}
         Weights of the columns; weights of the columns' differences in falling order; (a - b)' S (a - b); a Choquet
-        integral of the squared differences, which weighs sets of columns (at most 8 of them).
+        integral of the squared differences, which weights sets of columns (at most 8 of them).
     method : {"exact", "heuristic"}
         An integer program; or a search without proof, whose figure is a lower bound only.
     form : {"none", "nonnegative", "semidefinite"}
@@ -74,7 +74,9 @@ class LearnedLinkage(FilePairMeasure):
     """
 
     source: ClassVar[str] = "Abril, Navarro-Arribas, Torra, Information Fusion 13, 2012, and 26, 2015"
-    threat: ClassVar[str] = "Somebody links by distance and has learned, on other pairs, which columns tell most."
+    threat: ClassVar[str] = (
+        "An intruder links by distance and has learned, on other pairs, which columns identify most."
+    )
     formula: ClassVar[str] = "1 - min sum K / n over distances with d(a_i, b_j) - d(a_i, b_i) + M K_i >= 1e-6"
     choose: ClassVar[str] = "Above what record_linkage is given: it is the worst case. weighted_mean proves soonest."
 

@@ -1,4 +1,4 @@
-"""The integer program of the worst distance: as few records as can be that a learned distance links wrongly."""
+"""The integer program of the worst-case distance: it minimises the records that are linked wrongly."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ def _sum(terms: Sequence[Any]) -> Any:
 def _solved(problem: Any, solver: str, seconds: float) -> tuple[bool, float]:
     """Whether pulp proved the optimum, and a lower bound of the objective in any case.
 
-    At a limit pulp calls the status "Optimal" with a mere incumbent: `sol_status` tells the two apart.
+    At a limit pulp calls the status "Optimal" with a mere incumbent: `sol_status` distinguishes the two.
     """
     import pulp
 

@@ -40,7 +40,7 @@ class Linkable:
     metric : str
         Which was chosen.
     left_out : tuple of str
-        Constant columns, which tell nobody apart.
+        Constant columns, which distinguish nobody.
     """
 
     original: LinkedFile = field(repr=False)
@@ -53,7 +53,7 @@ class Linkable:
 def linkable(
     files: FilePair, columns: Sequence[str], metric: Metric | None, standardise: Standardise
 ) -> Linkable | None:
-    """The files on the scale of a metric; None where no column tells records apart.
+    """The files on the scale of a metric; None where no column distinguishes records.
 
     Parameters
     ----------

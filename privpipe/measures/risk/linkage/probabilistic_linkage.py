@@ -45,7 +45,7 @@ class ProbabilisticLinkage(FilePairMeasure):
     """Share of released records that are linked to the right person by the weight of what they agree on.
 
     observed = share of released records whose heaviest original (ties 1/t) is the true one and is linked, at the
-    tolerated error rates; beside it the share if the true pairs had taught the weights, and the three classes.
+    tolerated error rates; also the share under weights estimated from the true pairs, and the three classes.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class ProbabilisticLinkage(FilePairMeasure):
     """
 
     source: ClassVar[str] = "Fellegi, Sunter, JASA 64, 1969; Jaro, JASA 84, 1989; Winkler, 1988"
-    threat: ClassVar[str] = "Somebody weighs on which columns a released record agrees with each known person."
+    threat: ClassVar[str] = "An intruder weights the columns on which a released record agrees with each known person."
     formula: ClassVar[str] = "W = sum log2(m/u) or log2((1-m)/(1-u)); share of records whose heaviest pair is right"
     choose: ClassVar[str] = "0.05 for public files; write tolerances by how exactly an intruder knows the numbers."
 

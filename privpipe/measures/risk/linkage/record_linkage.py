@@ -30,7 +30,7 @@ LARGEST_ASSIGNMENT = 5000
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RecordLinkage(FilePairMeasure):
-    """Share of records that somebody with the original values links to the right released record, by distance.
+    """Share of records that an intruder with the original values links to the right released record, by distance.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class RecordLinkage(FilePairMeasure):
     """
 
     source: ClassVar[str] = "Pagliuca, Seri, 1999; Domingo-Ferrer, Torra, 2001; Winkler, PSD 2004"
-    threat: ClassVar[str] = "Somebody who knows the original numbers of a person takes the nearest released record."
+    threat: ClassVar[str] = "An intruder who knows the original numbers of a person takes the nearest released record."
     formula: ClassVar[str] = "(1/m) sum over attacked records of [partner among the nearest] / ties <= at_most"
     choose: ClassVar[str] = "0.05 for public files; the share that chance alone would link is 1/n."
 

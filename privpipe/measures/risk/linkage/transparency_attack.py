@@ -30,7 +30,7 @@ Numbers = dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TransparencyAttack(FilePairMeasure):
-    """Share of records re-identified by somebody who knows the masking method, its parameters and original values.
+    """Share of records re-identified by an intruder who knows the masking method, its parameters and original values.
 
     Parameters
     ----------
@@ -69,11 +69,9 @@ class TransparencyAttack(FilePairMeasure):
     """
 
     source: ClassVar[str] = "Winkler, 2002; Nin, Herranz, Torra, DKE 67 and DKE 64(1), 2008"
-    threat: ClassVar[str] = "Somebody knows the method and its parameters, as good practice has them published."
+    threat: ClassVar[str] = "An intruder knows the method and its parameters, as good practice has them published."
     formula: ClassVar[str] = "candidates = intersection over columns of the records that fit; share re-identified"
-    choose: ClassVar[str] = (
-        "As record_linkage, 0.05; buckets and distribution swapping leave this attack without a grip."
-    )
+    choose: ClassVar[str] = "As record_linkage, 0.05; swapping by buckets or by distribution resists this attack."
 
     at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest share of re-identified records that is tolerated")] = (
         None

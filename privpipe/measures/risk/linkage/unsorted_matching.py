@@ -1,4 +1,4 @@
-"""Unsorted matching: what the order of released rows tells."""
+"""Unsorted matching: what the order of released rows discloses."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class UnsortedMatching(PositionMeasure):
 
     threshold_field: ClassVar[str | None] = "at_most"
     source: ClassVar[str] = "Sweeney, IJUFKS 10(5), 2002"
-    threat: ClassVar[str] = "Somebody joins two releases, or a release and its source, by the number of the row."
+    threat: ClassVar[str] = "An intruder joins two releases, or a release and its source, by the number of the row."
     formula: ClassVar[str] = "|rho|, rho = sum of products of centred ranks / sum f (f^2 - 1) / 12, within classes"
     choose: ClassVar[str] = "0.1; releases written by privpipe stand in keyed order, so this guards against a mistake."
 

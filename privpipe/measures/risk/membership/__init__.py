@@ -1,1 +1,1 @@
-"""Attacks that tell whether a record was in the source."""
+"""Membership disclosure: attacks that infer whether a record was in the source."""

@@ -58,7 +58,7 @@ class ClosestRecord(TableMeasure):
     threshold_field: ClassVar[str | None] = "at_least"
     direction: ClassVar[Direction] = "at_least"
     source: ClassVar[str] = "Yeom, Giacomelli, Fredrikson, Jha, CSF 2018"
-    threat: ClassVar[str] = "A synthetic release repeats records it was learnt from."
+    threat: ClassVar[str] = "A synthetic release repeats records of its source."
     formula: ClassVar[str] = (
         "q05(distance of released rows to the original) / q05(distance of others to it) >= at_least"
     )

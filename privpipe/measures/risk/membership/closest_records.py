@@ -39,7 +39,7 @@ class Compared:
 
 
 def compared(files: TableFiles, columns: Sequence[str]) -> Compared | None:
-    """The tables on the scale they are compared on; None where no column tells records apart."""
+    """The tables on the scale they are compared on; None where no column distinguishes records."""
     import pyarrow as pa
 
     holdout = files.original.slice(0, 0) if files.holdout is None else files.holdout.cast(files.original.schema)

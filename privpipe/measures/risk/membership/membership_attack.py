@@ -22,7 +22,7 @@ __all__ = ["MembershipAttack"]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class MembershipAttack(TableMeasure):
-    """Advantage of somebody who tells by the closest released record whether a person is in the data.
+    """Advantage of an intruder who infers membership of a person from the closest released record.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class MembershipAttack(TableMeasure):
 
     threshold_field: ClassVar[str | None] = "at_most"
     source: ClassVar[str] = "Yeom, Giacomelli, Fredrikson, Jha, CSF 2018"
-    threat: ClassVar[str] = "Somebody learns from the release that a person is among the persons it was made from."
+    threat: ClassVar[str] = "An intruder learns from the release that a person is among the persons it was made from."
     formula: ClassVar[str] = "max over d of share(members within d) - share(others within d), and its upper limit"
     choose: ClassVar[str] = "0.1; the limit alone is 0.08 for 1,000 of each and 0.025 for 10,000."
 

@@ -30,7 +30,7 @@ class ComplementaryRelease(HistoryMeasure):
     Parameters
     ----------
     ledger : str, optional
-        Folder that remembers, as keyed hashes, who was in which class of each release; it moves on only when a
+        Folder that keeps, as keyed hashes, who was in which class of each release; it changes only when a
         release is published. As secret as the original, and never inside the sink.
     key : {"from_env": NAME} or {"from_file": PATH}, optional
         Key of these hashes, the same for all releases: persons are followed by `person_id`, else `record_id`. Without
@@ -79,7 +79,7 @@ class ComplementaryRelease(HistoryMeasure):
     protects_nobody_at: ClassVar[float | None] = 1
     source: ClassVar[str] = "Sweeney, IJUFKS 10(5), 2002; Ganta, Kasiviswanathan, Smith, KDD 2008"
     threat: ClassVar[str] = (
-        "Somebody lays this release beside the earlier ones: each alone is safe, together they split."
+        "An intruder combines this release with earlier ones: each alone is safe, together they split groups."
     )
     formula: ClassVar[str] = "min over persons of those with the same classes in all releases >= k"
     choose: ClassVar[str] = "The k of the release itself; where recodings refine one another nothing is lost."

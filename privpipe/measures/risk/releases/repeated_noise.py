@@ -1,4 +1,4 @@
-"""Noise that several releases together wear off."""
+"""Noise that is cancelled by averaging several releases."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RepeatedNoise(HistoryMeasure):
     at_least : float, optional
         Least ratio that must be left, as `variance_ratio`. Left out (under `measures:`), it is reported.
     ledger : str
-        Folder that remembers, as keyed hashes, which draw hid which number of whom.
+        Folder that keeps, as keyed hashes, which draw hid which number of whom.
     key : {"from_env": NAME} or {"from_file": PATH}
         Key of these hashes, the same for all releases: persons are followed by `person_id`, else `record_id`.
     normalise : tuple of {"trim", "casefold", "nfc"}
@@ -43,16 +43,16 @@ class RepeatedNoise(HistoryMeasure):
     changed : {"apart", "averaged"}
         A number that changed under an unchanged plan has noise of its own. `apart`: it is another quantity, and the one
         does not help to average the other. `averaged`: it changed but little, and does. The ledger knows hashes alone
-        and cannot tell; take `averaged` where numbers creep. The reason gives the figure under both.
+        and cannot decide; take `averaged` where numbers change slowly. The reason gives the figure under both.
 
     Notes
     -----
     Of a person's number 1 / sum of 1/ratio over independent draws is left. The same stage key, record and value is the
     same draw, and counts once; a frozen plan (`plan:`) keeps it over releases. Stage keys that differ count together
-    whatever value they hid. Several records of a person with the same value are as many looks at it. An earlier release
-    of the number as it was leaves nothing. A column that bears another name in an earlier release is recognised where
-    at least half of the persons in both have the very same value there. Missing values, zeros that the policy keeps
-    and zeros under multiplicative noise hide nothing and are left out; clipping, rounding and other stages on the
+    whatever value they hid. Several records of a person with the same value are as many observations of it. An earlier
+    release of the number as it was leaves nothing. A column that bears another name in an earlier release is recognised
+    where at least half of the persons in both have the very same value there. Missing values, zeros that the policy
+    keeps and zeros under multiplicative noise hide nothing and are left out; clipping, rounding and other stages on the
     column are not taken into account.
 
     Source: weighing of independent measurements by their variances (Gauss, Theoria combinationis, 1823).
@@ -77,7 +77,7 @@ class RepeatedNoise(HistoryMeasure):
     direction: ClassVar[Direction] = "at_least"
     forms_classes: ClassVar[bool] = False
     source: ClassVar[str] = "weighing of independent measurements by their variances"
-    threat: ClassVar[str] = "Somebody averages what several releases say of one person, and the noise wears off."
+    threat: ClassVar[str] = "An intruder averages what several releases say of one person, and which cancels the noise."
     formula: ClassVar[str] = "min over persons of 1 / sum over releases with distinct stage keys of 1/ratio"
     choose: ClassVar[str] = "The ratio that one release needs; a frozen plan lets the same noise stand in all of them."
 

@@ -1,0 +1,72 @@
+"""Documents say what is there: decisions have their parts, and files that documents name exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[2]
+FOLDER = PROJECT / "docs" / "decisions"
+DECISIONS = sorted(path for path in FOLDER.glob("*.md") if path.name != "README.md")
+PARTS = ("## Context", "## Choice", "## Consequences")
+NAMED = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md")
+DOCUMENTS = [
+    *(PROJECT / name for name in NAMED if (PROJECT / name).exists()),
+    *sorted((PROJECT / "docs").rglob("*.md")),
+]
+# A file of the project within a code span: below one of its folders, or a document at its root.
+FILE = re.compile(
+    r"(?<![\w/.])((?:privpipe|tests|docs|pipelines|docker|expectations)/[\w/.-]*[\w/]|[A-Z]{2,}\.md)(?![\w*])"
+)
+
+
+@pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.stem)
+def test_a_decision_has_title_date_context_choice_and_consequences(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    number = path.name[:4]
+    assert re.match(rf"# {number}\. \S.*\n\nDate: \d{{4}}-\d\d-\d\d\n", text)
+    assert re.findall(r"^## .*$", text, re.MULTILINE) == list(PARTS)
+    bodies = re.split(r"^## .*$", text, flags=re.MULTILINE)[1:]
+    assert all(body.strip() for body in bodies), "a part is empty"
+
+
+def test_numbers_of_decisions_are_unique() -> None:
+    numbers = [path.name[:4] for path in DECISIONS]
+    assert all(number.isdigit() for number in numbers)
+    assert len(numbers) == len(set(numbers))
+
+
+def test_the_index_lists_every_decision_by_number_and_title() -> None:
+    rows = re.findall(
+        r"^\| \[(\d{4})\]\(([^)]+)\) \| (.+?) \| .+ \|$", (FOLDER / "README.md").read_text("utf-8"), re.MULTILINE
+    )
+    titles = [path.read_text(encoding="utf-8").partition("\n")[0][len("# 0000. ") :] for path in DECISIONS]
+    assert rows == [(path.name[:4], path.name, title) for path, title in zip(DECISIONS, titles, strict=True)]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(PROJECT)))
+def test_files_that_a_document_names_exist(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    spans = [name for span in re.findall(r"`([^`]+)`", prose) for name in FILE.findall(span)]
+    links = re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", prose)
+    missing = [name for name in spans if not (PROJECT / name).exists()]
+    missing += [name for name in links if not (path.parent / name).exists()]
+    assert not missing
+
+
+def test_the_architecture_stays_one_page() -> None:
+    text = (PROJECT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    assert text.count("\n") <= 90
+    assert len(text.split()) < 1000
+
+
+def test_the_architecture_names_every_room() -> None:
+    text = (PROJECT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    package = PROJECT / "privpipe"
+    rooms = {path.parent.name for path in package.glob("*/__init__.py")}
+    rooms |= {path.stem for path in package.glob("*.py") if not path.stem.startswith("_")}
+    table = "\n".join(line for line in text.splitlines() if line.startswith("| `"))
+    assert {room for room in rooms if f"`{room}`" not in table} == set()
