@@ -89,10 +89,8 @@ class Dates:
     def draft(self, values: Sequence[str], counts: Sequence[int] | None, kind: str | None, column: str) -> Draft:
         """Levels of the distinct values, in order of time."""
         check_type_of_column(kind, ("date", "timestamp"), "dates", column)
-        finer = [level for level in self.levels if level in OF_A_DAY]
-        if kind == "date" and (finer or self.timezone != "UTC"):
-            what = f"levels: {finer[0]}" if finer else "timezone"
-            raise UsageError(f"dates: {what} is for timestamps, and column {column!r} holds dates")
+        if kind == "date":
+            self._require_days(column)
         moments = [_moment(value) for value in values]
         inside = sorted((place for place, moment in enumerate(moments) if moment), key=lambda place: moments[place])
         local = [self._local(moments[place]) for place in inside]
@@ -104,6 +102,12 @@ class Dates:
             outside=tuple(place for place, moment in enumerate(moments) if not moment),
             outside_why="they are no ISO 8601 dates or timestamps of the years 1 to 9999",
         )
+
+    def _require_days(self, column: str) -> None:
+        finer = [level for level in self.levels if level in OF_A_DAY]
+        if finer or self.timezone != "UTC":
+            what = f"levels: {finer[0]}" if finer else "timezone"
+            raise UsageError(f"dates: {what} is for timestamps, and column {column!r} holds dates")
 
     def _local(self, moment: str) -> str:
         if self.timezone == "UTC":

@@ -118,12 +118,14 @@ class Intervals:
     def _range(self) -> tuple[Decimal | None, Decimal | None]:
         return (self.cuts[0][0], self.cuts[0][-1]) if self.cuts else (self.start, None)
 
+    def _bounds(self) -> list[Decimal]:
+        bounds = [*self.widths, *(cut for row in self.cuts for cut in row), *(self.domain or ())]
+        return bounds + [bound for bound in (self.start, self.lowest, self.highest) if bound is not None]
+
     def draft(self, values: Sequence[str], counts: Sequence[int] | None, kind: str | None, column: str) -> Draft:
         """Levels of the distinct values, in rising order."""
         check_type_of_column(kind, ("integer", "number", "decimal"), "intervals", column)
-        bounds = [*self.widths, *(cut for row in self.cuts for cut in row), *(self.domain or ())]
-        bounds += [bound for bound in (self.start, self.lowest, self.highest) if bound is not None]
-        line = NumberLine(values, bounds)
+        line = NumberLine(values, self._bounds())
         low = line.below(self.lowest) if self.lowest is not None else np.zeros(len(values), dtype=bool)
         high = line.numeric & ~line.below(self.highest) if self.highest is not None else np.zeros_like(low)
         held = self._held(line, low | high)

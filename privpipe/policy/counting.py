@@ -35,10 +35,7 @@ def check_counting(draft: Draft, report: Report) -> None:
 
 def check_stages_under_counting(draft: Draft, report: Report) -> None:
     """Stages that suppress or search must count as the guarantees do, at the levels these are judged at."""
-    wildcard, persons = draft.values.get("nulls") == "wildcard", "person_id" in draft.values
     compared = [read.name for read, entry in draft.judging() if entry.needs_population]
-    guarded = [read.name for read in draft.guarantees if getattr(read.entry, "needs_population", False)]
-    paid = [read.name for read in draft.guarantees if _looks_at_labels(read)]
     for read, stage in draft.stages():
         if compared and _touches_raw_population(draft, stage):
             report.unsupported(
@@ -46,22 +43,28 @@ def check_stages_under_counting(draft: Draft, report: Report) -> None:
                 f"changes quasi-identifiers in a way that a population cannot follow, and {compared[0]} compares with "
                 "one: give a population that is `generalized: true`",
             )
-        if not suppresses(stage):
-            continue
-        if wildcard and "wildcard" not in stage.serves:
-            report.unsupported(read.place, f"counts classes, and under `nulls: wildcard` there are none; {INSTEAD}")
-        elif guarded and "population" not in stage.serves:
-            report.unsupported(read.place, f"does not count the population of {guarded[0]} yet; {INSTEAD}")
-        elif guarded and _stands_elsewhere(draft, read, stage):
-            report.unsupported(
-                read.place,
-                f"suppresses for {guarded[0]}, whose population is `generalized: true`: that stands at the levels of "
-                f"the release, not at those this stage compares with; give the raw population, or {INSTEAD}",
-            )
-        elif paid and "labels" not in stage.serves:
-            report.unsupported(read.place, f"does not know what labels lose, which {paid[0]} is about; {INSTEAD}")
-        elif persons and "persons" not in stage.serves:
-            report.unsupported(read.place, f"counts records and not persons; use suppress_records, or {INSTEAD}")
+        if suppresses(stage) and (problem := _miscounts(draft, read, stage)):
+            report.unsupported(read.place, f"{problem}{INSTEAD}")
+
+
+def _miscounts(draft: Draft, read: ReadEntry, stage: Transformer) -> str:
+    """How a stage that suppresses counts otherwise than the guarantees do, up to what to write instead; or nothing."""
+    guarded = [each.name for each in draft.guarantees if getattr(each.entry, "needs_population", False)]
+    paid = [each.name for each in draft.guarantees if _looks_at_labels(each)]
+    if draft.values.get("nulls") == "wildcard" and "wildcard" not in stage.serves:
+        return "counts classes, and under `nulls: wildcard` there are none; "
+    if guarded and "population" not in stage.serves:
+        return f"does not count the population of {guarded[0]} yet; "
+    if guarded and _stands_elsewhere(draft, read, stage):
+        return (
+            f"suppresses for {guarded[0]}, whose population is `generalized: true`: that stands at the levels of "
+            "the release, not at those this stage compares with; give the raw population, or "
+        )
+    if paid and "labels" not in stage.serves:
+        return f"does not know what labels lose, which {paid[0]} is about; "
+    if "person_id" in draft.values and "persons" not in stage.serves:
+        return "counts records and not persons; use suppress_records, or "
+    return ""
 
 
 def _looks_at_labels(read: ReadEntry) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,14 +70,15 @@ def _read(document: Any, report: Report, base_dir: Path, catalogues: Catalogues 
     for name in ("source", "original", "population"):
         if name in found:
             found[name] = read_source(report, found[name], (name,))
-    if "sink" in found:
-        found["sink"] = read_sink(report, found["sink"], ("sink",))
-    if "plan" in found:
-        found["plan"] = read_plan(report, found["plan"], ("plan",))
-    if "seed" in found:
-        found["seed"] = read_secret(report, found["seed"], ("seed",), base_dir)
-    if "engines" in found:
-        found["engines"] = read_engines(report, found["engines"], ("engines",))
+    sections: Mapping[str, Callable[..., Any]] = {
+        "sink": read_sink,
+        "plan": read_plan,
+        "seed": partial(read_secret, base_dir=base_dir),
+        "engines": read_engines,
+    }
+    for name, read_section in sections.items():
+        if name in found:
+            found[name] = read_section(report, found[name], (name,))
     read = {name: read_entries(report, found.get(name, []), name, catalogues, base_dir) for name in ENTRIES}
     read = {name: over_roles(report, items, columns) for name, items in read.items()}
     if found.get("guarantees") == []:

@@ -175,11 +175,8 @@ class Strata:
         short = {key for key in keys if _too_small(found[key], least)}
         groups = [[key] for key in keys if key not in short]
         if short and small == "refuse":
-            raise NoSolutionError(
-                f"{context.place}: {len(short):,} of {len(keys):,} strata by {', '.join(map(repr, by))}, "
-                f"{sum(found[key][0] for key in short):,} records, have fewer than {least:,} values to work on; "
-                "say `small_strata: merge` or `small_strata: suppress`, or give fewer columns in `by`"
-            )
+            records = sum(found[key][0] for key in short)
+            raise NoSolutionError(_too_short(by, (len(short), len(keys), records), least, context))
         if short and small == "merge":
             groups = _merged(groups, sorted(short), found, least)
             if not groups:
@@ -285,6 +282,15 @@ def _too_small(counts: list[int], least: int) -> bool:
     """Whether some column has values, yet fewer than needed; without columns the records themselves."""
     needed = counts[1:] or counts[:1]
     return any(0 < count < least for count in needed)
+
+
+def _too_short(by: tuple[str, ...], counts: tuple[int, int, int], least: int, context: StageContext) -> str:
+    short, strata, records = counts
+    return (
+        f"{context.place}: {short:,} of {strata:,} strata by {', '.join(map(repr, by))}, "
+        f"{records:,} records, have fewer than {least:,} values to work on; "
+        "say `small_strata: merge` or `small_strata: suppress`, or give fewer columns in `by`"
+    )
 
 
 def _merged(groups: list[list[int]], short: list[int], found: Mapping[int, list[int]], least: int) -> list[list[int]]:

@@ -6,6 +6,7 @@ the suppression limit; by definition where the peer errs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,50 +37,50 @@ from privpipe.tolerance import floor_share
 ADULT = Path(__file__).resolve().parents[3] / "shared" / "data" / "adult"
 
 
+MODELS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "k-anonymity": lambda spec: KAnonymity(k=spec["k"]),
+    "k-map-estimated": lambda spec: EstimatedKMap(
+        k=spec["k"],
+        population_size=spec["population"],
+        significance=spec["significance"],
+        estimator=spec["estimator"],
+    ),
+    "population-uniqueness": lambda spec: PopulationUniqueness(
+        at_most=spec["threshold"], population_size=spec["population"], estimator=spec["estimator"]
+    ),
+    "distinct-l-diversity": lambda spec: DistinctLDiversity(column=spec["attribute"], l=int(spec["l"])),
+    "entropy-l-diversity": lambda spec: EntropyLDiversity(
+        column=spec["attribute"], l=spec["l"], estimator=spec["estimator"]
+    ),
+    "recursive-cl-diversity": lambda spec: RecursiveCLDiversity(
+        column=spec["attribute"], c=spec["c"], l=int(spec["l"])
+    ),
+    "t-closeness-equal": lambda spec: TCloseness(column=spec["attribute"], t=spec["t"]),
+    "t-closeness-ordered": lambda spec: TCloseness(
+        column=spec["attribute"], t=spec["t"], distance="ordered", order="text"
+    ),
+    "t-closeness-hierarchical": lambda spec: TCloseness(
+        column=spec["attribute"],
+        t=spec["t"],
+        distance="hierarchical",
+        hierarchy={"file": f"{ADULT}/{spec['hierarchy']}", "delimiter": ";"},
+    ),
+    "delta-disclosure": lambda spec: DeltaDisclosure(column=spec["attribute"], delta=spec["delta"]),
+    "beta-likeness-basic": lambda spec: BasicBetaLikeness(column=spec["attribute"], beta=spec["beta"]),
+    "beta-likeness-enhanced": lambda spec: EnhancedBetaLikeness(column=spec["attribute"], beta=spec["beta"]),
+    "average-risk": lambda spec: (
+        StrictAverageRisk(at_most=spec["average"], highest=spec["highest"], records_at_risk=spec["records_at_risk"])
+        if "highest" in spec
+        else AverageRisk(at_most=spec["average"])
+    ),
+    "sample-uniqueness": lambda spec: SampleUniqueness(at_most=spec["threshold"]),
+}
+"""The model of a reference row, by its type."""
+
+
 def model_of(spec: dict[str, Any]) -> Any:
     """The model of a reference row."""
-    column = spec.get("attribute", "")
-    match spec["type"]:
-        case "k-anonymity":
-            return KAnonymity(k=spec["k"])
-        case "distinct-l-diversity":
-            return DistinctLDiversity(column=column, l=int(spec["l"]))
-        case "entropy-l-diversity":
-            return EntropyLDiversity(column=column, l=spec["l"], estimator=spec["estimator"])
-        case "recursive-cl-diversity":
-            return RecursiveCLDiversity(column=column, c=spec["c"], l=int(spec["l"]))
-        case "t-closeness-equal":
-            return TCloseness(column=column, t=spec["t"])
-        case "t-closeness-ordered":
-            return TCloseness(column=column, t=spec["t"], distance="ordered", order="text")
-        case "delta-disclosure":
-            return DeltaDisclosure(column=column, delta=spec["delta"])
-        case "beta-likeness-basic":
-            return BasicBetaLikeness(column=column, beta=spec["beta"])
-        case "beta-likeness-enhanced":
-            return EnhancedBetaLikeness(column=column, beta=spec["beta"])
-        case "k-map-estimated":
-            return EstimatedKMap(
-                k=spec["k"],
-                population_size=spec["population"],
-                significance=spec["significance"],
-                estimator=spec["estimator"],
-            )
-        case "population-uniqueness":
-            return PopulationUniqueness(
-                at_most=spec["threshold"], population_size=spec["population"], estimator=spec["estimator"]
-            )
-        case "t-closeness-hierarchical":
-            file = {"file": f"{ADULT}/{spec['hierarchy']}", "delimiter": ";"}
-            return TCloseness(column=column, t=spec["t"], distance="hierarchical", hierarchy=file)
-        case "average-risk" if "highest" in spec:
-            at_risk = spec["records_at_risk"]
-            return StrictAverageRisk(at_most=spec["average"], highest=spec["highest"], records_at_risk=at_risk)
-        case "average-risk":
-            return AverageRisk(at_most=spec["average"])
-        case "sample-uniqueness":
-            return SampleUniqueness(at_most=spec["threshold"])
-    raise LookupError(spec["type"])
+    return MODELS[spec["type"]](spec)
 
 
 def sensitive_of(models: list[Guarantee]) -> str | None:

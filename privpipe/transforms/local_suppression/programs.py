@@ -152,14 +152,7 @@ class _WildcardProgram:
                 if all(kinds[at][0] for at in (one, other)):
                     met = new_variable(self.program, f"z_{one}_{other}", 1, integer=False)
                     both.append(met)
-                    for at in (one, other):
-                        if kinds[at][1]:
-                            self.program += met <= pulp.lpSum(kinds[at][0].values())
-                    for column in range(self.table.columns):
-                        if need >> column & 1:
-                            self.program += met <= pulp.lpSum(
-                                y for at in (one, other) for blank, y in kinds[at][0].items() if blank >> column & 1
-                            )
+                    self._require_columns(met, (kinds[one], kinds[other]), need)
                 if all(kinds[at][1] for at in (one, other)):
                     met = new_variable(self.program, f"e_{one}_{other}", 1, integer=False)
                     both.append(met)
@@ -167,6 +160,19 @@ class _WildcardProgram:
                         self.program += met <= pulp.lpSum(kinds[at][1].values())
                 to_meet[one] += [int(counts[other]) * met for met in both]
                 to_meet[other] += [int(counts[one]) * met for met in both]
+
+    def _require_columns(self, met: Any, sides: Sequence[tuple[dict[int, Any], dict[int, Any]]], need: int) -> None:
+        """Two combinations, neither wholly blank, match only where one of them is blank in each column of `need`."""
+        import pulp
+
+        for partly, whole in sides:
+            if whole:
+                self.program += met <= pulp.lpSum(partly.values())
+        for column in range(self.table.columns):
+            if need >> column & 1:
+                self.program += met <= pulp.lpSum(
+                    y for partly, _ in sides for blank, y in partly.items() if blank >> column & 1
+                )
 
 
 def strict_part(table: CellTable) -> Part:

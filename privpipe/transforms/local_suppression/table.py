@@ -221,8 +221,7 @@ def aim_of(stage: SuppressCellsStage, context: StageContext) -> Aim:
         What the policy alone shows: nothing to work for, a column that is no quasi-identifier, too many of them.
     """
     _require_policy(context)
-    entries = [guarantee.over(context.roles) for guarantee in context.guarantees]
-    sized = [entry for entry in entries if isinstance(entry, ClassModel) and entry.least_size() > 1]
+    sized = _size_models(context)
     known = context.roles.quasi_identifiers
     judged = [known if entry.quasi_identifiers is None else entry.quasi_identifiers for entry in sized]
     k = max([stage.k or 1, *(entry.least_size() for entry in sized)])
@@ -236,6 +235,12 @@ def aim_of(stage: SuppressCellsStage, context: StageContext) -> Aim:
     alone = [entry.alone_at_most for entry in sized if isinstance(entry, KAnonymity)]
     shares = [share for share in alone if share is not None]
     return Aim(k, asked, fixed, tuple(stage.by), tuple(own), min(shares, default=None))
+
+
+def _size_models(context: StageContext) -> list[ClassModel]:
+    """The guarantees that ask for more than one record in a class."""
+    entries = [guarantee.over(context.roles) for guarantee in context.guarantees]
+    return [entry for entry in entries if isinstance(entry, ClassModel) and entry.least_size() > 1]
 
 
 def _require_policy(context: StageContext) -> None:

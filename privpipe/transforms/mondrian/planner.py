@@ -13,6 +13,7 @@ from privpipe.blocks import ClassModel, FactsRequest
 from privpipe.errors import NoSolutionError, UnsupportedError, UsageError
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.local_recoding.cell_loss import cell_loss, column_loss, mean_penalty
+from privpipe.transforms.mondrian.cut_columns import CutColumn
 from privpipe.transforms.mondrian.cut_passes import MOST_COMBINATIONS, InPasses, combinations_exceed
 from privpipe.transforms.mondrian.cut_search import CutProblem
 from privpipe.transforms.mondrian.cut_source import by_combination, by_record, histograms_of
@@ -225,6 +226,12 @@ def _unattainable(grown: _Grown, failing: Ints, context: StageContext) -> str:
     )
 
 
+def _releases_values(column: CutColumn) -> bool:
+    """Whether a single code stands for a value as it is."""
+    tree = column.hierarchy
+    return tree is None or (not tree.min_level and tree.unknown_code is None)
+
+
 def _plan(stage: MondrianStage, context: StageContext, grown: _Grown) -> StagePlan:
     problem, tree = grown.problem, grown.tree
     cut = problem.columns[: problem.cut]
@@ -239,10 +246,7 @@ def _plan(stage: MondrianStage, context: StageContext, grown: _Grown) -> StagePl
         losses[column.name] = column_loss(grown.sizes, column.shares(*own), column.domain_size)
         penalties.append(column.penalties(*own, low, high))
         blind &= column.is_root(*own)
-        single = (
-            column.hierarchy is not None and not column.hierarchy.min_level and column.hierarchy.unknown_code is None
-        )
-        if not ((single or column.hierarchy is None) and (own[0] == own[1]).all()):
+        if not (_releases_values(column) and (own[0] == own[1]).all()):
             recoded.append(column.name)
     loss = cell_loss(list(losses.values()))
     hierarchies = {column.name: column.hierarchy for column in cut if column.hierarchy is not None}

@@ -85,8 +85,9 @@ def search_repaired(encoded: EncodedTable, stage: GeneralizeStage, context: Stag
     checked, start = 0, time.monotonic()
     open_nodes = [(float(bound), False, at) for at, bound in enumerate(bounds)]
     heapq.heapify(open_nodes)
+    end = start + (stage.budget.seconds or np.inf)
     while open_nodes and (best is None or open_nodes[0][0] < best.loss - TIE):
-        if checked >= stage.budget.nodes or time.monotonic() - start > (stage.budget.seconds or np.inf):
+        if checked >= stage.budget.nodes or time.monotonic() > end:
             break
         bound, counted, at = heapq.heappop(open_nodes)
         levels = tuple(nodes[at].tolist())

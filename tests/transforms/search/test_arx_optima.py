@@ -7,7 +7,7 @@ figures of the peer that depart from the definition are replaced by those that f
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -81,59 +81,56 @@ SLOW = {
 """Searched by hand only, thousands of nodes each, like others here in kind: only their best vector is checked."""
 
 
+MODELS: dict[str, Callable[[dict[str, Any], Path], Guarantee]] = {
+    "k-anonymity": lambda spec, folder: KAnonymity(k=spec["k"]),
+    "k-map-estimated": lambda spec, folder: EstimatedKMap(
+        k=spec["k"],
+        population_size=spec["population"],
+        significance=spec["significance"],
+        estimator=spec["estimator"],
+    ),
+    "population-uniqueness": lambda spec, folder: PopulationUniqueness(
+        at_most=spec["threshold"], population_size=spec["population"], estimator=spec["estimator"]
+    ),
+    "distinct-l-diversity": lambda spec, folder: DistinctLDiversity(column=spec["attribute"], l=int(spec["l"])),
+    "entropy-l-diversity": lambda spec, folder: EntropyLDiversity(
+        column=spec["attribute"], l=spec["l"], estimator=spec["estimator"]
+    ),
+    "recursive-cl-diversity": lambda spec, folder: RecursiveCLDiversity(
+        column=spec["attribute"], c=spec["c"], l=int(spec["l"])
+    ),
+    "t-closeness-equal": lambda spec, folder: TCloseness(column=spec["attribute"], t=spec["t"]),
+    "t-closeness-ordered": lambda spec, folder: TCloseness(
+        column=spec["attribute"], t=spec["t"], distance="ordered", order="text"
+    ),
+    "t-closeness-hierarchical": lambda spec, folder: TCloseness(
+        column=spec["attribute"],
+        t=spec["t"],
+        distance="hierarchical",
+        hierarchy={"file": f"{folder}/{spec['hierarchy']}", "delimiter": ";"},
+    ),
+    "delta-disclosure": lambda spec, folder: DeltaDisclosure(column=spec["attribute"], delta=spec["delta"]),
+    "beta-likeness-basic": lambda spec, folder: BasicBetaLikeness(column=spec["attribute"], beta=spec["beta"]),
+    "beta-likeness-enhanced": lambda spec, folder: EnhancedBetaLikeness(column=spec["attribute"], beta=spec["beta"]),
+    "average-risk": lambda spec, folder: (
+        StrictAverageRisk(at_most=spec["average"], highest=spec["highest"], records_at_risk=spec["records_at_risk"])
+        if "highest" in spec
+        else AverageRisk(at_most=spec["average"])
+    ),
+    "sample-uniqueness": lambda spec, folder: SampleUniqueness(at_most=spec["threshold"]),
+    "k-map": lambda spec, folder: KMap(k=spec["k"]),
+    "delta-presence": lambda spec, folder: DeltaPresence(min=spec["min"], max=spec["max"]),
+}
+
+
 def model_of(spec: dict[str, Any], row: dict[str, Any], folder: Path) -> Guarantee:
     """The model of a reference row."""
-    column, amounts = spec.get("attribute", ""), {name: float(of) for name, of in row.get("cost_benefit", {}).items()}
-    match spec["type"]:
-        case "k-anonymity":
-            return KAnonymity(k=spec["k"])
-        case "k-map":
-            return KMap(k=spec["k"])
-        case "k-map-estimated":
-            return EstimatedKMap(
-                k=spec["k"],
-                population_size=spec["population"],
-                significance=spec["significance"],
-                estimator=spec["estimator"],
-            )
-        case "delta-presence":
-            return DeltaPresence(min=spec["min"], max=spec["max"])
-        case "population-uniqueness":
-            return PopulationUniqueness(
-                at_most=spec["threshold"], population_size=spec["population"], estimator=spec["estimator"]
-            )
-        case "profitability-journalist-no-attack":
-            return JournalistProfitability(no_attack=True, **amounts)
-        case "profitability-journalist":
-            return JournalistProfitability(**amounts)
-        case "distinct-l-diversity":
-            return DistinctLDiversity(column=column, l=int(spec["l"]))
-        case "entropy-l-diversity":
-            return EntropyLDiversity(column=column, l=spec["l"], estimator=spec["estimator"])
-        case "recursive-cl-diversity":
-            return RecursiveCLDiversity(column=column, c=spec["c"], l=int(spec["l"]))
-        case "t-closeness-equal":
-            return TCloseness(column=column, t=spec["t"])
-        case "t-closeness-ordered":
-            return TCloseness(column=column, t=spec["t"], distance="ordered", order="text")
-        case "t-closeness-hierarchical":
-            file = {"file": str(folder / spec["hierarchy"]), "delimiter": ";"}
-            return TCloseness(column=column, t=spec["t"], distance="hierarchical", hierarchy=file)
-        case "delta-disclosure":
-            return DeltaDisclosure(column=column, delta=spec["delta"])
-        case "beta-likeness-basic":
-            return BasicBetaLikeness(column=column, beta=spec["beta"])
-        case "beta-likeness-enhanced":
-            return EnhancedBetaLikeness(column=column, beta=spec["beta"])
-        case "average-risk" if "highest" in spec:
-            return StrictAverageRisk(
-                at_most=spec["average"], highest=spec["highest"], records_at_risk=spec["records_at_risk"]
-            )
-        case "average-risk":
-            return AverageRisk(at_most=spec["average"])
-        case "sample-uniqueness":
-            return SampleUniqueness(at_most=spec["threshold"])
-    raise LookupError(spec["type"])
+    kind = spec["type"]
+    if kind.startswith("profitability-journalist"):
+        amounts = {name: float(of) for name, of in row.get("cost_benefit", {}).items()}
+        no_attack = {"no_attack": True} if kind.endswith("-no-attack") else {}
+        return JournalistProfitability(**no_attack, **amounts)
+    return MODELS[kind](spec, folder)
 
 
 def stage_of(row: dict[str, Any]) -> Generalize:
