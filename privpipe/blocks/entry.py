@@ -147,7 +147,7 @@ class Entry:
         """Instances for the tests common to all entries: passing, failing and edge parameters."""
         raise LookupError(f"{cls.__name__} declares no examples")
 
-    def tells_source(self, rules: PublicRules) -> bool:
+    def discloses_source(self, rules: PublicRules) -> bool:
         """Whether its figure may rest on more than the policy and the released table: then it is no public figure."""
         return True
 

@@ -60,7 +60,7 @@ class Guarantee(Entry):
     needs_population: ClassVar[bool] = False
     judges_matching: ClassVar[bool] = False
     trusts_values: ClassVar[bool] = False
-    tells_records: ClassVar[bool] = False
+    gives_record_figures: ClassVar[bool] = False
     protects_nobody_at: ClassVar[float | None] = None
     """A threshold that is no protection, and with it every looser one."""
 
@@ -119,7 +119,7 @@ class Guarantee(Entry):
     def record_figures(
         self, records: DistinctBlock, households: NDArray[np.int64] | None, matching: bool
     ) -> Mapping[str, NDArray[np.float64]]:
-        """Figures of single records by name, shape (n,), where it `tells_records`: one row of the block a record.
+        """Figures of single records by name, shape (n,), where it `gives_record_figures`; a row of the block a record.
 
         `households` numbers those of the records, -1 for none; under `matching` blanks match anything.
         """
@@ -149,7 +149,7 @@ class Guarantee(Entry):
         """What it works out of the facts once, where the run is; joins `facts.extra` before any class is measured."""
         return {}
 
-    def tells_source(self, rules: PublicRules) -> bool:
+    def discloses_source(self, rules: PublicRules) -> bool:
         """Whether its figure may rest on more than the policy and the released table: then it is no public figure.
 
         Pairs, populations, ledgers and positions are, the distribution it compares with, the number of records that
@@ -211,14 +211,14 @@ class ClassModel(Guarantee):
 
     Subclasses give `scores` (one figure a class), `direction` (how it must lie to `bound`) and, for a search,
     what follows for finer tables: `hereditary` (a failing class has only failing parts), `convex` (passing
-    parts merge to a passing whole), `told_by_least` (a class passes where it has `least_size` records and
+    parts merge to a passing whole), `decided_by_minima` (a class passes where it has `least_size` records and
     `least_values` values, whatever they are).
     """
 
     direction: ClassVar[Direction] = "at_least"
     hereditary: ClassVar[bool] = False
     convex: ClassVar[bool] = False
-    told_by_least: ClassVar[bool] = False
+    decided_by_minima: ClassVar[bool] = False
 
     def bound(self) -> float:
         """The number a class's score is compared with."""

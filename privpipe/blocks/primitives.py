@@ -100,7 +100,7 @@ class Primitives(Protocol):
         """Blocks with each record's 0-based global rank of `column`, ties by `stream.order`; null ranks -1."""
 
     ranks_held: ClassVar[int]
-    relays_ranks: ClassVar[bool]
+    forwards_ranks: ClassVar[bool]
 
     def exchange_ranks(self, table: Any, column: str, stream: Stream, exchange: RankExchange) -> Any:
         """The values of a column given away by rank (see `map_ranked`); nulls stay where they are."""

@@ -92,7 +92,7 @@ class Verdict:
         Figures are those of the released table alone; of the others it says the outcome.
         """
         row = self.to_dict()
-        if self.entry.tells_source(rules):
+        if self.entry.discloses_source(rules):
             # A threshold may be derived from the source as well; what the policy asks for is public.
             asked = getattr(self.entry, "demanded", lambda: None)()
             return {**row, **WITHHELD, "threshold": plain(asked), "reason": f"{SAID[self.outcome]}; {OF_THE_SOURCE}"}
@@ -105,7 +105,7 @@ class Verdict:
     def to_public_measure(self, rules: PublicRules, records: int) -> dict[str, Any]:
         """The row of a measure in the public verdict document."""
         row = self.to_measure()
-        if self.entry.tells_source(rules):
+        if self.entry.discloses_source(rules):
             return {**row, "observed": None, "reason": f"measured; {OF_THE_SOURCE}"}
         shown = rules.reported(row["observed"], records, shares=self.entry.counts_records())
         return row if shown == row["observed"] else {**row, "observed": shown, "reason": f"measured; {OF_FEW}"}

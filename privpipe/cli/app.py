@@ -25,7 +25,7 @@ from privpipe.cli import (
     seeding,
 )
 from privpipe.cli.console import settle
-from privpipe.cli.endings import ended_by_signal, guarded, heed_signals, interrupted
+from privpipe.cli.endings import ended_by_signal, guarded, handle_signals, interrupted
 
 __all__ = ["app", "main"]
 
@@ -94,7 +94,7 @@ app.add_typer(ledger.commands, name="ledger")
 
 def main() -> None:
     """Entry point of the ``privpipe`` script."""
-    heed_signals()
+    handle_signals()
     try:
         app(prog_name="privpipe")
     except KeyboardInterrupt:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privpipe.cli.guessing import Guess, Profile, guess_role, suggest_hierarchy, told_by_itself
+from privpipe.cli.guessing import Guess, Profile, column_disclosure, guess_role, suggest_hierarchy
 from privpipe.cli.suggesting import propose
 from privpipe.cli.thinning import thinned
 
@@ -91,7 +91,7 @@ def _columns(profiles: Sequence[Profile], guesses: dict[str, Guess], hierarchies
         named = [str(finding) for finding in profile.findings if str(finding) not in guess.reason]
         if named:
             lines.append(f"  # HIPAA Safe Harbor: {'; '.join(named)}")
-        if told := told_by_itself(profile, guess.role):
+        if told := column_disclosure(profile, guess.role):
             lines.append(f"  # {told}")
         lines.append(f"  {_flow(profile.name)}: {_flow(spec)}")
     return lines

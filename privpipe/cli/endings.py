@@ -16,7 +16,7 @@ import typer
 from privpipe.cli.console import SETTINGS, say
 from privpipe.errors import EngineError, PrivpipeError
 
-__all__ = ["CRASH", "ended_by_signal", "guarded", "heed_signals", "interrupted"]
+__all__ = ["CRASH", "ended_by_signal", "guarded", "handle_signals", "interrupted"]
 
 CRASH = 1
 ENDING = (signal.SIGTERM, signal.SIGHUP)
@@ -27,7 +27,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def heed_signals() -> None:
+def handle_signals() -> None:
     """Let SIGTERM and SIGHUP end a command as Ctrl-C does: withdrawn, cleaned up, reported; unless ignored."""
     for number in ENDING:
         if signal.getsignal(number) is signal.SIG_DFL:

@@ -12,7 +12,7 @@ from privpipe.roles import ColumnType, Role
 if TYPE_CHECKING:
     from privpipe.report.safe_harbor import Finding
 
-__all__ = ["MISSING", "Guess", "Profile", "guess_role", "guess_type", "suggest_hierarchy", "told_by_itself"]
+__all__ = ["MISSING", "Guess", "Profile", "column_disclosure", "guess_role", "guess_type", "suggest_hierarchy"]
 
 MISSING = ("", "?", "NA", "N/A", "n/a", "NULL", "null", "None", "NaN", "nan", "-", ".")
 ALMOST_ALL = 0.95
@@ -162,14 +162,14 @@ def words_of(name: str) -> list[str]:
     return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
 
 
-def told_by_itself(profile: Profile, role: Role) -> str:
+def column_disclosure(profile: Profile, role: Role) -> str:
     """What the column alone gives away, if it is much; a warning where it is released as it is.
 
     Source: Motwani, Xu, Finding Quasi-Identifiers, VLDB SDM workshop, 2007 (separation).
 
     Examples
     --------
-    >>> told_by_itself(Profile("hours", "integer", 1000, 0, 90, separation=0.912), "insensitive")
+    >>> column_disclosure(Profile("hours", "integer", 1000, 0, 90, separation=0.912), "insensitive")
     'WARNING: alone it tells 91.2 % of all pairs of records apart; insensitive only if nobody can know it'
     """
     if role == "identifier" or profile.separation <= MUCH_SEPARATION:

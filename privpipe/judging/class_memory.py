@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from privpipe.draws import Seed
 
 __all__ = [
+    "LedgerUnit",
     "class_memory",
     "gathered_rows",
     "gathered_words",
@@ -78,17 +79,36 @@ class _Hashed:
         raise TypeError("hashes are judged by the measures that asked for them")
 
 
+@dataclass(frozen=True)
+class LedgerUnit:
+    """What a ledger follows from release to release, and how it is hashed.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        Columns of the original that distinguish the units: the key of persons, or the quasi-identifiers.
+    seed : Seed
+        Keys the hashes; the same for all releases of a ledger.
+    persons : bool
+        Whether the units are persons.
+    normalise : tuple of str
+        What is done to the keys of persons before.
+    """
+
+    columns: tuple[str, ...]
+    seed: Seed = field(repr=False)
+    persons: bool
+    normalise: tuple[str, ...] = ()
+
+
 def class_memory(
     engine: Engine,
     original: Any,
     released: Any,
     *,
-    unit: Sequence[str],
+    unit: LedgerUnit,
     keys: Sequence[str],
     sensitive: str | None,
-    seed: Seed,
-    persons: bool,
-    normalise: Sequence[str] = (),
 ) -> ReleaseRows:
     """The rows a ledger keeps of a release.
 
@@ -96,16 +116,11 @@ def class_memory(
     ----------
     original, released : Table
         With the same record ids; the release without its suppressed records.
-    unit : sequence of str
-        Columns of the original that distinguish the units: the key of persons, or the quasi-identifiers.
+    unit : LedgerUnit
     keys : sequence of str
         Released quasi-identifiers.
     sensitive : str, optional
         A released column.
-    seed : Seed
-        Keys the hashes; the same for all releases of a ledger.
-    normalise : sequence of str
-        What is done to the keys of persons before.
 
     Raises
     ------
@@ -114,7 +129,8 @@ def class_memory(
     """
     from privpipe.kernels.grouping.word_groups import group_rows
 
-    before = unit_words(engine, original, unit, seed, persons=persons, normalise=normalise)
+    seed = unit.seed
+    before = unit_words(engine, original, unit)
     sets, with_seeds = [tuple(keys)], [_seed_of(seed, "class")]
     if sensitive is not None:
         sets.append((sensitive,))
@@ -122,15 +138,17 @@ def class_memory(
     after = gathered_words(engine, released, _Hashed(tuple(sets), tuple(with_seeds)))
     places = places_of(before[0], after[0])
     known = places >= 0  # a record that was made up is nobody's
-    if persons:
-        _require_keys(before[1][places[known]], unit, _seed_of(seed, "person"))
+    if unit.persons:
+        _require_keys(before[1][places[known]], unit.columns, _seed_of(seed, "person"))
     joined = np.ascontiguousarray(np.hstack([before[1][places[known]], *(words[known] for words in after[1:])]))
     numbers, firsts = group_rows(joined)
     order = np.lexsort(joined[firsts].T[::-1])  # no trace of the files' order
     distinct = joined[firsts][order]
     counts = np.bincount(numbers, minlength=len(firsts))[order].astype(np.int64)
     values = distinct[:, 4:6] if sensitive is not None else None
-    return ReleaseRows(distinct[:, :2], distinct[:, 2:4], counts, values, sensitive=sensitive, unit=tuple(sorted(unit)))
+    return ReleaseRows(
+        distinct[:, :2], distinct[:, 2:4], counts, values, sensitive=sensitive, unit=tuple(sorted(unit.columns))
+    )
 
 
 def _require_keys(units: Ints, unit: Sequence[str], seed: Seed) -> None:
@@ -194,12 +212,10 @@ def row_texts(rows: Any, columns: Sequence[str], *, filled: bool = True) -> dict
     return {name: pc.fill_null(text, "") for name, text in texts.items()} if filled else texts
 
 
-def unit_words(
-    engine: Engine, original: Any, unit: Sequence[str], seed: Seed, *, persons: bool, normalise: Sequence[str] = ()
-) -> tuple[Ints, Ints]:
+def unit_words(engine: Engine, original: Any, unit: LedgerUnit) -> tuple[Ints, Ints]:
     """Ids of all records, and the keyed hash of the person (or combination) each is of."""
-    own = _seed_of(seed, "person" if persons else "combination")
-    ids, words = gathered_words(engine, original, _Hashed((tuple(unit),), (own,), steps=tuple(normalise)))
+    own = _seed_of(unit.seed, "person" if unit.persons else "combination")
+    ids, words = gathered_words(engine, original, _Hashed((unit.columns,), (own,), steps=unit.normalise))
     return ids, words
 
 

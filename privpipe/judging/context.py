@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from privpipe.judging.counted_classes import CountedClasses, count_classes
-from privpipe.judging.suppressed import Sheet
+from privpipe.judging.suppressed import JudgedTable
 
 if TYPE_CHECKING:
     from privpipe.blocks import Facts, Guarantee
@@ -26,7 +26,7 @@ class JudgingContext:
 
     Parameters
     ----------
-    sheet : Sheet
+    judged_table : JudgedTable
         The judged table, and what is left of it without its suppressed records.
     entries : tuple of Guarantee
         All entries in their order, filled in from the roles.
@@ -40,7 +40,7 @@ class JudgingContext:
     population : Table, optional
     """
 
-    sheet: Sheet
+    judged_table: JudgedTable
     entries: tuple[Guarantee, ...]
     roles: Roles
     rules: JudgingRules
@@ -52,7 +52,7 @@ class JudgingContext:
     @property
     def engine(self) -> Engine:
         """The engine of all tables."""
-        return self.sheet.engine
+        return self.judged_table.engine
 
     @cached_property
     def counted(self) -> CountedClasses:
@@ -60,12 +60,12 @@ class JudgingContext:
         return count_classes(self)
 
     @cached_property
-    def with_ids(self) -> Sheet:
+    def with_ids(self) -> JudgedTable:
         """The judged records with their ids."""
         if self.released is None:
-            return self.sheet
+            return self.judged_table
         # They hold the released columns and no others.
-        return Sheet.of(self.engine, self.released, replace(self.rules, released=None))
+        return JudgedTable.of(self.engine, self.released, replace(self.rules, released=None))
 
     @property
     def aligned(self) -> bool:

@@ -80,42 +80,44 @@ class _Count:
 
     def judged(self) -> Judged:
         """What the group's entries saw of the records that are not suppressed."""
-        sheet = self.context.sheet
+        judged_table = self.context.judged_table
         query = query_of(self.group, self.facts, self.context.rules)
         needed = tuple(name for name in (query.weight, query.person) if name is not None)
         # Suppressed records have no weight and no person, and need none.
-        lacking = needed and any(sheet.engine.facts(sheet.table, FactsRequest(nulls=needed)).nulls.values())
-        if not (sheet.known or (lacking and sheet.suppressed)):
+        lacking = needed and any(
+            judged_table.engine.facts(judged_table.table, FactsRequest(nulls=needed)).nulls.values()
+        )
+        if not (judged_table.known or (lacking and judged_table.suppressed)):
             found = self._as_it_is(query)
             if found is not None:
                 return found
-        judged = self._of(sheet.left, replace(query, mark=None))
+        judged = self._of(judged_table.left, replace(query, mark=None))
         if judged is None:
-            return Judged((), 0, sheet.suppressed, 0)
-        return replace(judged, marked=sheet.suppressed)
+            return Judged((), 0, judged_table.suppressed, 0)
+        return replace(judged, marked=judged_table.suppressed)
 
     def _as_it_is(self, query: ClassQuery) -> Judged | None:
         """The table counted whole; None where its suppressed records must be left out before it is."""
-        sheet = self.context.sheet
-        if query.keys and not sheet.told_by(query.keys) and sheet.suppressed:
+        judged_table = self.context.judged_table
+        if query.keys and not judged_table.holds_suppressed(query.keys) and judged_table.suppressed:
             return None
-        if sheet.known == 0:
+        if judged_table.known == 0:
             query = replace(query, mark=None)
         try:
-            judged = self._of(sheet.table, query)
+            judged = self._of(judged_table.table, query)
         except DataError:
             # The mark is no value of a base distribution, nor a missing one of what a record needs.
-            if not sheet.suppressed:
+            if not judged_table.suppressed:
                 raise
             return None
         if judged is None:
             raise DataError(NO_RECORDS)
-        if query.mark is None or sheet.alone_in(query.keys):
+        if query.mark is None or judged_table.is_whole_release(query.keys):
             return judged
-        if not judged.marked and sheet.told_by(query.keys):
-            sheet.none_found()
+        if not judged.marked and judged_table.holds_suppressed(query.keys):
+            judged_table.note_none_suppressed()
         # All suppressed records are in the class of the mark; they may be the whole of it.
-        return judged if sheet.suppressed == judged.marked and query.person is None else None
+        return judged if judged_table.suppressed == judged.marked and query.person is None else None
 
     def _of(self, table: Any, query: ClassQuery) -> Judged | None:
         """Every class once, by the way of counting that the rules ask for."""

@@ -20,7 +20,7 @@ from privpipe.judging.population import require_population
 from privpipe.judging.required_columns import require_columns
 from privpipe.judging.rules import JudgingRules
 from privpipe.judging.served import refused_in_persons, refused_under_wildcard, refused_without_wildcard
-from privpipe.judging.suppressed import Sheet
+from privpipe.judging.suppressed import JudgedTable
 from privpipe.judging.table_notes import table_notes
 from privpipe.judging.unlooked import guarantee_notes
 from privpipe.judging.ways import WAYS, way_of
@@ -80,10 +80,10 @@ def assess(
     if rules.gate.notes:
         noted += guarantee_notes(entries[: len(guarantees)], roles, whole=rules.gate.whole)
     _require_beside(engine, table, entries, roles, rules, population)
-    sheet = Sheet.of(engine, table, rules)
-    facts, notes = facts_by_base(sheet, entries, roles, rules)
+    judged_table = JudgedTable.of(engine, table, rules)
+    facts, notes = facts_by_base(judged_table, entries, roles, rules)
     context = JudgingContext(
-        sheet=sheet,
+        judged_table=judged_table,
         entries=entries,
         roles=roles,
         rules=rules,
@@ -95,7 +95,7 @@ def assess(
     verdicts = _verdicts(context)
     records, suppressed = _records(context)
     if rules.gate.notes and records:
-        left = sheet.left if suppressed else table
+        left = judged_table.left if suppressed else table
         noted += table_notes(engine, left, records, entries, roles, rules, assess)
     remembered = rules.histories.values()
     return Assessment(
@@ -157,10 +157,10 @@ def _require_beside(
 
 def _records(context: JudgingContext) -> tuple[int, int]:
     """Records judged, and suppressed ones: the first count of classes knows, unless it counted persons."""
-    first, sheet = context.counted.first, context.sheet
+    first, judged_table = context.counted.first, context.judged_table
     if first is not None and context.rules.person is None:
         return first.released, first.marked
-    total = sheet.engine.count(sheet.table)
+    total = judged_table.engine.count(judged_table.table)
     if not total:
         raise DataError(NO_RECORDS)
-    return total - sheet.suppressed, sheet.suppressed
+    return total - judged_table.suppressed, judged_table.suppressed

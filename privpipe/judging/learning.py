@@ -13,7 +13,7 @@ from privpipe.judging.grouping import Base, base_of
 from privpipe.judging.persons import count_persons, in_persons
 from privpipe.judging.perturbed import perturbation_notes
 from privpipe.judging.rules import JudgingRules
-from privpipe.judging.suppressed import Sheet
+from privpipe.judging.suppressed import JudgedTable
 from privpipe.models.attribute.base_distribution import BaseFile, BaseTable
 from privpipe.roles import Roles
 
@@ -21,7 +21,7 @@ __all__ = ["facts_by_base"]
 
 
 def facts_by_base(
-    sheet: Sheet, entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules
+    judged_table: JudgedTable, entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules
 ) -> tuple[dict[Base, Facts], list[str]]:
     """Facts under each base that an entry compares with, and notes for who reads the verdicts.
 
@@ -34,8 +34,8 @@ def facts_by_base(
         A missing value under `refuse`; a file that is no distribution of its column.
     """
     bases = dict.fromkeys(base for base in map(base_of, entries) if not isinstance(base, str))
-    learnt = _learnt(sheet, entries, roles, rules)
-    engine, table = sheet.engine, sheet.table
+    learnt = _learnt(judged_table, entries, roles, rules)
+    engine, table = judged_table.engine, judged_table.table
     released = replace(
         learnt,
         records=learnt.records if rules.records is None else rules.records,
@@ -53,7 +53,7 @@ def facts_by_base(
     if not rules.base:
         asking["original"] += [entry for entry in entries if entry.needs_base and base_of(entry) == "released"]
     # Of suppressed records alone there is nothing to learn, and no class to judge by it.
-    nothing = sheet.nothing
+    nothing = judged_table.nothing
     ready: dict[Base, Facts] = {
         base: facts if nothing else prepared(facts, asking[base]) for base, facts in found.items()
     }
@@ -64,9 +64,9 @@ def _columns(entries: Iterable[Guarantee]) -> list[str]:
     return sorted({column for entry in entries if entry.needs_base for column in entry.sensitive_columns()})
 
 
-def _learnt(sheet: Sheet, entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules) -> Facts:
+def _learnt(judged_table: JudgedTable, entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules) -> Facts:
     """Facts of the judged table itself, in persons where they are counted: values of what is left, and all records."""
-    engine, table = sheet.engine, sheet.table
+    engine, table = judged_table.engine, judged_table.table
     from_table = set(_columns(entry for entry in entries if base_of(entry) == "released"))
     from_table.update(set(_columns(entry for entry in entries if base_of(entry) == "original")) - set(rules.base))
     for entry in entries:
@@ -75,14 +75,14 @@ def _learnt(sheet: Sheet, entries: Sequence[Guarantee], roles: Roles, rules: Jud
     request = FactsRequest(histograms=tuple(sorted(from_table)), nulls=(*refused, *rules.refuse_nulls))
     counts_records = rules.records is None and any(entry.needs_records for entry in entries)
     learnt = engine.facts(table, request) if request or counts_records else Facts()
-    if request and sheet.hinted(learnt.histograms, learnt.nulls) and sheet.suppressed:
-        learnt = replace(engine.facts(sheet.left, request), records=learnt.records)
+    if request and judged_table.hinted(learnt.histograms, learnt.nulls) and judged_table.suppressed:
+        learnt = replace(engine.facts(judged_table.left, request), records=learnt.records)
     for column, count in learnt.nulls.items():
         if count:
             raise DataError(f"column {column!r} has {count:,} missing values and the policy says `nulls: refuse`")
     if rules.person is None:
         return learnt
-    left = sheet.left if sheet.known else table
+    left = judged_table.left if judged_table.known else table
     persons: Mapping[str, Histogram] = in_persons(engine, left, learnt.histograms, rules.person)
     return replace(
         learnt,

@@ -38,7 +38,7 @@ class Values:
 
 
 @dataclass(frozen=True)
-class _Alone:
+class _SingleValueClasses:
     """A reduction over classes of one value each."""
 
     household: str | None
@@ -96,7 +96,7 @@ def _by_classes(engine: Engine, table: Any, near: Sequence[str], household: str 
             chosen = engine.select(table, kept)
             seen = engine.map_rows(chosen, _Present(name), chosen.schema)
         query = ClassQuery(keys=(name,), columns=() if together is None else (together,))
-        found[name] = engine.reduce_classes(seen, query, _Alone(together), Facts()) or Values()
+        found[name] = engine.reduce_classes(seen, query, _SingleValueClasses(together), Facts()) or Values()
     return found
 
 

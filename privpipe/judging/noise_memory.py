@@ -11,7 +11,7 @@ import numpy as np
 from privpipe.blocks import Facts, RowBlock, Verdict
 from privpipe.blocks.release_history import NoiseRows
 from privpipe.engines import Engine
-from privpipe.judging.class_memory import Ints, Words, gathered_words, places_of, row_texts, unit_words
+from privpipe.judging.class_memory import Ints, LedgerUnit, Words, gathered_words, places_of, row_texts, unit_words
 
 if TYPE_CHECKING:
     from privpipe.draws import Seed
@@ -95,9 +95,7 @@ def noise_memory(
     released: Any,
     stages: Sequence[NoiseStage],
     *,
-    unit: Sequence[str],
-    seed: Seed,
-    normalise: Sequence[str] = (),
+    unit: LedgerUnit,
     bare: Sequence[str] = (),
 ) -> NoiseRows:
     """The rows a ledger keeps of the noise of a release.
@@ -106,16 +104,15 @@ def noise_memory(
     ----------
     original, released : Table
         With the same record ids; the release without its suppressed records.
-    unit : sequence of str
-        Columns of the original that distinguish persons.
-    seed : Seed
-        Keys the hashes; the same for all releases of a ledger.
+    unit : LedgerUnit
+        Of persons.
     bare : sequence of str
         Numeric columns released as they are.
     """
     names: list[tuple[str, str]] = []
     parts: list[tuple[Ints, ...]] = []
-    persons = unit_words(engine, original, unit, seed, persons=True, normalise=normalise) if stages else None
+    seed = unit.seed
+    persons = unit_words(engine, original, unit) if stages else None
     for stage in stages:
         columns = tuple(name for name in stage.columns if name in released.schema.names)
         if not columns or persons is None:

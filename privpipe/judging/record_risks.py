@@ -13,7 +13,7 @@ from privpipe.engines import Engine
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.judging.grouping import keys_of
 from privpipe.judging.rules import JudgingRules
-from privpipe.judging.suppressed import Sheet
+from privpipe.judging.suppressed import JudgedTable
 from privpipe.roles import Roles
 
 if TYPE_CHECKING:
@@ -49,15 +49,15 @@ def record_risks(
     """
     import pyarrow as pa
 
-    telling = [entry.over(roles) for entry in entries if entry.tells_records]
+    telling = [entry.over(roles) for entry in entries if entry.gives_record_figures]
     if not telling:
         raise UsageError("no entry of the policy tells the risk of single records; individual_risk does, for example")
     columns = _columns(telling, roles, record_id)
     for column in columns:
         if column not in table.schema.names:
             raise DataError(f"column {column!r} is not in the table{did_you_mean(column, list(table.schema.names))}")
-    sheet = Sheet.of(engine, table, rules)
-    rows = engine.distinct(sheet.left, columns)
+    judged_table = JudgedTable.of(engine, table, rules)
+    rows = engine.distinct(judged_table.left, columns)
     if (rows["__count"].to_numpy() > 1).any() or len(rows[record_id].unique()) < rows.num_rows:
         raise DataError(f"record_id {record_id!r} does not tell records apart")
     found = {record_id: rows[record_id]}

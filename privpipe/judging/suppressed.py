@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from privpipe.engines import Engine
     from privpipe.judging.rules import JudgingRules
 
-__all__ = ["Sheet"]
+__all__ = ["JudgedTable"]
 
 
 @dataclass
-class Sheet:
+class JudgedTable:
     """A table that is judged, and what is left of it without its suppressed records.
 
     A record is suppressed when every released column is the mark, or missing where the column cannot hold text. A
@@ -73,18 +73,18 @@ class Sheet:
             self._left = self.engine.map_rows(self.table, Kept(self.by, suppressed=False), self.table.schema)
         return self._left
 
-    def none_found(self) -> None:
+    def note_none_suppressed(self) -> None:
         """Take note that no class over some released columns is of nothing but marks: no record is suppressed."""
         if self._suppressed is None:
             self._suppressed = 0
 
-    def told_by(self, keys: Sequence[str]) -> bool:
+    def holds_suppressed(self, keys: Sequence[str]) -> bool:
         """Whether all suppressed records are in the class of the mark over these columns."""
         return bool(keys) and not set(keys) & set(self.by.untyped)
 
-    def alone_in(self, keys: Sequence[str]) -> bool:
+    def is_whole_release(self, keys: Sequence[str]) -> bool:
         """Whether nothing but these columns is released: then a row of marks over them is suppressed."""
-        return self.told_by(keys) and set(self.by.columns) <= set(keys)
+        return self.holds_suppressed(keys) and set(self.by.columns) <= set(keys)
 
     def hinted(self, histograms: Mapping[str, Histogram], nulls: Mapping[str, int]) -> bool:
         """Whether what was learnt of some columns leaves room for a suppressed record, and would differ without it."""

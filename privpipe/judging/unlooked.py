@@ -8,12 +8,12 @@ from privpipe.blocks import Guarantee
 from privpipe.judging.ways import way_of
 from privpipe.roles import Roles
 
-__all__ = ["guarantee_notes", "unlooked_quasi_identifiers"]
+__all__ = ["guarantee_notes", "unused_quasi_identifiers"]
 
 
-def unlooked_quasi_identifiers(guarantees: Sequence[Guarantee], quasi_identifiers: Sequence[str]) -> list[str]:
+def unused_quasi_identifiers(guarantees: Sequence[Guarantee], quasi_identifiers: Sequence[str]) -> list[str]:
     """Declared quasi-identifiers in no guarantee's classes or attack, in their order."""
-    seen = {column for entry in guarantees for column in way_of(entry).looked_at(entry, quasi_identifiers)}
+    seen = {column for entry in guarantees for column in way_of(entry).columns_used_by(entry, quasi_identifiers)}
     return [name for name in quasi_identifiers if name not in seen]
 
 
@@ -40,7 +40,7 @@ def guarantee_notes(guarantees: Sequence[Guarantee], roles: Roles, *, whole: boo
             notes.append("no column is a quasi-identifier: nobody is taken to know anything of a person")
         notes += [
             f"no guarantee looks at the quasi-identifier {name!r}"
-            for name in unlooked_quasi_identifiers(guarantees, roles.quasi_identifiers)
+            for name in unused_quasi_identifiers(guarantees, roles.quasi_identifiers)
         ]
         judged = {column for entry in guarantees for column in entry.sensitive_columns()}
         notes += [

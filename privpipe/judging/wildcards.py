@@ -88,8 +88,8 @@ def matching_block(
     >>> block.sizes.tolist(), block.matching.tolist()
     ([4, 1, 2], [4, 1, 2])
     """
-    from privpipe.kernels.local_suppression.wildcard_matching import mask_count, vouched_sizes
-    from privpipe.kernels.uniqueness.sample_frequencies import vouched_frequencies
+    from privpipe.kernels.local_suppression.wildcard_matching import informative_sizes, mask_count
+    from privpipe.kernels.uniqueness.sample_frequencies import informative_frequencies
 
     counts = distinct["__count"].to_numpy().astype(np.int64)
     columns = [distinct[name].combine_chunks() for name in keys]
@@ -112,11 +112,11 @@ def matching_block(
         for column, histogram in (dictionaries or {}).items()
     }
     if weight is None:
-        return ClassBlock(merged, cells, matching=vouched_sizes(distinct_codes, merged), complete=complete), gone
+        return ClassBlock(merged, cells, matching=informative_sizes(distinct_codes, merged), complete=complete), gone
     weights = _pattern_weights(
         weights_of(distinct[weight], np.where(marked, 0, counts), weight)[~marked], owner, kept, len(first)
     )
-    found = vouched_frequencies(distinct_codes, merged, weights)
+    found = informative_frequencies(distinct_codes, merged, weights)
     return (
         ClassBlock(
             merged,

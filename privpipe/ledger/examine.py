@@ -12,7 +12,7 @@ from typing import Any
 from privpipe.errors import DataError, SinkError
 from privpipe.ledger.chain import Chain, read_chain, read_unsealed
 from privpipe.ledger.folder import found_in, require_ours
-from privpipe.ledger.ledger import STRANGERS, locked
+from privpipe.ledger.ledger import FOREIGN_FOLDER, locked
 from privpipe.ledger.sink import Witness, counts, current_of, place_of, recalled
 
 __all__ = ["Examined", "SinkView", "entry_rows", "examined", "held", "sink_views"]
@@ -93,7 +93,7 @@ def held(path: Path) -> Iterator[None]:
     """
     found = found_in(path)
     if found != "ledger":
-        raise DataError(STRANGERS if found == "strangers" else f"there is no ledger at {str(path)!r}")
+        raise DataError(FOREIGN_FOLDER if found == "strangers" else f"there is no ledger at {str(path)!r}")
     lock = locked(path)
     try:
         require_ours(path)

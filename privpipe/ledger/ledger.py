@@ -45,7 +45,7 @@ from privpipe.sinks.remote import is_remote
 
 __all__ = ["Ledger", "locked"]
 
-STRANGERS = "the folder named for the ledger holds something else; name one that is empty or does not exist"
+FOREIGN_FOLDER = "the folder named for the ledger holds something else; name one that is empty or does not exist"
 NOBODY_KNOWN = (
     "nobody of this release is known to the ledger, which remembers earlier ones: are persons told apart by the same "
     "key, in the same spelling (`normalise:`)?"
@@ -103,7 +103,7 @@ class Ledger:
         self._record = None if self.place is None else recalled(self.place)
         found = found_in(self.path)
         if found == "strangers":
-            raise DataError(STRANGERS)
+            raise DataError(FOREIGN_FOLDER)
         if found == "nothing":
             if self._record is not None and self._record.reached is not None:
                 raise DataError("the ledger is missing, and the sink's last release was remembered in it")
@@ -198,7 +198,7 @@ class Ledger:
             reached = None if self._record is None else self._record.reached
             remember(self.place, SinkRecord(reached=reached, next=after, run_id=run_id, before=before))
 
-    def settle_alone(self) -> None:
+    def settle_locked(self) -> None:
         """Settle what is pending under a lock that the caller holds."""
         self._chain = read_chain(self.path, self.key)
         self.settle()

@@ -18,7 +18,7 @@ from privpipe.ledger.examine import sink_views
 from privpipe.ledger.first_version import old_entries, old_files, old_head
 from privpipe.ledger.folder import HEAD, found_in, private_folder, require_ours, write
 from privpipe.ledger.head import Head, Loss, is_first_version, now
-from privpipe.ledger.ledger import STRANGERS, Ledger, locked
+from privpipe.ledger.ledger import FOREIGN_FOLDER, Ledger, locked
 from privpipe.ledger.seal import Seal
 from privpipe.ledger.sink import SinkRecord, Witness, recalled, remember
 
@@ -34,7 +34,7 @@ ID = re.compile("[0-9a-f]{32}")
 
 
 @dataclass
-class _Mending:
+class _Repair:
     """A ledger under repair, and what was done to it."""
 
     path: Path
@@ -76,17 +76,17 @@ def repair(
     UsageError
         A loss is accepted where nothing is lost.
     """
-    work = _Mending(path, key, tuple(normalise), place, accept_loss)
+    work = _Repair(path, key, tuple(normalise), place, accept_loss)
     found = found_in(path)
     if found == "strangers":
-        raise DataError(STRANGERS)
+        raise DataError(FOREIGN_FOLDER)
     if found == "nothing" and not _remembered_at(work):
         raise DataError(f"there is no ledger at {str(path)!r}, and no sink remembers one: nothing is to be mended")
     private_folder(path)
     lock = locked(path)
     try:
         require_ours(path)
-        _mend(work)
+        _repair(work)
     except OSError as error:
         raise SinkError(f"the ledger cannot be written: {error.strerror}") from None
     finally:
@@ -94,7 +94,7 @@ def repair(
     return work.done
 
 
-def _mend(work: _Mending) -> None:
+def _repair(work: _Repair) -> None:
     if found_in(work.path) == "nothing":
         _require_accepted(work, "the ledger is missing, and nothing else holds what it remembered")
         _begin_again(work, None, [])
@@ -119,7 +119,7 @@ def _is_first_version(path: Path) -> bool:
     return not _homes(path) and bool(old_files(path))
 
 
-def _seal_first_version(work: _Mending) -> None:
+def _seal_first_version(work: _Repair) -> None:
     """Every entry of a version 1 ledger into the chain of a new one; nothing proves that none was lost before."""
     if not (work.path / HEAD).exists():
         _require_accepted(work, f"{HEAD} is lost, and with it what the entries of version 1 were hashed under")
@@ -142,13 +142,13 @@ def _seal_first_version(work: _Mending) -> None:
     )
 
 
-def _put_away(work: _Mending) -> None:
+def _put_away(work: _Repair) -> None:
     private_folder(work.path / KEPT)
     for place in old_files(work.path):
         os.replace(place, work.path / KEPT / place.name)
 
 
-def _chain_of(work: _Mending) -> Chain | None:
+def _chain_of(work: _Repair) -> Chain | None:
     """The chain under its head, or under one made anew; None: a new ledger was begun instead."""
     try:
         return read_chain(work.path, work.key)
@@ -193,7 +193,7 @@ def _homes(path: Path) -> list[Path]:
     return sorted(place for place in path.iterdir() if ID.fullmatch(place.name) and place.is_dir())
 
 
-def _without_torn(work: _Mending, chain: Chain) -> Chain:
+def _without_torn(work: _Repair, chain: Chain) -> Chain:
     """Pending entries that do not read never counted, unless a sink says so."""
     if chain.torn:
         for place in chain.torn:
@@ -208,7 +208,7 @@ def _provable(chain: Chain) -> list[Entry]:
     return list({entry.link: entry for entry in chain.entries}.values())
 
 
-def _agree_with_sinks(work: _Mending, chain: Chain) -> None:
+def _agree_with_sinks(work: _Repair, chain: Chain) -> None:
     """Settle what is pending; the sinks must agree with what is there then."""
     record = None
     try:
@@ -236,12 +236,12 @@ def _agree_with_sinks(work: _Mending, chain: Chain) -> None:
     _begin_again(work, chain, list(chain.entries))
 
 
-def _settle(work: _Mending) -> None:
+def _settle(work: _Repair) -> None:
     chain = Ledger(work.path, work.key, work.normalise, None if work.place is None else work.place[1])
-    chain.settle_alone()
+    chain.settle_locked()
 
 
-def _rewrite_record(work: _Mending, chain: Chain, wrong: str) -> None:
+def _rewrite_record(work: _Repair, chain: Chain, wrong: str) -> None:
     """The sink's record from the ledger, where the release that stands there is one that the ledger remembers."""
     if work.place is None:
         return
@@ -260,12 +260,12 @@ def _rewrite_record(work: _Mending, chain: Chain, wrong: str) -> None:
     _begin_again(work, chain, list(chain.entries))
 
 
-def _remembered_at(work: _Mending) -> bool:
+def _remembered_at(work: _Repair) -> bool:
     record = None if work.place is None else recalled(work.place[1])
     return record is not None and record.reached is not None
 
 
-def _require_accepted(work: _Mending, wrong: str) -> None:
+def _require_accepted(work: _Repair, wrong: str) -> None:
     if not work.accept_loss:
         _refuse(wrong)
 
@@ -274,7 +274,7 @@ def _refuse(wrong: str) -> NoReturn:
     raise DataError(f"this cannot be mended: {wrong}. {WAY_ON}")
 
 
-def _begin_again(work: _Mending, chain: Chain | None, kept: list[Entry]) -> None:
+def _begin_again(work: _Repair, chain: Chain | None, kept: list[Entry]) -> None:
     """A new ledger with what is left of the old one, whose loss every later verdict notes."""
     old = chain.head if chain is not None else None
     record = None if work.place is None else recalled(work.place[1])
@@ -300,7 +300,7 @@ def _begin_again(work: _Mending, chain: Chain | None, kept: list[Entry]) -> None
     )
 
 
-def _write_anew(work: _Mending, head: Head, entries: list[tuple[ReleaseRows, dict[str, Any]]]) -> None:
+def _write_anew(work: _Repair, head: Head, entries: list[tuple[ReleaseRows, dict[str, Any]]]) -> None:
     """Seal entries into the chain of a new ledger; its head is written last, and makes it the ledger."""
     seal = Seal.of(work.key, head.salt)
     home = work.path / head.id

@@ -19,12 +19,12 @@ __all__ = ["Draft"]
 class Draft:
     """A policy being read.
 
-    `doubtful` names columns whose role could not be read: nothing more is said of these.
+    `unreadable_columns` names columns whose role could not be read: nothing more is said of these.
     """
 
     base_dir: Path
     columns: Mapping[str, ColumnSpec] = field(default_factory=dict)
-    doubtful: frozenset[str] = frozenset()
+    unreadable_columns: frozenset[str] = frozenset()
     transform: Sequence[ReadEntry] = ()
     guarantees: Sequence[ReadEntry] = ()
     measures: Sequence[ReadEntry] = ()

@@ -86,7 +86,7 @@ def _read(document: Any, report: Report, base_dir: Path, catalogues: Catalogues 
     draft = Draft(
         base_dir=base_dir,
         columns=columns,
-        doubtful=frozenset(name for name in columns if _role(document, name) not in COLUMN["role"].choices),
+        unreadable_columns=frozenset(name for name in columns if _role(document, name) not in COLUMN["role"].choices),
         values=found,
         **read,
     )

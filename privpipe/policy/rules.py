@@ -11,7 +11,7 @@ from privpipe.blocks import Entry, Guarantee
 from privpipe.blocks.marks import ColumnNames, Columns, SensitiveColumn
 from privpipe.blocks.parameters import flat_names, marked
 from privpipe.errors import did_you_mean
-from privpipe.judging.unlooked import unlooked_quasi_identifiers
+from privpipe.judging.unlooked import unused_quasi_identifiers
 from privpipe.policy.counting import check_counting, check_stages_under_counting
 from privpipe.policy.draft import Draft
 from privpipe.policy.entries import ReadEntry
@@ -74,7 +74,7 @@ def check_quasi_identifiers(draft: Draft, report: Report) -> None:
         if entry.quasi_identifiers == ():
             place = (*read.place, "quasi_identifiers")
             report.warn(place, "the list is empty: all records are one class, whatever they hold")
-    if draft.doubtful or draft.with_role("quasi_identifier"):
+    if draft.unreadable_columns or draft.with_role("quasi_identifier"):
         return
     if any(entry.quasi_identifiers is None for _, entry in draft.judging()) or not draft.guarantees:
         report.wrong(
@@ -108,7 +108,7 @@ def check_every_sensitive_column_is_judged(draft: Draft, report: Report) -> None
         if isinstance(read.entry, Guarantee):
             judged.update(read.entry.sensitive_columns())
     for name in draft.with_role("sensitive"):
-        if name not in judged and name not in draft.doubtful:
+        if name not in judged and name not in draft.unreadable_columns:
             report.wrong(
                 ("columns", name),
                 f"is sensitive and no guarantee judges it; add a model with `column: {name}`, or declare the column "
@@ -121,7 +121,7 @@ def check_every_quasi_identifier_is_looked_at(draft: Draft, report: Report) -> N
     if any(read.entry is None for read in draft.guarantees):
         return
     guarantees = [read.entry for read in draft.guarantees if isinstance(read.entry, Guarantee)]
-    for name in unlooked_quasi_identifiers(guarantees, draft.with_role("quasi_identifier")) if guarantees else ():
+    for name in unused_quasi_identifiers(guarantees, draft.with_role("quasi_identifier")) if guarantees else ():
         report.warn(("columns", name), "no guarantee looks at this quasi-identifier")
 
 
@@ -276,7 +276,7 @@ def _require_column(draft: Draft, report: Report, place: Place, column: str) -> 
 
 
 def _require_role(draft: Draft, report: Report, place: Place, column: str, role: str) -> None:
-    if not _require_column(draft, report, place, column) or column in draft.doubtful:
+    if not _require_column(draft, report, place, column) or column in draft.unreadable_columns:
         return
     if draft.columns[column].role != role:
         report.wrong(place, f"{column!r} is declared {draft.columns[column].role}; this needs `role: {role}`")

@@ -11,7 +11,7 @@ from privpipe.blocks.release_history import ReleaseHistory, ReleaseRows
 from privpipe.blocks.suppressed import NothingLeft, without_suppressed
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UsageError
-from privpipe.judging.class_memory import class_memory
+from privpipe.judging.class_memory import LedgerUnit, class_memory
 from privpipe.judging.noise_memory import NoiseStage, noise_memory
 from privpipe.ledger import Ledger, named_ledger
 from privpipe.ledger.sink import forget_what_never_was, place_of
@@ -94,28 +94,11 @@ class Remembering:
                 raise DataError(f"column {column!r} is not in the original: the ledger follows persons by it")
         nothing = NothingLeft(tuple(released.schema.names), self.policy.suppression_mark)
         left = without_suppressed(engine, released, nothing)
-        self._current = class_memory(
-            engine,
-            original,
-            left,
-            unit=unit,
-            keys=keys,
-            sensitive=named.sensitive,
-            seed=self._ledger.seed,
-            persons=self._ledger.persons,
-            normalise=named.normalise,
-        )
+        followed = LedgerUnit(unit, self._ledger.seed, self._ledger.persons, tuple(named.normalise))
+        self._current = class_memory(engine, original, left, unit=followed, keys=keys, sensitive=named.sensitive)
         if noise is not None and self._ledger.persons:
-            kept = noise_memory(
-                engine,
-                original,
-                left,
-                noise,
-                unit=unit,
-                seed=self._ledger.seed,
-                normalise=named.normalise,
-                bare=bare_columns(released.schema, self.policy.transform),
-            )
+            bare = bare_columns(released.schema, self.policy.transform)
+            kept = noise_memory(engine, original, left, noise, unit=followed, bare=bare)
             self._current = replace(self._current, noise=kept)
         self.histories = {named.path: self._ledger.history(self._current)}
 

@@ -96,7 +96,7 @@ class StageRun:
             self._learn_base(stage.entering(self.engine, self.table, early))
             self.based = True
         if self.marked or (stage.suppresses or stage.searches):
-            self._set_aside()
+            self._remove_suppressed()
         context = self._context(at, self._population(stage))
         context = replace(context, seed_key=self.hash_key)
         if given is not None:
@@ -168,7 +168,7 @@ class StageRun:
             suppressed=self.suppressed,
         )
 
-    def _set_aside(self) -> None:
+    def _remove_suppressed(self) -> None:
         """Suppressed records pass by the stages: none turns a blank into a value, or spends one on others."""
         self.marked = False
         unreleased = {name for name in self.roles.identifiers if name not in self.policy.pseudonyms}

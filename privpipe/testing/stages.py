@@ -108,7 +108,7 @@ class Staging:
         secret = policy.seed.resolve()  # type: ignore[union-attr]
         source = Source(data=self.table.rows, types=policy.types)
         if parts:
-            folder = dealt_out(self.table.rows, self.folder / f"rows-{parts}", parts)
+            folder = written_in_parts(self.table.rows, self.folder / f"rows-{parts}", parts)
             source = Source(data=str(folder), format="parquet", types=policy.types)
         with keys_of(self.stage):
             context = RunContext(engine, policy, secret)
@@ -316,7 +316,7 @@ def _public(made: StagePlan) -> str:
     return "" if parted is None else json.dumps(plain(parted().detail), sort_keys=True)
 
 
-def dealt_out(rows: pa.Table, folder: Path, parts: int) -> Path:
+def written_in_parts(rows: pa.Table, folder: Path, parts: int) -> Path:
     """A folder with the rows dealt out to so many files in an order of their own, the last of seven without a row."""
     import numpy as np
     import pyarrow.parquet as pq

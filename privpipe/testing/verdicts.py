@@ -18,7 +18,7 @@ from privpipe.running.attaching import attach
 from privpipe.running.run_context import RunContext
 from privpipe.running.staging import run_stages
 from privpipe.testing.people import COLUMNS, People, few_classes, people
-from privpipe.testing.stages import PARTITIONS, SEEDS, dealt_out, keys_of
+from privpipe.testing.stages import PARTITIONS, SEEDS, keys_of, written_in_parts
 
 __all__ = ["SETTINGS", "Judging", "Setting", "verdict_problems"]
 
@@ -168,7 +168,7 @@ class Judging:
     def _source(self, rows: Any, name: str, parts: int, policy: Policy) -> Source:
         if not parts:
             return Source(data=rows, types=policy.types)
-        return Source(data=str(dealt_out(rows, self.folder / f"{name}-{parts}", parts)), types=policy.types)
+        return Source(data=str(written_in_parts(rows, self.folder / f"{name}-{parts}", parts)), types=policy.types)
 
     def _placed(self, entry: Guarantee) -> Guarantee:
         """The entry with the tables that its examples name where they lie."""

@@ -12,9 +12,7 @@ import privpipe
 PACKAGE = Path(privpipe.__file__).parent
 MOST_PARAMETERS = 8
 WIDER = {
-    "assess/class_memory.py": {"class_memory"},
-    "assess/judging.py": {"assess"},
-    "release/staging.py": {"run_stages"},
+    "judging/judging.py": {"assess"},
 }
 """Functions that still take more, file by file: a list that only grows shorter."""
 

@@ -20,7 +20,7 @@ from privpipe.engines import Source, open_engine
 from privpipe.kernels.local_suppression.covers import matches
 from privpipe.transforms import SuppressCells
 from privpipe.transforms.base import StageContext
-from privpipe.transforms.local_suppression.found import CellsFound
+from privpipe.transforms.local_suppression.found import BlanksFound
 from privpipe.transforms.local_suppression.optimal import improved
 from privpipe.transforms.local_suppression.planner import greedy_cells
 from privpipe.transforms.local_suppression.stage import CellBudget
@@ -44,16 +44,18 @@ def measure(rows: pa.Table, keys: tuple[str, ...], k: int, nulls: Any, programs:
     words, missing, _ = cells.packed
     least = min(timed(lambda: matches(words, missing, cells.judged_bits, cells.counts))[0] for _ in range(repeats))
     runs = [timed(lambda: greedy_cells(cells, context)) for _ in range(repeats)]
-    seconds, parcels = min(runs, key=lambda run: run[0])
+    seconds, blank_groups = min(runs, key=lambda run: run[0])
     line = (
         f"{nulls:9} k = {k:<2} {cells.records:>9,} records {len(cells):>7,} combinations   count {counted:5.2f} s   "
-        f"greedy {cells.cost(parcels):>9,.0f} in {seconds:6.2f} s ({seconds / max(least, 1e-9):6.0f} x a count)"
+        f"greedy {cells.cost(blank_groups):>9,.0f} in {seconds:6.2f} s ({seconds / max(least, 1e-9):6.0f} x a count)"
     )
     if programs:
-        start = CellsFound(tuple(parcels))
+        start = BlanksFound(tuple(blank_groups))
         took, found = timed(lambda: improved(cells, start, CellBudget(neighbourhoods=programs)))
-        line += f"   optimal {cells.cost(found.parcels):>7,.0f} >= {found.bound:,.0f} in {took:5.1f} s, {found.status}"
-    after = cells.failing(parcels)
+        line += (
+            f"   optimal {cells.cost(found.blank_groups):>7,.0f} >= {found.bound:,.0f} in {took:5.1f} s, {found.status}"
+        )
+    after = cells.failing(blank_groups)
     print(f"{line}   below k: own_value {after['own_value']:,}, wildcard {after['wildcard']:,}", flush=True)
 
 

@@ -267,7 +267,7 @@ def test_the_room_above_asks_the_marks_too() -> None:
     assert base_of(Stranger()) == "released"
     assert keys_of(Stranger(), Roles(quasi_identifiers=["zip"])) == ("zip",)
     stranger = Stranger(over=("a",))
-    assert way_of(stranger).looked_at(stranger, ["zip"]) == ("zip",)
+    assert way_of(stranger).columns_used_by(stranger, ["zip"]) == ("zip",)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privpipe.cli.drafting import draft_policy
-from privpipe.cli.guessing import Profile, guess_role, guess_type, suggest_hierarchy, told_by_itself
+from privpipe.cli.guessing import Profile, column_disclosure, guess_role, guess_type, suggest_hierarchy
 from privpipe.cli.profiling import seen_delimiter
 from privpipe.engines import Source
 from privpipe.hierarchies import HierarchySpec
@@ -198,10 +198,10 @@ def test_what_gives_people_away_is_told_and_no_value(run: Any, tmp_path: Path) -
 def test_a_column_released_as_it_is_warns_where_it_identifies() -> None:
     """Above 0.9, not at it; an identifier is not released at all."""
     profile = Profile("x", "text", 100, 0, 50, separation=0.91)
-    assert told_by_itself(profile, "insensitive").startswith("WARNING: alone it tells 91.0 %")
-    assert not told_by_itself(profile, "quasi_identifier").startswith("WARNING")
-    assert told_by_itself(profile, "identifier") == ""
-    assert told_by_itself(Profile("x", "text", 100, 0, 50, separation=0.9), "insensitive") == ""
+    assert column_disclosure(profile, "insensitive").startswith("WARNING: alone it tells 91.0 %")
+    assert not column_disclosure(profile, "quasi_identifier").startswith("WARNING")
+    assert column_disclosure(profile, "identifier") == ""
+    assert column_disclosure(Profile("x", "text", 100, 0, 50, separation=0.9), "insensitive") == ""
 
 
 def test_parquet_keeps_its_types(run: Any, tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ class First:
 
 
 class BreaksOnNothing(Noisy):
-    """Looks at the first record of each block."""
+    """NoiseObservations at the first record of each block."""
 
     def noise(self, rows: RowBlock, draws: Draws) -> Any:
         return super().noise(rows, draws) + 0 * rows["income"][0]

@@ -53,7 +53,7 @@ def test_dask_sends_figures_to_the_driver_and_no_classes(
     received: list[int] = []
     compute = Runtime.compute
 
-    def weighed(self: Runtime, step: str, tasks: Any) -> list[Any]:
+    def weighted(self: Runtime, step: str, tasks: Any) -> list[Any]:
         results = compute(self, step, tasks)
         if step != "scan":
             received.append(len(pickle.dumps(results)))
@@ -63,7 +63,7 @@ def test_dask_sends_figures_to_the_driver_and_no_classes(
         table = engine.scan(Source(data=ROWS))
         facts = engine.facts(table, FactsRequest(histograms=("v",)))
         query = ClassQuery(keys=("k",), columns=("v",), dictionaries=facts.histograms)
-        monkeypatch.setattr(Runtime, "compute", weighed)
+        monkeypatch.setattr(Runtime, "compute", weighted)
         engine.reduce_classes(table, query, KAnonymity(k=2), Facts())
         assert received
         assert sum(received) < LIMIT

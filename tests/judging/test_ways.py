@@ -175,10 +175,10 @@ def test_an_entry_that_lacks_what_its_way_takes_is_told(embedded: Engine) -> Non
 
 def test_the_quasi_identifiers_that_each_way_looks_at() -> None:
     declared = ("age", "zip")
-    assert way_of(KAnonymity(k=2)).looked_at(KAnonymity(k=2), declared) == declared
+    assert way_of(KAnonymity(k=2)).columns_used_by(KAnonymity(k=2), declared) == declared
     items = KmAnonymity(k=2, m=2, items="basket")
-    assert way_of(items).looked_at(items, declared) == ("basket",)
-    named = {entry.way.name: way_of(entry).looked_at(entry, declared) for entry in FIRST.values()}
+    assert way_of(items).columns_used_by(items, declared) == ("basket",)
+    named = {entry.way.name: way_of(entry).columns_used_by(entry, declared) for entry in FIRST.values()}
     assert named["process"] == named["columns"] == ()
     assert named["pairs"] == declared
 

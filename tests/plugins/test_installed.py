@@ -24,7 +24,7 @@ transform:
   - keep_prefix: {columns: [zip], characters: 2}
   - generalize: {levels: {town: 1}}
 guarantees:
-  - weighed_share: {column_of_interest: illness, at_most: 0.4, weight: 0.5}
+  - weighted_share: {column_of_interest: illness, at_most: 0.4, weight: 0.5}
   - k_anonymity: {k: 2}
 measures:
   - worst_guess: {}
@@ -40,7 +40,7 @@ import privpipe as pp
 from privpipe.testing import catalogue_problems, conformance, stage_problems, verdict_problems
 from privpipe import measures, models, transforms
 
-model, measure, stage = models.WeighedShare, measures.WorstGuess, transforms.KeepPrefix
+model, measure, stage = models.WeightedShare, measures.WorstGuess, transforms.KeepPrefix
 for room in (models, measures, transforms):
     assert catalogue_problems(room.CATALOGUE) == [], catalogue_problems(room.CATALOGUE)
 examples = [*model.examples(), *measure.examples()]
@@ -64,7 +64,7 @@ context = gx.get_context(mode="ephemeral")
 frame = pd.DataFrame({"zip": ["1", "1", "2", "2"], "illness": ["flu", "gout", "flu", "flu"]})
 batch = context.data_sources.add_pandas("p").add_dataframe_asset("a").add_batch_definition_whole_dataframe("b")
 batch = batch.get_batch(batch_parameters={"dataframe": frame})
-made = ppgx.ExpectWeighedShare(quasi_identifiers=["zip"], column_of_interest="illness", at_most=0.6)
+made = ppgx.ExpectWeightedShare(quasi_identifiers=["zip"], column_of_interest="illness", at_most=0.6)
 found = batch.validate(made)
 assert not found.success and found.result["observed_value"] == 1.0, found
 assert "worst_guess" in ppgx.EXPECTATIONS
@@ -89,7 +89,7 @@ def test_a_policy_uses_all_of_them_and_its_manifest_says_whose(python: Runner, p
     assert manifest["engine"] == "thrifty"
     assert [row["name"] for row in (*verdict["guarantees"], *verdict["measures"])] == [
         "no_identifiers",
-        "weighed_share",
+        "weighted_share",
         "k_anonymity",
         "worst_guess",
     ]
@@ -113,7 +113,7 @@ def test_a_manifest_names_no_distribution_that_is_not_in_use(python: Runner, pla
 def test_the_schema_has_each(python: Runner) -> None:
     schema = json.loads(python("-m", "privpipe", "schema").stdout)
     properties = schema["properties"]
-    assert "weighed_share" in properties["guarantees"]["items"]["properties"]
+    assert "weighted_share" in properties["guarantees"]["items"]["properties"]
     assert "worst_guess" in properties["measures"]["items"]["properties"]
     assert "keep_prefix" in properties["transform"]["items"]["properties"]
     assert "thrifty" in properties["engine"]["enum"]
@@ -122,14 +122,14 @@ def test_the_schema_has_each(python: Runner) -> None:
 
 def test_people_are_told_of_each(python: Runner) -> None:
     listed = json.loads(python("-m", "privpipe", "explain", "--json").stdout)
-    assert "weighed_share" in listed["privacy model"]
-    told = python("-m", "privpipe", "explain", "weighed_share").stdout
+    assert "weighted_share" in listed["privacy model"]
+    told = python("-m", "privpipe", "explain", "weighted_share").stdout
     assert "plug-in of privpipe-sample 0.3.0" in told
     assert "column_of_interest: text (required)" in told
     assert "keep_prefix (privpipe-sample 0.3.0)" in python("-m", "privpipe", "doctor", "--engine", "thrifty").stdout
     rows = json.loads(python("-m", "privpipe", "plugins", "--json").stdout)["plugins"]
     assert {(row["group"], row["name"]) for row in rows} == {
-        ("privpipe.models", "weighed_share"),
+        ("privpipe.models", "weighted_share"),
         ("privpipe.transforms", "keep_prefix"),
         ("privpipe.measures", "worst_guess"),
         ("privpipe.hierarchies", "initials"),
@@ -146,8 +146,8 @@ def test_rooms_offer_each_and_load_none_before_it_is_asked_for(python: Runner) -
         "assert pp.Policy.from_dict({'columns': columns, 'guarantees': [{'k_anonymity': {'k': 2}}]})\n"
         "import privpipe.plugins as plugins\n"
         "assert plugins.found.cache_info().currsize == 0\n"
-        "assert 'WeighedShare' in dir(pp.models) and 'privpipe_sample' not in sys.modules\n"
-        "assert pp.models.WeighedShare(column_of_interest='a', at_most=0.5).name() == 'weighed_share'\n"
+        "assert 'WeightedShare' in dir(pp.models) and 'privpipe_sample' not in sys.modules\n"
+        "assert pp.models.WeightedShare(column_of_interest='a', at_most=0.5).name() == 'weighted_share'\n"
         "from privpipe.report.catalogue_tables import catalogue_tables\n"
         "assert 'worst_guess' not in catalogue_tables() and 'worst_guess' in catalogue_tables(plug_ins=True)\n"
     )

@@ -15,7 +15,7 @@ import privpipe as pp
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, EngineError, PolicyError, Refused, SinkError, UsageError
-from privpipe.judging.class_memory import class_memory
+from privpipe.judging.class_memory import LedgerUnit, class_memory
 from privpipe.ledger import NOT_JUDGED, Ledger
 from privpipe.sinks.local import LocalTarget
 
@@ -86,12 +86,9 @@ def test_every_engine_remembers_the_same(engine: Engine, embedded: Engine, docum
                 running,
                 original,
                 released,
-                unit=["name"],
+                unit=LedgerUnit(("name",), seed, True, ("trim", "casefold", "nfc")),
                 keys=["race"],
                 sensitive="illness",
-                seed=seed,
-                persons=True,
-                normalise=("trim", "casefold", "nfc"),
             )
         )
     for name in ("units", "classes", "records", "values"):

@@ -36,7 +36,7 @@ class Outcome:
 Run = Callable[..., Outcome]
 
 
-def dealt_out(frame: pa.Table, parts: int, shuffled: bool, tmp_path: Path) -> Source:
+def written_in_parts(frame: pa.Table, parts: int, shuffled: bool, tmp_path: Path) -> Source:
     folder = tmp_path / f"source-{len(list(tmp_path.iterdir()))}"
     folder.mkdir()
     order = np.random.default_rng(parts).permutation(len(frame)) if shuffled else np.arange(len(frame))
@@ -65,7 +65,7 @@ def run_on(tmp_path: Path) -> Run:
         identifiers_released: Sequence[str] = (),
     ) -> Outcome:
         frame = rows if isinstance(rows, pa.Table) else pa.table(dict(rows))
-        source = Source(data=frame) if parts == 1 else dealt_out(frame, parts, shuffled, tmp_path)
+        source = Source(data=frame) if parts == 1 else written_in_parts(frame, parts, shuffled, tmp_path)
         table = engine.with_record_ids(engine.scan(source), record_id, Seed.insecure(seed))
         context = StageContext(
             roles=roles or Roles(insensitive=frame.column_names),

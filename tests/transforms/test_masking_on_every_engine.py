@@ -78,7 +78,7 @@ ALONE: list[Transformer] = [
 ]
 
 
-def dealt_out(frame: pa.Table, parts: int, tmp_path: Path) -> Source:
+def written_in_parts(frame: pa.Table, parts: int, tmp_path: Path) -> Source:
     folder = tmp_path / f"source-{len(list(tmp_path.iterdir()))}"
     folder.mkdir()
     order = np.random.default_rng(parts).permutation(len(frame))
@@ -90,7 +90,7 @@ def dealt_out(frame: pa.Table, parts: int, tmp_path: Path) -> Source:
 def released(
     engine: Engine, chain: list[Transformer], frame: pa.Table, tmp_path: Path, *, parts: int, seed: int = 7
 ) -> tuple[list[Any], pa.Table]:
-    source = Source(data=frame) if parts == 1 else dealt_out(frame, parts, tmp_path)
+    source = Source(data=frame) if parts == 1 else written_in_parts(frame, parts, tmp_path)
     table = engine.with_record_ids(engine.scan(source), None, Seed.insecure(seed))
     plans = []
     for at, stage in enumerate(chain):

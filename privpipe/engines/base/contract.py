@@ -67,7 +67,7 @@ class Engine(ABC):
     name: ClassVar[str]
     ranks_held: ClassVar[int] = 0
     """Reach up to which `exchange_ranks` costs but one pass over the sorted rows."""
-    relays_ranks: ClassVar[bool] = False
+    forwards_ranks: ClassVar[bool] = False
     """Whether `exchange_ranks` serves any reach without all rows, or the whole column, in one place."""
 
     def __enter__(self) -> Self:

@@ -70,7 +70,9 @@ def one_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
     fields = []
     for name in schemas[0].names:
         kinds = {
-            logical_type(schema.field(name).type, name) for schema in schemas if not _untold(schema.field(name).type)
+            logical_type(schema.field(name).type, name)
+            for schema in schemas
+            if not _is_untyped(schema.field(name).type)
         }
         if kinds == {pa.int64(), pa.float64()}:
             kinds = {pa.float64()}
@@ -82,7 +84,7 @@ def one_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _untold(kind: pa.DataType) -> bool:
+def _is_untyped(kind: pa.DataType) -> bool:
     return pt.is_null(kind) or (pt.is_dictionary(kind) and pt.is_null(kind.value_type))
 
 

@@ -47,9 +47,9 @@ def parquet_table(runtime: Runtime, source: Source, partition_bytes: int) -> Das
     decimals = text_decimals(schema, source.types)
     texts = [runtime.task("read Parquet", raw_columns, run=run, columns=decimals) for run in runs]
     typing = typing_of(schema, source.types, scales_of(runtime, texts, decimals))
-    doubtful = [field.name for field in schema if may_fail(field.type, typing.schema.field(field.name).type)]
-    if doubtful:
-        narrow = narrowed(typing, doubtful)
+    unreadable_columns = [field.name for field in schema if may_fail(field.type, typing.schema.field(field.name).type)]
+    if unreadable_columns:
+        narrow = narrowed(typing, unreadable_columns)
         checks = [runtime.task("check types", bad_cells_of, run=run, typing=narrow) for run in runs]
         typing.refuse(summed(runtime.compute("check types", checks)))
     reading = _Reading(runtime, tuple(runs), typing, _plain_texts(schema, typing.schema))

@@ -41,9 +41,11 @@ def typed_table(runtime: Runtime, raw: Sequence[Node], schema: pa.Schema, types:
         Cells that do not convert (counted over all partitions), columns and types as `typing_of` refuses them.
     """
     typing = typing_of(schema, types, scales_of(runtime, raw, text_decimals(schema, types)))
-    doubtful = [field.name for field in schema if may_fail(field.type, typing.schema.field(field.name).type)]
-    if doubtful:
-        checks = [runtime.task("check types", bad_cells, part, typing=narrowed(typing, doubtful)) for part in raw]
+    unreadable_columns = [field.name for field in schema if may_fail(field.type, typing.schema.field(field.name).type)]
+    if unreadable_columns:
+        checks = [
+            runtime.task("check types", bad_cells, part, typing=narrowed(typing, unreadable_columns)) for part in raw
+        ]
         typing.refuse(summed(runtime.compute("check types", checks)))
     parts = [runtime.task("convert types", typing.convert, part) for part in raw]
     return DaskTable(typing.schema, tuple(parts))

@@ -34,7 +34,7 @@ MOST_VALUES = 1_000_000
 MOST_BYTES = 1 << 31  # of one text in Arrow
 PARTS = (1, 4, 16, 64)
 SIZE, TEXT, MARKED = "__privpipe_size", "__privpipe_text", "__privpipe_marked"
-VALUE, LETTER = "__privpipe_value", "__privpipe_letter"
+VALUE, CHARACTER = "__privpipe_value", "__privpipe_letter"
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,14 @@ class ClassTable:
         self.frames: dict[str, Any] = dict(table.frames)
         self.marks = may_be_marked(query)
         self.codes: tuple[_Code, ...] = ()
-        self.joint = None if self._has_letters() else JointCells(session, table, query)
+        self.joint = None if self._has_characters() else JointCells(session, table, query)
 
-    def _has_letters(self) -> bool:
+    def _has_characters(self) -> bool:
         if self.query.person is not None or self.query.weight is not None:
             return False
         codes = [self._code(name) for name in dict.fromkeys(self.query.columns)]
         self.codes = tuple(code for code in codes if code is not None)
-        widest = sum(len(_letter(code.values).encode()) for code in self.codes)
+        widest = sum(len(_character(code.values).encode()) for code in self.codes)
         return len(self.codes) == len(codes) and self.table.records(self.session) * widest < MOST_BYTES
 
     def in_parts(self, parts: int) -> Iterator[pa.RecordBatch]:
@@ -109,7 +109,7 @@ class ClassTable:
         keys = [quoted(name) for name in self.query.keys]
         columns = list(keys) if keyed else []
         columns += [f"{self._marked()} AS {MARKED}"] if self.marks else []
-        letters = [f"coalesce({code.view}.{LETTER}, '{_letter(code.values)}')" for code in self.codes]
+        letters = [f"coalesce({code.view}.{CHARACTER}, '{_character(code.values)}')" for code in self.codes]
         columns += [f"string_agg({' || '.join(letters)}, '') AS {TEXT}" if letters else f"count(*) AS {SIZE}"]
         joins = " ".join(
             f"LEFT JOIN {code.view} ON {quoted(code.column)} IS NOT DISTINCT FROM {code.view}.{VALUE}"
@@ -121,7 +121,7 @@ class ClassTable:
 
     def block(self, batch: pa.RecordBatch) -> ClassBlock:
         """The block of a batch of `sql`'s rows."""
-        from privpipe.kernels.classes.cells import count_letters
+        from privpipe.kernels.classes.cells import count_characters
         from privpipe.kernels.columns.arrays import read_only
 
         marked = None
@@ -134,7 +134,7 @@ class ClassTable:
         offsets, data = _bytes_of(batch.column(TEXT))
         text = read_only(offsets, np.int64), read_only(data, np.uint8)
         for at, code in enumerate(self.codes):
-            sizes, starts, codes, counts = count_letters(*text, code.values + 1, at, len(self.codes))
+            sizes, starts, codes, counts = count_characters(*text, code.values + 1, at, len(self.codes))
             if code.column in self.query.dictionaries and (codes == code.values).any():
                 self._raise_uncovered(code)
             cells[code.column] = Cells(starts, codes, counts)
@@ -150,8 +150,8 @@ class ClassTable:
         if len(values) > MOST_VALUES:
             return None
         view = self.session.name("letters")
-        letters = pa.array(list(map(_letter, range(len(values)))), pa.string())
-        self.frames[view] = pa.table({VALUE: values, LETTER: letters})
+        letters = pa.array(list(map(_character, range(len(values)))), pa.string())
+        self.frames[view] = pa.table({VALUE: values, CHARACTER: letters})
         return _Code(name, view, len(values))
 
     def _marked(self) -> str:
@@ -167,10 +167,10 @@ class ClassTable:
         raise not_covered(code.column, missing)
 
 
-def _letter(code: int) -> str:
-    from privpipe.kernels.classes.cells import letter_of
+def _character(code: int) -> str:
+    from privpipe.kernels.classes.cells import character_of
 
-    return letter_of(code)
+    return character_of(code)
 
 
 def _bytes_of(texts: pa.Array) -> tuple[NDArray[Any], NDArray[np.uint8]]:

@@ -45,7 +45,7 @@ from privpipe.engines.embedded.class_table import ClassTable, reduce_class_table
 from privpipe.engines.embedded.session import OutOfMemory, Session
 from privpipe.engines.embedded.stacking import append, stack
 from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted
-from privpipe.engines.embedded.weighed_classes import weighed_classes
+from privpipe.engines.embedded.weighted_classes import weighted_classes
 
 __all__ = ["EmbeddedEngine"]
 
@@ -117,8 +117,8 @@ class EmbeddedEngine(Engine):
         return histogram_of(counted.column("value").cast(table.schema.field(name).type), counted.column("n"))
 
     def classes(self, table: EmbeddedTable, query: ClassQuery) -> Iterator[ClassBlock]:
-        weighed = weighed_classes(self.session, table, query)
-        return ClassTable(self.session, table, query).blocks() if weighed is None else weighed
+        weighted = weighted_classes(self.session, table, query)
+        return ClassTable(self.session, table, query).blocks() if weighted is None else weighted
 
     def reduce_classes(
         self,
@@ -130,10 +130,10 @@ class EmbeddedEngine(Engine):
         where: Where = "auto",
     ) -> R | None:
         # Driver and engine are one process here: `where` has nothing to choose.
-        weighed = weighed_classes(self.session, table, query)
-        if weighed is not None:
+        weighted = weighted_classes(self.session, table, query)
+        if weighted is not None:
             with contextlib.suppress(OutOfMemory):  # cells can be counted in more rounds
-                return reduce_blocks(reduction, weighed, facts, self.session.threads)
+                return reduce_blocks(reduction, weighted, facts, self.session.threads)
         return reduce_class_table(self.session, table, query, reduction, facts)
 
     def reduce_rows(

@@ -55,7 +55,7 @@ class SparkEngine(Engine):
 
     name: ClassVar[str] = "spark"
     ranks_held: ClassVar[int] = 2_000_000
-    relays_ranks: ClassVar[bool] = True
+    forwards_ranks: ClassVar[bool] = True
 
     def __init__(self, session: SparkSession | None = None, *, cache: bool = True) -> None:
         self._started = False
@@ -196,7 +196,7 @@ class SparkEngine(Engine):
             return cast(SparkTable, super().exchange_ranks(table, column, stream, exchange))
         # Beyond, ranges would carry more values along than rows.
         near = exchange.reach <= rank_exchange.ROWS_PER_RANGE
-        give = rank_exchange.exchange_ranks if near else rank_relay.relay_ranks
+        give = rank_exchange.exchange_ranks if near else rank_relay.forward_ranks
         return self._kept(give(table, column, stream, exchange))
 
     def select(self, table: SparkTable, columns: Sequence[str]) -> SparkTable:

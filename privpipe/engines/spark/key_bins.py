@@ -103,7 +103,7 @@ class KeyBins:
         """So many bins, `MOST_BINS` at most, with about as many of these keys each."""
         number = min(number, MOST_BINS)
         by_value = bool(np.unique(words, return_counts=True)[1].max(initial=0) * number <= max(len(words), number))
-        ties = np.zeros_like(ties) if by_value else _told_apart(words, ties)
+        ties = np.zeros_like(ties) if by_value else _distinct_ties(words, ties)
         order = np.lexsort((ties, words))
         chosen = order[np.unique(len(order) * np.arange(1, number) // number)] if len(order) else order
         words, ties = words[chosen], ties[chosen]
@@ -131,12 +131,12 @@ class KeyBins:
         at = np.flatnonzero(self.words[last] == words)
         if len(at):
             runs = self._runs[last[at]]
-            keys = _composed(runs, _told_apart(words[at], ties(at)))
+            keys = _composed(runs, _distinct_ties(words[at], ties(at)))
             found[at] = np.searchsorted(_composed(self._runs, self.ties), keys, side="right")
         return found
 
 
-def _told_apart(words: Words, ties: Words) -> Words:
+def _distinct_ties(words: Words, ties: Words) -> Words:
     ties = ties >> TIE_BITS << TIE_BITS
     return np.where((words == ENDS[0]) | (words == ENDS[1]), np.uint64(0), ties)
 

@@ -41,13 +41,13 @@ from privpipe.engines.spark.spreading import spread_keys
 from privpipe.engines.spark.table import SparkTable
 from privpipe.engines.spark.workers import map_batches, map_raw
 
-__all__ = ["relay_ranks"]
+__all__ = ["forward_ranks"]
 
 Batches = Iterator[pa.RecordBatch]
 Ints = NDArray[np.int64]
 
 
-def relay_ranks(table: SparkTable, column: str, stream: Stream, exchange: RankExchange) -> SparkTable:
+def forward_ranks(table: SparkTable, column: str, stream: Stream, exchange: RankExchange) -> SparkTable:
     """See `Engine.exchange_ranks`."""
     records = exchange.records
     ranges = ranges_of(table, column, stream, replace(exchange, segment=max(records, 1), reach=0))

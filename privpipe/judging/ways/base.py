@@ -54,7 +54,7 @@ class WayOfJudging(ABC):
             "average_risk, strict_average_risk, sample_uniqueness)"
         )
 
-    def looked_at(self, entry: Guarantee, quasi_identifiers: Sequence[str]) -> tuple[str, ...]:
+    def columns_used_by(self, entry: Guarantee, quasi_identifiers: Sequence[str]) -> tuple[str, ...]:
         """The quasi-identifiers that an entry looks at, of those that are declared."""
         own = entry.quasi_identifiers if self.way.over_keys else entry.own_columns()
         return tuple(quasi_identifiers if own is None else own)

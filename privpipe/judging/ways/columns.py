@@ -24,8 +24,8 @@ class ByColumns(WayOfJudging):
     serves_wildcard: ClassVar[bool] = True
 
     def verdicts(self, entries: Mapping[int, Guarantee], context: JudgingContext) -> dict[int, Verdict]:
-        seen = context.rules.gate.seen(context.sheet.table.schema.names)
+        seen = context.rules.gate.seen(context.judged_table.table.schema.names)
         return {at: entry.judge_columns(seen, context.roles) for at, entry in of_kind(entries, ColumnRule).items()}
 
-    def looked_at(self, entry: Guarantee, quasi_identifiers: Sequence[str]) -> tuple[str, ...]:
+    def columns_used_by(self, entry: Guarantee, quasi_identifiers: Sequence[str]) -> tuple[str, ...]:
         return ()

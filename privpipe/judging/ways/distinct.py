@@ -44,10 +44,10 @@ class ByDistinct(WayOfJudging):
 
 
 def _counted(context: JudgingContext, columns: tuple[str, ...], weight: str | None) -> DistinctBlock:
-    sheet, rules = context.sheet, context.rules
-    found = sheet.engine.distinct(sheet.left, columns if weight is None else (*columns, weight))
+    judged_table, rules = context.judged_table, context.rules
+    found = judged_table.engine.distinct(judged_table.left, columns if weight is None else (*columns, weight))
     wildcard = rules.wildcard if rules.nulls == "wildcard" else None
     block = DistinctBlock.from_table(found, columns, wildcard=wildcard, weight=weight)
-    if not len(block) and not sheet.suppressed:
+    if not len(block) and not judged_table.suppressed:
         raise DataError(NO_RECORDS)
     return block

@@ -22,7 +22,7 @@ class ByFacts(WayOfJudging):
     way = FACTS
 
     def verdicts(self, entries: Mapping[int, Guarantee], context: JudgingContext) -> dict[int, Verdict]:
-        if context.sheet.nothing:
+        if context.judged_table.nothing:
             allowed = context.rules.allow_empty
             return {at: all_suppressed(entry, allowed=allowed) for at, entry in entries.items()}
         facts = context.facts["released"]

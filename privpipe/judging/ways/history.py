@@ -17,7 +17,7 @@ from privpipe.judging.ways.base import WayOfJudging, of_kind
 
 if TYPE_CHECKING:
     from privpipe.judging.context import JudgingContext
-    from privpipe.judging.suppressed import Sheet
+    from privpipe.judging.suppressed import JudgedTable
 
 __all__ = ["ByHistory"]
 
@@ -38,9 +38,9 @@ class ByHistory(WayOfJudging):
     def verdicts(self, entries: Mapping[int, Guarantee], context: JudgingContext) -> dict[int, Verdict]:
         return {at: _verdict(entry, context) for at, entry in of_kind(entries, HistoryMeasure).items()}
 
-    def looked_at(self, entry: Guarantee, quasi_identifiers: Sequence[str]) -> tuple[str, ...]:
+    def columns_used_by(self, entry: Guarantee, quasi_identifiers: Sequence[str]) -> tuple[str, ...]:
         if isinstance(entry, HistoryMeasure) and entry.forms_classes:
-            return super().looked_at(entry, quasi_identifiers)
+            return super().columns_used_by(entry, quasi_identifiers)
         own = entry.own_columns()
         return tuple(quasi_identifiers if own is None else own)
 
@@ -54,8 +54,8 @@ def _verdict(entry: HistoryMeasure, context: JudgingContext) -> Verdict:
 
 
 def _by_tables(entry: HistoryMeasure, context: JudgingContext) -> Verdict:
-    sheet, rules = context.with_ids, context.rules
-    engine, released = sheet.engine, sheet.table
+    judged_table, rules = context.with_ids, context.rules
+    engine, released = judged_table.engine, judged_table.table
     keys = tuple(context.roles.quasi_identifiers) if entry.quasi_identifiers is None else entry.quasi_identifiers
     masked = {column for stage in rules.stages for column in stage_columns(stage)}
     names = tuple(released.schema.names)
@@ -69,20 +69,20 @@ def _by_tables(entry: HistoryMeasure, context: JudgingContext) -> Verdict:
     earlier = []
     for table in tables:
         shared = [name for name in (*keys, *joined) if name in table.schema.names]
-        earlier.append(engine.distinct(_unsuppressed(engine, table, sheet), shared))
+        earlier.append(engine.distinct(_unsuppressed(engine, table, judged_table), shared))
     # By what an earlier release lacks no row is joined with it; each is compared over the columns it shares.
-    current = engine.distinct(sheet.left, [*(name for name in keys if name in names), *joined])
+    current = engine.distinct(judged_table.left, [*(name for name in keys if name in names), *joined])
     return entry.judge_tables(
         EarlierTables(current=current, earlier=tuple(earlier), keys=keys, joined=joined, hierarchies=rules.hierarchies)
     )
 
 
-def _unsuppressed(engine: Engine, table: Any, sheet: Sheet) -> Any:
+def _unsuppressed(engine: Engine, table: Any, judged_table: JudgedTable) -> Any:
     """An earlier release without its suppressed records, by all the columns it has.
 
     It is read without declared types: where this release has no text, missing there says nothing.
     """
-    names, now = tuple(table.schema.names), sheet.table.schema
-    texts = NothingLeft(tuple(name for name in names if name in now.names), sheet.by.mark).texts(now)
-    untyped = {*sheet.by.untyped, *(name for name in names if name in now.names and name not in texts)}
-    return without_suppressed(engine, table, NothingLeft(names, sheet.by.mark, tuple(sorted(untyped))))
+    names, now = tuple(table.schema.names), judged_table.table.schema
+    texts = NothingLeft(tuple(name for name in names if name in now.names), judged_table.by.mark).texts(now)
+    untyped = {*judged_table.by.untyped, *(name for name in names if name in now.names and name not in texts)}
+    return without_suppressed(engine, table, NothingLeft(names, judged_table.by.mark, tuple(sorted(untyped))))

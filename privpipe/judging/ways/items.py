@@ -17,7 +17,7 @@ from privpipe.errors import DataError, UnsupportedError
 from privpipe.judging.counted_classes import NO_RECORDS
 from privpipe.judging.required_columns import require_columns
 from privpipe.judging.rules import JudgingRules
-from privpipe.judging.suppressed import Sheet
+from privpipe.judging.suppressed import JudgedTable
 from privpipe.judging.verdicts import all_suppressed
 from privpipe.judging.ways.base import WayOfJudging
 from privpipe.roles import column_type_of
@@ -50,7 +50,7 @@ class ByItems(WayOfJudging):
     way = ITEMS
 
     def verdicts(self, entries: Mapping[int, Guarantee], context: JudgingContext) -> dict[int, Verdict]:
-        counted = _CountedItems(context.sheet)
+        counted = _CountedItems(context.judged_table)
         return {at: _verdict(counted, entry, context.rules) for at, entry in entries.items()}
 
     def refused_under_wildcard(self, entry: Guarantee) -> str:
@@ -58,7 +58,7 @@ class ByItems(WayOfJudging):
             return ""
         return f"{entry.name()} of items has no meaning under `nulls: wildcard`: a set of items has no unknown cells"
 
-    def looked_at(self, entry: Guarantee, quasi_identifiers: Sequence[str]) -> tuple[str, ...]:
+    def columns_used_by(self, entry: Guarantee, quasi_identifiers: Sequence[str]) -> tuple[str, ...]:
         return (str(entry.items),) if isinstance(entry, OverItems) else ()
 
 
@@ -110,8 +110,8 @@ class _Supports:
 class _CountedItems:
     """What was counted of a table's set-valued columns: once, however many entries ask for it."""
 
-    def __init__(self, sheet: Sheet) -> None:
-        self._sheet, self.table = sheet, sheet.table
+    def __init__(self, judged_table: JudgedTable) -> None:
+        self._judged_table, self.table = judged_table, judged_table.table
         self._lengths: dict[_Column, Counter[int]] = {}
         self._counts: dict[_Supports, NDArray[np.int64]] = {}
 
@@ -124,8 +124,10 @@ class _CountedItems:
             The table has no records.
         """
         if column not in self._lengths:
-            found = self._sheet.engine.reduce_rows(self._sheet.left, [column.name], _Lengths(column), Facts())
-            if not found and not self._sheet.suppressed:
+            found = self._judged_table.engine.reduce_rows(
+                self._judged_table.left, [column.name], _Lengths(column), Facts()
+            )
+            if not found and not self._judged_table.suppressed:
                 raise DataError(NO_RECORDS)
             self._lengths[column] = found or Counter()
         return self._lengths[column]
@@ -133,7 +135,9 @@ class _CountedItems:
     def supports(self, counting: _Supports) -> NDArray[np.int64]:
         """Records that hold each combination which is asked for."""
         if counting not in self._counts:
-            found = self._sheet.engine.reduce_rows(self._sheet.left, [counting.column.name], counting, Facts())
+            found = self._judged_table.engine.reduce_rows(
+                self._judged_table.left, [counting.column.name], counting, Facts()
+            )
             self._counts[counting] = np.zeros(0, np.int64) if found is None else found.counts[found.asked]
         return self._counts[counting]
 

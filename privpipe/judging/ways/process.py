@@ -20,5 +20,5 @@ class ByProcess(OfCounted):
         "it is judged by the record of the process that stands beside a published release, not by a table"
     )
 
-    def looked_at(self, entry: Guarantee, quasi_identifiers: Sequence[str]) -> tuple[str, ...]:
+    def columns_used_by(self, entry: Guarantee, quasi_identifiers: Sequence[str]) -> tuple[str, ...]:
         return ()

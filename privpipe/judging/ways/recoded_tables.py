@@ -57,12 +57,15 @@ class ByRecodedTables(WayOfJudging):
 
 def _counted(context: JudgingContext, columns: tuple[str, ...]) -> tuple[pa.Table, int, pa.Table | None]:
     """The release's combinations, how many records are suppressed, and the original's where it has the columns."""
-    sheet, original, engine = context.sheet, context.original, context.engine
-    require_columns(sheet.table.schema.names, columns)
-    released = engine.distinct(sheet.table, columns)
-    if NothingLeft(columns, sheet.by.mark, sheet.by.untyped).like(released).any() and sheet.suppressed:
-        released = engine.distinct(sheet.left, columns)
-    marked = sheet.known or 0
+    judged_table, original, engine = context.judged_table, context.original, context.engine
+    require_columns(judged_table.table.schema.names, columns)
+    released = engine.distinct(judged_table.table, columns)
+    if (
+        NothingLeft(columns, judged_table.by.mark, judged_table.by.untyped).like(released).any()
+        and judged_table.suppressed
+    ):
+        released = engine.distinct(judged_table.left, columns)
+    marked = judged_table.known or 0
     if not released.num_rows and not marked:
         raise DataError(NO_RECORDS)
     known = original is not None and all(column in original.schema.names for column in columns)

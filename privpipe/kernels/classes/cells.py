@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
-    "LETTERS",
+    "CHARACTERS",
     "boundaries",
-    "count_letters",
-    "letter_of",
+    "character_of",
+    "count_characters",
     "marginal_cells",
     "merged_cells",
     "row_cells",
@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 SURROGATES = 0xD800
-LETTERS = 0x10FFFF - 2048
+CHARACTERS = 0x10FFFF - 2048
 """Codes that have a character."""
 SCANNED = 8  # codes looked at for every row or cell of a class, rather than sort those it has
 
@@ -52,8 +52,10 @@ def sum_by_class(offsets: Any, counts: Any) -> Any:
 
 
 @nb.njit(cache=True, nogil=True)
-def count_letters(offsets: Any, data: Any, values: int, column: int = 0, columns: int = 1) -> tuple[Any, Any, Any, Any]:
-    """Cells of classes whose records are UTF-8 characters, one a column: code c is the character of `letter_of(c)`.
+def count_characters(
+    offsets: Any, data: Any, values: int, column: int = 0, columns: int = 1
+) -> tuple[Any, Any, Any, Any]:
+    """Cells of classes whose records are UTF-8 characters, one a column: code c is the character of `character_of(c)`.
 
     Parameters
     ----------
@@ -72,11 +74,11 @@ def count_letters(offsets: Any, data: Any, values: int, column: int = 0, columns
 
     Examples
     --------
-    >>> text = "".join(map(letter_of, [2, 0, 2, 300])).encode()
-    >>> found = count_letters(np.array([0, 3, len(text)]), np.frombuffer(text, np.uint8), 301)
+    >>> text = "".join(map(character_of, [2, 0, 2, 300])).encode()
+    >>> found = count_characters(np.array([0, 3, len(text)]), np.frombuffer(text, np.uint8), 301)
     >>> [part.tolist() for part in found]
     [[3, 1], [0, 2, 3], [0, 2, 300], [1, 2, 1]]
-    >>> found = count_letters(np.array([0, len(text)]), np.frombuffer(text, np.uint8), 301, 1, 2)
+    >>> found = count_characters(np.array([0, len(text)]), np.frombuffer(text, np.uint8), 301, 1, 2)
     >>> [part.tolist() for part in found]
     [[2], [0, 2], [0, 300], [1, 1]]
     """
@@ -92,7 +94,7 @@ def count_letters(offsets: Any, data: Any, values: int, column: int = 0, columns
         while at < stop:
             for _ in range(column):
                 at += _width(data[at])
-            code, at = _letter(data, at)
+            code, at = _character(data, at)
             for _ in range(column + 1, columns):
                 at += _width(data[at])
             size += 1
@@ -117,7 +119,7 @@ def _width(lead: Any) -> Any:
 
 
 @nb.njit(cache=True, nogil=True, inline="always")
-def _letter(data: Any, at: int) -> Any:
+def _character(data: Any, at: int) -> Any:
     """The code at a place, and the place behind it."""
     lead = np.int64(data[at])
     if lead < 0x80:
@@ -145,17 +147,17 @@ def _sort_codes(codes: Any, start: int, stop: int) -> None:
         codes[j + 1] = code
 
 
-def letter_of(code: int) -> str:
+def character_of(code: int) -> str:
     """The character that stands for a code: no NUL, no surrogate.
 
     Parameters
     ----------
     code : int
-        In 0 .. `LETTERS` - 1.
+        In 0 .. `CHARACTERS` - 1.
 
     Examples
     --------
-    >>> [ord(letter_of(code)) for code in (0, 55294, 55295)]
+    >>> [ord(character_of(code)) for code in (0, 55294, 55295)]
     [1, 55295, 57344]
     """
     point = code + 1

@@ -133,7 +133,7 @@ def _dealt(words: Words, pool: Executor) -> tuple[NDArray[Any], Words, NDArray[n
     dealt = np.empty(n, U)
 
     def deal(number: int) -> None:
-        _deal(stretches[number], starts[number], found[number][0], firsts[number], positions, dealt)
+        _scatter(stretches[number], starts[number], found[number][0], firsts[number], positions, dealt)
 
     list(pool.map(deal, range(len(found))))
     return positions, dealt, borders
@@ -216,7 +216,7 @@ def _buckets_of(words: Words, splitters: Words) -> tuple[NDArray[np.uint8], NDAr
 
 
 @njit(nogil=True, cache=True)
-def _deal(
+def _scatter(
     words: Words,
     first: int,
     buckets: NDArray[np.uint8],

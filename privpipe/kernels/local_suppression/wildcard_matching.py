@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["empty_patterns", "mask_count", "matching_sizes", "row_words", "vouched_sizes"]
+__all__ = ["empty_patterns", "informative_sizes", "mask_count", "matching_sizes", "row_words"]
 
 LARGEST_WORD = 2**62
 
@@ -74,14 +74,14 @@ def empty_patterns(codes: NDArray[np.int64]) -> NDArray[np.bool_]:
     return np.asarray((codes < 0).all(axis=1) & bool(codes.shape[1]), dtype=np.bool_)
 
 
-def vouched_sizes(codes: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def informative_sizes(codes: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """As `matching_sizes`, but a pattern that is blank in every column matches records like it and no others.
 
     Else k - 1 records of nothing but blanks, which stand for nobody, would hide all others.
 
     Examples
     --------
-    >>> vouched_sizes(np.array([[0, 0], [0, -1], [-1, -1]]), np.array([3, 1, 2])).tolist()
+    >>> informative_sizes(np.array([[0, 0], [0, -1], [-1, -1]]), np.array([3, 1, 2])).tolist()
     [4, 4, 2]
     """
     sizes = counts.astype(np.int64, copy=True)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from privpipe.blocks.release_history import NoiseRows, ReleaseRows
 from privpipe.kernels.grouping.word_groups import group_rows
 
-__all__ = ["Looks", "looks_at"]
+__all__ = ["NoiseObservations", "looks_at"]
 
 Ints = NDArray[np.int64]
 RENAMED = 0.5
@@ -20,7 +20,7 @@ Rows = tuple[Ints, Ints, Ints, Ints, NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
-class Looks:
+class NoiseObservations:
     """Rows of looks at the numbers of persons, all arrays of shape (n,).
 
     `units` are numbered 0 .. u - 1; `stages`, `draws` and `values` are numbers of hashes; `releases` and `keys` count
@@ -37,7 +37,7 @@ class Looks:
     bare: int
 
 
-def looks_at(column: str, current: ReleaseRows, earlier: Sequence[ReleaseRows]) -> Looks:
+def looks_at(column: str, current: ReleaseRows, earlier: Sequence[ReleaseRows]) -> NoiseObservations:
     """What the newest release and the earlier ones show of a column, of persons of whom the newest shows it.
 
     In an earlier release it is the column of the same name, and any in which at least half of the persons in both have
@@ -71,7 +71,7 @@ def looks_at(column: str, current: ReleaseRows, earlier: Sequence[ReleaseRows]) 
     kept = judged[own]
     places = np.cumsum(judged) - 1
     keys = _numbers(stages[kept])
-    return Looks(
+    return NoiseObservations(
         units=places[own[kept]].astype(np.int64),
         stages=keys,
         draws=_numbers(draws[kept]),

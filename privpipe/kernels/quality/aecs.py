@@ -33,5 +33,5 @@ class AecsModel(WholeModel):
         return self._of(float(len(self.class_sizes(levels)[1])), self.budget > 0) * SLACK
 
     def _of(self, classes: float, suppresses: bool) -> float:
-        weighed = self.spec.s * classes + (self.spec.g if suppresses else 0.0)
-        return self.table.records / weighed if weighed > 0 else math.inf
+        weighted = self.spec.s * classes + (self.spec.g if suppresses else 0.0)
+        return self.table.records / weighted if weighted > 0 else math.inf

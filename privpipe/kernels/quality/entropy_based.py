@@ -39,7 +39,7 @@ class EntropyBasedModel(WholeModel):
         self.closed_form = not self._clips and self._kept == spec.g
 
     def figure(self, levels: Sequence[int], gone: NDArray[np.bool_]) -> float:
-        return self._weighed(self.spec.g, self.lost_by_kept(levels, gone), self.records_of(gone))
+        return self._weighted_sum(self.spec.g, self.lost_by_kept(levels, gone), self.records_of(gone))
 
     def least(self, nodes: NDArray[np.int16]) -> Floats:
         return self._bound(nodes, self._sums, self.table.unknown)
@@ -74,9 +74,9 @@ class EntropyBasedModel(WholeModel):
         if not self._clips:
             for at, figures in enumerate(sums):
                 kept = kept + figures[nodes[:, at]]
-        bound = np.asarray(self._weighed(self._kept, kept, suppressed), dtype=np.float64)
+        bound = np.asarray(self._weighted_sum(self._kept, kept, suppressed), dtype=np.float64)
         return bound if self.closed_form else bound * SLACK
 
-    def _weighed(self, factor: float, kept: Floats | float, suppressed: int) -> float:
-        weighed: float = factor * kept + self.spec.s * suppressed  # type: ignore[assignment]
-        return weighed
+    def _weighted_sum(self, factor: float, kept: Floats | float, suppressed: int) -> float:
+        weighted: float = factor * kept + self.spec.s * suppressed  # type: ignore[assignment]
+        return weighted

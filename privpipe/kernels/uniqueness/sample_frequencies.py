@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from privpipe.kernels.local_suppression.wildcard_matching import empty_patterns, row_words
 
-__all__ = ["SampleFrequencies", "sample_frequencies", "vouched_frequencies"]
+__all__ = ["SampleFrequencies", "informative_frequencies", "sample_frequencies"]
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def sample_frequencies(
     return found
 
 
-def vouched_frequencies(
+def informative_frequencies(
     codes: NDArray[np.int64], counts: NDArray[np.int64], weights: NDArray[np.float64]
 ) -> SampleFrequencies:
     """As `sample_frequencies`, but a pattern that is blank in every column matches records like it and no others.
@@ -98,7 +98,7 @@ def vouched_frequencies(
     Examples
     --------
     >>> codes = np.array([[0, 0], [-1, -1]])
-    >>> vouched_frequencies(codes, np.array([2, 1]), np.array([20.0, 5.0])).counts(1.0).tolist()
+    >>> informative_frequencies(codes, np.array([2, 1]), np.array([20.0, 5.0])).counts(1.0).tolist()
     [2.0, 1.0]
     """
     full = ~empty_patterns(codes)

@@ -73,7 +73,7 @@ def certainty_penalties(pair: DistinctPair, records: int) -> dict[str, float]:
             each: Sequence[float] = _each(column, labels, LabelCosts.of(_hierarchy(pair, column)).penalties)
         else:
             each = _by_range(pair, column, labels)
-        found[column] = (_weighed(each, labels, counts) + lost) / records
+        found[column] = (_weighted_sum(each, labels, counts) + lost) / records
     return found
 
 
@@ -91,7 +91,7 @@ def cell_losses(pair: DistinctPair, records: int) -> dict[str, float]:
         if column not in pair.hierarchies:
             continue
         labels, costs = texts_of(pair.released, column), LabelCosts.of(_hierarchy(pair, column))
-        total = _weighed(_each(column, labels, costs.shares), labels, counts) + lost
+        total = _weighted_sum(_each(column, labels, costs.shares), labels, counts) + lost
         least = records / costs.domain_size
         found[column] = 0.0 if records == least else max(0.0, (total - least) / (records - least))
     if not found:
@@ -117,7 +117,7 @@ def _by_range(pair: DistinctPair, column: str, labels: Texts) -> list[float]:
     return [penalty or 0.0 for penalty in found]
 
 
-def _weighed(each: Sequence[float], labels: Texts, counts: NDArray[np.int64]) -> float:
+def _weighted_sum(each: Sequence[float], labels: Texts, counts: NDArray[np.int64]) -> float:
     return float(np.cumsum(np.array(each) * np.array(labels.counts(counts)))[-1])
 
 

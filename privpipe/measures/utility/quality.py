@@ -167,8 +167,8 @@ class Quality(DistinctPairMeasure):
         if str(self.name) == "discernibility":
             return self._verdict(float((sizes * sizes).sum()) + float(records) * (records - kept), told)
         if str(self.name) == "aecs":
-            weighed = self.spec().s * len(sizes) + self.spec().g * (records > kept)
-            return self._verdict(records / weighed if weighed else float("inf"), told)
+            weighted = self.spec().s * len(sizes) + self.spec().g * (records > kept)
+            return self._verdict(records / weighted if weighted else float("inf"), told)
         return self._verdict(kept / len(sizes) / (self.k or 1), told)
 
     def _of_penalties(self, pair: DistinctPair) -> Verdict:

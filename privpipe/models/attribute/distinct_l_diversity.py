@@ -48,7 +48,7 @@ class DistinctLDiversity(ClassModel):
     protects_nobody_at: ClassVar[float | None] = 1
     hereditary: ClassVar[bool] = True
     convex: ClassVar[bool] = True
-    told_by_least: ClassVar[bool] = True
+    decided_by_minima: ClassVar[bool] = True
     source: ClassVar[str] = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007"
     threat: ClassVar[str] = (
         "An intruder who finds a person's class learns the sensitive value, because all records there share it."

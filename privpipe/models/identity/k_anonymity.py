@@ -49,7 +49,7 @@ class KAnonymity(ClassModel):
     protects_nobody_at: ClassVar[float | None] = 1
     hereditary: ClassVar[bool] = True
     convex: ClassVar[bool] = True
-    told_by_least: ClassVar[bool] = True
+    decided_by_minima: ClassVar[bool] = True
     judges_matching: ClassVar[bool] = True
     source: ClassVar[str] = "Samarati, IEEE TKDE 13(6), 2001; Sweeney, IJUFKS 10(5), 2002"
     threat: ClassVar[str] = (

@@ -207,7 +207,7 @@ class ByClass:
             coded=CodedTuples.of(tuples.codes, _lookups(tuples), tuples.rows.counts, codes),
             k=max([1, *(model.least_size() for model in models)]),
             values=0 if codes is None else max(model.least_values() for model in models),
-            exact=all(model.told_by_least for model in models) and (not spread or codes is not None),
+            exact=all(model.decided_by_minima for model in models) and (not spread or codes is not None),
         )
 
 

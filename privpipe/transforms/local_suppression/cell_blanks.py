@@ -16,9 +16,9 @@ from privpipe.draws.stream import Stream
 from privpipe.errors import DataError
 from privpipe.transforms.base import StageContext, keyed_digest
 
-__all__ = ["Blanked", "Parcel", "apply_blanks", "combinations_digest"]
+__all__ = ["BlankGroup", "Blanked", "apply_blanks", "combinations_digest"]
 
-Parcel = tuple[int, int, int]
+BlankGroup = tuple[int, int, int]
 """Some records of a combination: its place, the columns they have blanked as bits (-1: suppressed), how many."""
 
 
@@ -31,7 +31,7 @@ class Blanked:
     keys : tuple of str
         Columns that make up a combination; the first `columns` of them may be blanked.
     columns : int
-    parcels : tuple of Parcel
+    blank_groups : tuple of BlankGroup
         By place in the sorted distinct table of `keys`; a combination may have several.
     digest : str
         Keyed hash over that table, whose places these are.
@@ -39,7 +39,7 @@ class Blanked:
 
     keys: tuple[str, ...]
     columns: int
-    parcels: tuple[Parcel, ...] = field(repr=False)
+    blank_groups: tuple[BlankGroup, ...] = field(repr=False)
     digest: str = ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -47,15 +47,15 @@ class Blanked:
         return {
             "keys": list(self.keys),
             "columns": list(self.keys[: self.columns]),
-            "blanks": [list(parcel) for parcel in self.parcels],
+            "blanks": [list(blank_group) for blank_group in self.blank_groups],
             "combinations": self.digest,
         }
 
     @classmethod
     def from_dict(cls, detail: Mapping[str, Any]) -> Self:
         """From a plan's detail."""
-        parcels = tuple((int(place), int(blanks), int(records)) for place, blanks, records in detail["blanks"])
-        return cls(tuple(detail["keys"]), len(detail["columns"]), parcels, str(detail["combinations"]))
+        blank_groups = tuple((int(place), int(blanks), int(records)) for place, blanks, records in detail["blanks"])
+        return cls(tuple(detail["keys"]), len(detail["columns"]), blank_groups, str(detail["combinations"]))
 
 
 def combinations_digest(distinct: Any, keys: Sequence[str], key: bytes = b"") -> str:
@@ -76,18 +76,18 @@ def apply_blanks(engine: Primitives, table: Any, blanked: Blanked, stream: Strea
     DataError
         The plan was made with another table.
     """
-    if not blanked.parcels:
+    if not blanked.blank_groups:
         return table
     distinct = engine.distinct(table, list(blanked.keys))
     if combinations_digest(distinct, blanked.keys, context.seed_key) != blanked.digest:
         raise DataError(f"{context.place}: the combinations are not those the plan was made with; make a new plan")
     counts = distinct["__count"].to_numpy()
-    places = sorted({parcel[0] for parcel in blanked.parcels})
+    places = sorted({blank_group[0] for blank_group in blanked.blank_groups})
     words = _words(distinct.select(list(blanked.keys)).take(np.array(places)), blanked.keys)
     shares: dict[int, list[tuple[int, int]]] = {}
-    for at, blanks, records in blanked.parcels:
+    for at, blanks, records in blanked.blank_groups:
         shares.setdefault(at, []).append((blanks, records))
-    whole = {at: parcels[0][0] for at, parcels in shares.items() if parcels[0][1] == counts[at]}
+    whole = {at: blank_groups[0][0] for at, blank_groups in shares.items() if blank_groups[0][1] == counts[at]}
     taken = {number: sum(records for _, records in shares[at]) for number, at in enumerate(places) if at not in whole}
     limits: dict[int, Any] = {}
     if taken:

@@ -9,18 +9,18 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.transforms.local_suppression.cell_blanks import Parcel
+from privpipe.transforms.local_suppression.cell_blanks import BlankGroup
 
-__all__ = ["Answer", "CellsFound", "Part"]
+__all__ = ["Answer", "BlanksFound", "Part"]
 
 
 @dataclass(frozen=True)
-class CellsFound:
+class BlanksFound:
     """Blanks, what they cost, and what is known of the least cost.
 
     Parameters
     ----------
-    parcels : tuple of Parcel
+    blank_groups : tuple of BlankGroup
         By place in the cell table.
     bound : float
         No blanks cost less.
@@ -32,7 +32,7 @@ class CellsFound:
         Integer programs that were solved.
     """
 
-    parcels: tuple[Parcel, ...]
+    blank_groups: tuple[BlankGroup, ...]
     bound: float = 0.0
     optimal: bool = False
     status: str = "heuristic"
@@ -43,7 +43,7 @@ class CellsFound:
 class Answer:
     """What a program over a part of the table said: parcels of the whole table, or None where nothing better is."""
 
-    parcels: list[Parcel] | None
+    blank_groups: list[BlankGroup] | None
     proved: bool
     by_clock: bool
 
@@ -51,6 +51,6 @@ class Answer:
 class Part(Protocol):
     """Solves a part of a table with the rest as it is."""
 
-    def __call__(self, free: NDArray[np.int64], parcels: Sequence[Parcel], seconds: float) -> Answer:
+    def __call__(self, free: NDArray[np.int64], blank_groups: Sequence[BlankGroup], seconds: float) -> Answer:
         """Better parcels, where only those of the free combinations may change."""
         ...

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.transforms.local_suppression import programs as programs
-from privpipe.transforms.local_suppression.cell_blanks import Parcel
-from privpipe.transforms.local_suppression.found import CellsFound
+from privpipe.transforms.local_suppression.cell_blanks import BlankGroup
+from privpipe.transforms.local_suppression.found import BlanksFound
 from privpipe.transforms.local_suppression.stage import CellBudget
 from privpipe.transforms.local_suppression.table import CellTable
 from privpipe.transforms.local_suppression.wildcard import blanking_of, with_few_alone
@@ -31,13 +31,13 @@ SECONDS = 30.0
 """Of a program, where the policy sets no clock: far above what these need."""
 
 
-def improved(table: CellTable, start: CellsFound, budget: CellBudget) -> CellsFound:
+def improved(table: CellTable, start: BlanksFound, budget: CellBudget) -> BlanksFound:
     """Blanks that cost no more than those given.
 
     Every stratum small enough is solved as a whole; of the others, one neighbourhood after the other, around each
     blanked combination in turn, until the budget or a full round without gain ends it.
     """
-    found = start if not table.wildcard else replace(start, parcels=_without_own_limit(table, start.parcels))
+    found = start if not table.wildcard else replace(start, blank_groups=_without_own_limit(table, start.blank_groups))
     run = _Run(table, found, _Clock(budget.seconds))
     proved, bound = 0, 0.0
     strata = list(_strata(table))
@@ -54,7 +54,7 @@ def improved(table: CellTable, start: CellsFound, budget: CellBudget) -> CellsFo
             proved += closed
             bound += run.cost_of(members) if closed else floor
     for members in large:
-        for free in _neighbourhoods(table, members, run.found.parcels):
+        for free in _neighbourhoods(table, members, run.found.blank_groups):
             if run.solved >= budget.neighbourhoods or run.clock.over():
                 break
             run.solve(free)
@@ -68,7 +68,7 @@ def improved(table: CellTable, start: CellsFound, budget: CellBudget) -> CellsFo
 class _Run:
     """The blanks so far, the programs solved, and whether the clock ended one of them."""
 
-    def __init__(self, table: CellTable, found: CellsFound, clock: _Clock) -> None:
+    def __init__(self, table: CellTable, found: BlanksFound, clock: _Clock) -> None:
         self.table, self.found, self.clock = table, found, clock
         self.solved, self.timed = 0, False
         self._solver = programs.wildcard_part(table) if table.wildcard else programs.strict_part(table)
@@ -76,15 +76,15 @@ class _Run:
     def cost_of(self, members: NDArray[np.int64]) -> float:
         """What the blanks of some combinations cost."""
         inside = set(members.tolist())
-        return self.table.cost([parcel for parcel in self.found.parcels if parcel[0] in inside])
+        return self.table.cost([blank_group for blank_group in self.found.blank_groups if blank_group[0] in inside])
 
     def solve(self, free: NDArray[np.int64]) -> bool:
         """Take what a program over some combinations finds; whether it is proved."""
-        answer = self._solver(free, self.found.parcels, self.clock.left())
+        answer = self._solver(free, self.found.blank_groups, self.clock.left())
         self.solved += 1
         self.timed |= answer.by_clock
-        if answer.parcels is not None:
-            self.found = replace(self.found, parcels=tuple(answer.parcels))
+        if answer.blank_groups is not None:
+            self.found = replace(self.found, blank_groups=tuple(answer.blank_groups))
         return answer.proved
 
 
@@ -113,21 +113,21 @@ def _strata(table: CellTable) -> Iterator[NDArray[np.int64]]:
 
 
 def _neighbourhoods(
-    table: CellTable, members: NDArray[np.int64], parcels: Sequence[Parcel]
+    table: CellTable, members: NDArray[np.int64], blank_groups: Sequence[BlankGroup]
 ) -> Iterator[NDArray[np.int64]]:
     """Around each blanked combination, the costliest first, the others at risk that differ in fewest columns."""
-    touched = {at for at, _, _ in parcels}
+    touched = {at for at, _, _ in blank_groups}
     near = np.array([at for at in members.tolist() if at in touched or table.counts[at] < table.k], dtype=np.int64)
     price = dict.fromkeys(near.tolist(), 0.0)
-    for parcel in parcels:
-        if parcel[0] in price:
-            price[parcel[0]] += table.cost([parcel])
+    for blank_group in blank_groups:
+        if blank_group[0] in price:
+            price[blank_group[0]] += table.cost([blank_group])
     for seed in sorted(price, key=lambda at: (-price[at], at)):
         apart = (table.codes[near] != table.codes[seed]).sum(axis=1)
         yield np.sort(near[np.lexsort((near, apart))][: FREE_AT_A_TIME[table.wildcard]])
 
 
-def _without_own_limit(table: CellTable, parcels: Sequence[Parcel]) -> tuple[Parcel, ...]:
+def _without_own_limit(table: CellTable, blank_groups: Sequence[BlankGroup]) -> tuple[BlankGroup, ...]:
     """Blanks without regard to what each combination needs by itself: the objective asks for the least, and gets it.
 
     Several starts are dropped and exchanged: the blanks there are, and for each column as few records of each of its
@@ -139,7 +139,7 @@ def _without_own_limit(table: CellTable, parcels: Sequence[Parcel]) -> tuple[Par
     words, missing, fields = table.packed
     cost = table.sets[1]
     given = np.zeros(len(table), dtype=np.int64)
-    for at, blank, _ in parcels:
+    for at, blank, _ in blank_groups:
         given[at] = blank
     best = given
     for start in (given, *_nearly_blank(table)):

@@ -9,13 +9,13 @@ import numpy as np
 
 from privpipe.errors import NoSolutionError
 from privpipe.transforms.base import StageContext, StagePlan
-from privpipe.transforms.local_suppression.cell_blanks import Blanked, Parcel
-from privpipe.transforms.local_suppression.found import CellsFound
+from privpipe.transforms.local_suppression.cell_blanks import Blanked, BlankGroup
+from privpipe.transforms.local_suppression.found import BlanksFound
 from privpipe.transforms.local_suppression.optimal import improved
 from privpipe.transforms.local_suppression.stage import SuppressCellsStage
-from privpipe.transforms.local_suppression.strict import strict_parcels
+from privpipe.transforms.local_suppression.strict import strict_blank_groups
 from privpipe.transforms.local_suppression.table import CellTable, read_cells
-from privpipe.transforms.local_suppression.wildcard import vouched_blanks
+from privpipe.transforms.local_suppression.wildcard import informative_blanks
 from privpipe.transforms.suppression.budget import require_within
 
 __all__ = ["blanked_of", "cell_figures", "greedy_cells", "plan"]
@@ -30,19 +30,19 @@ def plan(engine: Any, table: Any, stage: SuppressCellsStage, context: StageConte
         Fewer than k records agree in the columns that must match, or more records than the budget must go.
     """
     cells = read_cells(engine, table, stage, context)
-    found = CellsFound(tuple(greedy_cells(cells, context)))
+    found = BlanksFound(tuple(greedy_cells(cells, context)))
     if stage.method == "optimal":
         found = improved(cells, found, stage.budget)
-    suppressed = sum(records for _, blanks, records in found.parcels if blanks < 0)
+    suppressed = sum(records for _, blanks, records in found.blank_groups if blanks < 0)
     require_within(suppressed, stage.suppress_at_most, cells.records, context)
     return StagePlan(
         name=stage.name(),
         parameters=stage.stated_parameters(),
-        detail={**blanked_of(cells, found.parcels).to_dict(), **cell_figures(cells, found)},
+        detail={**blanked_of(cells, found.blank_groups).to_dict(), **cell_figures(cells, found)},
     )
 
 
-def greedy_cells(table: CellTable, context: StageContext) -> list[Parcel]:
+def greedy_cells(table: CellTable, context: StageContext) -> list[BlankGroup]:
     """Blanks by the greedy method of either reading.
 
     Raises
@@ -53,8 +53,8 @@ def greedy_cells(table: CellTable, context: StageContext) -> list[Parcel]:
     if not len(table):
         return []
     if not table.wildcard:
-        return strict_parcels(table)
-    blanks, lost = vouched_blanks(table)
+        return strict_blank_groups(table)
+    blanks, lost = informative_blanks(table)
     if lost:
         raise NoSolutionError(
             f"{context.place}: {lost:,} of {table.records:,} records match fewer than k = {table.k} whatever is "
@@ -63,25 +63,25 @@ def greedy_cells(table: CellTable, context: StageContext) -> list[Parcel]:
     return [(at, int(blanks[at]), int(table.counts[at])) for at in np.flatnonzero(blanks).tolist()]
 
 
-def blanked_of(table: CellTable, parcels: Sequence[Parcel]) -> Blanked:
+def blanked_of(table: CellTable, blank_groups: Sequence[BlankGroup]) -> Blanked:
     """The blanks by place in the engine's distinct table, as a plan names them."""
-    places = tuple((int(at), blanks, records) for at, blanks, records in parcels)
+    places = tuple((int(at), blanks, records) for at, blanks, records in blank_groups)
     return Blanked(table.keys, table.columns, places, table.digest)
 
 
-def cell_figures(table: CellTable, found: CellsFound) -> dict[str, Any]:
+def cell_figures(table: CellTable, found: BlanksFound) -> dict[str, Any]:
     """What a plan contains of its blanks, in counts."""
-    blanks = table.blanked_cells(found.parcels)
+    blanks = table.blanked_cells(found.blank_groups)
     return {
         "reading": "wildcard" if table.wildcard else "own_value",
         "k": table.k,
         "records": table.records,
         "tuples": len(table),
         "failing_before": table.failing(()),
-        "failing_after": table.failing(found.parcels),
+        "failing_after": table.failing(found.blank_groups),
         "blanked_cells": int(blanks.sum()),
         "blanked_by_column": dict(zip(table.keys[: table.columns], blanks.tolist(), strict=True)),
-        "loss": table.cost(found.parcels),
+        "loss": table.cost(found.blank_groups),
         "lower_bound": found.bound,
         "optimal": found.optimal,
         "status": found.status,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.kernels.local_suppression.covers import differing_columns, hidden_words, is_empty, matches
-from privpipe.transforms.local_suppression.cell_blanks import Parcel
+from privpipe.transforms.local_suppression.cell_blanks import BlankGroup
 from privpipe.transforms.local_suppression.found import Answer, Part
 from privpipe.transforms.local_suppression.integer_programs import new_program, new_variable, solve
 from privpipe.transforms.local_suppression.table import CellTable
@@ -23,9 +23,9 @@ TIE = 1e-9
 def wildcard_part(table: CellTable) -> Part:
     """Programs in which a blank matches anything, and all records of a combination have the same blanks."""
 
-    def part(free: NDArray[np.int64], parcels: Sequence[Parcel], seconds: float) -> Answer:
+    def part(free: NDArray[np.int64], blank_groups: Sequence[BlankGroup], seconds: float) -> Answer:
         blanks = np.zeros(len(table), dtype=np.int64)
-        for at, blank, _ in parcels:
+        for at, blank, _ in blank_groups:
             blanks[at] = blank
         return _WildcardProgram(table, free.tolist(), blanks).answer(seconds)
 
@@ -71,8 +71,8 @@ class _WildcardProgram:
         failing = (sizes < self.table.k).any() or self.table.alone(found) > self.table.allowed
         if failing or cost >= self.before - TIE:
             return Answer(None, solved.proved and cost <= self.before + TIE, solved.by_clock)
-        parcels = [(at, int(found[at]), int(self.table.counts[at])) for at in np.flatnonzero(found).tolist()]
-        return Answer(parcels, solved.proved, solved.by_clock)
+        blank_groups = [(at, int(found[at]), int(self.table.counts[at])) for at in np.flatnonzero(found).tolist()]
+        return Answer(blank_groups, solved.proved, solved.by_clock)
 
     def _price(self, at: int, blank: int) -> float:
         return float(self.table.counts[at] * self.table.sets[1][blank])
@@ -178,8 +178,8 @@ class _WildcardProgram:
 def strict_part(table: CellTable) -> Part:
     """Programs in which a blank is a value: numbers of records of each combination in each class of k or more."""
 
-    def part(free: NDArray[np.int64], parcels: Sequence[Parcel], seconds: float) -> Answer:
-        return _StrictProgram(table, free.tolist(), parcels).answer(seconds)
+    def part(free: NDArray[np.int64], blank_groups: Sequence[BlankGroup], seconds: float) -> Answer:
+        return _StrictProgram(table, free.tolist(), blank_groups).answer(seconds)
 
     return part
 
@@ -187,15 +187,15 @@ def strict_part(table: CellTable) -> Part:
 class _StrictProgram:
     """Minimise the cost of where the free combinations' records go, such that no class holds fewer than k."""
 
-    def __init__(self, table: CellTable, free: list[int], parcels: Sequence[Parcel]) -> None:
+    def __init__(self, table: CellTable, free: list[int], blank_groups: Sequence[BlankGroup]) -> None:
         import pulp
 
-        self.table, self.free, self.parcels = table, free, list(parcels)
+        self.table, self.free, self.blank_groups = table, free, list(blank_groups)
         freed = set(free)
-        self.kept = [parcel for parcel in parcels if parcel[0] not in freed or parcel[1] < 0]
-        gone = {at: records for at, blank, records in parcels if blank < 0}
+        self.kept = [blank_group for blank_group in blank_groups if blank_group[0] not in freed or blank_group[1] < 0]
+        gone = {at: records for at, blank, records in blank_groups if blank < 0}
         self.records = {at: int(table.counts[at]) - gone.get(at, 0) for at in free}
-        self.before = table.cost([parcel for parcel in parcels if parcel[0] in freed])
+        self.before = table.cost([blank_group for blank_group in blank_groups if blank_group[0] in freed])
         base = self._others(freed)
         options = self._options(base)
         self.program = new_program()
@@ -220,11 +220,11 @@ class _StrictProgram:
         placed = [(at, blank, round(x.value())) for (at, blank), x in self.moved.items()]
         own = [(at, blank, records) for at, blank, records in placed if records and blank != self.table.missing[at]]
         cost = self.table.cost(own)
-        parcels = [*sorted([p for p in self.kept if p[1] >= 0] + own), *(p for p in self.kept if p[1] < 0)]
+        blank_groups = [*sorted([p for p in self.kept if p[1] >= 0] + own), *(p for p in self.kept if p[1] < 0)]
         sound = all(sum(r for a, _, r in placed if a == at) == self.records[at] for at in self.free)
-        if not sound or self.table.failing(parcels)["own_value"] or cost >= self.before - TIE:
+        if not sound or self.table.failing(blank_groups)["own_value"] or cost >= self.before - TIE:
             return Answer(None, solved.proved and cost <= self.before + TIE, solved.by_clock)
-        return Answer(parcels, solved.proved, solved.by_clock)
+        return Answer(blank_groups, solved.proved, solved.by_clock)
 
     def _key(self, at: int, blank: int) -> tuple[int, ...]:
         row = self.table.codes[at].copy()

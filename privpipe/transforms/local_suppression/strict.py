@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 
 from privpipe.kernels.local_suppression.covers import hidden_words
 from privpipe.kernels.local_suppression.strict_blanks import cheapest_rescue, columns_to_meet
-from privpipe.transforms.local_suppression.cell_blanks import Parcel
+from privpipe.transforms.local_suppression.cell_blanks import BlankGroup
 from privpipe.transforms.local_suppression.table import CellTable
 
-__all__ = ["StrictClasses", "strict_parcels"]
+__all__ = ["StrictClasses", "strict_blank_groups"]
 
 PASSES = 5
 
 
-def strict_parcels(table: CellTable) -> list[Parcel]:
+def strict_blank_groups(table: CellTable) -> list[BlankGroup]:
     """Blanks under which every class holds k records; where none help, records to suppress.
 
     Classes of fewer than k are taken in ascending size; each goes where it costs least a rescued record, together
@@ -33,7 +33,7 @@ def strict_parcels(table: CellTable) -> list[Parcel]:
     for _ in range(PASSES):
         if not classes.settle():
             break
-    return classes.parcels()
+    return classes.blank_groups()
 
 
 class StrictClasses:
@@ -89,7 +89,7 @@ class StrictClasses:
                         break
         return moved
 
-    def parcels(self) -> list[Parcel]:
+    def blank_groups(self) -> list[BlankGroup]:
         """Which records of which combination have which columns blanked, suppressed ones last."""
         found = [
             (origin, int(self.blanks[at]), records)

@@ -16,7 +16,7 @@ from privpipe.kernels.local_suppression.covers import MOST_COLUMNS, cheapest_cov
 from privpipe.models.identity.k_anonymity import KAnonymity
 from privpipe.tolerance import floor_share
 from privpipe.transforms.base import StageContext
-from privpipe.transforms.local_suppression.cell_blanks import Parcel, combinations_digest
+from privpipe.transforms.local_suppression.cell_blanks import BlankGroup, combinations_digest
 from privpipe.transforms.local_suppression.stage import SuppressCellsStage
 
 __all__ = ["Aim", "CellTable", "aim_of", "read_cells"]
@@ -109,17 +109,17 @@ class CellTable:
         bits = np.int64(1) << np.arange(self.columns, dtype=np.int64)
         return np.asarray((self.codes[:, : self.columns] < 0) @ bits, dtype=np.int64)
 
-    def blanked_cells(self, parcels: Sequence[Parcel]) -> NDArray[np.int64]:
+    def blanked_cells(self, blank_groups: Sequence[BlankGroup]) -> NDArray[np.int64]:
         """Cells that become blank in each column, shape (columns,); those of suppressed records are not counted."""
         found = np.zeros(self.columns, dtype=np.int64)
-        for at, blanks, records in parcels:
+        for at, blanks, records in blank_groups:
             if blanks >= 0:
                 found += records * ((blanks & ~int(self.missing[at])) >> np.arange(self.columns) & 1)
         return found
 
-    def cost(self, parcels: Sequence[Parcel]) -> float:
+    def cost(self, blank_groups: Sequence[BlankGroup]) -> float:
         """Weights of all cells that become blank, added column by column."""
-        return float(np.cumsum(self.blanked_cells(parcels) * self.weights)[-1])
+        return float(np.cumsum(self.blanked_cells(blank_groups) * self.weights)[-1])
 
     def lower_bound(self, members: NDArray[np.int64]) -> float:
         """A cost that no blanks of some combinations, which meet no others, fall below.
@@ -145,11 +145,11 @@ class CellTable:
         sums = np.cumsum(np.where(certain, counts * cost[covers], 0.0))
         return float(sums[-1]) if len(sums) else 0.0
 
-    def patterns(self, parcels: Sequence[Parcel]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def patterns(self, blank_groups: Sequence[BlankGroup]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Distinct codes and records of the table with these parcels blanked or suppressed; places are of `codes`."""
         left = self.counts.copy()
         rows, counts = [], []
-        for at, blanks, records in parcels:
+        for at, blanks, records in blank_groups:
             left[at] -= records
             if blanks >= 0:
                 row = self.codes[at].copy()
@@ -162,9 +162,9 @@ class CellTable:
         merged = np.bincount(owner.ravel(), weights=records_, minlength=len(distinct)).astype(np.int64)
         return distinct, merged
 
-    def failing(self, parcels: Sequence[Parcel]) -> dict[str, int]:
+    def failing(self, blank_groups: Sequence[BlankGroup]) -> dict[str, int]:
         """Records that are like fewer than k once these are blanked, by either reading of a blank."""
-        codes, counts = self.patterns(parcels)
+        codes, counts = self.patterns(blank_groups)
         empty = (codes[:, list(self.judged)] < 0).all(axis=1) & bool(self.judged)
         matching = np.empty(len(codes), dtype=np.int64)
         for part in (empty, ~empty):

@@ -13,7 +13,7 @@ from privpipe.kernels.local_suppression.blank_dropping import BlankingTable, dro
 from privpipe.kernels.local_suppression.covers import blank_costs, cheapest_covers, is_empty, matches
 from privpipe.transforms.local_suppression.table import CellTable
 
-__all__ = ["blanking_of", "vouched_blanks", "with_few_alone"]
+__all__ = ["blanking_of", "informative_blanks", "with_few_alone"]
 
 PASSES = 4
 
@@ -25,7 +25,7 @@ def blanking_of(table: CellTable, missing: NDArray[np.uint64] | None = None) -> 
     return BlankingTable(words, hidden, table.judged_bits, fields, table.counts, table.weights, table.sets[1])
 
 
-def vouched_blanks(table: CellTable) -> tuple[NDArray[np.int64], int]:
+def informative_blanks(table: CellTable) -> tuple[NDArray[np.int64], int]:
     """Columns to blank as bits, a combination each, and how many records no blanks help.
 
     Independent covers, and what became unnecessary dropped; then the lightest cell of records that would stay alone

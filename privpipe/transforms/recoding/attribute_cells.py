@@ -20,8 +20,8 @@ from privpipe.errors import NoSolutionError, UnsupportedError
 from privpipe.hierarchies import Hierarchy, canonical_text
 from privpipe.kernels.quality.loss import LossModel
 from privpipe.transforms.base import StageContext, StagePlan
-from privpipe.transforms.local_suppression.cell_blanks import Parcel
-from privpipe.transforms.local_suppression.found import CellsFound
+from privpipe.transforms.local_suppression.cell_blanks import BlankGroup
+from privpipe.transforms.local_suppression.found import BlanksFound
 from privpipe.transforms.local_suppression.planner import blanked_of, cell_figures, greedy_cells
 from privpipe.transforms.local_suppression.stage import SuppressCellsStage
 from privpipe.transforms.local_suppression.table import CellTable, aim_of, read_cells
@@ -98,12 +98,12 @@ def search_repaired(encoded: EncodedTable, stage: GeneralizeStage, context: Stag
             continue
         checked += 1
         try:
-            parcels = greedy_cells(cells, context)
+            blank_groups = greedy_cells(cells, context)
         except NoSolutionError:  # no blanks help at these levels: coarser ones may
             continue
-        if any(blanks < 0 for _, blanks, _ in parcels):
+        if any(blanks < 0 for _, blanks, _ in blank_groups):
             continue
-        loss, columns = loss_of(levels, loss_of.added(cells, shares, parcels))
+        loss, columns = loss_of(levels, loss_of.added(cells, shares, blank_groups))
         if best is None or loss < best.loss - TIE:
             best = RepairedNode(levels, loss, columns, checked, float(bounds.min()), False)
     if best is None:
@@ -158,15 +158,15 @@ def plan(engine: Any, table: Any, stage: GeneralizeStage, context: StageContext)
         "nodes_checked": found.checked,
     }
     cells, distinct = _recoded_cells(engine, table, encoded, stage, detail, context)
-    parcels = greedy_cells(cells, context)
+    blank_groups = greedy_cells(cells, context)
     shares = np.stack([_shares_of(distinct[name], hierarchies[name], levels[name]) for name in encoded.columns], axis=1)
     loss_of = _CellLoss(encoded, stage.loss)
-    loss, columns = loss_of(found.levels, loss_of.added(cells, shares, parcels))
-    figures = cell_figures(cells, CellsFound(tuple(parcels)))
+    loss, columns = loss_of(found.levels, loss_of.added(cells, shares, blank_groups))
+    figures = cell_figures(cells, BlanksFound(tuple(blank_groups)))
     kept = ("reading", "k", "failing_before", "failing_after", "blanked_cells", "blanked_by_column")
     return {
         **detail,
-        **blanked_of(cells, parcels).to_dict(),
+        **blanked_of(cells, blank_groups).to_dict(),
         **{name: figures[name] for name in kept},
         "loss": loss,
         "column_losses": dict(zip(encoded.columns, columns, strict=True)),
@@ -280,10 +280,10 @@ class _CellLoss:
                 found.append(self(levels, more.tolist())[0])
         return min(found, default=0.0) - TIE
 
-    def added(self, cells: CellTable, shares: NDArray[np.float64], parcels: Sequence[Parcel]) -> list[float]:
+    def added(self, cells: CellTable, shares: NDArray[np.float64], blank_groups: Sequence[BlankGroup]) -> list[float]:
         """What blanks add in each column: for every blanked cell the rest of the domain; `shares` of shape (t, m)."""
         more = np.zeros(len(self.encoded.columns))
-        for at, blanks, records in parcels:
+        for at, blanks, records in blank_groups:
             blank = (blanks & ~int(cells.missing[at])) >> np.arange(len(more)) & 1
             more += records * blank * (1.0 - shares[at])
         return [float(each) for each in more]

@@ -70,7 +70,7 @@ def failing_rows(
         Of every set of `sets`.
     """
     found = _failing_rows(sets, rows, classes, facts, ties)
-    lost = _strangers_fail(sets, rows, classes, facts)
+    lost = _unsampled_classes_fail(sets, rows, classes, facts)
     if lost is None:
         return found
     return replace(found, met=False, hereditary=int(rows.counts.sum()) + 1 if lost else found.hereditary)
@@ -177,7 +177,9 @@ def _class_round(
     return failing, int(rows.counts[inherited].sum())
 
 
-def _strangers_fail(sets: JudgedSets, rows: Combinations, classes: Mapping[Keys, Classes], facts: Facts) -> bool | None:
+def _unsampled_classes_fail(
+    sets: JudgedSets, rows: Combinations, classes: Mapping[Keys, Classes], facts: Facts
+) -> bool | None:
     """Whether classes of the population without a record fail, at every finer vector of levels too; None: none does."""
     lost: bool | None = None
     for keys in sets.compared:

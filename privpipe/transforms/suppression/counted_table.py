@@ -198,10 +198,10 @@ def _text_codes(values: Any, beside: Any, column: str, more: int) -> tuple[NDArr
 
 def _facts(engine: Primitives, table: Any, sets: JudgedSets, context: StageContext) -> Facts:
     """The base, and what rules that look at labels learn from those of the table."""
-    looked_at = tuple(dict.fromkeys(key for keys in sets.labels for key in keys))
-    if not looked_at:
+    columns_used_by = tuple(dict.fromkeys(key for keys in sets.labels for key in keys))
+    if not columns_used_by:
         return context.base
-    seen = engine.facts(table, FactsRequest(histograms=looked_at)).histograms
+    seen = engine.facts(table, FactsRequest(histograms=columns_used_by)).histograms
     known = replace(context.base, histograms={**context.base.histograms, **seen}, hierarchies=dict(context.hierarchies))
     return prepared(known, _looking(sets, sets.labels))
 

@@ -20,7 +20,14 @@ from privpipe.tolerance import floor_share
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.numeric import masked_schema, refuse_nulls, require_numeric
 from privpipe.transforms.strata import SmallStrata, Strata, checked_by
-from privpipe.transforms.swapping.ranked_tails import TAIL, Averaged, SetAside, TailBorders, tail_borders, tail_means
+from privpipe.transforms.swapping.ranked_tails import (
+    TAIL,
+    Averaged,
+    TailBorders,
+    TailsRemoved,
+    tail_borders,
+    tail_means,
+)
 from privpipe.transforms.swapping.segment_swap import (
     SegmentPermutation,
     SwappedStrata,
@@ -251,7 +258,7 @@ class RankSwap(Transformer):
         near = self.kind == "window" and window <= engine.ranks_held
         if near and window >= 1 and not (self.bottom or self.top):
             return True
-        if not near and self._segment(records, window) >= records and not engine.relays_ranks:
+        if not near and self._segment(records, window) >= records and not engine.forwards_ranks:
             return False
         return is_near_unique(engine, table, column, records)
 
@@ -276,7 +283,7 @@ class RankSwap(Transformer):
             raise DataError(f"{context.place}: the plan was made for another table: column {column!r} differs")
         means = tail_means(engine, table, column, borders)
         schema = table.schema
-        aside = engine.map_rows(table, SetAside(column, borders), schema.append(pa.field(TAIL, pa.int64())))
+        aside = engine.map_rows(table, TailsRemoved(column, borders), schema.append(pa.field(TAIL, pa.int64())))
         exchanged = engine.exchange_ranks(aside, column, stream, exchange) if inner else aside
         at, target = schema.get_field_index(column), released.field(column)
         return engine.map_rows(exchanged, Averaged(column, means, target.type), schema.set(at, target))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from privpipe.kernels.sums.exact import ExactSums
 
-__all__ = ["TAIL", "Averaged", "SetAside", "TailBorders", "tail_borders", "tail_means"]
+__all__ = ["TAIL", "Averaged", "TailBorders", "TailsRemoved", "tail_borders", "tail_means"]
 
 TAIL = "__privpipe_tail"
 BOTTOM, TOP = 1, 2
@@ -188,7 +188,7 @@ class _TailSums:
 
 
 @dataclass(frozen=True)
-class SetAside:
+class TailsRemoved:
     """Rows with the column `TAIL`, and nothing in place of the values of the tails."""
 
     column: str
@@ -206,7 +206,7 @@ class SetAside:
 
 @dataclass(frozen=True)
 class Averaged:
-    """Rows of `SetAside` with the mean of its tail for each record of one, in the released type."""
+    """Rows of `TailsRemoved` with the mean of its tail for each record of one, in the released type."""
 
     column: str
     means: dict[int, float] = field(repr=False)

@@ -126,13 +126,13 @@ class Shuffle(Transformer):
         scored = _Scored(self, strata, plan.detail["by_stratum"], {name: ranks[name] for name in self.given}, draws)
         schema = table.schema
         if strata.by:
-            dealt = _DealtByStratum(self.columns, scored, ranks, draws)
+            dealt = _ReassignedByStratum(self.columns, scored, ranks, draws)
             return engine.map_groups(table, strata.of, dealt, schema)
         more = [pa.field(f"{SCORE}{at}", pa.float64()) for at in range(len(self.columns))]
         made = engine.map_rows(table, scored, pa.schema([*schema, *more]))
         for at, column in enumerate(self.columns):
-            dealt_out = _Dealt(column, ranks[column][0])
-            made = engine.map_ranked(made, f"{SCORE}{at}", draws.of(column), dealt_out, made.schema)
+            written_in_parts = _Reassigned(column, ranks[column][0])
+            made = engine.map_ranked(made, f"{SCORE}{at}", draws.of(column), written_in_parts, made.schema)
         return engine.select(made, list(schema.names))
 
     @classmethod
@@ -219,7 +219,7 @@ class _Scored:
 
 
 @dataclass(frozen=True)
-class _Dealt:
+class _Reassigned:
     """Records, ranked by their score, with the value of that rank."""
 
     column: str
@@ -231,7 +231,7 @@ class _Dealt:
 
 
 @dataclass(frozen=True)
-class _DealtByStratum:
+class _ReassignedByStratum:
     """A function of all records of one stratum."""
 
     columns: tuple[str, ...]
@@ -250,5 +250,5 @@ class _DealtByStratum:
             order = known[np.lexsort((ids[:, 1], ids[:, 0], self.draws.of(column).order(ids), score[known]))]
             places = np.full(len(rows), -1, np.int64)
             places[order] = np.arange(len(order))
-            made = _Dealt(column, self.ranks[column][key])(made, places)
+            made = _Reassigned(column, self.ranks[column][key])(made, places)
         return made

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from privpipe.blocks import ClassQuery
 from privpipe.engines.base.assembly import COUNT, block_of_cells, combined_ids, grouping_columns, require_query_columns
 from privpipe.errors import DataError
-from privpipe.kernels.classes.cells import LETTERS, count_letters, letter_of, marginal_cells
+from privpipe.kernels.classes.cells import CHARACTERS, character_of, count_characters, marginal_cells
 
 CODES = st.integers(0, 3)
 ROWS = st.lists(
@@ -55,11 +55,11 @@ def test_persons_are_counted_once(rows: list[tuple[str | None, int, int, str]]) 
 
 
 @settings(deadline=None)  # kernels compile on their first call
-@given(st.lists(st.lists(st.sampled_from([0, 1, 126, 127, 2046, 2047, 55294, 55295, 65535, LETTERS - 1]))))
+@given(st.lists(st.lists(st.sampled_from([0, 1, 126, 127, 2046, 2047, 55294, 55295, 65535, CHARACTERS - 1]))))
 def test_letters_count_as_codes(classes: list[list[int]]) -> None:
-    texts = ["".join(map(letter_of, codes)).encode() for codes in classes]
+    texts = ["".join(map(character_of, codes)).encode() for codes in classes]
     offsets = np.cumsum([0, *map(len, texts)])
-    sizes, starts, codes, counts = count_letters(offsets, np.frombuffer(b"".join(texts), np.uint8), LETTERS)
+    sizes, starts, codes, counts = count_characters(offsets, np.frombuffer(b"".join(texts), np.uint8), CHARACTERS)
     assert sizes.tolist() == [len(codes) for codes in classes]
     for c, wanted in enumerate(classes):
         cells = dict(
@@ -75,8 +75,8 @@ def test_large_classes_are_sorted_too() -> None:
     assert offsets.tolist() == [0, 250]
     assert found.tolist() == list(range(250))
     assert set(counts.tolist()) == {2}
-    text = "".join(letter_of(code) for code in codes.tolist()).encode()
-    _, _, found, _ = count_letters(np.array([0, len(text)]), np.frombuffer(text, np.uint8), 500)
+    text = "".join(character_of(code) for code in codes.tolist()).encode()
+    _, _, found, _ = count_characters(np.array([0, len(text)]), np.frombuffer(text, np.uint8), 500)
     assert found.tolist() == list(range(500))
 
 

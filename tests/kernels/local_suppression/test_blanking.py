@@ -14,26 +14,26 @@ from hypothesis.extra.numpy import arrays
 from privpipe.kernels.local_suppression.blank_dropping import BlankingTable, drop_blanks
 from privpipe.kernels.local_suppression.covers import blank_costs, cheapest_covers, cheapest_first, matches, packed
 from privpipe.kernels.local_suppression.strict_blanks import cheapest_rescue, columns_to_meet
-from privpipe.kernels.local_suppression.wildcard_matching import matching_sizes, vouched_sizes
+from privpipe.kernels.local_suppression.wildcard_matching import informative_sizes, matching_sizes
 
 
-def matched(codes: Any, counts: Any, vouching: bool = False) -> list[int]:
+def matched(codes: Any, counts: Any, informative: bool = False) -> list[int]:
     """Straight from the definition: equal in every column, or a blank on either side.
 
-    `vouching`: who is blank in every column matches others that are, and nobody else.
+    `informative`: who is blank in every column matches others that are, and nobody else.
     """
 
     def match(one: Any, other: Any) -> bool:
-        if vouching and all(a < 0 for a in one) != all(a < 0 for a in other):
+        if informative and all(a < 0 for a in one) != all(a < 0 for a in other):
             return False
         return all(a == b or a < 0 or b < 0 for a, b in zip(one, other, strict=True))
 
     return [sum(int(n) for other, n in zip(codes, counts, strict=True) if match(one, other)) for one in codes]
 
 
-def judged_bits(codes: Any, vouching: bool) -> Any:
+def judged_bits(codes: Any, informative: bool) -> Any:
     bits = np.zeros(packed(codes, codes.shape[1])[0].shape[1], np.uint64)
-    return np.bitwise_or.reduce(packed(codes, codes.shape[1])[2], axis=0) if vouching else bits
+    return np.bitwise_or.reduce(packed(codes, codes.shape[1])[2], axis=0) if informative else bits
 
 
 def blanked(codes: Any, blanks: Any) -> Any:
@@ -54,10 +54,10 @@ tables = st.integers(1, 4).flatmap(
 
 @settings(max_examples=40, deadline=None)
 @given(tables, st.integers(0, 2**31), st.booleans())
-def test_covers_are_the_cheapest_and_dropping_keeps_every_record_safe(case: Any, seed: int, vouching: bool) -> None:
+def test_covers_are_the_cheapest_and_dropping_keeps_every_record_safe(case: Any, seed: int, informative: bool) -> None:
     codes, k, weights = case
     codes = np.unique(codes, axis=0)
-    codes = codes[(codes >= 0).any(axis=1)] if vouching else codes
+    codes = codes[(codes >= 0).any(axis=1)] if informative else codes
     if not len(codes):
         return
     counts = np.random.default_rng(seed).integers(1, 4, len(codes)).astype(np.int64)
@@ -66,29 +66,29 @@ def test_covers_are_the_cheapest_and_dropping_keeps_every_record_safe(case: Any,
         counts = counts[: len(codes)]
     words, missing, fields = packed(codes, codes.shape[1])
     order, cost = cheapest_first(np.array(weights))
-    judged = judged_bits(codes, vouching)
+    judged = judged_bits(codes, informative)
     sizes = matches(words, missing, judged, counts)
-    assert sizes.tolist() == matched(codes, counts, vouching)
+    assert sizes.tolist() == matched(codes, counts, informative)
     covers = cheapest_covers(words, missing, judged, fields, counts, sizes, order, k)
     for at, cover in enumerate(covers.tolist()):
         enough = []
         for blank in range(len(cost)):
             tried = codes.copy()
             tried[at] = blanked(codes[[at]], np.array([blank]))[0]
-            if vouching and (tried[at] < 0).all():
+            if informative and (tried[at] < 0).all():
                 continue
-            if matched(tried, counts, vouching)[at] >= k:
+            if matched(tried, counts, informative)[at] >= k:
                 enough.append(cost[blank])
         assert (cover < 0) == (not enough)
         assert cover < 0 or cost[cover] == min(enough)
     if (covers < 0).any():
-        assert vouching or counts.sum() < k
+        assert informative or counts.sum() < k
         return
     table = BlankingTable(words, missing, judged, fields, counts, np.array(weights), cost)
     before = blank_costs(covers, counts, cost)
     for passes, most in ((0, None), (3, cost[covers]), (3, None)):
         found = drop_blanks(table, covers, k, passes=passes, most=most)
-        assert min(matched(blanked(codes, found), counts, vouching)) >= k
+        assert min(matched(blanked(codes, found), counts, informative)) >= k
         after = blank_costs(found, counts, cost)
         assert after <= before + 1e-9
         before = after if passes == 0 else before
@@ -180,4 +180,4 @@ def test_the_two_ways_of_counting_agree() -> None:
     counts = np.random.default_rng(1).integers(1, 6, len(codes)).astype(np.int64)
     words, missing, _ = packed(codes, 5)
     assert (matches(words, missing, judged_bits(codes, False), counts) == matching_sizes(codes, counts)).all()
-    assert (matches(words, missing, judged_bits(codes, True), counts) == vouched_sizes(codes, counts)).all()
+    assert (matches(words, missing, judged_bits(codes, True), counts) == informative_sizes(codes, counts)).all()

@@ -201,8 +201,8 @@ def every_square(it: Small, spec: LossSpec, levels: Sequence[int], gone: set[tup
 
 def aecs(it: Small, spec: LossSpec, levels: Sequence[int], gone: set[tuple[str, ...]]) -> float:
     kept, o = sizes(it, levels, gone)
-    weighed = spec.s * len(kept) + spec.g * (o > 0)
-    return it.n / weighed if weighed else math.inf
+    weighted = spec.s * len(kept) + spec.g * (o > 0)
+    return it.n / weighted if weighted else math.inf
 
 
 def area(it: Small, record: dict[str, str], levels: Sequence[int]) -> int:

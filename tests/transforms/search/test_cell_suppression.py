@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from privpipe.errors import NoSolutionError
 from privpipe.transforms.local_suppression import integer_programs
-from privpipe.transforms.local_suppression.found import CellsFound
+from privpipe.transforms.local_suppression.found import BlanksFound
 from privpipe.transforms.local_suppression.optimal import improved
 from privpipe.transforms.local_suppression.planner import greedy_cells
 from privpipe.transforms.local_suppression.stage import CellBudget
@@ -68,15 +68,15 @@ def read(path: Path, keys: Any, k: int, wildcard: bool) -> CellTable:
     return table_of(distinct, counts, k, wildcard)
 
 
-def greedy(table: CellTable) -> CellsFound:
-    return CellsFound(tuple(greedy_cells(table, Where())))  # type: ignore[arg-type]
+def greedy(table: CellTable) -> BlanksFound:
+    return BlanksFound(tuple(greedy_cells(table, Where())))  # type: ignore[arg-type]
 
 
-def records_like(table: CellTable, parcels: Any) -> list[int]:
+def records_like(table: CellTable, blank_groups: Any) -> list[int]:
     """Of each record, how many it is like: from the definition, over records."""
     rows, places = [], []
     for at, count in enumerate(table.counts.tolist()):
-        own = [(blanks, records) for place, blanks, records in parcels if place == at]
+        own = [(blanks, records) for place, blanks, records in blank_groups if place == at]
         for blanks, records in [*own, (0, count - sum(records for _, records in own))]:
             if blanks >= 0:
                 row = [-1 if blanks >> c & 1 else int(v) for c, v in enumerate(table.codes[at])]
@@ -100,14 +100,14 @@ def test_blanks_of_the_household_survey(shared: Path, k: int, most: int, strict:
     table = read(shared / "data/casc/testdata.csv", KEYS, k, wildcard=True)
     assert (table.records, len(table)) == (4580, 412)
     found = greedy(table)
-    assert table.cost(found.parcels) <= most
-    assert min(records_like(table, found.parcels)) >= k
-    assert table.failing(found.parcels)["wildcard"] == 0
+    assert table.cost(found.blank_groups) <= most
+    assert min(records_like(table, found.blank_groups)) >= k
+    assert table.failing(found.blank_groups)["wildcard"] == 0
     own = read(shared / "data/casc/testdata.csv", KEYS, k, wildcard=False)
     found = greedy(own)
-    assert own.lower_bound(np.arange(len(own))) <= own.cost(found.parcels) <= strict
-    assert min(records_like(own, found.parcels)) >= k
-    assert own.failing(found.parcels) == {"own_value": 0, "wildcard": 0}
+    assert own.lower_bound(np.arange(len(own))) <= own.cost(found.blank_groups) <= strict
+    assert min(records_like(own, found.blank_groups)) >= k
+    assert own.failing(found.blank_groups) == {"own_value": 0, "wildcard": 0}
 
 
 def test_no_more_blanks_than_the_reference_tool(shared: Path) -> None:
@@ -119,8 +119,8 @@ def test_no_more_blanks_than_the_reference_tool(shared: Path) -> None:
             continue
         table = read(shared / "data/casc" / case["data"], case["keys"], case["k"], wildcard=True)
         found = greedy(table)
-        assert table.cost(found.parcels) <= case["expected"]["newSupps"], case["id"]
-        assert table.failing(found.parcels)["wildcard"] == 0
+        assert table.cost(found.blank_groups) <= case["expected"]["newSupps"], case["id"]
+        assert table.failing(found.blank_groups)["wildcard"] == 0
         tried += 1
     assert tried
 
@@ -131,16 +131,16 @@ def test_the_optimum_of_the_survey_is_lower_and_not_claimed(shared: Path) -> Non
         table = read(shared / "data/casc/testdata.csv", KEYS, k, wildcard)
         start = greedy(table)
         found = improved(table, start, CellBudget(neighbourhoods=6))
-        assert table.cost(found.parcels) <= most < table.cost(start.parcels)
-        assert min(records_like(table, found.parcels)) >= k
+        assert table.cost(found.blank_groups) <= most < table.cost(start.blank_groups)
+        assert min(records_like(table, found.blank_groups)) >= k
         assert not found.optimal
-        assert found.bound < table.cost(found.parcels)
+        assert found.bound < table.cost(found.blank_groups)
         assert found.solved == 6
 
 
-def alone(table: CellTable, parcels: Any) -> int:
+def alone(table: CellTable, blank_groups: Any) -> int:
     """Records without a blank that equal no other without one."""
-    touched = {at for at, blanks, _ in parcels if blanks}
+    touched = {at for at, blanks, _ in blank_groups if blanks}
     complete = (table.codes >= 0).all(axis=1)
     return sum(int(table.counts[at]) == 1 and complete[at] and at not in touched for at in range(len(table)))
 
@@ -154,9 +154,13 @@ def least_cost(table: CellTable) -> float:
     else:
         units = [(at, 1) for at, count in enumerate(table.counts) for _ in range(int(count))]
     for chosen in itertools.product(sets, repeat=len(units)):
-        parcels = [(at, blanks, records) for (at, records), blanks in zip(units, chosen, strict=True) if blanks]
-        cost = table.cost(parcels) if parcels else 0.0
-        if cost < least and min(records_like(table, parcels)) >= table.k and alone(table, parcels) <= table.allowed:
+        blank_groups = [(at, blanks, records) for (at, records), blanks in zip(units, chosen, strict=True) if blanks]
+        cost = table.cost(blank_groups) if blank_groups else 0.0
+        if (
+            cost < least
+            and min(records_like(table, blank_groups)) >= table.k
+            and alone(table, blank_groups) <= table.allowed
+        ):
             least = cost
     return float(least)
 
@@ -175,12 +179,12 @@ def test_a_small_table_is_solved_and_proved(data: st.DataObject) -> None:
     start = greedy(table)
     found = improved(table, start, CellBudget())
     best = least_cost(table)
-    assert table.cost(start.parcels) >= best - 1e-9
-    assert table.cost(found.parcels) == pytest.approx(best)
+    assert table.cost(start.blank_groups) >= best - 1e-9
+    assert table.cost(found.blank_groups) == pytest.approx(best)
     assert found.optimal
     assert found.bound == pytest.approx(best)
     assert found.status == "optimal"
-    assert min(records_like(table, found.parcels)) >= k
+    assert min(records_like(table, found.blank_groups)) >= k
     assert table.lower_bound(np.arange(len(rows))) <= best + 1e-9
 
 
@@ -200,10 +204,10 @@ def test_few_stay_alone(data: st.DataObject) -> None:
     best = least_cost(table)
     found = improved(table, start, CellBudget())
     for each in (start, found):
-        assert min(records_like(table, each.parcels)) >= k
-        assert alone(table, each.parcels) <= table.allowed == int(share * sum(counts) + 1e-9)
-    assert table.cost(start.parcels) >= best - 1e-9
-    assert table.cost(found.parcels) == pytest.approx(best)
+        assert min(records_like(table, each.blank_groups)) >= k
+        assert alone(table, each.blank_groups) <= table.allowed == int(share * sum(counts) + 1e-9)
+    assert table.cost(start.blank_groups) >= best - 1e-9
+    assert table.cost(found.blank_groups) == pytest.approx(best)
     assert found.optimal
 
 
@@ -213,13 +217,13 @@ def test_who_is_alone_in_the_survey(shared: Path) -> None:
     for share, most in ((None, 14), (0.001, 4), (0.0, 0)):
         asked = dataclasses.replace(table, alone_at_most=share)
         found = greedy(asked)
-        assert alone(asked, found.parcels) <= most
-        assert min(records_like(asked, found.parcels)) >= 3
-        assert asked.cost(found.parcels) <= 195 + 14
+        assert alone(asked, found.blank_groups) <= most
+        assert min(records_like(asked, found.blank_groups)) >= 3
+        assert asked.cost(found.blank_groups) <= 195 + 14
         better = improved(asked, found, CellBudget(neighbourhoods=2))
-        assert asked.cost(better.parcels) <= asked.cost(found.parcels)
-        assert share is None or alone(asked, better.parcels) <= most
-        assert min(records_like(asked, better.parcels)) >= 3
+        assert asked.cost(better.blank_groups) <= asked.cost(found.blank_groups)
+        assert share is None or alone(asked, better.blank_groups) <= most
+        assert min(records_like(asked, better.blank_groups)) >= 3
 
 
 def test_a_stratum_that_nobody_judges_makes_nobody_like_another() -> None:
@@ -227,8 +231,8 @@ def test_a_stratum_that_nobody_judges_makes_nobody_like_another() -> None:
     rows = np.array([[0, 0], [1, 0], [2, 0], [0, 1], [1, 1]])
     table = table_of(rows, [1] * 5, 2, True, fixed=1, judged=(0,))
     found = greedy(table)
-    assert min(records_like(table, found.parcels)) >= 2
-    assert sorted(at for at, _, _ in found.parcels) == [0, 1, 2, 3, 4]
+    assert min(records_like(table, found.blank_groups)) >= 2
+    assert sorted(at for at, _, _ in found.blank_groups) == [0, 1, 2, 3, 4]
     short = table_of(rows[:4], [1] * 4, 2, True, fixed=1, judged=(0,))
     with pytest.raises(NoSolutionError, match="match fewer than k = 2 whatever is blanked"):
         greedy(short)
@@ -241,8 +245,8 @@ def test_strata_are_solved_each_by_itself() -> None:
         table = table_of(rows, [1] * 6, 2, wildcard, fixed=1)
         found = improved(table, greedy(table), CellBudget())
         assert found.optimal
-        assert min(records_like(table, found.parcels)) >= 2
-        assert table.cost(found.parcels) == least_cost(table) == found.bound
+        assert min(records_like(table, found.blank_groups)) >= 2
+        assert table.cost(found.blank_groups) == least_cost(table) == found.bound
 
 
 @pytest.mark.parametrize("solver", ["highs", "cbc"])
@@ -256,7 +260,7 @@ def test_either_solver_proves_the_same_optimum(solver: str, monkeypatch: pytest.
         table = table_of(rows, [1, 1, 2, 1, 1, 3, 1], 3, wildcard, [1.0, 1.5, 2.0])
         found = improved(table, greedy(table), CellBudget())
         assert found.optimal
-        costs.append(table.cost(found.parcels))
+        costs.append(table.cost(found.blank_groups))
     assert costs == [6.0, 16.0]
 
 
@@ -266,4 +270,4 @@ def test_the_clock_is_told_apart_from_a_proof() -> None:
     table = table_of(rows, rng.integers(1, 3, len(rows)), 3, wildcard=False)
     found = improved(table, greedy(table), CellBudget(neighbourhoods=1000, seconds=0.05))
     assert (found.optimal, found.status) == (False, "ended by the clock")
-    assert min(records_like(table, found.parcels)) >= 3
+    assert min(records_like(table, found.blank_groups)) >= 3

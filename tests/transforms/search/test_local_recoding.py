@@ -180,7 +180,7 @@ def test_the_common_judge_decides_like_compiled_code(embedded: Engine, shared: A
     given = (KAnonymity(k=5),)
     table, context = of_file(embedded, data, "cmc.csv", "hierarchies/cmc_hierarchy_{}.csv", given)
     compiled, _ = made(embedded, LocalRecoding(), table, context)
-    looked_up = type("Slow", (KAnonymity,), {"told_by_least": False})
+    looked_up = type("Slow", (KAnonymity,), {"decided_by_minima": False})
     judged, _ = made(embedded, LocalRecoding(), table, replace(context, guarantees=(looked_up(k=5),)))
     assert judged.detail["rounds"] == compiled.detail["rounds"]
 

@@ -224,8 +224,8 @@ def test_short_forms_of_the_matrix(plain: Any, problem: Any) -> None:
     roots = {"a": (0, 2), "b": (0, 1)}
     dropped = [node for node in valid(none_gone) if all(v in roots[c] for v, c in zip(node, "ab", strict=True))]
     assert sum(map(bool, columns["levels"].values())) == min(sum(map(bool, node)) for node in dropped)
-    weighed = Generalize(approach="_AS", loss=LossSpec(weights={"a": 1.0, "b": 5.0}))
-    assert plan(plain, problem.table, weighed, problem.context).detail["levels"]["b"] == 0
+    weighted = Generalize(approach="_AS", loss=LossSpec(weights={"a": 1.0, "b": 5.0}))
+    assert plan(plain, problem.table, weighted, problem.context).detail["levels"]["b"] == 0
     raw = plan(plain, problem.table, Generalize(approach="_TS", suppress_at_most=0.5), problem.context).detail
     assert set(raw["levels"].values()) == {0}
     with pytest.raises(NoSolutionError, match="the limit allows 0"):

@@ -73,7 +73,7 @@ class IndividualRisk(Guarantee):
     way: ClassVar[Way] = WEIGHTS
     threshold_field: ClassVar[str | None] = "at_most"
     trusts_values: ClassVar[bool] = True
-    tells_records: ClassVar[bool] = True
+    gives_record_figures: ClassVar[bool] = True
     judges_matching: ClassVar[bool] = True
     source: ClassVar[str] = "Benedetti, Franconi, NTTS 1998; Franconi, Polettini, PSD 2004"
     threat: ClassVar[str] = (
@@ -131,9 +131,9 @@ class IndividualRisk(Guarantee):
         self, records: DistinctBlock, households: NDArray[np.int64] | None, matching: bool
     ) -> Mapping[str, NDArray[np.float64]]:
         from privpipe.kernels.uniqueness.individual_risk import shared_risk
-        from privpipe.measures.risk.identity.single_records import weighed_patterns
+        from privpipe.measures.risk.identity.single_records import weighted_patterns
 
-        patterns, owner = weighed_patterns(records, matching)
+        patterns, owner = weighted_patterns(records, matching)
         sample, population = self.frequencies(patterns)
         if not at_least(population, sample).all():
             raise DataError(f"individual_risk: weights in {self.weight!r} sum to less than a class's records")

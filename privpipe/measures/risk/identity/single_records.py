@@ -7,22 +7,22 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import ClassBlock, DistinctBlock
 
-__all__ = ["weighed_patterns"]
+__all__ = ["weighted_patterns"]
 
 
-def weighed_patterns(records: DistinctBlock, matching: bool) -> tuple[ClassBlock, NDArray[np.intp]]:
+def weighted_patterns(records: DistinctBlock, matching: bool) -> tuple[ClassBlock, NDArray[np.intp]]:
     """The classes of records, or under `matching` their patterns, with weights; and which each record is in.
 
     Examples
     --------
     >>> codes, ones = np.array([[0], [0], [1]]), np.ones(3, dtype=np.int64)
-    >>> block, owner = weighed_patterns(DistinctBlock(("a",), codes, ones, weights=np.array([2.0, 3.0, 4.0])), False)
+    >>> block, owner = weighted_patterns(DistinctBlock(("a",), codes, ones, weights=np.array([2.0, 3.0, 4.0])), False)
     >>> block.sizes.tolist(), block.weights.tolist(), owner.tolist()
     ([2, 1], [5.0, 4.0], [0, 0, 1])
     """
     from privpipe.kernels.columns.arrays import read_only
     from privpipe.kernels.sums.weights import exact_sum_by_class
-    from privpipe.kernels.uniqueness.sample_frequencies import vouched_frequencies
+    from privpipe.kernels.uniqueness.sample_frequencies import informative_frequencies
 
     blanks = records.blanks if matching else None
     codes = records.codes if blanks is None else np.where(blanks, -1, records.codes)
@@ -36,7 +36,7 @@ def weighed_patterns(records: DistinctBlock, matching: bool) -> tuple[ClassBlock
     sizes = np.bincount(owner, weights=records.counts, minlength=len(patterns)).astype(np.int64)
     if not matching:
         return ClassBlock(sizes, weights=weights), owner
-    found = vouched_frequencies(patterns, sizes, weights)
+    found = informative_frequencies(patterns, sizes, weights)
     block = ClassBlock(
         sizes,
         matching=found.matching,

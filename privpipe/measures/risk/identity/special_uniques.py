@@ -71,7 +71,7 @@ class SpecialUniques(Guarantee):
     way: ClassVar[Way] = DISTINCT
     threshold_field: ClassVar[str | None] = "at_most"
     trusts_values: ClassVar[bool] = True
-    tells_records: ClassVar[bool] = True
+    gives_record_figures: ClassVar[bool] = True
     judges_matching: ClassVar[bool] = True
     source: ClassVar[str] = "Elliot, Manning, Ford, IJUFKS 10, 2002; Manning, Haglin, Keane, DMKD 16, 2008"
     threat: ClassVar[str] = (

@@ -19,7 +19,7 @@ from privpipe.errors import UsageError
 from privpipe.tolerance import at_least
 
 if TYPE_CHECKING:
-    from privpipe.kernels.noise.looks import Looks
+    from privpipe.kernels.noise.looks import NoiseObservations
 
 __all__ = ["RepeatedNoise"]
 
@@ -119,7 +119,7 @@ class RepeatedNoise(HistoryMeasure):
             return self._error("no released value to judge")
         return self._verdict(dict(zip(self.columns, found, strict=True)), unknown)
 
-    def _verdict(self, found: Mapping[str, Looks], unknown: int) -> Verdict:
+    def _verdict(self, found: Mapping[str, NoiseObservations], unknown: int) -> Verdict:
         left = {column: self._left(looks, self.changed == "averaged") for column, looks in found.items()}
         worst = min((column for column in left if len(left[column])), key=lambda column: float(left[column].min()))
         observed = float(left[worst].min())
@@ -143,7 +143,7 @@ class RepeatedNoise(HistoryMeasure):
         )
 
     @staticmethod
-    def _left(looks: Looks, moving: bool) -> NDArray[np.float64]:
+    def _left(looks: NoiseObservations, moving: bool) -> NDArray[np.float64]:
         from privpipe.kernels.noise.averaging import left_ratios
 
         return left_ratios(looks.units, looks.stages, looks.draws, looks.values, looks.ratios, moving=moving)

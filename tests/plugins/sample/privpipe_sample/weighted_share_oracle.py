@@ -1,4 +1,4 @@
-"""The weighed share from its definition, in plain Python."""
+"""The weighted share from its definition, in plain Python."""
 
 from __future__ import annotations
 

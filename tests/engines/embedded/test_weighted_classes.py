@@ -13,7 +13,7 @@ import pytest
 from privpipe.blocks import ClassQuery
 from privpipe.engines import Engine, Source
 from privpipe.engines.embedded.joint_cells import JointCells
-from privpipe.engines.embedded.weighed_classes import weighed_classes
+from privpipe.engines.embedded.weighted_classes import weighted_classes
 from privpipe.errors import DataError
 
 QUERY = ClassQuery(keys=("k", "j"), weight="w", mark="*")
@@ -59,7 +59,7 @@ def test_they_are_the_nearest_doubles_of_the_sums(embedded: Any, weights: Any) -
         sums[row["k"], row["j"]] += Fraction(row["w"])
         sizes[row["k"], row["j"]] += 1
     wanted = Counter((sizes[key], float(sums[key]), key == ("*", "*")) for key in sums)
-    quick = weighed_classes(embedded.session, table, QUERY)
+    quick = weighted_classes(embedded.session, table, QUERY)
     assert quick is not None or weights[0] in (1e300, 1e-200)
     if quick is not None:
         assert shapes(quick) == wanted
@@ -69,10 +69,10 @@ def test_they_are_the_nearest_doubles_of_the_sums(embedded: Any, weights: Any) -
 
 def test_what_the_quick_way_leaves_to_the_slow_one(embedded: Any) -> None:
     apart, _ = table_of(embedded, pa.array([1e-30, 1e30] * 50))
-    assert weighed_classes(embedded.session, apart, QUERY) is None
+    assert weighted_classes(embedded.session, apart, QUERY) is None
     assert sum(shapes(embedded.classes(apart, QUERY)).values()) == 8
     negative, _ = table_of(embedded, pa.array([1.0, -1.0, float("inf")] * 10))
-    assert weighed_classes(embedded.session, negative, QUERY) is None
+    assert weighted_classes(embedded.session, negative, QUERY) is None
     for missing in (None, float("nan")):
         table, _ = table_of(embedded, pa.array([1.0, missing] * 10))
         with pytest.raises(DataError, match="10 missing values"):

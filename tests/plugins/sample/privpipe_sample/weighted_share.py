@@ -13,11 +13,11 @@ from privpipe.blocks import ClassBlock, ClassModel, Facts
 from privpipe.blocks.guarantee import Direction
 from privpipe.blocks.marks import SensitiveColumn
 
-__all__ = ["WeighedShare"]
+__all__ = ["WeightedShare"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class WeighedShare(ClassModel):
+class WeightedShare(ClassModel):
     """In each class, `weight` times the share of the commonest value of a column is at most `at_most`.
 
     Parameters
@@ -33,7 +33,7 @@ class WeighedShare(ClassModel):
 
     Examples
     --------
-    >>> WeighedShare(column_of_interest="illness", at_most=0.5).weight
+    >>> WeightedShare(column_of_interest="illness", at_most=0.5).weight
     1.0
     """
 

@@ -15,7 +15,7 @@ from privpipe.engines.embedded.session import Session
 from privpipe.engines.embedded.table import EmbeddedTable, nothing_but_mark, quoted
 from privpipe.errors import DataError
 
-__all__ = ["weighed_classes"]
+__all__ = ["weighted_classes"]
 
 BLOCK_CLASSES = 131072
 MOST_BITS = 126
@@ -24,7 +24,7 @@ SIZE, HIGH, LOW, MARKED = "__privpipe_size", "__privpipe_high", "__privpipe_low"
 WORD = "18446744073709551615::HUGEINT"
 
 
-def weighed_classes(session: Session, table: EmbeddedTable, query: ClassQuery) -> Iterator[ClassBlock] | None:
+def weighted_classes(session: Session, table: EmbeddedTable, query: ClassQuery) -> Iterator[ClassBlock] | None:
     """Blocks of classes with their weights; None where joint cells must serve.
 
     That is where values or persons are counted beside the weights, or where weights are negative, infinite, or of
