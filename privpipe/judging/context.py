@@ -1,74 +1,21 @@
-"""What all entries of one run are judged with."""
+"""What all entries of one run are judged with: its inputs, and the classes that are counted once for all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
 
 from privpipe.judging.counted_classes import CountedClasses, count_classes
-from privpipe.judging.suppressed import JudgedTable
-
-if TYPE_CHECKING:
-    from privpipe.blocks import Facts, Guarantee
-    from privpipe.engines import Engine
-    from privpipe.judging.grouping import Base
-    from privpipe.judging.rules import JudgingRules
-    from privpipe.roles import Roles
+from privpipe.judging.inputs import JudgingInputs
 
 __all__ = ["JudgingContext"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgingContext:
-    """One table with everything that lies beside it.
-
-    Parameters
-    ----------
-    judged_table : JudgedTable
-        The judged table, and what is left of it without its suppressed records.
-    entries : tuple of Guarantee
-        All entries in their order, filled in from the roles.
-    roles : Roles
-    rules : JudgingRules
-    facts : mapping of base to Facts
-        What was learnt of the table, under each distribution that an entry compares with.
-    original : Table, optional
-    released : Table, optional
-        The judged records with their ids, where the table itself carries none.
-    population : Table, optional
-    """
-
-    judged_table: JudgedTable
-    entries: tuple[Guarantee, ...]
-    roles: Roles
-    rules: JudgingRules
-    facts: Mapping[Base, Facts] = field(repr=False)
-    original: Any = field(default=None, repr=False)
-    released: Any = field(default=None, repr=False)
-    population: Any = field(default=None, repr=False)
-
-    @property
-    def engine(self) -> Engine:
-        """The engine of all tables."""
-        return self.judged_table.engine
+class JudgingContext(JudgingInputs):
+    """The inputs of a run, with what its ways of judging share."""
 
     @cached_property
     def counted(self) -> CountedClasses:
         """Every class that an entry asks for, counted once whatever the way it is judged in."""
         return count_classes(self)
-
-    @cached_property
-    def with_ids(self) -> JudgedTable:
-        """The judged records with their ids."""
-        if self.released is None:
-            return self.judged_table
-        # They hold the released columns and no others.
-        return JudgedTable.of(self.engine, self.released, replace(self.rules, released=None))
-
-    @property
-    def aligned(self) -> bool:
-        """Whether an original is at hand and records of both tables have ids."""
-        original = self.original
-        return original is not None and bool(original.has_record_ids and self.with_ids.table.has_record_ids)

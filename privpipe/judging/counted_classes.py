@@ -16,7 +16,7 @@ from privpipe.judging.verdicts import all_suppressed, defined
 from privpipe.judging.wildcards import alone_notes, reduce_matching
 
 if TYPE_CHECKING:
-    from privpipe.judging.context import JudgingContext
+    from privpipe.judging.inputs import JudgingInputs
 
 __all__ = ["NO_RECORDS", "CountedClasses", "count_classes"]
 
@@ -44,7 +44,7 @@ class CountedClasses:
     notes: tuple[str, ...] = ()
 
 
-def count_classes(context: JudgingContext) -> CountedClasses:
+def count_classes(context: JudgingInputs) -> CountedClasses:
     """Judge every entry of the run that reads classes."""
     counts = [_Count(context, group) for group in groups_of(context.entries, context.roles, context.rules)]
     seen: list[Judged] = []
@@ -71,7 +71,7 @@ def count_classes(context: JudgingContext) -> CountedClasses:
 class _Count:
     """One count of classes, for the entries of a group."""
 
-    context: JudgingContext
+    context: JudgingInputs
     group: Group
 
     @property

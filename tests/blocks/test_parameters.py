@@ -23,7 +23,7 @@ from privpipe.errors import UsageError
 from privpipe.roles import Roles
 from privpipe.transforms.base import Transformer
 from privpipe.transforms.local_suppression.stage import CellBudget
-from privpipe.transforms.microaggregation.checks import SensitiveRule
+from privpipe.transforms.microaggregation.parameters import SensitiveRule
 from privpipe.transforms.noise.pram import TransitionMatrix
 from privpipe.transforms.recoding.loss import LossSpec
 from privpipe.transforms.recoding.stage import SearchBudget

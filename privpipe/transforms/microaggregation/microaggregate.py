@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
-
-from annotated_types import Ge, Gt, Le, Lt
-from typing_extensions import Doc
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from privpipe.blocks import Facts, FactsRequest, Moments, Primitives
-from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.roles import column_type_of
-from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
-from privpipe.transforms.microaggregation import checks
-from privpipe.transforms.microaggregation.checks import ONE_COLUMN, OWNER, Method, Nulls, Refine, SensitiveRule
-from privpipe.transforms.microaggregation.group_aggregates import Aggregate
+from privpipe.transforms.base import Kind, StageContext, StagePlan
+from privpipe.transforms.microaggregation import parameters
 from privpipe.transforms.microaggregation.group_learning import (
     Kept,
     blocks_that_meet,
@@ -25,6 +19,7 @@ from privpipe.transforms.microaggregation.group_learning import (
 )
 from privpipe.transforms.microaggregation.group_plan import GroupPlan
 from privpipe.transforms.microaggregation.mixed_records import ColumnKind, Encoding
+from privpipe.transforms.microaggregation.parameters import GroupingParameters, SensitiveRule
 from privpipe.transforms.microaggregation.record_groups import (
     BlockKey,
     GroupingRules,
@@ -34,7 +29,7 @@ from privpipe.transforms.microaggregation.record_groups import (
     carried_schema,
 )
 from privpipe.transforms.numeric import refuse_nulls, require_numeric
-from privpipe.transforms.strata import SmallStrata, Strata, checked_by, require_present
+from privpipe.transforms.strata import Strata, require_present
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +40,7 @@ __all__ = ["Microaggregate", "SensitiveRule"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Microaggregate(Transformer):
+class Microaggregate(GroupingParameters):
     """Replace the values of each group of k or more similar records by their mean or another aggregate.
 
     All members of a group become equal in its columns, so the release is k-anonymous on a list of columns that
@@ -122,74 +117,6 @@ class Microaggregate(Transformer):
     reveals: ClassVar[str] = "the means of small groups, whose members lie around them"
     source: ClassVar[str] = "Domingo-Ferrer, Torra, Data Mining and Knowledge Discovery 11, 2005"
 
-    columns: Annotated[
-        tuple[str, ...] | tuple[tuple[str, ...], ...],
-        Columns(),
-        Doc("columns to mask: one list is one group of columns, or several lists"),
-    ]
-    k: Annotated[
-        Annotated[int, Ge(2)] | tuple[Annotated[int, Ge(2)], ...],
-        Doc("least number of records in a group, or one number a list of columns"),
-    ]
-    method: Annotated[
-        Method, Doc("mdav or v_mdav (several columns at once), univariate (optimal, one column) or fixed")
-    ] = "mdav"
-    refine: Annotated[Refine | None, Doc("search, descent or none: how groups are improved; default by size")] = None
-    iterations: Annotated[
-        Annotated[int, Ge(0)] | Literal["auto"], Doc("steps of the search in each block, or auto")
-    ] = "auto"
-    gamma: Annotated[float, Ge(0), Doc("v_mdav: how readily a group takes in more than k records")] = 0.2
-    block: Annotated[int | Literal["auto"], Doc("most records of a block that is grouped by itself, or auto")] = "auto"
-    passes: Annotated[
-        Annotated[int, Ge(0), Le(2)] | Literal["auto"],
-        Doc("passes of descent over the borders of blocks, 0 to 2, or auto"),
-    ] = "auto"
-    aggregate: Annotated[Aggregate, Doc("mean, median, trimmed_mean, weighted_mean, mode or medoid of the group")] = (
-        "mean"
-    )
-    trim: Annotated[float, Ge(0), Lt(0.5), Doc("trimmed_mean: share dropped at each end, in [0, 0.5)")] = 0.1
-    weight: Annotated[str | None, Doc("weighted_mean: column of weights above 0")] = None
-    distance: Annotated[
-        Literal["euclidean", "gower"], Doc("euclidean (standardised numbers) or gower (mixed types)")
-    ] = "euclidean"
-    order: Annotated[
-        Mapping[str, tuple[str, ...]] | None, Doc("gower: values of ordinal columns, from least to greatest")
-    ] = None
-    weights: Annotated[
-        Mapping[str, Annotated[float, Gt(0)]] | None, Doc("gower: weight of each column in the distance")
-    ] = None
-    by: Annotated[tuple[str, ...], ColumnNames(), Doc("columns within whose combinations records are grouped")] = ()
-    small_strata: Annotated[SmallStrata, Doc("strata of fewer than k records: refuse, suppress or merge")] = "refuse"
-    sensitive: Annotated[SensitiveRule | None, Doc("what each group must meet: {column, l} or {column, t}")] = None
-    keep_ties: Annotated[bool, Doc("univariate, fixed: keep equal values together")] = False
-    nulls: Annotated[Nulls | None, Doc("refuse, keep or own_group")] = None
-    round: Annotated[bool, Doc("round to whole numbers")] = False
-    ties: Annotated[Literal["keyed", "position"], Doc("keyed, or position to compare with other programs")] = "keyed"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        lists = checks.lists_of(self.columns)
-        checked_columns(OWNER, [name for names in lists for name in names])
-        nested = not isinstance(self.columns[0], str)
-        object.__setattr__(self, "columns", lists if nested else lists[0])
-        if isinstance(self.k, list | tuple):
-            object.__setattr__(self, "k", tuple(self.k))
-        if isinstance(self.sensitive, Mapping):
-            object.__setattr__(self, "sensitive", SensitiveRule(**self.sensitive))
-        object.__setattr__(self, "by", checked_by(OWNER, self.by, self.masked_columns(), self.small_strata))
-        if self.small_strata == "suppress":
-            object.__setattr__(self, "suppresses", True)
-        checks.check_together(self)
-
-    def groups(self) -> list[tuple[tuple[str, ...], int]]:
-        """The lists of columns that are grouped by themselves, each with its k."""
-        lists = checks.lists_of(self.columns)
-        pairs = list(zip(lists, self.sizes(len(lists)), strict=True))
-        return [((name,), k) for names, k in pairs for name in names] if self.method in ONE_COLUMN else pairs
-
-    def masked_columns(self) -> tuple[str, ...]:
-        return tuple(name for names in checks.lists_of(self.columns) for name in names)
-
     def request(self, context: StageContext) -> FactsRequest:
         masked = self.masked_columns()
         beside = [self.weight, self.sensitive and self.sensitive.column]
@@ -215,7 +142,7 @@ class Microaggregate(Transformer):
 
     def learn(self, engine: Primitives, table: Any, context: StageContext) -> StagePlan:
         facts = engine.facts(table, self.request(context))
-        checks.check_weights(self, facts, context)
+        parameters.check_weights(self, facts, context)
         groups = self.groups()
         least = max(k for _, k in groups)
         strata = Strata(records=(facts.records,))
@@ -233,7 +160,7 @@ class Microaggregate(Transformer):
             plans.append(self._with_parts(engine, table, group, strata, facts, context).to_dict())
         nulls = {name: _nulls(facts, name) for name in self.masked_columns()}
         detail: dict[str, Any] = {"strata": strata.to_dict(), "groups": plans, "nulls": nulls}
-        detail["warnings"] = checks.warnings_of(self, nulls, strata)
+        detail["warnings"] = parameters.warnings_of(self, nulls, strata)
         return StagePlan(name=self.name(), parameters=self.stated_parameters(), detail=detail)
 
     def stated_parameters(self) -> dict[str, Any]:
@@ -294,9 +221,6 @@ class Microaggregate(Transformer):
             cls(columns=("age", "income"), k=2, method="v_mdav", refine="descent", aggregate="medoid", nulls="keep"),
         ]
 
-    def sizes(self, lists: int) -> tuple[int, ...]:
-        return self.k if isinstance(self.k, tuple) else (self.k,) * lists
-
     def _rules(self) -> GroupingRules:
         return GroupingRules(
             method=self.method,
@@ -349,7 +273,7 @@ class Microaggregate(Transformer):
         few = facts.records <= ONE_BLOCK
         block: int | None = self.block if isinstance(self.block, int) else None if few else BLOCK
         gower = self.distance == "gower"
-        refined = not gower and self.method not in ONE_COLUMN
+        refined = not gower and self.method not in parameters.ONE_COLUMN
         return GroupPlan(
             columns=columns,
             k=k,
@@ -357,7 +281,7 @@ class Microaggregate(Transformer):
             # A column without any value takes no part; its mean is not a number, which JSON has none for.
             centre=tuple({name: _mean(each[name]) for name in numbers} for each in moments),
             scale=tuple(
-                {name: checks.spread_of(name, each[name], gower=gower, place=context.place) for name in numbers}
+                {name: parameters.spread_of(name, each[name], gower=gower, place=context.place) for name in numbers}
                 for each in moments
             ),
             block=block,
@@ -379,7 +303,7 @@ class Microaggregate(Transformer):
         if complete and small and not strata.by and facts.records >= group.k:
             group = replace(group, parts=(Part(0, (), facts.records, (BlockTree(),)),))
         else:
-            points = self.distance == "euclidean" and self.method not in ONE_COLUMN
+            points = self.distance == "euclidean" and self.method not in parameters.ONE_COLUMN
             passes = border_passes(group.k) if self.passes == "auto" else self.passes
             shifts = BORDER_SHIFTS[:passes] if points and self.refine != "none" else ()
             parts = learn_parts(engine, table, group, strata, encoding, shifts, context, shell=points)

@@ -6,23 +6,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from annotated_types import Ge, Le
+from annotated_types import Ge, Gt, Le, Lt
+from typing_extensions import Doc
 
+from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.blocks.parameters import check_parameters
 from privpipe.blocks.require import require_integer
 from privpipe.errors import DataError, UsageError
-from privpipe.transforms.base import checked_columns
+from privpipe.transforms.base import Transformer, checked_columns
+from privpipe.transforms.microaggregation.group_aggregates import Aggregate
 from privpipe.transforms.numeric import require_summable
+from privpipe.transforms.strata import SmallStrata, Strata, checked_by
 
 if TYPE_CHECKING:
     from privpipe.blocks import Facts, Moments
     from privpipe.transforms.base import StageContext
-    from privpipe.transforms.microaggregation.microaggregate import Microaggregate
-    from privpipe.transforms.strata import Strata
 
 __all__ = [
     "ONE_COLUMN",
     "OWNER",
+    "GroupingParameters",
     "Method",
     "Nulls",
     "Refine",
@@ -87,7 +90,83 @@ def lists_of(columns: Any) -> tuple[tuple[str, ...], ...]:
     return tuple(checked_columns(OWNER, names) for names in columns)
 
 
-def check_together(stage: Microaggregate) -> None:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class GroupingParameters(Transformer):
+    """What a stage that groups records is told, and what of it goes together."""
+
+    columns: Annotated[
+        tuple[str, ...] | tuple[tuple[str, ...], ...],
+        Columns(),
+        Doc("columns to mask: one list is one group of columns, or several lists"),
+    ]
+    k: Annotated[
+        Annotated[int, Ge(2)] | tuple[Annotated[int, Ge(2)], ...],
+        Doc("least number of records in a group, or one number a list of columns"),
+    ]
+    method: Annotated[
+        Method, Doc("mdav or v_mdav (several columns at once), univariate (optimal, one column) or fixed")
+    ] = "mdav"
+    refine: Annotated[Refine | None, Doc("search, descent or none: how groups are improved; default by size")] = None
+    iterations: Annotated[
+        Annotated[int, Ge(0)] | Literal["auto"], Doc("steps of the search in each block, or auto")
+    ] = "auto"
+    gamma: Annotated[float, Ge(0), Doc("v_mdav: how readily a group takes in more than k records")] = 0.2
+    block: Annotated[int | Literal["auto"], Doc("most records of a block that is grouped by itself, or auto")] = "auto"
+    passes: Annotated[
+        Annotated[int, Ge(0), Le(2)] | Literal["auto"],
+        Doc("passes of descent over the borders of blocks, 0 to 2, or auto"),
+    ] = "auto"
+    aggregate: Annotated[Aggregate, Doc("mean, median, trimmed_mean, weighted_mean, mode or medoid of the group")] = (
+        "mean"
+    )
+    trim: Annotated[float, Ge(0), Lt(0.5), Doc("trimmed_mean: share dropped at each end, in [0, 0.5)")] = 0.1
+    weight: Annotated[str | None, Doc("weighted_mean: column of weights above 0")] = None
+    distance: Annotated[
+        Literal["euclidean", "gower"], Doc("euclidean (standardised numbers) or gower (mixed types)")
+    ] = "euclidean"
+    order: Annotated[
+        Mapping[str, tuple[str, ...]] | None, Doc("gower: values of ordinal columns, from least to greatest")
+    ] = None
+    weights: Annotated[
+        Mapping[str, Annotated[float, Gt(0)]] | None, Doc("gower: weight of each column in the distance")
+    ] = None
+    by: Annotated[tuple[str, ...], ColumnNames(), Doc("columns within whose combinations records are grouped")] = ()
+    small_strata: Annotated[SmallStrata, Doc("strata of fewer than k records: refuse, suppress or merge")] = "refuse"
+    sensitive: Annotated[SensitiveRule | None, Doc("what each group must meet: {column, l} or {column, t}")] = None
+    keep_ties: Annotated[bool, Doc("univariate, fixed: keep equal values together")] = False
+    nulls: Annotated[Nulls | None, Doc("refuse, keep or own_group")] = None
+    round: Annotated[bool, Doc("round to whole numbers")] = False
+    ties: Annotated[Literal["keyed", "position"], Doc("keyed, or position to compare with other programs")] = "keyed"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        lists = lists_of(self.columns)
+        checked_columns(OWNER, [name for names in lists for name in names])
+        nested = not isinstance(self.columns[0], str)
+        object.__setattr__(self, "columns", lists if nested else lists[0])
+        if isinstance(self.k, list | tuple):
+            object.__setattr__(self, "k", tuple(self.k))
+        if isinstance(self.sensitive, Mapping):
+            object.__setattr__(self, "sensitive", SensitiveRule(**self.sensitive))
+        object.__setattr__(self, "by", checked_by(OWNER, self.by, self.masked_columns(), self.small_strata))
+        if self.small_strata == "suppress":
+            object.__setattr__(self, "suppresses", True)
+        check_together(self)
+
+    def groups(self) -> list[tuple[tuple[str, ...], int]]:
+        """The lists of columns that are grouped by themselves, each with its k."""
+        lists = lists_of(self.columns)
+        pairs = list(zip(lists, self.sizes(len(lists)), strict=True))
+        return [((name,), k) for names, k in pairs for name in names] if self.method in ONE_COLUMN else pairs
+
+    def masked_columns(self) -> tuple[str, ...]:
+        return tuple(name for names in lists_of(self.columns) for name in names)
+
+    def sizes(self, lists: int) -> tuple[int, ...]:
+        return self.k if isinstance(self.k, tuple) else (self.k,) * lists
+
+
+def check_together(stage: GroupingParameters) -> None:
     """Refuse parameters out of range and those that do not go together.
 
     Raises
@@ -105,7 +184,7 @@ def check_together(stage: Microaggregate) -> None:
     _check_gower(stage)
 
 
-def _check_method(stage: Microaggregate) -> None:
+def _check_method(stage: GroupingParameters) -> None:
     serves = stage.method not in ONE_COLUMN and stage.distance != "gower"
     if stage.refine not in (None, "none") and not serves:
         raise UsageError(f"{OWNER}: refine serves mdav and v_mdav over euclidean distances; leave it out")
@@ -113,7 +192,7 @@ def _check_method(stage: Microaggregate) -> None:
         raise UsageError(f"{OWNER}: keep_ties goes with the methods univariate and fixed")
 
 
-def _check_beside(stage: Microaggregate) -> None:
+def _check_beside(stage: GroupingParameters) -> None:
     if (stage.aggregate == "weighted_mean") != (stage.weight is not None):
         raise UsageError(f"{OWNER}: weight and the aggregate weighted_mean go together")
     beside = {"weight": stage.weight, "sensitive": stage.sensitive.column if stage.sensitive else None}
@@ -122,7 +201,7 @@ def _check_beside(stage: Microaggregate) -> None:
             raise UsageError(f"{OWNER}: {name} names a column that the stage masks itself")
 
 
-def _check_gower(stage: Microaggregate) -> None:
+def _check_gower(stage: GroupingParameters) -> None:
     gower = stage.distance == "gower"
     if gower and (stage.method != "mdav" or stage.sensitive is not None):
         raise UsageError(f"{OWNER}: the distance gower goes with the method mdav, without sensitive")
@@ -137,7 +216,7 @@ def _check_gower(stage: Microaggregate) -> None:
             raise UsageError(f"{OWNER}: order of {column!r} needs two or more values, each once")
 
 
-def check_weights(stage: Microaggregate, facts: Facts, context: StageContext) -> None:
+def check_weights(stage: GroupingParameters, facts: Facts, context: StageContext) -> None:
     """Refuse weights that are missing or not above 0.
 
     Raises
@@ -154,7 +233,7 @@ def check_weights(stage: Microaggregate, facts: Facts, context: StageContext) ->
         )
 
 
-def warnings_of(stage: Microaggregate, nulls: Mapping[str, int], strata: Strata) -> list[str]:
+def warnings_of(stage: GroupingParameters, nulls: Mapping[str, int], strata: Strata) -> list[str]:
     """What a reader of the report must know: where k-anonymity is not given, and what is published or left out."""
     found = []
     if stage.method in ONE_COLUMN and len(stage.masked_columns()) > 1:

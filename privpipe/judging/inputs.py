@@ -1,0 +1,68 @@
+"""What a run of the judge is given: one table, with everything that lies beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from privpipe.judging.suppressed import JudgedTable
+
+if TYPE_CHECKING:
+    from privpipe.blocks import Facts, Guarantee
+    from privpipe.engines import Engine
+    from privpipe.judging.grouping import Base
+    from privpipe.judging.rules import JudgingRules
+    from privpipe.roles import Roles
+
+__all__ = ["JudgingInputs"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgingInputs:
+    """One table with everything that lies beside it.
+
+    Parameters
+    ----------
+    judged_table : JudgedTable
+        The judged table, and what is left of it without its suppressed records.
+    entries : tuple of Guarantee
+        All entries in their order, filled in from the roles.
+    roles : Roles
+    rules : JudgingRules
+    facts : mapping of base to Facts
+        What was learnt of the table, under each distribution that an entry compares with.
+    original : Table, optional
+    released : Table, optional
+        The judged records with their ids, where the table itself carries none.
+    population : Table, optional
+    """
+
+    judged_table: JudgedTable
+    entries: tuple[Guarantee, ...]
+    roles: Roles
+    rules: JudgingRules
+    facts: Mapping[Base, Facts] = field(repr=False)
+    original: Any = field(default=None, repr=False)
+    released: Any = field(default=None, repr=False)
+    population: Any = field(default=None, repr=False)
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of all tables."""
+        return self.judged_table.engine
+
+    @cached_property
+    def with_ids(self) -> JudgedTable:
+        """The judged records with their ids."""
+        if self.released is None:
+            return self.judged_table
+        # They hold the released columns and no others.
+        return JudgedTable.of(self.engine, self.released, replace(self.rules, released=None))
+
+    @property
+    def aligned(self) -> bool:
+        """Whether an original is at hand and records of both tables have ids."""
+        original = self.original
+        return original is not None and bool(original.has_record_ids and self.with_ids.table.has_record_ids)
