@@ -22,7 +22,7 @@ from privpipe.errors import UsageError
 from privpipe.roles import Roles
 from privpipe.tolerance import at_least, at_most, below
 
-__all__ = ["ClassModel", "Guarantee", "Tally", "added", "one_class", "prepared", "short"]
+__all__ = ["MEETS", "ClassModel", "Direction", "Guarantee", "Tally", "added", "one_class", "prepared", "short"]
 
 Direction = Literal["at_least", "at_most", "below"]
 MEETS = {"at_least": at_least, "at_most": at_most, "below": below}

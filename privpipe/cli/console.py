@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SETTINGS",
     "Settings",
+    "as_json",
     "plain_cell",
     "print_json",
     "print_table",

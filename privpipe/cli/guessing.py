@@ -12,7 +12,17 @@ from privpipe.roles import ColumnType, Role
 if TYPE_CHECKING:
     from privpipe.report.safe_harbor import Finding
 
-__all__ = ["MISSING", "Guess", "Profile", "column_disclosure", "guess_role", "guess_type", "suggest_hierarchy"]
+__all__ = [
+    "CODE",
+    "MISSING",
+    "Guess",
+    "Profile",
+    "column_disclosure",
+    "guess_role",
+    "guess_type",
+    "suggest_hierarchy",
+    "words_of",
+]
 
 MISSING = ("", "?", "NA", "N/A", "n/a", "NULL", "null", "None", "NaN", "nan", "-", ".")
 ALMOST_ALL = 0.95

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from privpipe.draws.siphash import word_of_3
 
-__all__ = ["natural_log", "normal_quantile", "record_normals", "record_uniforms", "unit_interval"]
+__all__ = ["LARGEST_BELOW_ONE", "natural_log", "normal_quantile", "record_normals", "record_uniforms", "unit_interval"]
 
 U = np.uint64
 

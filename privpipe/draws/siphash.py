@@ -11,7 +11,20 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["absorb", "close_64", "close_128", "key_words", "start", "start_128", "word_of_2", "word_of_3"]
+__all__ = [
+    "absorb",
+    "below_bound",
+    "close_64",
+    "close_128",
+    "counter_words",
+    "high_product",
+    "key_words",
+    "record_words",
+    "start",
+    "start_128",
+    "word_of_2",
+    "word_of_3",
+]
 
 U = np.uint64
 State = tuple[np.uint64, np.uint64, np.uint64, np.uint64]

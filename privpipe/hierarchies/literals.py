@@ -13,7 +13,15 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Final
 
-__all__ = ["COLUMN_TYPES", "canonical_literal", "exact_number", "is_ordered_by_text", "plain_decimal", "scalar_text"]
+__all__ = [
+    "COLUMN_TYPES",
+    "NUMERIC",
+    "canonical_literal",
+    "exact_number",
+    "is_ordered_by_text",
+    "plain_decimal",
+    "scalar_text",
+]
 
 COLUMN_TYPES: Final = ("text", "integer", "number", "decimal", "date", "timestamp", "boolean")
 NUMERIC: Final = frozenset({"integer", "number", "decimal"})

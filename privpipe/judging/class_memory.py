@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from privpipe.draws import Seed
 
 __all__ = [
+    "Ints",
     "LedgerUnit",
+    "Words",
     "class_memory",
     "gathered_rows",
     "gathered_words",

@@ -13,7 +13,7 @@ from privpipe.blocks import Cells, ClassBlock, Facts, Guarantee, RowBlock, Tally
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Fold", "Known", "folded"]
+__all__ = ["Fold", "Known", "folded", "is_text"]
 
 SPACES = " \t\n\r\x0b\x0c\x1c\x1d\x1e\x1f"
 

@@ -23,7 +23,7 @@ from privpipe.errors import DataError, SinkError
 from privpipe.ledger.folder import canonical, write
 from privpipe.ledger.seal import Seal
 
-__all__ = ["Entry", "rows_of_table", "table_of_rows"]
+__all__ = ["SUFFIX", "Entry", "rows_of_table", "table_of_rows"]
 
 MAGIC = b"privpipe ledger entry 2\n"
 SUFFIX = ".entry"

@@ -43,7 +43,7 @@ from privpipe.ledger.sink import (
 from privpipe.private_files import sync_folder
 from privpipe.sinks.remote import is_remote
 
-__all__ = ["Ledger", "locked"]
+__all__ = ["FOREIGN_FOLDER", "Ledger", "locked"]
 
 FOREIGN_FOLDER = "the folder named for the ledger holds something else; name one that is empty or does not exist"
 NOBODY_KNOWN = (

@@ -20,7 +20,17 @@ from privpipe.ledger.seal import Seal
 from privpipe.sinks.local import LocalTarget
 from privpipe.sinks.remote import RemoteTarget, is_remote
 
-__all__ = ["Point", "SinkRecord", "counts", "current_of", "forget_what_never_was", "place_of", "recalled", "remember"]
+__all__ = [
+    "Point",
+    "SinkRecord",
+    "Witness",
+    "counts",
+    "current_of",
+    "forget_what_never_was",
+    "place_of",
+    "recalled",
+    "remember",
+]
 
 VERSION = 1
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from privpipe.judging.noise_memory import NoiseStage
     from privpipe.policy import Policy
 
-__all__ = ["Staged", "run_stages"]
+__all__ = ["Staged", "judging_rules", "run_stages"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,17 @@ from privpipe.blocks.oracle_classes import Classes, Expected, plain_cell
 from privpipe.errors import PrivpipeError
 from privpipe.testing.hostile import HostileTable
 
-__all__ = ["Classes", "Expected", "beside", "has_oracle", "oracle", "oracle_of", "unsuppressed_rows"]
+__all__ = [
+    "Classes",
+    "Expected",
+    "beside",
+    "count_classes",
+    "expected_error",
+    "has_oracle",
+    "oracle",
+    "oracle_of",
+    "unsuppressed_rows",
+]
 
 Judge = Callable[[Any, Classes], Expected]
 

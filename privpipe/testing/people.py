@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["TABLES", "People", "few_classes", "people", "rare_class"]
+__all__ = ["COLUMNS", "TABLES", "People", "few_classes", "people", "rare_class"]
 
 COLUMNS: Mapping[str, Mapping[str, Any]] = {
     "name": {"role": "identifier"},

@@ -13,7 +13,16 @@ from privpipe.blocks import Cells, ClassBlock, Facts, Guarantee, Histogram, prep
 from privpipe.errors import PrivpipeError
 from privpipe.roles import Roles
 
-__all__ = ["CLASS_ROLES", "VALUES", "ClassTable", "facts_for", "over_classes", "random_classes", "values_served"]
+__all__ = [
+    "CLASS_ROLES",
+    "VALUES",
+    "ClassTable",
+    "facts_for",
+    "over_classes",
+    "random_classes",
+    "values_served",
+    "with_parameters",
+]
 
 CLASS_ROLES = Roles(quasi_identifiers=["zip"], sensitive=["illness", "income"])
 VALUES: Mapping[str, Sequence[Any]] = {

@@ -26,7 +26,16 @@ from privpipe.transforms.base import StagePlan, Transformer
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Outcome", "Staging", "first_outcome", "stage_problems"]
+__all__ = [
+    "PARTITIONS",
+    "SEEDS",
+    "Outcome",
+    "Staging",
+    "first_outcome",
+    "keys_of",
+    "stage_problems",
+    "written_in_parts",
+]
 
 PARTITIONS = (1, 3, 7)
 SEEDS = (

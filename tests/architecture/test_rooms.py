@@ -148,3 +148,19 @@ def test_no_module_is_also_a_function() -> None:
     functions = {name for name in privpipe.__all__ if callable(getattr(privpipe, name))}
     rooms = {name.split(".")[1] for name in MODULES if "." in name}
     assert not functions & rooms
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_takes_of_others_what_is_public_there(name: str) -> None:
+    path = PACKAGE.joinpath(*name.split(".")[1:])
+    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    taken = [
+        (node.module, alias.name)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.module in MODULES and node.module != name
+        for alias in node.names
+        if f"{node.module}.{alias.name}" not in MODULES
+    ]
+    public = {module: getattr(importlib.import_module(module), "__all__", None) for module, _ in taken}
+    private = [f"{module}.{own}" for module, own in taken if public[module] is not None and own not in public[module]]
+    assert not private

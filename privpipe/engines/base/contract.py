@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from privpipe.draws import Seed, Stream
 
-__all__ = ["Engine", "Written"]
+__all__ = ["Engine", "Where", "Written"]
 
 R = TypeVar("R")
 Where = Literal["auto", "driver", "engine"]

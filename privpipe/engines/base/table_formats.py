@@ -6,7 +6,7 @@ import os
 
 from privpipe.errors import DataError
 
-__all__ = ["refuse_table_format", "table_format_of"]
+__all__ = ["refuse_table_format", "table_format_error", "table_format_of"]
 
 LEVELS_UP = 3
 """Folders above a path that may be a table's own: `table/data`, and partitions below it."""

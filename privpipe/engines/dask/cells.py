@@ -23,6 +23,7 @@ from privpipe.kernels.sums.weights import exact_sum_by_class
 
 __all__ = [
     "CellPlan",
+    "Located",
     "Unfit",
     "assemble",
     "class_block",

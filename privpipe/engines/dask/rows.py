@@ -21,6 +21,7 @@ from privpipe.kernels.grouping.word_groups import group_rows, ordered_by_group, 
 from privpipe.kernels.ids.partners import partners
 
 __all__ = [
+    "Beside",
     "CutById",
     "CutByKey",
     "MapGroups",

@@ -16,7 +16,7 @@ from privpipe.engines.dask.graph import Node
 from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.dask.table import DaskTable
 
-__all__ = ["may_fail", "narrowed", "text_table", "typed_table", "whole_batch"]
+__all__ = ["may_fail", "narrowed", "scales_of", "summed", "text_decimals", "text_table", "typed_table", "whole_batch"]
 
 
 @dataclass(frozen=True, repr=False)

@@ -19,7 +19,7 @@ import pyarrow as pa
 from privpipe.errors import DataError, EngineError, PrivpipeError, UsageError, did_you_mean
 from privpipe.private_files import new_folder, remove_folder
 
-__all__ = ["BATCH_ROWS", "HeldRows", "OutOfMemory", "Session"]
+__all__ = ["BATCH_ROWS", "HeldRows", "Kept", "OutOfMemory", "Session", "guarded"]
 
 log = logging.getLogger("privpipe.engines.embedded")
 R = TypeVar("R")

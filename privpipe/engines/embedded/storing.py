@@ -20,7 +20,7 @@ from privpipe.engines.embedded.session import Session, guarded
 from privpipe.engines.embedded.table import EmbeddedTable, column_list
 from privpipe.private_files import create_private
 
-__all__ = ["MEMORY_BYTES", "fitted", "in_memory", "store"]
+__all__ = ["MEMORY_BYTES", "fitted", "in_memory", "parquet_scan", "store"]
 
 MEMORY_BYTES, SMALL_BYTES = 4 << 30, 32 << 20
 """Results up to this size stay in memory while the session has room; small ones even where it has none."""

@@ -19,7 +19,7 @@ from privpipe.engines.spark.table import SparkTable
 from privpipe.engines.spark.workers import fold
 from privpipe.kernels.grouping.parallel_order import sortable_words
 
-__all__ = ["KeyBins", "bin_counts", "bins_of", "is_countable", "tie_words", "value_words"]
+__all__ = ["KeyBins", "bin_counts", "bins_of", "decimal_limbs", "is_countable", "placed", "tie_words", "value_words"]
 
 Batches = Iterator[pa.RecordBatch]
 Ints = NDArray[np.int64]

@@ -21,7 +21,7 @@ from privpipe.engines.spark.workers import fold, map_batches
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Check", "RawFrame", "scales_in", "typed_table"]
+__all__ = ["Check", "RawFrame", "larger", "scales_in", "typed_table"]
 
 Batches = Iterator[pa.RecordBatch]
 

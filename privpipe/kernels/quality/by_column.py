@@ -15,7 +15,7 @@ from privpipe.kernels.quality.aggregate import aggregated, aggregated_levels, no
 from privpipe.kernels.quality.model import Forced
 from privpipe.kernels.quality.table import CodedTable
 
-__all__ = ["ColumnModel", "ForcedColumn", "Model"]
+__all__ = ["ColumnModel", "Floats", "ForcedColumn", "Model"]
 
 Floats = NDArray[np.float64]
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from privpipe.hierarchies import Hierarchy
 
-__all__ = ["NotRecoded", "Recoded", "Texts", "recoded", "texts_of"]
+__all__ = ["NotRecoded", "Recoded", "Text", "Texts", "recoded", "texts_of"]
 
 Text = str | None
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from privpipe.kernels.sums.exact import ExactSums
     from privpipe.kernels.synthesis.normal_scores import ValueRanks
 
-__all__ = ["Folding", "is_category", "learn_models"]
+__all__ = ["PRESENT", "Folding", "is_category", "learn_models"]
 
 CLIPPED_AT = 1e-9
 MISSING, PRESENT = "missing", "present"

@@ -17,7 +17,7 @@ from privpipe.errors import DataError
 from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.tolerance import at_most
 
-__all__ = ["IntervalDisclosure"]
+__all__ = ["Disclosed", "IntervalDisclosure"]
 
 Joint = Literal["each", "all", "any"]
 Disclosed = tuple[NDArray[np.bool_], NDArray[np.bool_]]

@@ -20,7 +20,7 @@ from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.measures.risk.identity.distinction import distinction
 from privpipe.measures.risk.identity.separation import separation
 
-__all__ = ["AttributeRisk"]
+__all__ = ["AttributeRisk", "set_name"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
