@@ -184,10 +184,6 @@ class HistoryMeasure(Guarantee):
         """Paths of earlier releases as published, where no ledger remembers them."""
         return ()
 
-    def joining_columns(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Of the released columns that no quasi-identifier is, those by which rows of two releases are joined."""
-        return names
-
     def judge_history(self, history: ReleaseHistory) -> Verdict:
         """The verdict by what the ledger remembers."""
         raise TypeError(f"{type(self).__name__} judges no ledger")

@@ -7,8 +7,7 @@ import shutil
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -145,8 +144,3 @@ def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
             columns.append(batch.column(name))
             names.append(name)
     return pa.record_batch(columns, names=names)
-
-
-def folder_of(table: EmbeddedTable) -> Iterator[Path]:
-    """Folders that hold a table's rows, for tests of what is left behind."""
-    return (held.folder for held in table.holds if isinstance(held, _Files))
