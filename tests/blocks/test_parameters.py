@@ -289,3 +289,12 @@ def test_a_stage_that_is_told_its_columns_knows_what_it_masks(name: str) -> None
     stage: Any = transforms.CATALOGUE[name]
     if stage.columns_rule == "required":
         assert all(example.masked_columns() for example in stage.examples())
+
+
+def test_what_an_entry_works_out_stands_for_a_field() -> None:
+    inference = measures.CATALOGUE["attribute_inference"].build({"column": "illness"})
+    assert isinstance(inference, Guarantee)
+    assert inference.base_distribution() == "released"
+    loglinear = measures.CATALOGUE["loglinear_risk"].build({"weight": "weight", "formula": "age + zip"})
+    assert isinstance(loglinear, Guarantee)
+    assert loglinear.own_columns() == ("age", "zip")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,8 +58,7 @@ class AttributeInference(ClassInference):
 
     gain: Annotated[bool, Doc("true: compare the share less that of guessing the table's commonest value")] = False
 
-    @property
-    def base(self) -> str:
+    def base_distribution(self) -> Any:
         """Codes must distinguish values across classes, so the judged table's own are counted."""
         return "released"
 

@@ -100,8 +100,7 @@ class LoglinearRisk(Guarantee):
         object.__setattr__(self, "quasi_identifiers", own)
         super().__post_init__()
 
-    @property
-    def columns(self) -> tuple[str, ...]:
+    def own_columns(self) -> tuple[str, ...]:
         """Columns that form the cells, of any role."""
         return variables_of(self.formula)
 
@@ -118,7 +117,7 @@ class LoglinearRisk(Guarantee):
             return Tally(records=block.records, sums={"refused": self._not_positive(light)})
         # Levels in use, numbered from 0.
         levels = np.column_stack([np.unique(column, return_inverse=True)[1].ravel() for column in codes.T])
-        terms = [tuple(self.columns.index(name) for name in term) for term in terms_of(self.formula)]
+        terms = [tuple(variables_of(self.formula).index(name) for name in term) for term in terms_of(self.formula)]
         try:
             means = fitted_means(levels, counts, terms, self.max_cells)
         except TooManyCells as error:
