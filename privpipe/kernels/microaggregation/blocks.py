@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from privpipe.draws import Stream
 from privpipe.errors import NoSolutionError, UsageError
 from privpipe.kernels.columns.arrays import read_only
-from privpipe.kernels.microaggregation.condition_merge import merged_groups
-from privpipe.kernels.microaggregation.group_condition import ANYTHING, GroupCondition
+from privpipe.kernels.microaggregation.group_condition import ANYTHING, GroupCondition, merged_groups
 from privpipe.kernels.microaggregation.kd_tree import learn_tree
 from privpipe.kernels.microaggregation.mdav import mdav_groups
 from privpipe.kernels.microaggregation.refine import descend, path_step, search

@@ -2,6 +2,9 @@
 
 Source: Domingo-Ferrer, Torra, Ordinal, continuous and heterogeneous k-anonymity through microaggregation, Data
 Mining and Knowledge Discovery 11, 2005 (generic form).
+
+Where many records are equal, distances are taken to the distinct points (`mdav_of_ties`). The groups are the same:
+records at one point leave in the order of their rows, and sums run over the same records in the same order.
 """
 
 from __future__ import annotations
@@ -13,11 +16,13 @@ from numpy.typing import NDArray
 from privpipe.errors import UsageError
 from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.grouping.sorting import sort_integers
-from privpipe.kernels.microaggregation.mdav_of_ties import distinct_points, mdav_of_ties
 from privpipe.kernels.microaggregation.nearest import PART, farthest_part, nearest_parts, parts_of
 
-__all__ = ["mdav_groups"]
+__all__ = ["distinct_points", "mdav_groups", "mdav_of_ties"]
 
+U = np.uint64
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 RECOMPUTED_EVERY = 1000
 TIED = 2
 """Records a point, on average, from which distances to the distinct points cost less."""
@@ -117,6 +122,187 @@ def _mdav(columns: NDArray[np.float64], k: int) -> NDArray[np.int64]:
             parts_of(columns, count, columns[:, start].copy(), distances, ends)
             heap[nearest_parts(distances, names, count, k - 1, start, heap, ends)] = start
             count = _remove(columns, names, places, count, heap, sums, labels, label)
+            label += 1
+            since += 1
+    for place in range(count):
+        labels[names[place]] = label
+    return labels
+
+
+@njit(nogil=True, cache=True)
+def _same(points: Floats, a: int, b: int) -> bool:
+    same = True
+    for j in range(points.shape[1]):
+        same = same and points[a, j] == points[b, j]
+    return same
+
+
+@njit(nogil=True, cache=True)
+def distinct_points(points: Floats, most: int) -> tuple[Ints, Ints]:
+    """The number of each record's point, by first occurrence, and the first record of each; empty above `most` points.
+
+    Parameters
+    ----------
+    points : ndarray of float64, shape (n, s)
+        Finite. -0.0 equals 0.0.
+    most : int
+        At most n.
+    """
+    n, s = points.shape
+    bits = 1
+    while 1 << bits < 2 * most:
+        bits += 1
+    table = np.full(1 << bits, -1, np.int64)
+    codes, firsts = np.empty(n, np.int64), np.empty(most, np.int64)
+    count = 0
+    for i in range(n):
+        word = U(0)
+        for j in range(s):
+            # A multiplicative hash (Knuth, volume 3, 6.4): nothing secret depends on it.
+            word = (word ^ np.float64(points[i, j] + 0.0).view(np.uint64)) * U(0x9E3779B97F4A7C15)
+            word ^= word >> U(29)
+        at = np.int64((word * U(0x9E3779B97F4A7C15)) >> U(64 - bits))
+        while table[at] >= 0 and not _same(points, firsts[table[at]], i):
+            at = (at + 1) % len(table)
+        if table[at] < 0:
+            if count == most:
+                return codes[:0], firsts[:0]
+            table[at] = count
+            firsts[count] = i
+            count += 1
+        codes[i] = table[at]
+    return codes, firsts[:count]
+
+
+@njit(nogil=True, cache=True)
+def _by_point(codes: Ints, count: int) -> tuple[Ints, Ints]:
+    """Records by point, each point's in their order, and where each point's begin."""
+    starts = np.zeros(count + 1, np.int64)
+    for code in codes:
+        starts[code + 1] += 1
+    for code in range(count):
+        starts[code + 1] += starts[code]
+    records, at = np.empty(len(codes), np.int64), starts[:-1].copy()
+    for i in range(len(codes)):
+        records[at[codes[i]]] = i
+        at[codes[i]] += 1
+    return records, starts
+
+
+@njit(nogil=True, cache=True)
+def _sums(points: Floats, names: Ints, out: Floats) -> None:
+    for j in range(len(out)):
+        out[j] = 0.0
+        for name in names:
+            out[j] += points[name, j]
+
+
+@njit(nogil=True, cache=True)
+def _leave(points: Floats, names: Ints, places: Ints, count: int, gone: Ints, sums: Floats) -> int:
+    """Swap these records behind those left, in whose order sums run; returns how many are left."""
+    for at in range(len(gone)):
+        gone[at] = places[gone[at]]
+    sort_integers(gone, len(gone))
+    for at in range(len(gone) - 1, -1, -1):  # from the end, so that no record still to go is moved
+        place = gone[at]
+        count -= 1
+        for j in range(len(sums)):
+            sums[j] -= points[names[place], j]
+        names[place], names[count] = names[count], names[place]
+        places[names[place]] = place
+        places[names[count]] = count
+    return count
+
+
+@njit(nogil=True, cache=True)
+def _among(place: int, places: Ints) -> bool:
+    found = False
+    for other in places:
+        found = found or other == place
+    return found
+
+
+@njit(nogil=True, cache=True)
+def _nearest_left(points: Ints, distances: Floats, records: Ints, heads: Ints, stops: Ints) -> int:
+    """Of some points, the nearest that has a record left; among equals, that of the first record."""
+    best = -1
+    for place in points:
+        if heads[place] < stops[place] and (
+            best < 0
+            or distances[place] < distances[best]
+            or (distances[place] == distances[best] and records[heads[place]] < records[heads[best]])
+        ):
+            best = place
+    return best
+
+
+@njit(nogil=True, cache=True)
+def mdav_of_ties(points: Floats, codes: Ints, firsts: Ints, k: int, recomputed_every: int) -> Ints:
+    """Group number of each record (see `mdav_groups`).
+
+    Parameters
+    ----------
+    points : ndarray of float64, shape (n, s)
+    codes, firsts : ndarray of int64
+        From `distinct_points`.
+    recomputed_every : int
+        Groups after which the running sums are added up anew.
+    """
+    n, s = points.shape
+    records, starts = _by_point(codes, len(firsts))
+    heads, stops = starts[:-1].copy(), starts[1:].copy()  # records of each point that are left
+    columns = np.ascontiguousarray(points[firsts].T)
+    live = len(firsts)  # points with a record left stay in front
+    leaders, homes = firsts.copy(), np.zeros(n, np.int64)  # the first record left at each point, and its point
+    homes[leaders] = np.arange(live)
+    labels, names, places = np.zeros(n, np.int64), np.arange(n), np.arange(n)
+    distances, ends = np.empty(live, np.float64), np.empty((2, live // PART + 1), np.float64)
+    heap, gone, sums = np.empty(k + 1, np.int64), np.empty(k, np.int64), np.empty(s, np.float64)
+    _sums(points, names, sums)
+    count, label, since = n, 0, 0
+    while count >= 2 * k:
+        if since >= recomputed_every:
+            _sums(points, names[:count], sums)
+            since = 0
+        parts_of(columns, live, sums / count, distances, ends)
+        first = leaders[farthest_part(distances, leaders, homes, live, ends)]
+        parts_of(columns, live, points[first], distances, ends)
+        second = leaders[farthest_part(distances, leaders, homes, live, ends)]
+        pairs = count >= 3 * k
+        for half in range(2):
+            if half == 1:
+                if not (pairs and places[second] < count):  # it may have gone with the first
+                    break
+                parts_of(columns, live, points[second], distances, ends)
+            # The record itself, and its nearest: these are at the points whose first records are the nearest.
+            start = second if half == 1 else first
+            home = homes[start]
+            found = nearest_parts(distances, leaders, live, min(k, live), np.int64(-1), heap, ends)
+            if not _among(home, heap[:found]):  # points apart by less than a square can tell
+                heap[found] = home
+                found += 1
+            gone[0] = start
+            labels[start] = label
+            heads[home] += 1
+            for at in range(1, k):
+                best = _nearest_left(heap[:found], distances, records, heads, stops)
+                gone[at] = records[heads[best]]
+                heads[best] += 1
+                labels[gone[at]] = label
+            sort_integers(heap, found)
+            for at in range(found - 1, -1, -1):  # from the end, so that no point still to look at is moved
+                place = heap[at]
+                if heads[place] == stops[place]:
+                    live -= 1
+                    heads[place], stops[place], leaders[place] = heads[live], stops[live], leaders[live]
+                    for j in range(s):
+                        columns[j, place] = columns[j, live]
+                    if place < live:
+                        homes[leaders[place]] = place
+                else:
+                    leaders[place] = records[heads[place]]
+                    homes[leaders[place]] = place
+            count = _leave(points, names, places, count, gone, sums)
             label += 1
             since += 1
     for place in range(count):

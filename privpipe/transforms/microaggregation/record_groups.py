@@ -187,7 +187,7 @@ class Pass:
     def _along(
         self, values: NDArray[np.float64], order: NDArray[np.int64], condition: GroupCondition
     ) -> NDArray[np.int64]:
-        from privpipe.kernels.microaggregation.condition_merge import merged_groups
+        from privpipe.kernels.microaggregation.group_condition import merged_groups
         from privpipe.kernels.microaggregation.univariate import fixed_groups, univariate_groups
 
         groups_of = univariate_groups if self.rules.method == "univariate" else fixed_groups

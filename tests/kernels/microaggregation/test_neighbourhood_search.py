@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from privpipe.draws import Draws, Seed
-from privpipe.kernels.microaggregation.condition_merge import merged_groups
-from privpipe.kernels.microaggregation.group_condition import GroupCondition, meets
+from privpipe.kernels.microaggregation.group_condition import GroupCondition, meets, merged_groups
 from privpipe.kernels.microaggregation.mdav import mdav_groups
 from privpipe.kernels.microaggregation.neighbourhood_search import nearest_first
 from privpipe.kernels.microaggregation.neighbours import nearest_neighbours

@@ -36,7 +36,9 @@ def test_figures_of_the_reference(embedded: Engine, sdcmicro: Any, casc: Any) ->
         wanted = case["expected"]
         for figure, per_cell in (("tau1", "gr1"), ("tau2", "gr2")):
             measure = LoglinearRisk(weight=case["weight"], formula=case["formula"], bound=bound, figure=figure)
-            found = judged(embedded, casc(case["data"]).select([*measure.own_columns(), case["weight"]]), measure).observed
+            found = judged(
+                embedded, casc(case["data"]).select([*measure.own_columns(), case["weight"]]), measure
+            ).observed
             assert found["cells"] == wanted["n_nonempty"], case["id"]
             if per_cell in wanted:
                 assert found["per_cell"] == pytest.approx(wanted[per_cell], rel=1e-8), case["id"]
