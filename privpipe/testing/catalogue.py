@@ -45,9 +45,7 @@ def catalogue_problems(catalogue: Catalogue, tests: Path | None = None) -> list[
 
 
 def _faults(entry: type[Entry], *, explained: bool) -> list[str]:
-    faults = []
-    if not (entry.__doc__ or "").strip() or "Examples\n" not in (entry.__doc__ or ""):
-        faults.append("its docstring is missing or has no example")
+    faults = _docstring_faults(entry)
     described = entry.descriptions()
     names = [field.name for field in dataclasses.fields(entry) if not field.name.startswith("_")]  # type: ignore[arg-type]
     faults += [
@@ -56,13 +54,20 @@ def _faults(entry: type[Entry], *, explained: bool) -> list[str]:
     faults += [f"`{text}` is empty" for text in EXPLAINED if explained and not getattr(entry, text)]
     if entry.summary().count("\n") or not entry.summary().endswith("."):
         faults.append("the first line of its docstring is no sentence")
+    return [*faults, *_example_faults(entry)]
+
+
+def _docstring_faults(entry: type[Entry]) -> list[str]:
+    text = entry.__doc__ or ""
+    return [] if text.strip() and "Examples\n" in text else ["its docstring is missing or has no example"]
+
+
+def _example_faults(entry: type[Entry]) -> list[str]:
     examples = entry.examples()
     if not examples:
-        faults.append("it has no examples")
-    for example in examples:
-        if entry.build(_plain(example)) != example:
-            faults.append("an example does not survive the way through a policy")
-    return faults
+        return ["it has no examples"]
+    changed = [example for example in examples if entry.build(_plain(example)) != example]
+    return ["an example does not survive the way through a policy"] * len(changed)
 
 
 def _plain(entry: Entry) -> dict[str, object]:

@@ -108,6 +108,15 @@ def _missing(column: pa.Array) -> NDArray[np.bool_]:
     return np.asarray(pc.is_null(column, nan_is_null=True).to_numpy(zero_copy_only=False))
 
 
+def _require_told_apart(
+    engine: Primitives, table: Any, by: tuple[str, ...], found: Mapping[int, list[int]], context: StageContext
+) -> None:
+    """A hash of 64 bits is enough once it is known to tell these combinations apart."""
+    distinct = len(engine.distinct(table, by)) if found else 0
+    if distinct != len(found):
+        raise DataError(f"{context.place}: two combinations of {', '.join(map(repr, by))} share a hash; merge them")
+
+
 @dataclass(frozen=True)
 class Strata:
     """Which stratum each combination of `by` belongs to.
@@ -167,10 +176,7 @@ class Strata:
         if not by:
             return cls._whole(engine, table, columns)
         found = engine.reduce_rows(table, (*by, *columns), _Counts(by, columns, context.seed_key), Facts()) or {}
-        # A hash of 64 bits is enough once it is known to tell these combinations apart.
-        distinct = len(engine.distinct(table, by)) if found else 0
-        if distinct != len(found):
-            raise DataError(f"{context.place}: two combinations of {', '.join(map(repr, by))} share a hash; merge them")
+        _require_told_apart(engine, table, by, found, context)
         keys = sorted(found)
         short = {key for key in keys if _too_small(found[key], least)}
         groups = [[key] for key in keys if key not in short]

@@ -31,6 +31,8 @@ __all__ = [
 
 Numbers = NDArray[np.float64]
 Text = str | None
+DesignColumn = tuple[str, str, Numbers, Numbers]
+"""The column it comes from, its label, and its numbers in both files."""
 MOST_LEVELS = 20
 """Categories of a column that enters a regression."""
 MOST_DESIGN = 400
@@ -118,23 +120,33 @@ def design_of(files: FilePair, names: Sequence[str], *, products: bool, standard
     standardise : bool
         By mean and deviation over both files.
     """
-    columns: list[tuple[str, str, Numbers, Numbers]] = []
+    columns: list[DesignColumn] = []
     left_out = []
     for name in names:
-        found = _numbers_of(files, name) or _categories_of(files, name)
-        found = [(label, x, y) for label, x, y in found if not (x == x[0]).all() or not (y == x[0]).all()]
+        found = _varying_columns(files, name)
         if not found:
             left_out.append(name)
         columns += [(name, label, *(_standardised(x, y) if standardise else (x, y))) for label, x, y in found]
     width = 1 + len(columns) + len(columns) * (len(columns) - 1) // 2
     added = products and width <= MOST_DESIGN and width * len(files) <= LARGEST_DESIGN
     if added:
-        pairs = [(a, b) for a, b in combinations(columns, 2) if a[0] != b[0]]
-        columns += [("", f"{a[1]} * {b[1]}", a[2] * b[2], a[3] * b[3]) for a, b in pairs]
+        columns += _products_of(columns)
     one = np.ones(len(files))
     before = np.column_stack([one, *(x for _, _, x, _ in columns)])
     after = np.column_stack([one, *(y for _, _, _, y in columns)])
     return Design(before, after, ("intercept", *(label for _, label, _, _ in columns)), tuple(left_out), added)
+
+
+def _varying_columns(files: FilePair, name: str) -> list[tuple[str, Numbers, Numbers]]:
+    """What a column enters as, without what has one value on both sides."""
+    found = _numbers_of(files, name) or _categories_of(files, name)
+    return [(label, x, y) for label, x, y in found if not (x == x[0]).all() or not (y == x[0]).all()]
+
+
+def _products_of(columns: Sequence[DesignColumn]) -> list[DesignColumn]:
+    """The product of every two columns of different origin."""
+    pairs = [(a, b) for a, b in combinations(columns, 2) if a[0] != b[0]]
+    return [("", f"{a[1]} * {b[1]}", a[2] * b[2], a[3] * b[3]) for a, b in pairs]
 
 
 def _numbers_of(files: FilePair, name: str) -> list[tuple[str, Numbers, Numbers]]:

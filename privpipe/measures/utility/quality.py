@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -24,6 +24,9 @@ from privpipe.blocks.quality_spec import (
 from privpipe.blocks.verdict import Verdict
 from privpipe.errors import PrivpipeError, UsageError
 from privpipe.tolerance import at_most
+
+if TYPE_CHECKING:
+    from privpipe.measures.utility.recoded import Recoded
 
 __all__ = ["Quality"]
 
@@ -196,34 +199,20 @@ class Quality(DistinctPairMeasure):
 
         spec = self.spec()
         found = recoded(pair, None if self.response in (None, *pair.keys) else self.response)
-        table = found.table
-        unknowable = spec.name in BY_VALUES or (
-            table.unknown > 0 and (spec.name == "discernibility_monotonic" or (spec.name == "loss" and spec.s < 1))
-        )
-        if unknowable and not found.values_known:
+        if _needs_original(spec, found.table.unknown) and not found.values_known:
             raise NotRecoded(
                 f"{spec.name} needs the original beside it, changed by nothing but levels and suppressed classes"
             )
         try:
-            model = quality_model(table, spec)
+            model = quality_model(found.table, spec)
         except PrivpipeError as error:
             raise NotRecoded(str(error)) from None
         (figure, *more), columns = model.exact(found.levels, found.gone)
-        suppressed = int(table.rows.counts[found.gone].sum()) + table.unknown
-        counted = found.values_known or pair.records is not None or pair.original is not None
-        notes = [f"{suppressed:,} of {table.records:,} records suppressed"] if counted or suppressed else []
-        score = self._score(model, table, figure) if found.values_known and not more else None
-        if score is not None:
-            notes.insert(0, f"score {score:.4g} (1 for the raw table, 0 for nothing but suppressed records)")
-        if spec.name == "ambiguity" and 0 < figure < float("inf"):
-            notes.insert(0, f"log10 {np.log10(figure):.6g}")
-        if spec.name == "publisher_payout":
-            notes.insert(0, f"payout {short(float(getattr(model, 'payout')(found.levels, found.gone)))}")  # noqa: B009
-        if not found.values_known:
-            notes.append("by the labels of the release alone" + ("" if counted else ", whatever was suppressed"))
+        score = self._score(model, found.table, figure) if found.values_known and not more else None
+        notes = [*_figure_notes(model, found, spec.name, figure, score), *_suppression_notes(pair, found)]
         if spec.aggregate == "rank":
-            weighted = spec.weights_of(table.columns) * np.array(columns)
-            return self._verdict(dict(zip(table.columns, weighted.tolist(), strict=True)), *notes)
+            weighted = spec.weights_of(found.table.columns) * np.array(columns)
+            return self._verdict(dict(zip(found.table.columns, weighted.tolist(), strict=True)), *notes)
         return self._verdict(figure, *notes)
 
     def spec(self) -> LossSpec:
@@ -270,6 +259,35 @@ class Quality(DistinctPairMeasure):
             cls(name="gcp", at_most=1.0),
             cls(name="c_avg", k=2, at_most=2.0),
         ]
+
+
+def _needs_original(spec: LossSpec, unknown: int) -> bool:
+    """Whether the figure depends on values that labels, or records suppressed unseen, do not tell."""
+    if spec.name in BY_VALUES:
+        return True
+    return unknown > 0 and (spec.name == "discernibility_monotonic" or (spec.name == "loss" and spec.s < 1))
+
+
+def _figure_notes(model: Any, found: Recoded, name: str, figure: float, score: float | None) -> list[str]:
+    """The figure on other scales."""
+    notes = []
+    if name == "publisher_payout":
+        notes.append(f"payout {short(float(model.payout(found.levels, found.gone)))}")
+    if name == "ambiguity" and 0 < figure < float("inf"):
+        notes.append(f"log10 {np.log10(figure):.6g}")
+    if score is not None:
+        notes.append(f"score {score:.4g} (1 for the raw table, 0 for nothing but suppressed records)")
+    return notes
+
+
+def _suppression_notes(pair: DistinctPair, found: Recoded) -> list[str]:
+    """How many records were suppressed, as far as the tables tell."""
+    suppressed = int(found.table.rows.counts[found.gone].sum()) + found.table.unknown
+    counted = found.values_known or pair.records is not None or pair.original is not None
+    notes = [f"{suppressed:,} of {found.table.records:,} records suppressed"] if counted or suppressed else []
+    if not found.values_known:
+        notes.append("by the labels of the release alone" + ("" if counted else ", whatever was suppressed"))
+    return notes
 
 
 def _records(pair: DistinctPair) -> int:

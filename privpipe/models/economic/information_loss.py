@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from privpipe.blocks import Facts, Histogram, RowBlock
 from privpipe.blocks.label_information import INFORMATION, information_lost
 from privpipe.errors import DataError
-from privpipe.hierarchies import HierarchySpec
+from privpipe.hierarchies import Hierarchy, HierarchySpec
 from privpipe.hierarchies.canonical import canonical_text
 from privpipe.roles import column_type_of
 
@@ -101,10 +101,7 @@ def _along(
     hierarchy = spec.build([], [], kind)
     if None in labels or (NULL in labels and NULL not in hierarchy.values):
         hierarchy = spec.build([None], [1], kind)  # missing values are a leaf of their own
-    shares: list[dict[str, float]] = []
-    for level in range(hierarchy.height + 1):
-        each: NDArray[np.float64] = hierarchy.shares(level)
-        shares.append(dict(zip(hierarchy.texts(level), each.tolist(), strict=True)))
+    shares = _shares_by_level(hierarchy)
     named = [label for label in labels if label is not None]
     # A masked cell of suppressed records stands for any value.
     found: dict[str | None, float] = {MASK: 0.0}
@@ -112,10 +109,23 @@ def _along(
     if any(all(label not in level for level in shares) for label in named):
         return None
     size = max(hierarchy.domain_size, 1.0)
-    # One level for the whole column where one fits; else a label counts as the coarsest node of its name.
-    fitting = next((level for level in shares if all(label in level for label in named)), None)
     found[None] = -math.log(size)
-    for label in named:
-        held = [fitting[label]] if fitting is not None else [level[label] for level in shares if label in level]
-        found[label] = math.log(max(held))
+    found.update({label: math.log(share) for label, share in _share_of_each(named, shares).items()})
     return size, found
+
+
+def _shares_by_level(hierarchy: Hierarchy) -> list[dict[str, float]]:
+    """The share of the domain behind each label, level by level."""
+    shares: list[dict[str, float]] = []
+    for level in range(hierarchy.height + 1):
+        each: NDArray[np.float64] = hierarchy.shares(level)
+        shares.append(dict(zip(hierarchy.texts(level), each.tolist(), strict=True)))
+    return shares
+
+
+def _share_of_each(labels: Sequence[str], shares: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """By one level for the whole column where one fits; else a label counts as the coarsest node of its name."""
+    fitting = next((level for level in shares if all(label in level for label in labels)), None)
+    if fitting is not None:
+        return {label: fitting[label] for label in labels}
+    return {label: max(level[label] for level in shares if label in level) for label in labels}

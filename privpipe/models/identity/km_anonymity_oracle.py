@@ -39,10 +39,7 @@ def _of_items(model: Any, classes: Classes) -> Expected:
 
     Counted as failing are those of m items and those that are a whole record of fewer.
     """
-    cells = [classes.values[model.items][row] for rows in classes.members for row in rows]
-    if any(not isinstance(cell, str | None) for cell in classes.values[model.items]):
-        raise DataError("items are a text")
-    baskets = [frozenset(item for item in _items(cell or "", model.separator) if item) for cell in cells]
+    baskets = _baskets(model, classes)
     supports = Counter(
         frozenset(known)
         for basket in baskets
@@ -52,6 +49,14 @@ def _of_items(model: Any, classes: Classes) -> Expected:
     asked = [known for known in supports if len(known) == model.m or known in baskets]
     failing = sum(model.k is not None and supports[known] < model.k for known in asked)
     return Expected("fail" if failing else "pass", min(supports.values(), default=None), failing)
+
+
+def _baskets(model: Any, classes: Classes) -> list[frozenset[str]]:
+    """The items of each record."""
+    cells = [classes.values[model.items][row] for rows in classes.members for row in rows]
+    if any(not isinstance(cell, str | None) for cell in classes.values[model.items]):
+        raise DataError("items are a text")
+    return [frozenset(item for item in _items(cell or "", model.separator) if item) for cell in cells]
 
 
 def _items(cell: str, separator: str | None) -> list[str]:

@@ -39,30 +39,40 @@ def improved(table: CellTable, start: BlanksFound, budget: CellBudget) -> Blanks
     """
     found = start if not table.wildcard else replace(start, blank_groups=_without_own_limit(table, start.blank_groups))
     run = _Run(table, found, _Clock(budget.seconds))
-    proved, bound = 0, 0.0
     strata = list(_strata(table))
+    proved, bound, large = _solved_whole(run, strata)
+    for members in large:
+        _solve_neighbourhoods(run, members, budget)
+    limited = table.wildcard and table.alone_at_most is not None
+    # How many may stay alone is one limit over all strata: parts that are solved each by itself prove nothing of it.
+    closed = proved == len(strata) and (len(strata) == 1 or not limited)
+    ended = "ended by the clock" if run.timed or run.clock.over() else "improved within the budget"
+    return replace(run.found, bound=bound, optimal=closed, status="optimal" if closed else ended, solved=run.solved)
+
+
+def _solved_whole(run: _Run, strata: Sequence[NDArray[np.int64]]) -> tuple[int, float, list[NDArray[np.int64]]]:
+    """Strata that are proved, what all of them cost at the least, and those too large to solve as a whole."""
+    proved, bound = 0, 0.0
     large = []
     for members in strata:
-        floor = table.lower_bound(members)
+        floor = run.table.lower_bound(members)
         if (cost := run.cost_of(members)) <= floor + TIE:
             bound, proved = bound + cost, proved + 1
-        elif len(members) << table.columns > LARGEST_PROGRAM or run.clock.over():
+        elif len(members) << run.table.columns > LARGEST_PROGRAM or run.clock.over():
             large.append(members)
             bound += floor
         else:
             closed = run.solve(members)
             proved += closed
             bound += run.cost_of(members) if closed else floor
-    for members in large:
-        for free in _neighbourhoods(table, members, run.found.blank_groups):
-            if run.solved >= budget.neighbourhoods or run.clock.over():
-                break
-            run.solve(free)
-    limited = table.wildcard and table.alone_at_most is not None
-    # How many may stay alone is one limit over all strata: parts that are solved each by itself prove nothing of it.
-    closed = proved == len(strata) and (len(strata) == 1 or not limited)
-    ended = "ended by the clock" if run.timed or run.clock.over() else "improved within the budget"
-    return replace(run.found, bound=bound, optimal=closed, status="optimal" if closed else ended, solved=run.solved)
+    return proved, bound, large
+
+
+def _solve_neighbourhoods(run: _Run, members: NDArray[np.int64], budget: CellBudget) -> None:
+    for free in _neighbourhoods(run.table, members, run.found.blank_groups):
+        if run.solved >= budget.neighbourhoods or run.clock.over():
+            break
+        run.solve(free)
 
 
 class _Run:

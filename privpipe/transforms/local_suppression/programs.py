@@ -93,31 +93,44 @@ class _WildcardProgram:
         alone = np.zeros(len(self.table), dtype=np.int64)
         alone[rest] = matches(words[rest], hidden[rest], judged, counts[rest])
         hidden[self.free] = missing[self.free]
+        short = [at for at in rest.tolist() if alone[at] < k]
         to_meet: dict[int, list[Any]] = defaultdict(list)
         for at in self.free:
-            partly, whole = self._by_kind(at)
-            own: dict[int, int] = defaultdict(int)
-            like = 0
-            for other in rest.tolist():
-                need = differing_columns(words, hidden, fields, at, other)
-                if need < 0:
-                    continue
-                if other in empty:
-                    like += int(counts[other])
-                    met = list(whole.values())
-                else:
-                    own[need] += int(counts[other])
-                    met = [y for blank, y in partly.items() if not need & ~blank]
-                if alone[other] < k:
-                    to_meet[other] += [counts[at] * y for y in met]
-            to_meet[at].append(int(counts[at]))
-            for blank, y in partly.items():
-                met_by = sum(records for need, records in own.items() if not need & ~blank)
-                to_meet[at].append(min(met_by, k) * y)
-            to_meet[at] += [min(like, k) * y for y in whole.values()]
+            needs = {
+                other: need
+                for other in rest.tolist()
+                if (need := differing_columns(words, hidden, fields, at, other)) >= 0
+            }
+            self._meet_staying(to_meet, at, needs, empty, short)
         self._pairs(to_meet, words, hidden, fields)
-        for other in [*(at for at in rest.tolist() if alone[at] < k), *self.free]:
+        for other in [*short, *self.free]:
             self.program += pulp.lpSum(to_meet[other]) >= k - int(alone[other])
+
+    def _meet_staying(
+        self, to_meet: dict[int, list[Any]], at: int, needs: dict[int, int], empty: set[int], short: Sequence[int]
+    ) -> None:
+        """What a free combination gives to those that stay and are short of k, and what they all give to it.
+
+        `needs` holds the columns in which it differs from each that stays, where blanks can make the two match.
+        """
+        counts, k = self.table.counts, self.table.k
+        partly, whole = self._by_kind(at)
+        own: dict[int, int] = defaultdict(int)
+        like = 0
+        for other, need in needs.items():
+            if other in empty:
+                like += int(counts[other])
+            else:
+                own[need] += int(counts[other])
+        for other in short:
+            if other in needs:
+                met = whole if other in empty else _covering(partly, needs[other])
+                to_meet[other] += [counts[at] * y for y in met.values()]
+        to_meet[at].append(int(counts[at]))
+        for blank, y in partly.items():
+            met_by = sum(records for need, records in own.items() if not need & ~blank)
+            to_meet[at].append(min(met_by, k) * y)
+        to_meet[at] += [min(like, k) * y for y in whole.values()]
 
     def _require_few_alone(self) -> None:
         """No more records stay complete and alone than may."""
@@ -175,6 +188,11 @@ class _WildcardProgram:
                 )
 
 
+def _covering(blanks: dict[int, Any], need: int) -> dict[int, Any]:
+    """The choices that blank each column of `need`."""
+    return {blank: chosen for blank, chosen in blanks.items() if not need & ~blank}
+
+
 def strict_part(table: CellTable) -> Part:
     """Programs in which a blank is a value: numbers of records of each combination in each class of k or more."""
 
@@ -221,10 +239,13 @@ class _StrictProgram:
         own = [(at, blank, records) for at, blank, records in placed if records and blank != self.table.missing[at]]
         cost = self.table.cost(own)
         blank_groups = [*sorted([p for p in self.kept if p[1] >= 0] + own), *(p for p in self.kept if p[1] < 0)]
-        sound = all(sum(r for a, _, r in placed if a == at) == self.records[at] for at in self.free)
-        if not sound or self.table.failing(blank_groups)["own_value"] or cost >= self.before - TIE:
+        if not self._all_placed(placed) or self.table.failing(blank_groups)["own_value"] or cost >= self.before - TIE:
             return Answer(None, solved.proved and cost <= self.before + TIE, solved.by_clock)
         return Answer(blank_groups, solved.proved, solved.by_clock)
+
+    def _all_placed(self, placed: Sequence[BlankGroup]) -> bool:
+        """Whether every record of the part has a place."""
+        return all(sum(r for a, _, r in placed if a == at) == self.records[at] for at in self.free)
 
     def _key(self, at: int, blank: int) -> tuple[int, ...]:
         row = self.table.codes[at].copy()

@@ -222,25 +222,32 @@ def aim_of(stage: SuppressCellsStage, context: StageContext) -> Aim:
     """
     _require_policy(context)
     sized = _size_models(context)
-    known = context.roles.quasi_identifiers
-    judged = [known if entry.quasi_identifiers is None else entry.quasi_identifiers for entry in sized]
     k = max([stage.k or 1, *(entry.least_size() for entry in sized)])
     if k < 2:
         raise UsageError(f"{context.place}: give `k:`, or a guarantee such as k_anonymity to work for")
-    every = list(dict.fromkeys(name for keys in judged for name in keys))
+    every = _judged_columns(sized, context.roles.quasi_identifiers)
     asked = _blanked_columns(stage, every, context)
     fixed = tuple(name for name in every if name not in (*asked, *stage.by))
     names = (*asked, *fixed, *stage.by)
     own = [at for at, name in enumerate(names) if name in every or (not every and name not in stage.by)]
-    alone = [entry.alone_at_most for entry in sized if isinstance(entry, KAnonymity)]
-    shares = [share for share in alone if share is not None]
-    return Aim(k, asked, fixed, tuple(stage.by), tuple(own), min(shares, default=None))
+    return Aim(k, asked, fixed, tuple(stage.by), tuple(own), _least_alone(sized))
 
 
 def _size_models(context: StageContext) -> list[ClassModel]:
     """The guarantees that ask for more than one record in a class."""
     entries = [guarantee.over(context.roles) for guarantee in context.guarantees]
     return [entry for entry in entries if isinstance(entry, ClassModel) and entry.least_size() > 1]
+
+
+def _judged_columns(sized: Sequence[ClassModel], known: Sequence[str]) -> list[str]:
+    """What the guarantees stand over, together."""
+    judged = [known if entry.quasi_identifiers is None else entry.quasi_identifiers for entry in sized]
+    return list(dict.fromkeys(name for keys in judged for name in keys))
+
+
+def _least_alone(sized: Sequence[ClassModel]) -> float | None:
+    alone = [entry.alone_at_most for entry in sized if isinstance(entry, KAnonymity)]
+    return min((share for share in alone if share is not None), default=None)
 
 
 def _require_policy(context: StageContext) -> None:

@@ -272,23 +272,32 @@ class Microaggregate(GroupingParameters):
         numbers = [name for name in columns if kinds[name] == "number"]
         few = facts.records <= ONE_BLOCK
         block: int | None = self.block if isinstance(self.block, int) else None if few else BLOCK
-        gower = self.distance == "gower"
-        refined = not gower and self.method not in parameters.ONE_COLUMN
         return GroupPlan(
             columns=columns,
             k=k,
             kinds={name: kinds[name] for name in columns},
             # A column without any value takes no part; its mean is not a number, which JSON has none for.
             centre=tuple({name: _mean(each[name]) for name in numbers} for each in moments),
-            scale=tuple(
-                {name: parameters.spread_of(name, each[name], gower=gower, place=context.place) for name in numbers}
-                for each in moments
-            ),
+            scale=self._spreads(numbers, moments, context.place),
             block=block,
             neighbours=NEAR if few else NEAR_IN_LARGE,
-            search=refined and (self.refine == "search" or (self.refine is None and few)),
+            search=self._searches(few),
             by_pattern=rule == "own_group",
         )
+
+    def _spreads(
+        self, numbers: list[str], moments: tuple[Mapping[str, Moments], ...], place: str
+    ) -> tuple[dict[str, float], ...]:
+        gower = self.distance == "gower"
+        return tuple(
+            {name: parameters.spread_of(name, each[name], gower=gower, place=place) for name in numbers}
+            for each in moments
+        )
+
+    def _searches(self, few: bool) -> bool:
+        """Whether neighbourhoods of groups are rebuilt after the descent."""
+        refined = self.distance != "gower" and self.method not in parameters.ONE_COLUMN
+        return refined and (self.refine == "search" or (self.refine is None and few))
 
     def _with_parts(
         self, engine: Primitives, table: Any, group: GroupPlan, strata: Strata, facts: Facts, context: StageContext

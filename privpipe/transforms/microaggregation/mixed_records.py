@@ -91,7 +91,7 @@ class Encoding:
         """The records as the distance by Gower takes them; constant numbers left out."""
         from privpipe.kernels.microaggregation.gower import MixedRecords
 
-        scales = [name for name, kind in self.kinds.items() if kind == "ordinal" or scale.get(name, 0.0) > 0]
+        scales = self._scaled(scale)
         nominal = [name for name, kind in self.kinds.items() if kind == "nominal"]
         encoded = [self._nominal(rows, name) for name in nominal]
         n = len(rows)
@@ -99,12 +99,19 @@ class Encoding:
         return MixedRecords(
             scales=np.stack(columns) if columns else np.empty((0, n)),
             ranked=np.array([self.kinds[name] == "ordinal" for name in scales], np.bool_),
-            scale_weights=np.array([self.weights.get(name, 1.0) for name in scales], np.float64),
+            scale_weights=self._weights_of(scales),
             codes=np.stack([codes for codes, _ in encoded]) if encoded else np.empty((0, n), np.int64),
             paths=_stacked([paths for _, paths in encoded]),
             heights=np.array([paths.shape[0] for _, paths in encoded], np.int64),
-            code_weights=np.array([self.weights.get(name, 1.0) for name in nominal], np.float64),
+            code_weights=self._weights_of(nominal),
         )
+
+    def _scaled(self, scale: Mapping[str, float]) -> list[str]:
+        """Ordinal columns, and numbers that are not constant."""
+        return [name for name, kind in self.kinds.items() if kind == "ordinal" or scale.get(name, 0.0) > 0]
+
+    def _weights_of(self, names: Sequence[str]) -> NDArray[np.float64]:
+        return np.array([self.weights.get(name, 1.0) for name in names], np.float64)
 
     def _nominal(self, rows: RowBlock, column: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Code of each value, -1 for none, and the label of each code at each level below the root."""

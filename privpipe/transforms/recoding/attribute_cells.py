@@ -82,10 +82,9 @@ def search_repaired(encoded: EncodedTable, stage: GeneralizeStage, context: Stag
     loss_of = _CellLoss(encoded, stage.loss)
     bounds = np.array([loss_of(node)[0] for node in nodes.tolist()])
     best: RepairedNode | None = None
-    checked, start = 0, time.monotonic()
+    checked, end = 0, time.monotonic() + (stage.budget.seconds or np.inf)
     open_nodes = [(float(bound), False, at) for at, bound in enumerate(bounds)]
     heapq.heapify(open_nodes)
-    end = start + (stage.budget.seconds or np.inf)
     while open_nodes and (best is None or open_nodes[0][0] < best.loss - TIE):
         if checked >= stage.budget.nodes or time.monotonic() > end:
             break
@@ -97,20 +96,31 @@ def search_repaired(encoded: EncodedTable, stage: GeneralizeStage, context: Stag
             heapq.heappush(open_nodes, (max(bound, loss_of.repaired_at_least(levels, cells, shares)), True, at))
             continue
         checked += 1
-        try:
-            blank_groups = greedy_cells(cells, context)
-        except NoSolutionError:  # no blanks help at these levels: coarser ones may
-            continue
-        if any(blanks < 0 for _, blanks, _ in blank_groups):
-            continue
-        loss, columns = loss_of(levels, loss_of.added(cells, shares, blank_groups))
-        if best is None or loss < best.loss - TIE:
-            best = RepairedNode(levels, loss, columns, checked, float(bounds.min()), False)
+        repaired = _repaired_loss(loss_of, levels, cells, shares, context)
+        if repaired is not None and (best is None or repaired[0] < best.loss - TIE):
+            best = RepairedNode(levels, *repaired, checked, float(bounds.min()), False)
     if best is None:
         raise NoSolutionError(
             f"{context.place}: at none of {checked:,} vectors of levels do blanks give every record k = {k:,} like it"
         )
     return replace(best, checked=checked, exhausted=not open_nodes or open_nodes[0][0] >= best.loss - TIE)
+
+
+def _repaired_loss(
+    loss_of: _CellLoss,
+    levels: tuple[int, ...],
+    cells: CellTable,
+    shares: NDArray[np.float64],
+    context: StageContext,
+) -> tuple[float, list[float]] | None:
+    """The loss and each column's part after greedy blanks; None where no blanks help: coarser levels may."""
+    try:
+        blank_groups = greedy_cells(cells, context)
+    except NoSolutionError:
+        return None
+    if any(blanks < 0 for _, blanks, _ in blank_groups):
+        return None
+    return loss_of(levels, loss_of.added(cells, shares, blank_groups))
 
 
 def _served(encoded: EncodedTable, stage: GeneralizeStage, context: StageContext) -> Lattice:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -204,20 +204,12 @@ def encode(engine: Any, table: Any, stage: GeneralizeStage, context: StageContex
     columns = generalized_columns(stage, context)
     sets = judged_sets(context, serves=stage.serves)
     fixed = tuple(key for key in sets.columns if key not in columns)
-    response = () if stage.loss.response in (None, *columns, *fixed, *sets.sensitive) else (str(stage.loss.response),)
-    valued = (*sets.sensitive, *response)
+    valued = _valued_columns(stage, (*columns, *fixed), sets.sensitive)
     person = sets.person if sets.keys else None
     counted = dict.fromkeys([*columns, *fixed, *valued, *([person] if person else [])])
     distinct = beside_loading(lambda: engine.distinct(table, list(counted)))
     counts = distinct["__count"].to_numpy().astype(np.int64)
-    codes, seen = [], {}
-    for place, column in enumerate((*columns, *fixed)):
-        seen[column], leaves = _coded(
-            distinct[column], counts, column, place, context, generalized=place < len(columns)
-        )
-        codes.append(leaves)
-    matrix = np.stack(codes, axis=1)
-    known = np.logical_and.reduce([leaves >= 0 for leaves in codes])
+    matrix, known, seen = _coded_columns(distinct, counts, columns, fixed, context)
     if not known.any():
         raise NoSolutionError(f"{context.place}: no record is left to generalize")
     sensitive = {column: sensitive_codes(distinct[column], column, context.base)[known] for column in valued}
@@ -226,7 +218,6 @@ def encode(engine: Any, table: Any, stage: GeneralizeStage, context: StageContex
         who = person_numbers(distinct[person], person)
         kept, rows = _by_person(matrix, rows, who[known])
         matrix = matrix[kept]
-    compared = tuple(dict.fromkeys(key for keys in sets.compared for key in keys))
     return EncodedTable(
         columns=columns,
         fixed=fixed,
@@ -235,8 +226,37 @@ def encode(engine: Any, table: Any, stage: GeneralizeStage, context: StageContex
         rows=rows,
         records=int(counts.sum()),
         unknown=int(counts[~known].sum()),
-        population=encode_population(engine, compared, seen, context) if sets.compared else None,
+        population=_population(engine, sets.compared, seen, context),
     )
+
+
+def _valued_columns(stage: GeneralizeStage, keys: Sequence[str], sensitive: Sequence[str]) -> tuple[str, ...]:
+    """Columns whose values are counted: the sensitive ones, and what a classification predicts."""
+    response = stage.loss.response
+    return tuple(sensitive) if response in (None, *keys, *sensitive) else (*sensitive, str(response))
+
+
+def _coded_columns(
+    distinct: Any, counts: NDArray[np.int64], columns: Sequence[str], fixed: Sequence[str], context: StageContext
+) -> tuple[NDArray[np.int32], NDArray[np.bool_], dict[str, SeenColumn]]:
+    """The codes of each combination, whether all of them are known, and what each column holds."""
+    codes, seen = [], {}
+    for place, column in enumerate((*columns, *fixed)):
+        seen[column], leaves = _coded(
+            distinct[column], counts, column, place, context, generalized=place < len(columns)
+        )
+        codes.append(leaves)
+    return np.stack(codes, axis=1), np.logical_and.reduce([leaves >= 0 for leaves in codes]), seen
+
+
+def _population(
+    engine: Any, compared: Sequence[Sequence[str]], seen: Mapping[str, SeenColumn], context: StageContext
+) -> PopulationRows | None:
+    """Counted over all columns that a guarantee compares it by; None where none does."""
+    if not compared:
+        return None
+    columns = tuple(dict.fromkeys(key for keys in compared for key in keys))
+    return encode_population(engine, columns, seen, context)
 
 
 def _by_person(

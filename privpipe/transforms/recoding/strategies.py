@@ -56,15 +56,12 @@ class Outcome:
         found = self.found
         if found is None:
             return {}
-        gap = found.gap if found.gap < float("inf") else None
         others = [each for each in found.solutions if each.levels != found.node.levels]
         detail: dict[str, Any] = {
             "search": stage.search or "optimal",
             "approach": stage.approach or ("AG_TS" if stage.limit else "AG_"),
             "optimal": found.optimal,
-            "gap": gap,
-            "relative_gap": gap / abs(found.loss[0]) if gap is not None and found.loss[0] else None,
-            "lower_bound": found.loss[0] - gap if gap is not None else None,
+            **_proved(found),
             "nodes": self.lattice.size,
             "nodes_checked": self.checked,
             "pruned_by_bound": found.pruned_by_bound,
@@ -80,6 +77,15 @@ class Outcome:
         if stage.minimal == "all":
             detail["minimal"] = [each.describe(columns) for each in self.minimal]
         return detail
+
+
+def _proved(found: Found) -> dict[str, float | None]:
+    """How far the loss is from the least there can be; None where no bound is known."""
+    if not found.gap < float("inf"):
+        return {"gap": None, "relative_gap": None, "lower_bound": None}
+    loss = found.loss[0]
+    relative = found.gap / abs(loss) if loss else None
+    return {"gap": found.gap, "relative_gap": relative, "lower_bound": loss - found.gap}
 
 
 def searched(stage: GeneralizeStage, check: NodeCheck, budget: int, place: str) -> Outcome:

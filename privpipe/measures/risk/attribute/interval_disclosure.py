@@ -48,12 +48,7 @@ class IntervalDisclosure(FilePairMeasure):
         raise TypeError(f"{type(self).__name__} discloses nothing")
 
     def judge_files(self, files: FilePair) -> Verdict:
-        found: dict[str, Disclosed] = {}
-        for column in files.original.schema.names:
-            sides = files.numbers("original", column), files.numbers("released", column)
-            if sides[0] is None or sides[1] is None:
-                raise DataError(f"{self.name()}: column {column!r} is not a number in both tables; leave it out")
-            found[column] = self.disclosed(files, column, sides[0], sides[1])
+        found = self._disclosed_by_column(files)
         known = np.logical_and.reduce([each[1] for each in found.values()])
         shares = {column: _share(*each) for column, each in found.items()}
         together = {
@@ -77,6 +72,15 @@ class IntervalDisclosure(FilePairMeasure):
                 f"records, {missing:,} of them without a value in some column."
             ),
         )
+
+    def _disclosed_by_column(self, files: FilePair) -> dict[str, Disclosed]:
+        found: dict[str, Disclosed] = {}
+        for column in files.original.schema.names:
+            sides = files.numbers("original", column), files.numbers("released", column)
+            if sides[0] is None or sides[1] is None:
+                raise DataError(f"{self.name()}: column {column!r} is not a number in both tables; leave it out")
+            found[column] = self.disclosed(files, column, sides[0], sides[1])
+        return found
 
 
 def _share(disclosed: NDArray[np.bool_], known: NDArray[np.bool_]) -> float | None:

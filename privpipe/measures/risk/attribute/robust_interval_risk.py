@@ -48,7 +48,8 @@ class RobustIntervalRisk(FilePairMeasure):
     -----
     R_i = 0.05 sqrt(x_i' C+ x_i) with C+ the inverse on the span of the columns, so that collinear ones do no harm.
     Inside: any column with |x_ij - y_ij| < k R_i, each file standardised by its own mean and deviation. `weighted` is
-    the number inside times the sum of their R_i over n. Records with a missing value are left out and counted.
+    the number inside times the sum of their R_i over n. Records with a missing value are left out and counted,
+    infinite values are refused.
 
     Source: Templ, Meindl, Robust statistics meets SDC, PSD 2008.
 
@@ -115,6 +116,11 @@ class RobustIntervalRisk(FilePairMeasure):
             if found[0] is None or found[1] is None:
                 raise DataError(
                     f"robust_interval_risk: column {name!r} is not a number in both tables; leave it out of columns"
+                )
+            if np.isinf(found[0]).any() or np.isinf(found[1]).any():
+                raise DataError(
+                    f"robust_interval_risk: column {name!r} holds infinite values, which have no distance; code them "
+                    "first, or leave it out of columns"
                 )
             sides[0].append(found[0])
             sides[1].append(found[1])

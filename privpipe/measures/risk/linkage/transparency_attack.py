@@ -157,15 +157,9 @@ class TransparencyAttack(FilePairMeasure):
     def _groups(self, files: FilePair, numbers: Numbers, attacked: NDArray[np.int64]) -> list[Constraint] | str:
         from privpipe.kernels.linkage.transparency import centroid_constraint, nearest_constraint
 
-        groups = [
-            [column for column in group["columns"] if column in numbers]
-            for stage in files.stages_named("microaggregate")
-            for group in stage["detail"]["groups"]
-        ]
-        if not files.stages_named("microaggregate"):
-            groups = [[column] for column in numbers]  # told by the policy alone: column by column
+        groups = _planned_groups(files, numbers)
         constraints = []
-        for group in (group for group in groups if group):
+        for group in filter(None, groups):
             if len(group) == 1:
                 before, after = numbers[group[0]]
                 constraints.append(centroid_constraint(before[attacked], after))
@@ -222,6 +216,15 @@ class TransparencyAttack(FilePairMeasure):
     @classmethod
     def examples(cls) -> list[Self]:
         return [cls(), cls(at_most=0.1), cls(columns=("age",), method="rank_swap", p=0.05, at_most=0.5, sample=None)]
+
+
+def _planned_groups(files: FilePair, numbers: Numbers) -> list[list[str]]:
+    """The attacked columns of each list that the plan microaggregates together."""
+    stages = files.stages_named("microaggregate")
+    if not stages:
+        return [[column] for column in numbers]  # told by the policy alone: column by column
+    groups = [group["columns"] for stage in stages for group in stage["detail"]["groups"]]
+    return [[column for column in columns if column in numbers] for columns in groups]
 
 
 def _by_own(values: NDArray[np.float64], scale: NDArray[np.float64]) -> NDArray[np.float64]:

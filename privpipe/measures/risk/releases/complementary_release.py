@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from annotated_types import Ge
@@ -17,6 +17,9 @@ from privpipe.blocks.marks import FilePath, SensitiveColumn
 from privpipe.blocks.release_history import EarlierTables, HistoryMeasure, ReleaseHistory, ReleaseRows
 from privpipe.errors import UsageError
 from privpipe.tolerance import at_least
+
+if TYPE_CHECKING:
+    from privpipe.measures.risk.releases.joined_tables import Joined
 
 __all__ = ["ComplementaryRelease"]
 
@@ -212,7 +215,9 @@ class ComplementaryRelease(HistoryMeasure):
         found = [joined(tables, at) for at in range(len(tables.earlier))]
         if any(each is None for each in found):
             return self._error("the tables have too many classes to compare each with each; use a ledger")
-        pairs = [each for each in found if each is not None]
+        return self._joined_verdict([each for each in found if each is not None])
+
+    def _joined_verdict(self, pairs: list[Joined]) -> Verdict:
         crossing = sum(each.crossing for each in pairs)
         smallest = 0 if crossing else min(each.smallest for each in pairs)
         linked = max(each.linked for each in pairs)

@@ -84,9 +84,12 @@ def _pair(one: Text, other: Text, covers: dict[Text, frozenset[int]], opaque: bo
         return _ranges(ends[0], ends[1])
     if len(one) == len(other) and (ANY in one or ANY in other):
         return _masked(one, other)
-    known = (bool(first) or not opaque) and (bool(second) or not opaque)
-    atoms = not any(label[:1] in ("[", "{", "<", ">") or ANY in label for label in (one, other))
-    return APART if known and atoms else CROSSING
+    return APART if not opaque and _is_value(one) and _is_value(other) else CROSSING
+
+
+def _is_value(label: str) -> bool:
+    """Whether a label reads as a value: neither a range, nor a set, nor a text with masked characters."""
+    return label[:1] not in ("[", "{", "<", ">") and ANY not in label
 
 
 def _masked(one: str, other: str) -> Flag3:

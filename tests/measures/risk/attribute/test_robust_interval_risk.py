@@ -98,3 +98,16 @@ def test_missing_values_texts_and_constants(embedded: Engine, judged_pair: Any) 
     for wrong in ({"k": 0}, {"k2": -1}, {"figure": "outside"}, {"estimator": "mve"}, {"at_most": 3}):
         with pytest.raises(UsageError):
             RobustIntervalRisk(**wrong)
+
+
+@pytest.mark.parametrize("estimator", ["classical", "mcd"])
+@pytest.mark.parametrize("infinite", [float("inf"), float("-inf")])
+@pytest.mark.parametrize("side", [0, 1])
+def test_an_infinite_value_on_either_side_is_refused_by_column(
+    embedded: Engine, judged_pair: Any, estimator: str, infinite: float, side: int
+) -> None:
+    table = pa.table({"a": [1.0, 2.0, 4.0, 5.0], "b": [3.0, 1.0, 7.0, 2.0]})
+    tables = [table, table]
+    tables[side] = table.set_column(1, "b", pa.array([3.0, infinite, 7.0, 2.0]))
+    with pytest.raises(DataError, match=r"column 'b' holds infinite values.*leave it out of columns"):
+        judged_pair(embedded, RobustIntervalRisk(estimator=estimator, at_most=1.0), *tables)
