@@ -129,17 +129,7 @@ def run_stages(
     )
     _run_each(state, plan)
     table, counted = state.released_columns()
-    salt = secrets.token_hex(16) if salt is None else salt
-    made = Plan(
-        policy_digest=policy.digest(),
-        records=records,
-        stages=tuple(state.plans),
-        seed_commitment=seed.commitment(salt),
-        seed_salt=salt,
-        source=source,
-        hash_key=b"" if policy.seed else state.hash_key,
-        policy=policy,
-    )
+    made = _plan_made(state, secrets.token_hex(16) if salt is None else salt)
     return Staged(
         table=table,
         original=original,
@@ -178,6 +168,19 @@ def _run_each(state: StageRun, plan: Plan | None) -> None:
                 f"{policy.place_of(at)}: the plan of this stage cannot be applied ({type(error).__name__}); it is "
                 "damaged, a public edition, or of another version: take the private one, or make a new plan"
             ) from None
+
+
+def _plan_made(state: StageRun, salt: str) -> Plan:
+    return Plan(
+        policy_digest=state.policy.digest(),
+        records=state.records,
+        stages=tuple(state.plans),
+        seed_commitment=state.seed.commitment(salt),
+        seed_salt=salt,
+        source=state.source,
+        hash_key=b"" if state.policy.seed else state.hash_key,
+        policy=state.policy,
+    )
 
 
 def judging_rules(policy: Policy, base: dict[str, Histogram] | None = None) -> JudgingRules:
