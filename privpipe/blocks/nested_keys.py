@@ -5,7 +5,7 @@ Pydantic passes over a key that a nested dataclass does not have; a policy must 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from privpipe.errors import did_you_mean
@@ -47,9 +47,7 @@ def _walk(
     if "$ref" in schema:
         schema = definitions.get(schema["$ref"].rsplit("/", 1)[-1], {})
     if "anyOf" in schema:
-        # A union: the branches that name properties speak for mappings; with several, any of them may be meant.
-        named = [branch for branch in schema["anyOf"] if "$ref" in branch or "properties" in branch]
-        schema = named[0] if len(named) == 1 else {}
+        schema = _branch_of_mappings(schema["anyOf"])
         yield from _walk(schema, value, path, definitions) if schema else ()
         return
     if isinstance(value, list):
@@ -62,3 +60,9 @@ def _walk(
             elif path:
                 near = did_you_mean(key, schema["properties"]) or f"; known: {', '.join(schema['properties'])}"
                 yield ".".join((*path, key)), f"unknown key{near}"
+
+
+def _branch_of_mappings(branches: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The one branch of a union that names properties; with several, any of them may be meant, and none is taken."""
+    named = [branch for branch in branches if "$ref" in branch or "properties" in branch]
+    return named[0] if len(named) == 1 else {}

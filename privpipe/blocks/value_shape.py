@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, NamedTuple
 
 from annotated_types import BaseMetadata, Ge, GroupedMetadata, Gt, Le, Lt
@@ -138,16 +139,21 @@ def _union(shapes: list[Shape], bounds: list[BaseMetadata]) -> Shape:
     if bounds and any(not (shape.optional or shape.number) for shape in shapes):
         raise TypeError(f"the constraint {bounds[0]!r} stands on a union; write it on the branch of the numbers")
     bounds = [*bounds, *(bound for number in numbers for bound in number.bounds())]
+    number = _number(all(number.integral for number in numbers), bounds) if numbers else None
+    return replace(functools.reduce(_either, shapes, Shape()), number=number)
+
+
+def _either(left: Shape, right: Shape) -> Shape:
+    """What one of two shapes takes, numbers left aside."""
     return Shape(
-        optional=any(shape.optional for shape in shapes),
-        choices=tuple(choice for shape in shapes for choice in shape.choices),
-        number=_number(all(number.integral for number in numbers), bounds) if numbers else None,
-        truth=any(shape.truth for shape in shapes),
-        text=any(shape.text for shape in shapes),
-        items=next((shape.items for shape in shapes if shape.items is not None), None),
-        values=next((shape.values for shape in shapes if shape.values is not None), None),
-        many=tuple(kind for shape in shapes for kind in shape.many),
-        open=any(shape.open for shape in shapes),
+        optional=left.optional or right.optional,
+        choices=(*left.choices, *right.choices),
+        truth=left.truth or right.truth,
+        text=left.text or right.text,
+        items=right.items if left.items is None else left.items,
+        values=right.values if left.values is None else left.values,
+        many=(*left.many, *right.many),
+        open=left.open or right.open,
     )
 
 

@@ -223,11 +223,7 @@ def _problems_of_settings(values: Mapping[str, Any]) -> dict[str, str]:
         except UsageError as error:
             found[""] = str(error)
     seed = values.get("seed")
-    if seed is not None and not (
-        isinstance(seed, Mapping)
-        and len(seed) == 1
-        and all(name in ("from_env", "from_file") and isinstance(each, str) and each for name, each in seed.items())
-    ):
+    if seed is not None and not _is_place_of_seed(seed):
         found["seed"] = "write {from_env: NAME} or {from_file: PATH}; a suite holds no secret"
     hierarchies = values.get("hierarchies")
     if hierarchies is not None and not isinstance(hierarchies, Mapping):
@@ -239,6 +235,14 @@ def _problems_of_settings(values: Mapping[str, Any]) -> dict[str, str]:
         except UsageError as error:
             found["hierarchies"] = str(error)
     return found
+
+
+def _is_place_of_seed(given: Any) -> bool:
+    return (
+        isinstance(given, Mapping)
+        and len(given) == 1
+        and all(name in ("from_env", "from_file") and isinstance(each, str) and each for name, each in given.items())
+    )
 
 
 class Expectations(dict[str, type[PrivacyExpectation]]):

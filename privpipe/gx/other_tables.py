@@ -109,17 +109,23 @@ def _mismatch(given: Mapping[str, Any]) -> str:
         if name in given and not (isinstance(given[name], str) and given[name]):
             return f"{name} must be text"
     for name in ("columns", "null_values"):
-        each = given.get(name, [])
-        if not isinstance(each, list | tuple) or not all(isinstance(item, str) for item in each):
+        if not _are_texts(given.get(name, [])):
             return f"{name} must be a list of texts"
     if not isinstance(given.get("header", True), bool):
         return "header must be true or false"
     if given.get("format") is not None and given["format"] not in get_args(Format):
         return f"format must be one of {', '.join(get_args(Format))}"
-    types = given.get("types", {})
-    if not isinstance(types, Mapping) or any(kind not in get_args(ColumnType) for kind in types.values()):
+    if not _are_types(given.get("types", {})):
         return f"types must give columns one of {', '.join(get_args(ColumnType))}"
     return ""
+
+
+def _are_texts(given: Any) -> bool:
+    return isinstance(given, list | tuple) and all(isinstance(item, str) for item in given)
+
+
+def _are_types(given: Any) -> bool:
+    return isinstance(given, Mapping) and all(kind in get_args(ColumnType) for kind in given.values())
 
 
 def read_stages(path: str | None) -> tuple[Mapping[str, Any], ...]:

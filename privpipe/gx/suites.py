@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from great_expectations.core.expectation_suite import ExpectationSuite
 
+from privpipe.blocks import Guarantee
 from privpipe.blocks.verdict import plain
 from privpipe.errors import UnsupportedError, UsageError, did_you_mean
 from privpipe.gx.action import DECLARED, is_privacy_type
@@ -60,25 +62,37 @@ def suite_of(
     for setting in beside:
         if setting not in BESIDE:
             raise UsageError(f"unknown setting {setting!r} of a suite{did_you_mean(setting, BESIDE)}")
+    settings = {"nulls": nulls, "suppression_mark": suppression_mark, **beside}
     shared = sorted({column for guarantee in guarantees for column in guarantee.over(roles).sensitive_columns()})
-    named = {"identifiers": list(roles.identifiers), "insensitive": list(roles.insensitive)}
-    named = {role: columns for role, columns in named.items() if columns}
     if undeclared not in (None, "note", "refuse"):
         raise UsageError(f"undeclared must be refuse or note, got {undeclared!r}")
     if undeclared is not None and not any(guarantee.way.of_columns for guarantee in guarantees):
         guarantees = (NoIdentifiers(), *guarantees)
     expectations = []
     for guarantee in guarantees:
-        kind = EXPECTATIONS[guarantee.name()]
-        given = plain(guarantee.parameters())
-        keys = guarantee.quasi_identifiers
-        given["quasi_identifiers"] = list(roles.quasi_identifiers if keys is None else keys)
-        given["sensitive"] = [column for column in shared if column not in given["quasi_identifiers"]]
-        if guarantee.way.of_columns and undeclared is not None:
-            given["undeclared"] = undeclared
-        expectations.append(kind(nulls=nulls, suppression_mark=suppression_mark, **named, **beside, **given))
+        own = {"undeclared": undeclared} if undeclared is not None and guarantee.way.of_columns else {}
+        expectations.append(_expectation(guarantee, roles, shared, {**settings, **own}))
     # Handed over at birth: adding one later asks for a data context.
     return ExpectationSuite(name=name, expectations=expectations, meta={"privpipe": {DECLARED: len(expectations)}})
+
+
+def _expectation(
+    guarantee: Guarantee, roles: Roles, shared: Sequence[str], settings: Mapping[str, Any]
+) -> PrivacyExpectation:
+    """The expectation of a guarantee; of the sensitive columns of the suite it counts those that are no keys of its."""
+    kind = EXPECTATIONS[guarantee.name()]
+    own = guarantee.quasi_identifiers
+    keys = list(roles.quasi_identifiers if own is None else own)
+    named = {"identifiers": list(roles.identifiers), "insensitive": list(roles.insensitive)}
+    return kind(
+        **{role: columns for role, columns in named.items() if columns},
+        **settings,
+        **{
+            **plain(guarantee.parameters()),
+            "quasi_identifiers": keys,
+            "sensitive": [column for column in shared if column not in keys],
+        },
+    )
 
 
 def save_suite(suite: ExpectationSuite, path: str | PathLike[str]) -> None:

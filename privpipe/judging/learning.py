@@ -35,7 +35,6 @@ def facts_by_base(
     """
     bases = dict.fromkeys(base for base in map(base_of, entries) if not isinstance(base, str))
     learnt = _learnt(judged_table, entries, roles, rules)
-    engine, table = judged_table.engine, judged_table.table
     released = replace(
         learnt,
         records=learnt.records if rules.records is None else rules.records,
@@ -46,33 +45,44 @@ def facts_by_base(
     original = replace(released, histograms={**learnt.histograms, **rules.base})
     found: dict[Base, Facts] = {"original": original, "released": released}
     for base in bases:
-        columns = _columns(entry for entry in entries if base_of(entry) == base)
-        own = {name: histogram_of_file(engine, base, name, table.schema.field(name).type) for name in columns}
+        own = _distributions(judged_table, base, _columns_with_base(entries, base))
         found[base] = replace(original, histograms={**original.histograms, **own})
-    asking = {base: [entry for entry in entries if not entry.needs_base or base_of(entry) == base] for base in found}
-    if not rules.base:
-        asking["original"] += [entry for entry in entries if entry.needs_base and base_of(entry) == "released"]
     # Of suppressed records alone there is nothing to learn, and no class to judge by it.
     nothing = judged_table.nothing
     ready: dict[Base, Facts] = {
-        base: facts if nothing else prepared(facts, asking[base]) for base, facts in found.items()
+        base: facts if nothing else prepared(facts, _asking(base, entries, rules)) for base, facts in found.items()
     }
     return ready, [*_notes(entries, rules), *perturbation_notes(entries, roles, rules)]
+
+
+def _distributions(
+    judged_table: JudgedTable, base: BaseFile | BaseTable, columns: Iterable[str]
+) -> dict[str, Histogram]:
+    """What a base that is given says of these columns."""
+    schema = judged_table.table.schema
+    return {name: histogram_of_file(judged_table.engine, base, name, schema.field(name).type) for name in columns}
+
+
+def _asking(base: Base, entries: Sequence[Guarantee], rules: JudgingRules) -> list[Guarantee]:
+    """Entries that are judged by the facts under a base."""
+    asking = [entry for entry in entries if not entry.needs_base or base_of(entry) == base]
+    if base == "original" and not rules.base:
+        asking += [entry for entry in entries if entry.needs_base and base_of(entry) == "released"]
+    return asking
 
 
 def _columns(entries: Iterable[Guarantee]) -> list[str]:
     return sorted({column for entry in entries if entry.needs_base for column in entry.sensitive_columns()})
 
 
+def _columns_with_base(entries: Sequence[Guarantee], base: Base) -> list[str]:
+    return _columns(entry for entry in entries if base_of(entry) == base)
+
+
 def _learnt(judged_table: JudgedTable, entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules) -> Facts:
     """Facts of the judged table itself, in persons where they are counted: values of what is left, and all records."""
     engine, table = judged_table.engine, judged_table.table
-    from_table = set(_columns(entry for entry in entries if base_of(entry) == "released"))
-    from_table.update(set(_columns(entry for entry in entries if base_of(entry) == "original")) - set(rules.base))
-    for entry in entries:
-        from_table.update(entry.counted_columns(tuple(entry.quasi_identifiers or roles.quasi_identifiers)))
-    refused = tuple(roles.quasi_identifiers) if rules.nulls == "refuse" else ()
-    request = FactsRequest(histograms=tuple(sorted(from_table)), nulls=(*refused, *rules.refuse_nulls))
+    request = _request(entries, roles, rules)
     counts_records = rules.records is None and any(entry.needs_records for entry in entries)
     learnt = engine.facts(table, request) if request or counts_records else Facts()
     if request and judged_table.hinted(learnt.histograms, learnt.nulls) and judged_table.suppressed:
@@ -89,6 +99,16 @@ def _learnt(judged_table: JudgedTable, entries: Sequence[Guarantee], roles: Role
         records=count_persons(engine, table, rules.person) if counts_records else learnt.records,
         histograms={**learnt.histograms, **persons},
     )
+
+
+def _request(entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules) -> FactsRequest:
+    """What the entries need of the judged table, and the columns that the rules let have no missing value."""
+    from_table = set(_columns_with_base(entries, "released"))
+    from_table.update(set(_columns_with_base(entries, "original")) - set(rules.base))
+    for entry in entries:
+        from_table.update(entry.counted_columns(tuple(entry.quasi_identifiers or roles.quasi_identifiers)))
+    refused = tuple(roles.quasi_identifiers) if rules.nulls == "refuse" else ()
+    return FactsRequest(histograms=tuple(sorted(from_table)), nulls=(*refused, *rules.refuse_nulls))
 
 
 def _notes(entries: Sequence[Guarantee], rules: JudgingRules) -> list[str]:

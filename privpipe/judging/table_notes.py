@@ -51,13 +51,8 @@ def table_notes(
     judge : callable
         `assess`, to judge the table again with its values folded.
     """
-    seen = [name for name in rules.gate.seen(table.schema.names) if name in table.schema.names]
-    columns = [
-        name for name in seen if name in (*roles.sensitive, *roles.insensitive) and name not in rules.gate.pseudonyms
-    ]
-    households = [column for entry in entries if (column := entry.household_column()) is not None]
-    household = next((name for name in households if name in table.schema.names), None)
-    values = values_of(engine, table, columns, records, household)
+    household = _household(table.schema.names, entries)
+    values = values_of(engine, table, _unmasked(table.schema.names, roles, rules.gate), records, household)
     notes = near_unique_notes(values, records, household)
     again = _Again(engine, table, [entry for entry in entries if _of_values(entry)], roles, rules, judge)
     for name in roles.sensitive:
@@ -66,6 +61,17 @@ def table_notes(
     if rules.person is not None and is_text(table, rules.person):
         notes += again.of_persons(rules.person)
     return notes
+
+
+def _unmasked(names: Sequence[str], roles: Roles, gate: Gate) -> list[str]:
+    """Columns that are released beside the quasi-identifiers, without pseudonyms."""
+    seen = [name for name in gate.seen(names) if name in names]
+    return [name for name in seen if name in (*roles.sensitive, *roles.insensitive) and name not in gate.pseudonyms]
+
+
+def _household(names: Sequence[str], entries: Sequence[Guarantee]) -> str | None:
+    """The first column of the table by which an entry tells households apart."""
+    return next((column for entry in entries if (column := entry.household_column()) in names), None)
 
 
 def _of_values(entry: Guarantee) -> bool:

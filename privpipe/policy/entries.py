@@ -171,15 +171,9 @@ def _taken(report: Report, room: Catalogue, name: str, place: Place) -> type[Ent
 
 def _build(report: Report, entry: type[Entry], parameters: Mapping[str, Any], place: Place) -> Entry | None:
     known = [field.name for field in dataclasses.fields(entry)]  # type: ignore[arg-type]
-    sound = True
-    if issubclass(entry, Transformer):
-        sound = _columns_fit(report, entry, parameters, place)
-    unknown = {name: value for name, value in parameters.items() if name not in known}
-    for name in unknown:
-        if issubclass(entry, Transformer) and name == _columns_key(entry):
-            continue  # said already
-        near = did_you_mean(name, known) or f"; {entry.name()} takes {', '.join(known) or 'none'}"
-        report.wrong((*place, name), f"unknown parameter of {entry.name()}{near}")
+    sound = not issubclass(entry, Transformer) or _columns_fit(report, entry, parameters, place)
+    unknown = [name for name in parameters if name not in known]
+    _tell_unknown(report, entry, unknown, known, place)
     given = {name: value for name, value in parameters.items() if name in known}
     wrong = entry.problems(given)
     for name, message in wrong.items():
@@ -194,6 +188,16 @@ def _build(report: Report, entry: type[Entry], parameters: Mapping[str, Any], pl
     except UsageError as error:
         report.wrong(place, str(error))
         return None
+
+
+def _tell_unknown(
+    report: Report, entry: type[Entry], unknown: Sequence[str], known: Sequence[str], place: Place
+) -> None:
+    for name in unknown:
+        if issubclass(entry, Transformer) and name == _columns_key(entry):
+            continue  # said already
+        near = did_you_mean(name, known) or f"; {entry.name()} takes {', '.join(known) or 'none'}"
+        report.wrong((*place, name), f"unknown parameter of {entry.name()}{near}")
 
 
 def _columns_fit(report: Report, stage: type[Transformer], parameters: Mapping[str, Any], place: Place) -> bool:

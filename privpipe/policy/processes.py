@@ -27,13 +27,19 @@ def check_processes(draft: Draft, report: Report) -> None:
     seed = draft.values.get("seed")
     if isinstance(seed, SecretSpec) and seed.within is not None:
         report.warn(first.place, "the sample is drawn by the seed written in this file: it is as secret as the file")
-    beside = [name for name in draft.columns if draft.columns[name].role in ("sensitive", "insensitive")]
-    beside += [
-        name for read, stage in draft.stages() if stage.name() == "pseudonymise" for name in stage.masked_columns()
-    ]
+    beside = _released_beside(draft)
     if beside:
         report.warn(
             first.place,
-            f"classes are formed over the quasi-identifiers; {', '.join(map(repr, dict.fromkeys(beside)))} "
+            f"classes are formed over the quasi-identifiers; {', '.join(map(repr, beside))} "
             "will be released beside them and is not covered: declare it a quasi-identifier, or leave it out",
         )
+
+
+def _released_beside(draft: Draft) -> list[str]:
+    """Columns of the release that are no quasi-identifiers."""
+    beside = [*draft.with_role("sensitive", "insensitive")]
+    for _, stage in draft.stages():
+        if stage.name() == "pseudonymise":
+            beside += stage.masked_columns()
+    return list(dict.fromkeys(beside))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from privpipe.errors import PolicyError, Problem
 from privpipe.policy.draft import Draft
-from privpipe.policy.entries import Catalogues, over_roles, read_entries
+from privpipe.policy.entries import Catalogues, ReadEntry, over_roles, read_entries
 from privpipe.policy.grammar import COLUMN, TOP, VERSION
 from privpipe.policy.places import Report, shown
 from privpipe.policy.plain_values import decoded, from_python, from_yaml
@@ -67,18 +67,7 @@ def _read(document: Any, report: Report, base_dir: Path, catalogues: Catalogues 
     if found.get("version", VERSION) != VERSION:
         report.wrong(("version",), f"is {found['version']}; this privpipe reads version {VERSION}")
     columns = read_columns(report, found.get("columns", {}), ("columns",), base_dir) if "columns" in found else {}
-    for name in ("source", "original", "population"):
-        if name in found:
-            found[name] = read_source(report, found[name], (name,))
-    sections: Mapping[str, Callable[..., Any]] = {
-        "sink": read_sink,
-        "plan": read_plan,
-        "seed": partial(read_secret, base_dir=base_dir),
-        "engines": read_engines,
-    }
-    for name, read_section in sections.items():
-        if name in found:
-            found[name] = read_section(report, found[name], (name,))
+    found |= _read_sections(report, found, base_dir)
     read = {name: read_entries(report, found.get(name, []), name, catalogues, base_dir) for name in ENTRIES}
     read = {name: over_roles(report, items, columns) for name, items in read.items()}
     if found.get("guarantees") == []:
@@ -93,14 +82,11 @@ def _read(document: Any, report: Report, base_dir: Path, catalogues: Catalogues 
     check(draft, report)
     report.raise_if_wrong()
     fields = {name: value for name, value in found.items() if name not in ENTRIES and value is not None}
-    for name in ENTRIES:
-        fields[name] = tuple(item.entry for item in read[name])
-    # Whoever lists it finds it where it stands in every verdict: first.
-    fields["guarantees"] = tuple(sorted(fields["guarantees"], key=lambda entry: not entry.way.of_columns))
     stem = Path(report.file).stem if report.file else "policy"
     return {
         "name": stem,
         **fields,
+        **_entries(read),
         "columns": columns,
         "warnings": tuple(report.warnings),
         "file": report.file,
@@ -108,6 +94,28 @@ def _read(document: Any, report: Report, base_dir: Path, catalogues: Catalogues 
         "lines": {shown(place): line for place, line in report.lines.items()},
         "document": document,
     }
+
+
+def _read_sections(report: Report, found: Mapping[str, Any], base_dir: Path) -> dict[str, Any]:
+    """The sections that become specs."""
+    sections: Mapping[str, Callable[..., Any]] = {
+        "source": read_source,
+        "original": read_source,
+        "population": read_source,
+        "sink": read_sink,
+        "plan": read_plan,
+        "seed": partial(read_secret, base_dir=base_dir),
+        "engines": read_engines,
+    }
+    return {name: read(report, found[name], (name,)) for name, read in sections.items() if name in found}
+
+
+def _entries(read: Mapping[str, Sequence[ReadEntry]]) -> dict[str, tuple[Any, ...]]:
+    """The lists of entries that are all sound."""
+    entries: dict[str, tuple[Any, ...]] = {name: tuple(item.entry for item in read[name]) for name in ENTRIES}
+    # Whoever lists it finds it where it stands in every verdict: first.
+    entries["guarantees"] = tuple(sorted(entries["guarantees"], key=lambda entry: not entry.way.of_columns))
+    return entries
 
 
 def _role(document: Any, column: str) -> Any:

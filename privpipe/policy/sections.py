@@ -29,8 +29,7 @@ def read_keys(report: Report, value: Any, place: Place, keys: Mapping[str, Key])
     A key whose value is null counts as left out.
     """
     if not isinstance(value, Mapping):
-        example = ", ".join(f"{name}: ..." for name, key in keys.items() if key.required)
-        report.wrong(place, f"must be a mapping{f', as in {{{example}}}' if example else ''}, not {_kind(value)}")
+        report.wrong(place, f"must be a mapping{_example(keys)}, not {_kind(value)}")
         return {}
     found = {}
     meant: set[str] = set()
@@ -43,10 +42,20 @@ def read_keys(report: Report, value: Any, place: Place, keys: Mapping[str, Key])
             report.wrong((*place, name), wrong)
         elif item is not None:
             found[name] = item
-    for name, key in keys.items():
-        if key.required and value.get(name) is None and name not in meant:
-            report.wrong((*place, name), f"is required: {key.about}")
+    for name in _left_out(value, keys):
+        if name not in meant:
+            report.wrong((*place, name), f"is required: {keys[name].about}")
     return found
+
+
+def _example(keys: Mapping[str, Key]) -> str:
+    example = ", ".join(f"{name}: ..." for name, key in keys.items() if key.required)
+    return f", as in {{{example}}}" if example else ""
+
+
+def _left_out(value: Mapping[str, Any], keys: Mapping[str, Key]) -> list[str]:
+    """Required keys that a section does not have."""
+    return [name for name, key in keys.items() if key.required and value.get(name) is None]
 
 
 def read_source(report: Report, value: Any, place: Place) -> SourceSpec | None:
@@ -71,14 +80,18 @@ def read_source(report: Report, value: Any, place: Place) -> SourceSpec | None:
         for name in OF_CSV:
             if name in found:
                 report.wrong((*place, name), f"is for CSV files; the format here is {resolved}")
-        return spec
+    else:
+        _check_csv(report, spec, place)
+    return spec
+
+
+def _check_csv(report: Report, spec: SourceSpec, place: Place) -> None:
     if len(spec.delimiter) != 1:
         report.wrong((*place, "delimiter"), "must be a single character")
     if not spec.header and not spec.columns:
         report.wrong((*place, "header"), "a file without a header needs `columns: [...]`, their names in order")
     if spec.header and spec.columns:
         report.wrong((*place, "columns"), "is for files without a header; write `header: false` or leave it out")
-    return spec
 
 
 def read_sink(report: Report, value: Any, place: Place) -> SinkSpec | None:
@@ -183,14 +196,20 @@ def _mismatch(value: Any, key: Key) -> str:
         return engine_fault(value) if isinstance(value, str) else f"must be text, not {_kind(value)}"
     if key.kind == "text" and not (isinstance(value, str) and value):
         return f"must be text, not {_kind(value)}{'' if isinstance(value, str) else '; put it in quotes'}"
-    if key.kind == "integer" and (not isinstance(value, int) or isinstance(value, bool)):
-        return f"must be an integer, not {_kind(value)}"
-    if key.kind == "flag" and not isinstance(value, bool):
-        return f"must be true or false, not {_kind(value)}"
-    if key.kind == "texts" and not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
-        return f"must be a list of texts, not {_kind(value)}"
-    if key.kind in ("mapping", "hierarchy") and not isinstance(value, Mapping):
-        return f"must be a mapping, not {_kind(value)}"
+    demanded = _demanded_form(value, key.kind)
+    return f"must be {demanded}, not {_kind(value)}" if demanded else ""
+
+
+def _demanded_form(value: Any, kind: str) -> str:
+    """The form that values of a kind have and this one lacks, or nothing."""
+    if kind == "integer" and (not isinstance(value, int) or isinstance(value, bool)):
+        return "an integer"
+    if kind == "flag" and not isinstance(value, bool):
+        return "true or false"
+    if kind == "texts" and not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
+        return "a list of texts"
+    if kind in ("mapping", "hierarchy") and not isinstance(value, Mapping):
+        return "a mapping"
     return ""
 
 

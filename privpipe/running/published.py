@@ -70,6 +70,11 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _mismatch(folder: Path, plan: Any, manifest: Any, verdict: Any) -> str:
+    return _other_run(plan, manifest, verdict) or _other_files(folder, manifest)
+
+
+def _other_run(plan: Any, manifest: Any, verdict: Any) -> str:
+    """Why the three documents are not of one run that passed, or nothing."""
     if plan["plan_version"] != PLAN_VERSION:
         return "the plan has another version"
     digest = document_digest(plan)
@@ -79,6 +84,11 @@ def _mismatch(folder: Path, plan: Any, manifest: Any, verdict: Any) -> str:
         return "the verdict is of another run"
     if verdict["passed"] is not True:
         return "the run did not pass"
+    return ""
+
+
+def _other_files(folder: Path, manifest: Any) -> str:
+    """Why the files are not those that were judged, or nothing."""
     listed = {str(file["name"]): str(file["sha256"]) for file in manifest["output"]["files"]}
     there = sorted(path for path in folder.iterdir() if path.name != METADATA)
     if [path.name for path in there] != sorted(listed) or not all(path.is_file() for path in there):

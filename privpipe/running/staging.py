@@ -123,36 +123,13 @@ def run_stages(
         records=records,
         source=source,
         population=population,
-        carrying=frozen and plan is not None and (policy.seed is None or plan.source != source),
+        carrying=frozen and _is_of_other_source(plan, policy, source),
         hash_key=plan.hash_key if plan is not None and plan.hash_key else plan_key(seed),
         follows=named is not None and named.key is not None,
     )
-    state.drop_identifiers()
-    for at, stage in enumerate(policy.transform):
-        context.progress(f"stage {at + 1} of {len(policy.transform)}: {stage.name()}")
-        given = plan.stages[at] if plan else None
-        try:
-            state.run(at, stage, given)
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            if given is None:
-                raise
-            # A plan is read from JSON, which may hold anything; the text of the error may quote it.
-            raise UsageError(
-                f"{policy.place_of(at)}: the plan of this stage cannot be applied ({type(error).__name__}); it is "
-                "damaged, a public edition, or of another version: take the private one, or make a new plan"
-            ) from None
+    _run_each(state, plan)
     table, counted = state.released_columns()
-    salt = secrets.token_hex(16) if salt is None else salt
-    made = Plan(
-        policy_digest=policy.digest(),
-        records=records,
-        stages=tuple(state.plans),
-        seed_commitment=seed.commitment(salt),
-        seed_salt=salt,
-        source=source,
-        hash_key=b"" if policy.seed else state.hash_key,
-        policy=policy,
-    )
+    made = _plan_made(state, secrets.token_hex(16) if salt is None else salt)
     return Staged(
         table=table,
         original=original,
@@ -166,6 +143,43 @@ def run_stages(
         source=source,
         noise=tuple(state.noise),
         run=RunKey.of(seed, policy.run_digest(), source),
+    )
+
+
+def _is_of_other_source(plan: Plan | None, policy: Policy, source: str) -> bool:
+    """Whether a plan may have been made of another table; without a declared seed no fingerprint can tell."""
+    return plan is not None and (policy.seed is None or plan.source != source)
+
+
+def _run_each(state: StageRun, plan: Plan | None) -> None:
+    """Run the stages of the policy over the table without its identifiers."""
+    policy = state.policy
+    state.drop_identifiers()
+    for at, stage in enumerate(policy.transform):
+        state.context.progress(f"stage {at + 1} of {len(policy.transform)}: {stage.name()}")
+        given = plan.stages[at] if plan else None
+        try:
+            state.run(at, stage, given)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            if given is None:
+                raise
+            # A plan is read from JSON, which may hold anything; the text of the error may quote it.
+            raise UsageError(
+                f"{policy.place_of(at)}: the plan of this stage cannot be applied ({type(error).__name__}); it is "
+                "damaged, a public edition, or of another version: take the private one, or make a new plan"
+            ) from None
+
+
+def _plan_made(state: StageRun, salt: str) -> Plan:
+    return Plan(
+        policy_digest=state.policy.digest(),
+        records=state.records,
+        stages=tuple(state.plans),
+        seed_commitment=state.seed.commitment(salt),
+        seed_salt=salt,
+        source=state.source,
+        hash_key=b"" if state.policy.seed else state.hash_key,
+        policy=state.policy,
     )
 
 

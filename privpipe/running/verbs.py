@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any, get_args
 
 from privpipe.blocks import Histogram
-from privpipe.draws import RunKey, Seed
+from privpipe.blocks.release_history import ReleaseHistory
+from privpipe.draws import RunKey, Seed, Stream
 from privpipe.engines import Engine, Source, engine_for, open_engine
 from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.engines.base.stamps import require_stamps, stamps_of
 from privpipe.errors import UsageError
-from privpipe.judging import Assessment
+from privpipe.judging import Assessment, JudgingRules
 from privpipe.judging import assess as judge
 from privpipe.judging.persons import person_histograms
 from privpipe.judging.recovering import recovery_notes
@@ -96,54 +97,27 @@ def assess(
     if align not in get_args(Align):
         raise UsageError(f"align must be one of {', '.join(get_args(Align))}, got {align!r}")
     with _Opened(engine, data if data is not None else policy, policy) as running:
-        finished = finished_source(data, policy) if data is not None else source_of(policy)
-        paired = original is not None and reads_pairs(policy)
-        # The seed fixes which records are attacked; without pairs nothing is drawn and no seed is asked for.
-        drawn = paired or (original is not None and compares_tables(policy))
-        seed = policy.seed.resolve() if policy.seed and drawn else Seed.from_os()
-        base: dict[str, Histogram] = {}
-        first: Any = None
-        if paired:
-            table, first = aligned(running, finished, read_as_source(original, policy), policy, align, seed)
-        else:
-            table = scanned(running, finished)
-            first = None if original is None else scanned(running, read_as_source(original, policy))
-        if first is not None:
-            base = _base(running, first, policy)
-        process, notes = process_for(policy, finished)
-        histories: Mapping[str, Any] = {}
-        if paired and table.has_record_ids and first.has_record_ids and named_ledger(policy.entries) is not None:
-            with Remembering(policy) as memory:
-                memory.gather(running, first, table, policy.roles)
-                histories = memory.histories
-        # Without a declared seed the order is nobody's anyway, and the fingerprint would be a pass for nothing.
-        source = fingerprint(running, first, seed) if policy.seed and drawn else ""
-        order = RunKey.of(seed, policy.run_digest(), source).attacks()
-        rules = replace(judging_rules(policy, base), allow_empty=allow_empty, order=order, process=process)
-        rules = replace(rules, untyped=untyped_columns(finished, policy))
-        positions = None
-        if paired and reads_positions(policy):
-            positions = finished_positions(policy, finished, read_as_source(original, policy), align)
-        roles = policy.roles if data is None else policy.released_roles
-        gate = replace(rules.gate, raw=data is None)
-        rules = replace(rules, histories=histories, positions=positions, gate=gate)
+        case = _tables(running, data, policy, original, align)
+        rules, order, notes = _rules(running, case, policy, align)
+        rules = replace(rules, allow_empty=allow_empty)
+        roles = policy.roles if case.raw else policy.released_roles
         judged = judge(
             running,
-            table,
+            case.table,
             guarantees=policy.guarantees,
             measures=policy.measures,
             roles=roles,
             rules=rules,
-            original=first,
-            population=finished_population(running, policy, table, finished=data is not None),
+            original=case.first,
+            population=finished_population(running, policy, case.table, finished=not case.raw),
         )
         before = None if original is None else read_as_source(original, policy)
-        notes += left_out_notes(policy, table=finished, original=before)
+        notes += left_out_notes(policy, table=case.finished, original=before)
         told: tuple[str, ...] = ()
-        if paired:
-            told = recovery_notes(running, table, first, roles, rules, order)
+        if case.paired:
+            told = recovery_notes(running, case.table, case.first, roles, rules, order)
         elif original is not None:
-            told = notes_beside_original(running, finished, original, policy, align, roles, rules)
+            told = notes_beside_original(running, case.finished, original, policy, align, roles, rules)
         return judged.noting(*notes, source=told).within(
             name=policy.name,
             policy_hash=policy.digest(),
@@ -278,6 +252,73 @@ def _is_path(data: Any) -> bool:
 
 def _raw(data: Any, policy: Policy) -> Source:
     return source_of(policy) if data is None else read_as_source(data, policy)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Tables:
+    """What `assess` judges, and the original beside it.
+
+    `original` is as it was handed over, `first` its table or None; `drawn` is whether the seed fixes what is attacked.
+    """
+
+    finished: Source
+    table: Any
+    original: Any
+    first: Any
+    seed: Seed
+    raw: bool
+    paired: bool
+    drawn: bool
+
+
+def _tables(engine: Engine, data: Any, policy: Policy, original: Any, align: Align) -> _Tables:
+    finished = finished_source(data, policy) if data is not None else source_of(policy)
+    paired = original is not None and reads_pairs(policy)
+    # The seed fixes which records are attacked; without pairs nothing is drawn and no seed is asked for.
+    drawn = paired or (original is not None and compares_tables(policy))
+    seed = policy.seed.resolve() if policy.seed and drawn else Seed.from_os()
+    if paired:
+        table, first = aligned(engine, finished, read_as_source(original, policy), policy, align, seed)
+    else:
+        table = scanned(engine, finished)
+        first = None if original is None else scanned(engine, read_as_source(original, policy))
+    return _Tables(
+        finished=finished,
+        table=table,
+        original=original,
+        first=first,
+        seed=seed,
+        raw=data is None,
+        paired=paired,
+        drawn=drawn,
+    )
+
+
+def _rules(engine: Engine, case: _Tables, policy: Policy, align: Align) -> tuple[JudgingRules, Stream, tuple[str, ...]]:
+    """The rules that the tables are judged by, the order of attacks, and notes on the record of the process."""
+    base = {} if case.first is None else _base(engine, case.first, policy)
+    process, notes = process_for(policy, case.finished)
+    histories = _histories(engine, case, policy)
+    # Without a declared seed the order is nobody's anyway, and the fingerprint would be a pass for nothing.
+    source = fingerprint(engine, case.first, case.seed) if policy.seed and case.drawn else ""
+    order = RunKey.of(case.seed, policy.run_digest(), source).attacks()
+    rules = replace(judging_rules(policy, base), order=order, process=process)
+    rules = replace(rules, untyped=untyped_columns(case.finished, policy))
+    positions = None
+    if case.paired and reads_positions(policy):
+        positions = finished_positions(policy, case.finished, read_as_source(case.original, policy), align)
+    gate = replace(rules.gate, raw=case.raw)
+    return replace(rules, histories=histories, positions=positions, gate=gate), order, notes
+
+
+def _histories(engine: Engine, case: _Tables, policy: Policy) -> Mapping[str, ReleaseHistory]:
+    """What the ledger remembers of the records that both tables hold."""
+    with_ids = case.paired and case.table.has_record_ids and case.first.has_record_ids
+    if not with_ids or named_ledger(policy.entries) is None:
+        return {}
+    with Remembering(policy) as memory:
+        memory.gather(engine, case.first, case.table, policy.roles)
+        return memory.histories
 
 
 def _base(engine: Engine, original: Any, policy: Policy) -> dict[str, Histogram]:

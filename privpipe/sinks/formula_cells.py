@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -50,14 +50,7 @@ def formula_notes(engine: Engine, policy: Policy, table: Any) -> tuple[str, ...]
     sink = policy.sink
     if sink is None or sink.format != "csv":
         return ()
-    texts = tuple(field.name for field in table.schema if pa.types.is_string(field.type))
-    counted = (engine.reduce_rows(table, texts, CountFormulas(texts), Facts()) or {}) if texts else {}
-    found = [
-        f"{count:,} cell{'s' if count != 1 else ''} of column {name!r}" for name, count in counted.items() if count
-    ]
-    names = table.schema.names
-    headers = [name for name, formula in zip(names, formula_cells(pa.array(names)).to_pylist(), strict=True) if formula]
-    found += [f"the name of column {name!r}" for name in headers]
+    found = [*_in_cells(engine, table), *_in_names(table.schema.names)]
     if not found:
         return ()
     listed = ", ".join(found)
@@ -68,3 +61,14 @@ def formula_notes(engine: Engine, policy: Policy, table: Any) -> tuple[str, ...]
     if sink.formula_cells == "escape":
         return (f"{listed} {WHAT}: they are written behind an apostrophe",)
     return (f"{listed} {WHAT}; `formula_cells: escape` or `refuse` in the sink keeps them from it",)
+
+
+def _in_cells(engine: Engine, table: Any) -> list[str]:
+    texts = tuple(field.name for field in table.schema if pa.types.is_string(field.type))
+    counted = (engine.reduce_rows(table, texts, CountFormulas(texts), Facts()) or {}) if texts else {}
+    return [f"{count:,} cell{'s' if count != 1 else ''} of column {name!r}" for name, count in counted.items() if count]
+
+
+def _in_names(names: Sequence[str]) -> list[str]:
+    formulas = formula_cells(pa.array(names)).to_pylist()
+    return [f"the name of column {name!r}" for name, formula in zip(names, formulas, strict=True) if formula]
