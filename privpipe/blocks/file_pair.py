@@ -16,6 +16,7 @@ from privpipe.blocks.marks import Columns
 from privpipe.blocks.pair_block import PairBlock
 from privpipe.blocks.verdict import Verdict
 from privpipe.blocks.way import FILES, Way
+from privpipe.errors import DataError
 from privpipe.roles import Roles
 
 if TYPE_CHECKING:
@@ -91,6 +92,24 @@ class FilePair:
         if not (measurable or pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
             return None
         return RowBlock(batch)[column]
+
+    def finite_numbers(self, column: str, owner: str) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """A column of both sides as numbers that have distances; None where it is no number in one of them.
+
+        Raises
+        ------
+        DataError
+            An infinite value: no mean, deviation or distance is one, and a gate over them would pass unseen.
+        """
+        before, after = self.numbers("original", column), self.numbers("released", column)
+        if before is None or after is None:
+            return None
+        if np.isinf(before).any() or np.isinf(after).any():
+            raise DataError(
+                f"{owner}: column {column!r} holds infinite values, which have no distance; code them first, or leave "
+                "it out of columns"
+            )
+        return before, after
 
     def stages_named(self, *names: str) -> list[Mapping[str, Any]]:
         """The plan's stages of these names, in order."""

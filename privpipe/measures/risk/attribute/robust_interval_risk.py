@@ -112,15 +112,10 @@ class RobustIntervalRisk(FilePairMeasure):
     def _numbers(self, files: FilePair) -> tuple[Numbers, Numbers]:
         sides: tuple[list[Numbers], list[Numbers]] = ([], [])
         for name in files.original.schema.names:
-            found = files.numbers("original", name), files.numbers("released", name)
-            if found[0] is None or found[1] is None:
+            found = files.finite_numbers(name, "robust_interval_risk")
+            if found is None:
                 raise DataError(
                     f"robust_interval_risk: column {name!r} is not a number in both tables; leave it out of columns"
-                )
-            if np.isinf(found[0]).any() or np.isinf(found[1]).any():
-                raise DataError(
-                    f"robust_interval_risk: column {name!r} holds infinite values, which have no distance; code them "
-                    "first, or leave it out of columns"
                 )
             sides[0].append(found[0])
             sides[1].append(found[1])

@@ -67,6 +67,7 @@ class SdIntervalDisclosure(IntervalDisclosure):
     ) -> Disclosed:
         from privpipe.kernels.linkage.interval_disclosure import sd_disclosed
 
+        files.finite_numbers(column, self.name())
         if self.sd == "original" and column in files.original_facts.moments:
             sd = files.original_facts.sd(column)
         else:

@@ -92,6 +92,7 @@ def _column(files: FilePair, name: str, rule: Any) -> NumberColumn | CodeColumn:
         known = int((~np.isnan(before)).sum())
         steps = tuple(float(floor_share(step, known)) for step in steps)
         return NumberColumn(_mean_ranks(before), _mean_ranks(after), steps)
+    files.finite_numbers(name, "probabilistic_linkage")  # two infinite values are no distance apart, and none within it
     return NumberColumn(before, after, steps, relative=kind == "relative")
 
 

@@ -65,7 +65,7 @@ def linkable(
     Raises
     ------
     DataError
-        Euclidean or Mahalanobis distance over a column that is no number in one of the files.
+        Euclidean or Mahalanobis distance over a column that is no number in one of the files; an infinite value.
 
     Notes
     -----
@@ -73,14 +73,12 @@ def linkable(
     number, and at distance 0 of another missing one. Gower: 1 and 0 alike. A generalised label is at distance 0 of the
     values it covers (by the column's declared hierarchy, or as a range or set), and at distance 1 of the others.
     """
-    numeric = {name: (files.numbers("original", name), files.numbers("released", name)) for name in columns}
-    texts = [name for name, sides in numeric.items() if sides[0] is None or sides[1] is None]
+    numeric = {name: files.finite_numbers(name, f"{metric or 'euclidean'} distance") for name in columns}
+    texts = [name for name, sides in numeric.items() if sides is None]
     chosen: Metric = metric or ("gower" if texts else "euclidean")
     if chosen != "gower" and texts:
         raise DataError(f"{chosen} distance needs numbers in both tables; column {texts[0]!r} is none: use gower")
-    numbers = {
-        name: (sides[0], sides[1]) for name, sides in numeric.items() if sides[0] is not None and sides[1] is not None
-    }
+    numbers = {name: sides for name, sides in numeric.items() if sides is not None}
     if chosen == "gower":
         return _gower(files, numbers, texts)
     return _euclidean(numbers, standardise, mahalanobis=chosen == "mahalanobis")

@@ -53,9 +53,9 @@ def compared(files: TableFiles, columns: Sequence[str]) -> Compared | None:
         hierarchies=files.hierarchies,
     )
     n = files.original.num_rows
-    numbers = {name: (pair.numbers("original", name), pair.numbers("released", name)) for name in columns}
-    texts = [name for name, sides in numbers.items() if sides[0] is None or sides[1] is None]
-    sides = [(before, after) for before, after in numbers.values() if before is not None and after is not None]
+    numbers = {name: pair.finite_numbers(name, "distance to the closest record") for name in columns}
+    texts = [name for name, found in numbers.items() if found is None]
+    sides = [found for found in numbers.values() if found is not None]
     return _gower(pair, sides, texts, n) if texts else _euclidean(sides, n)
 
 
