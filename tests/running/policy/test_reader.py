@@ -114,8 +114,16 @@ def test_every_error_comes_at_once_in_the_order_of_lines_and_names_the_file(read
         ("- crowd: {k: 5}", "- census: {k: 5}", "14 guarantees[0].census: census needs `population:`"),
         ("published/small", "data.csv", "18 sink.path: overlaps with the path of `source:`"),
         ("published/small", "./data.csv/x", "18 sink.path: overlaps with the path of `source:`"),
-        ("sink:", "engine: sprk\nsink:", "18 engine: must be one of embedded, dask, spark"),
-        ("sink:", "engines: {sprk: {}}\nsink:", "18 engines.sprk: unknown engine; did you mean 'spark'?"),
+        (
+            "sink:",
+            "engine: sprk\nsink:",
+            "18 engine: unknown engine 'sprk'; did you mean 'spark'?; one of embedded, dask, spark",
+        ),
+        (
+            "sink:",
+            "engines: {sprk: {}}\nsink:",
+            "18 engines.sprk: unknown engine 'sprk'; did you mean 'spark'?; one of embedded, dask, spark",
+        ),
         ("sink:", "wildcard: '*'\nsink:", "18 wildcard: has a meaning only with `nulls: wildcard`"),
         ("sink:", "seed: {from_envy: A}\nsink:", "18 seed.from_envy: unknown key; did you mean 'from_env'?"),
         ("sink:", "seed: {from_env: A, from_file: B}\nsink:", "18 seed: must be one place as text"),
