@@ -72,7 +72,7 @@ class Patience:
                         "that the cluster has workers that reach its scheduler, or raise `patience` under "
                         "`engines.dask`"
                     )
-        except BaseException:
+        except BaseException:  # an interrupt too: what nobody waits for any more must not go on in the cluster
             waiting.cancel()
             with contextlib.suppress(Exception):  # the scheduler may be gone as well
                 self._client.cancel(list(futures), asynchronous=False, force=True) if self._running() else None
