@@ -27,7 +27,7 @@ from privpipe.running.attaching import attach
 from privpipe.running.population import population_beside
 from privpipe.running.remembering import Remembering
 from privpipe.running.run import judge_written, source_of, without_notes, write_rows
-from privpipe.running.run_context import RunContext
+from privpipe.running.run_context import RunContext, seed_of
 from privpipe.running.staging import run_stages
 from privpipe.sinks.local import LocalTarget
 from privpipe.sinks.remote import is_remote
@@ -242,7 +242,7 @@ def compare_grid(
     settings = settings_of(grid)
     policies = [with_setting(policy, setting) for setting in settings]
     chosen = Chosen.of(policy, risk, loss)
-    seed = policy.seed.resolve() if policy.seed else Seed.from_os()
+    seed = seed_of(policy)
     weights = risk_weights(chosen.risk, chosen.kinds)
     losses = {name: 1 / len(chosen.loss) for name in chosen.loss}
     tell = progress or (lambda step: None)

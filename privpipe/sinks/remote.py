@@ -158,7 +158,7 @@ class RemoteTarget:
             yield
         except PrivpipeError:
             raise
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001 - each file system has classes of its own, and texts with credentials
             reason = getattr(error, "strerror", None) or type(error).__name__
             problem = SinkError(f"the sink {self.url!r} cannot be written: {reason}; {outcome}")
         else:
