@@ -230,7 +230,7 @@ class Transformer(Entry):
 class RowTransformer(Transformer):
     """A transformer that is a function of one record, its draws and the plan."""
 
-    def apply(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:
+    def apply_block(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:
         """One block; a function of each record alone."""
         raise TypeError(f"{type(self).__name__} applies to no rows")
 
@@ -248,7 +248,7 @@ class _Applied:
     draws: Draws = field(repr=False)
 
     def __call__(self, rows: RowBlock) -> RowBlock:
-        return self.stage.apply(rows, self.plan, self.draws)
+        return self.stage.apply_block(rows, self.plan, self.draws)
 
 
 def keyed_digest(key: bytes, digest: str) -> str:

@@ -25,7 +25,7 @@ class Noisy(RowTransformer):
     needs_draws: ClassVar[bool] = True
     columns: Annotated[tuple[str, ...], Columns()] = ("income",)
 
-    def apply(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:
+    def apply_block(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:
         return rows.replace("income", rows["income"] + self.noise(rows, draws))
 
     def noise(self, rows: RowBlock, draws: Draws) -> Any:
@@ -139,7 +139,7 @@ class ForgetsItsPlan(Noisy):
     def noise_scale(self, plan: StagePlan) -> float:
         return 1.0 if isinstance(plan.detail["scale"], tuple) else 2.0
 
-    def apply(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:
+    def apply_block(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:
         return rows.replace("income", rows["income"] + self.noise_scale(plan) * self.noise(rows, draws))
 
 

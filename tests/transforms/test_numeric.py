@@ -88,4 +88,4 @@ def test_a_stage_without_a_run_says_so() -> None:
     with pytest.raises(TypeError, match="does not run"):
         Transformer().run(None, None, StagePlan(name=""), None, None)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="applies to no rows"):
-        RowTransformer().apply(None, StagePlan(name=""), None)  # type: ignore[arg-type]
+        RowTransformer().apply_block(None, StagePlan(name=""), None)  # type: ignore[arg-type]

@@ -114,7 +114,7 @@ class Round(RowTransformer):
     def shaping(self, plan: StagePlan) -> Mapping[str, Any]:
         return {}  # base and mode say it all
 
-    def apply(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:
+    def apply_block(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:
         from privpipe.kernels.ids.value_draws import value_uniforms
 
         for column in self.columns:

@@ -147,7 +147,7 @@ class TailCode(RowTransformer):
             schema = schema.set(at, schema.field(at).with_type(self._target(schema.field(at))))
         return schema
 
-    def apply(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:
+    def apply_block(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:
         from privpipe.hierarchies import canonical_text
 
         rows, numbers = Strata.from_dict(plan.detail["strata"], plan.seed_key).kept(rows)

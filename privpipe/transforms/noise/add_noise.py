@@ -272,7 +272,7 @@ class AddNoise(RowTransformer):
         made = Rotated(patterns, self.ratio, self.block, varying, _Finished(self, plan), stream)
         return rotated(engine, table, made, self.released_schema(table.schema, plan))
 
-    def apply(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:
+    def apply_block(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:
         strata, figures = _strata_of(plan)
         rows, numbers = strata.kept(rows)
         from privpipe.kernels.ids.value_draws import value_normals

@@ -192,7 +192,7 @@ class Pram(RowTransformer):
         ]
         return {"strata": Strata.from_dict(plan.detail["strata"]).assignment(), "matrices": kept}
 
-    def apply(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:
+    def apply_block(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:
         from privpipe.kernels.ids.value_draws import value_uniforms
         from privpipe.kernels.noise.pram import draw_categories
 

@@ -43,7 +43,7 @@ def applied(stage: AddNoise, columns: dict[str, np.ndarray[Any, Any]]) -> dict[s
     plan = stage.plan(facts, StageContext(roles=None, schema=None))  # type: ignore[arg-type]
     ids = np.stack([np.arange(x.shape[1]), np.zeros(x.shape[1], np.int64)], axis=1)
     rows = RowBlock(pa.record_batch(columns), ids)
-    found = stage.apply(rows, plan, Draws(Seed.insecure(5), 0, "add_noise"))
+    found = stage.apply_block(rows, plan, Draws(Seed.insecure(5), 0, "add_noise"))
     return {name: found[name] for name in names}
 
 

@@ -59,7 +59,7 @@ class KeepPrefix(RowTransformer):
     def carried(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> StagePlan:
         return self.learn(engine, table, context)
 
-    def apply(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:
+    def apply_block(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:
         import pyarrow.compute as pc
 
         for name in self.columns:
