@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 
 _WIRES = {
     "Assessment": "privpipe.judging",
+    "FittedStage": "privpipe.transforms.face",
     "Hierarchy": "privpipe.hierarchies",
     "Plan": "privpipe.running.plan",
     "Policy": "privpipe.policy",

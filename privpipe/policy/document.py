@@ -82,12 +82,17 @@ class Policy:
         UnsupportedError
             It asks for nothing wrong, but for something that is not served yet.
         """
-        return cls(**read_file(path))
+        return cls.of_fields(**read_file(path))
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], base_dir: str | os.PathLike[str] | None = None) -> Self:
         """The policy of a Python mapping with the keys of the YAML file; raises what `load` raises."""
-        return cls(**read_mapping(document, base_dir))
+        return cls.of_fields(**read_mapping(document, base_dir))
+
+    @classmethod
+    def of_fields(cls, **fields: Any) -> Self:
+        """A policy of fields that are known to be sound; nothing is checked."""
+        return cls(**fields)
 
     @property
     def entries(self) -> tuple[Guarantee, ...]:

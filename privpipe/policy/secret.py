@@ -18,7 +18,7 @@ __all__ = ["SecretSpec"]
 class SecretSpec:
     """A seed in an environment variable, in a file, or (with a warning) in the policy itself; or an insecure one.
 
-    Exactly one of the four is set. The repr shows none of the secret.
+    `held` is one that was handed over in Python. Exactly one of the five is set. The repr shows none of the secret.
 
     Examples
     --------
@@ -30,6 +30,7 @@ class SecretSpec:
     from_file: str | None = None
     literal: str | int | None = field(default=None, repr=False)
     insecure: str | int | None = field(default=None, repr=False)
+    held: Seed | None = field(default=None, repr=False)
     base_dir: Path = field(default=Path(), repr=False, compare=False)
 
     @property
@@ -48,6 +49,8 @@ class SecretSpec:
             The variable is not set or empty, or the file cannot be read; the message names it. Fewer than 128 bits,
             unless it is declared insecure.
         """
+        if self.held is not None:
+            return self.held
         if self.insecure is not None:
             return Seed.insecure(self.insecure)
         if self.literal is not None:
@@ -87,7 +90,7 @@ class SecretSpec:
             return f"SecretSpec(from_env={self.from_env!r})"
         if self.from_file is not None:
             return f"SecretSpec(from_file={self.from_file!r})"
-        return f"SecretSpec({self.within})"
+        return f"SecretSpec({'held' if self.held is not None else self.within})"
 
 
 def _strong(secret: bytes, owner: str) -> Seed:

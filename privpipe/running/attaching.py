@@ -13,7 +13,7 @@ from privpipe.running.run_context import RunContext
 if TYPE_CHECKING:
     from privpipe.policy import Policy
 
-__all__ = ["attach", "require_declared"]
+__all__ = ["attach", "attach_table", "require_declared"]
 
 
 def attach(context: RunContext, source: Any) -> Any:
@@ -25,8 +25,12 @@ def attach(context: RunContext, source: Any) -> Any:
         A column that the policy does not declare, or declares and the data lacks; an empty table; a missing value
         where the policy refuses them.
     """
+    return attach_table(context, scanned(context.engine, source))
+
+
+def attach_table(context: RunContext, table: Any) -> Any:
+    """As `attach`, of a table that is scanned already."""
     engine, policy = context.engine, context.policy
-    table = scanned(engine, source)
     require_declared(table, policy)
     if engine.count(table) == 0:
         raise DataError("the source has no records: there is nothing to judge")

@@ -37,12 +37,15 @@ class RunContext:
     seed : Seed
     progress : callable, optional
         Told the name of each step; what it raises ends the run.
+    releases : bool
+        Whether identifiers go, as from every release; a stage over a frame leaves those that it is not about.
     """
 
     engine: Engine
     policy: Policy
     seed: Seed = field(repr=False)
     progress: Progress = field(default=no_progress, repr=False)
+    releases: bool = True
 
     @property
     def generalized_population(self) -> bool:

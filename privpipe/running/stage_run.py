@@ -192,12 +192,16 @@ class StageRun:
 
     def _held(self) -> tuple[str, ...]:
         """Columns that the judgement of records needs though they may not be released."""
+        if not self.context.releases:
+            return ()
         asked = (column for entry in self.policy.entries for column in entry.record_columns())
         unreleased = [column for column in asked if column in self.policy.roles.identifiers]
         return tuple(dict.fromkeys((*((self.policy.person_id,) if self.policy.person_id else ()), *unreleased)))
 
     def drop_identifiers(self) -> None:
         """Identifiers go first, but for those to be pseudonymised and those the run itself needs."""
+        if not self.context.releases:
+            return
         kept = {*self.policy.pseudonyms, *self._held()}
         gone = [name for name in self.roles.identifiers if name not in kept]
         if gone:
@@ -210,6 +214,8 @@ class StageRun:
         can still be told in, where the released columns do not tell them.
         """
         self.table = self._with_suppressed_rows()
+        if not self.context.releases:
+            return self.table, None
         kept = [name for name in self.table.schema.names if name not in self.roles.identifiers]
         self.roles = replace(self.roles, identifiers=())
         held = [column for column in self._held() if column not in kept]

@@ -10,7 +10,7 @@ from typing import Any, get_args
 from privpipe.blocks import Histogram
 from privpipe.blocks.release_history import ReleaseHistory
 from privpipe.draws import RunKey, Seed, Stream
-from privpipe.engines import Engine, Source, engine_for, open_engine
+from privpipe.engines import Engine, Source
 from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.engines.base.stamps import require_stamps, stamps_of
 from privpipe.errors import UsageError
@@ -23,6 +23,7 @@ from privpipe.policy import Policy
 from privpipe.running.aligning import Align, aligned, compares_tables, reads_pairs
 from privpipe.running.attaching import attach
 from privpipe.running.noting import notes_beside_original
+from privpipe.running.opened import OpenedEngine, is_path
 from privpipe.running.plan import Plan
 from privpipe.running.population import finished_population, raw_population
 from privpipe.running.positions import finished_positions, reads_positions
@@ -96,7 +97,7 @@ def assess(
     policy = _policy(policy)
     if align not in get_args(Align):
         raise UsageError(f"align must be one of {', '.join(get_args(Align))}, got {align!r}")
-    with _Opened(engine, data if data is not None else policy, policy) as running:
+    with OpenedEngine(engine, data if data is not None else policy, policy) as running:
         case = _tables(running, data, policy, original, align)
         rules, order, notes = _rules(running, case, policy, align)
         rules = replace(rules, allow_empty=allow_empty)
@@ -153,7 +154,7 @@ def plan(
     """
     policy = _policy(policy)
     seed = seed_of(policy)
-    with _Opened(engine, data if data is not None else policy, policy) as running:
+    with OpenedEngine(engine, data if data is not None else policy, policy) as running:
         source = _raw(data, policy)
         stamps = stamps_of(source)
         context = RunContext(running, policy, seed, progress or no_progress)
@@ -193,14 +194,14 @@ def transform(
     seed = seed_of(policy)
     if policy.seed and plan.seed_commitment and not plan.made_with(seed):
         raise UsageError("the plan was made with another seed than the policy's; make a new plan, or restore the seed")
-    with _Opened(engine, data if data is not None else policy, policy) as running:
+    with OpenedEngine(engine, data if data is not None else policy, policy) as running:
         source = _raw(data, policy)
         stamps = stamps_of(source)
         context = RunContext(running, policy, seed, progress or no_progress)
         original = attach(context, source)
         population = raw_population(running, policy, original)
         staged = run_stages(context, original, plan=plan, population=population)
-        released = running.collect(staged.table, like=None if _is_path(data) else data)
+        released = running.collect(staged.table, like=None if is_path(data) else data)
         require_stamps(stamps)
         return released
 
@@ -235,7 +236,7 @@ def release(
         A guarantee does not hold; it carries the assessment. Nothing was published.
     """
     policy = _policy(policy)
-    with _Opened(engine, policy, policy) as running:
+    with OpenedEngine(engine, policy, policy) as running:
         frozen = plan if plan is None or isinstance(plan, Plan) else str(plan)
         return release_with(running, policy, target=target, plan=frozen, progress=progress)
 
@@ -244,10 +245,6 @@ def _policy(policy: Policy | str | PurePath | Mapping[str, Any]) -> Policy:
     if isinstance(policy, Policy):
         return policy
     return Policy.from_dict(policy) if isinstance(policy, Mapping) else Policy.load(policy)
-
-
-def _is_path(data: Any) -> bool:
-    return data is None or isinstance(data, str | PurePath)
 
 
 def _raw(data: Any, policy: Policy) -> Source:
@@ -327,22 +324,3 @@ def _base(engine: Engine, original: Any, policy: Policy) -> dict[str, Histogram]
     if not columns:
         return {}
     return dict(person_histograms(engine, original, sorted(columns), policy.person_id).histograms)
-
-
-class _Opened:
-    """The engine asked for: one given stays open, one named is opened and closed."""
-
-    def __init__(self, engine: str | Engine | None, data: Any, policy: Policy) -> None:
-        self._given = engine if isinstance(engine, Engine) else None
-        name = engine if isinstance(engine, str) else None
-        if name is None:
-            name = policy.engine if _is_path(data) or data is policy else engine_for(data)
-        self._name, self._options = name, policy.engines.get(name, {})
-
-    def __enter__(self) -> Engine:
-        self._engine = self._given or open_engine(self._name, self._options)
-        return self._engine
-
-    def __exit__(self, *details: object) -> None:
-        if self._given is None:
-            self._engine.close()

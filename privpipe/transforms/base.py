@@ -12,6 +12,7 @@ from privpipe.blocks import Entry, Facts, FactsRequest, Guarantee, Primitives, R
 from privpipe.blocks.marks import Columns
 from privpipe.errors import DataError, UsageError
 from privpipe.roles import NullRule, Roles
+from privpipe.transforms.face import StageFace
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -120,7 +121,7 @@ class StagePlan:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Transformer(Entry):
+class Transformer(StageFace, Entry):
     """Something that changes a table.
 
     `taxon` is the kind of method, for catalogue and report. `columns_rule` says how a policy names the columns:
@@ -129,6 +130,7 @@ class Transformer(Entry):
     its own table: ``persons``, ``population``, ``wildcard`` (classes in which a null is a value of its own, for what
     holds so holds when it matches anything) and ``labels`` (what the labels of a class lose). `links_releases` says
     that a person has the same result in every release under the stage's own key.
+    One that `keeps_places` gives each record back where it lay, and leaves none out.
     """
 
     taxon: ClassVar[Kind] = "perturbative"
@@ -138,6 +140,7 @@ class Transformer(Entry):
     serves: ClassVar[tuple[str, ...]] = ()
     needs_draws: ClassVar[bool] = False
     links_releases: ClassVar[bool] = False
+    keeps_places: ClassVar[bool] = False
     preserves: ClassVar[str] = ""
     reveals: ClassVar[str] = ""
 
@@ -229,6 +232,8 @@ class Transformer(Entry):
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RowTransformer(Transformer):
     """A transformer that is a function of one record, its draws and the plan."""
+
+    keeps_places: ClassVar[bool] = True
 
     def apply_block(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:
         """One block; a function of each record alone."""

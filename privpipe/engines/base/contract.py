@@ -283,3 +283,11 @@ class Engine(ABC):
     @abstractmethod
     def collect(self, table: Any, *, like: Any = None) -> Any:
         """The visible columns as a frame of the kind of `like` (default: a pyarrow Table), in keyed or sorted order."""
+
+    def in_place(self, table: Any, like: Any, *, keeps_places: bool = False) -> Any:
+        """The visible columns as a frame of the kind of `like`, a frame of this engine's own; lazy where that is.
+
+        `keeps_places`: every record lies where it lay in `like`, so that what `like` says of places still holds.
+        Unlike `collect`, nothing is put in order: for who keeps the rows, not for a release.
+        """
+        return self.collect(table, like=like)

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from privpipe.errors import DataError, UsageError
 
-__all__ = ["arrow_of", "frame_like", "is_local_frame"]
+__all__ = ["arrow_of", "frame_like", "is_local_frame", "is_unordered", "taken_from"]
 
 # What pandas calls object columns that hold one type.
 _KINDS_OF_ONE_TYPE = frozenset(
@@ -40,6 +40,11 @@ def _is_dataset(data: Any) -> bool:
 
 def _is_relation(data: Any) -> bool:
     return _root(data) in {"duckdb", "_duckdb"} and type(data).__name__ == "DuckDBPyRelation"
+
+
+def is_unordered(data: Any) -> bool:
+    """Whether the rows of a local frame have no order: those of a query."""
+    return _is_relation(data)
 
 
 def arrow_of(data: Any) -> pa.Table | pa.RecordBatchReader | Any:
@@ -144,3 +149,38 @@ def _pandas_of(table: pa.Table) -> Any:
         },
         columns=table.column_names,
     )
+
+
+def taken_from(like: Any, before: pa.Table, rows: pa.Table, places: Any) -> Any:
+    """Rows that came from a frame, as a frame of its kind; what did not change is as it was there.
+
+    Parameters
+    ----------
+    like : frame
+        What they came from, `before` as Arrow.
+    rows : pyarrow.Table
+        What became of those at `places`, in that order.
+    places : ndarray of int64
+        A pandas index is taken along.
+    """
+    out = frame_like(rows, like)
+    if _root(like) not in ("pandas", "polars"):
+        return out
+    taken = before.take(pa.array(places))
+    same = [name for name in rows.column_names if name in taken.column_names and _equal(taken, rows, name)]
+    if _root(like) == "polars":
+        return out.with_columns([like.get_column(name).gather(places) for name in same])
+    out.index = like.index.take(places)
+    for name in same:
+        out[name] = like[name].iloc[places]
+    return out
+
+
+def _equal(before: pa.Table, after: pa.Table, name: str) -> bool:
+    left, right = before.column(name), after.column(name)
+    if left.type != right.type:
+        try:
+            left = left.cast(right.type)
+        except pa.ArrowException:
+            return False
+    return bool(left.equals(right))

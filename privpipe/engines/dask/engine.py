@@ -32,6 +32,7 @@ from privpipe.engines.dask.exchange import meet
 from privpipe.engines.dask.frame_parts import dask_table, is_dask_frame, json_table, local_table
 from privpipe.engines.dask.identities import declared_ids, numbered_ids, uniqueness
 from privpipe.engines.dask.learn import CountDistinct, Learn, facts_of, merge_distinct, sorted_distinct
+from privpipe.engines.dask.lying import lying
 from privpipe.engines.dask.parquet_parts import parquet_table
 from privpipe.engines.dask.ranges import ranked
 from privpipe.engines.dask.rows import (
@@ -282,6 +283,9 @@ class DaskEngine(Engine):
 
     def collect(self, table: DaskTable, *, like: Any = None) -> Any:
         return collected(self._runtime, table, like)
+
+    def in_place(self, table: DaskTable, like: Any, *, keeps_places: bool = False) -> Any:
+        return lying(self._runtime, table, like, keeps_places)
 
     def _require_unique(self, table: DaskTable, column: str, places: int) -> None:
         found = uniqueness(self._runtime, table.holding([column]), places, column)

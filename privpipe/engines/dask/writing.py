@@ -28,7 +28,7 @@ from privpipe.errors import SinkError, UnsupportedError
 from privpipe.kernels.grouping.word_groups import split_order
 from privpipe.private_files import create_private
 
-__all__ = ["collected", "written"]
+__all__ = ["ToPandas", "collected", "written"]
 
 Ints = NDArray[np.int64]
 ROWS_A_FILE = 500_000
@@ -136,7 +136,7 @@ def _dask_frame(runtime: Runtime, parts: Sequence[Node], schema: pa.Schema) -> A
     import dask.dataframe as dd
     from dask.delayed import Delayed
 
-    to_pandas = _ToPandas(tuple(schema.names))
+    to_pandas = ToPandas(tuple(schema.names))
     nodes = [runtime.task("convert to pandas", to_pandas, part) for part in parts]
     graph = graph_of(nodes)
     frames = [Delayed(node.key, graph) for node in nodes]
@@ -145,7 +145,7 @@ def _dask_frame(runtime: Runtime, parts: Sequence[Node], schema: pa.Schema) -> A
 
 
 @dataclass(frozen=True)
-class _ToPandas:
+class ToPandas:
     names: tuple[str, ...]
 
     def __call__(self, batch: pa.RecordBatch) -> Any:

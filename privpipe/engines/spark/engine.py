@@ -221,6 +221,9 @@ class SparkEngine(Engine):
     def collect(self, table: SparkTable, *, like: Any = None) -> Any:
         return writing.collect(table, like)
 
+    def in_place(self, table: SparkTable, like: Any, *, keeps_places: bool = False) -> Any:
+        return writing.lying(table)
+
     def _kept(self, table: SparkTable) -> SparkTable:
         if not self.cache:
             return table

@@ -29,7 +29,7 @@ from privpipe.engines.spark.table import SparkTable
 from privpipe.engines.spark.workers import boxed, map_batches, results_of
 from privpipe.errors import SinkError
 
-__all__ = ["collect", "sorted_rows", "write"]
+__all__ = ["collect", "lying", "sorted_rows", "write"]
 
 log = logging.getLogger("privpipe.engines.spark")
 ROWS_HERE = 1_000_000
@@ -54,6 +54,12 @@ def collect(table: SparkTable, like: Any) -> Any:
     visible = table.layout.without_ids().arrow.names
     by = list(ID_COLUMNS) if table.has_record_ids else visible
     return table.frame.orderBy(*by).select(*visible).toDF(*table.schema.names)
+
+
+def lying(table: SparkTable) -> Any:
+    """The visible columns as a Spark frame, its rows as they lie; nothing runs."""
+    visible = table.layout.without_ids().arrow.names
+    return table.frame.select(*visible).toDF(*table.schema.names)
 
 
 def sorted_rows(table: SparkTable, stream: Stream | None) -> pa.Table:

@@ -1,0 +1,129 @@
+"""The policy that stands around one frame: its columns, and what stages or entries ask, without a document."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from privpipe.blocks import Guarantee
+from privpipe.blocks.verdict import plain
+from privpipe.draws import Seed
+from privpipe.errors import DataError, UsageError, did_you_mean
+from privpipe.hierarchies import Hierarchy, HierarchySpec
+from privpipe.policy import ColumnSpec, Policy, SecretSpec
+from privpipe.roles import Roles
+from privpipe.transforms.base import Transformer
+
+__all__ = ["hierarchy_specs", "policy_around", "seed_given"]
+
+
+def policy_around(
+    columns: Sequence[str],
+    *,
+    roles: Roles | None = None,
+    hierarchies: Mapping[str, HierarchySpec] | None = None,
+    transform: Sequence[Transformer] = (),
+    guarantees: Sequence[Guarantee] = (),
+    measures: Sequence[Guarantee] = (),
+    **values: Any,
+) -> Policy:
+    """A policy over the columns of a frame; a column without a role is insensitive.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        Of the frame.
+    values : other fields of `Policy`, such as `nulls` or `person_id`; None: as the policy's default.
+
+    Raises
+    ------
+    DataError
+        A column has a role (or a hierarchy) and is not in the frame.
+    """
+    roles = roles or Roles()
+    for name in (*roles.columns, *(hierarchies or {})):
+        if name not in columns:
+            raise DataError(f"column {name!r} is not in the frame{did_you_mean(name, columns)}")
+    specs = {
+        name: ColumnSpec(
+            role=roles.of(name) if name in roles.columns else "insensitive", hierarchy=(hierarchies or {}).get(name)
+        )
+        for name in columns
+    }
+    stages = [{stage.name(): plain(stage.parameters())} for stage in transform]
+    judged = [{entry.name(): plain(entry.parameters())} for entry in guarantees]
+    return Policy.of_fields(
+        name="frame",
+        columns=specs,
+        transform=tuple(transform),
+        guarantees=tuple(guarantees),
+        measures=tuple(measures),
+        document={"transform": stages, "guarantees": judged},
+        **{name: value for name, value in values.items() if value is not None},
+    )
+
+
+def hierarchy_specs(given: Mapping[str, Any] | None) -> dict[str, HierarchySpec]:
+    """Hierarchies by column, from what a caller may hand over.
+
+    Parameters
+    ----------
+    given : mapping of column to Hierarchy, HierarchySpec, builder mapping or path of a CSV file
+
+    Raises
+    ------
+    UsageError
+        None of these, or a builder mapping that is wrong.
+
+    Examples
+    --------
+    >>> list(hierarchy_specs({"zip": {"redact": {"keep": "left"}}}))
+    ['zip']
+    """
+    return {column: _spec(column, value) for column, value in (given or {}).items()}
+
+
+def _spec(column: str, value: Any) -> HierarchySpec:
+    if isinstance(value, HierarchySpec):
+        return value
+    if isinstance(value, Hierarchy):
+        return HierarchySpec.from_hierarchy(value, column=column)
+    if isinstance(value, str | os.PathLike):
+        return HierarchySpec.from_mapping({"file": os.fspath(value)}, ".", column=column)
+    if isinstance(value, Mapping):
+        return HierarchySpec.from_mapping(value, ".", column=column)
+    raise UsageError(
+        f"hierarchies: {column!r} is a {type(value).__name__}; give a Hierarchy, a builder mapping or a path"
+    )
+
+
+def seed_given(seed: Seed | str | bytes | Mapping[str, Any] | None) -> SecretSpec | None:
+    """A seed as a caller may hand it over; None: one is drawn from the system where one is needed.
+
+    Parameters
+    ----------
+    seed : Seed, text or bytes of at least 128 bits, or a place such as ``{"from_env": NAME}``
+        A mapping is what stands under `seed:` in a policy.
+
+    Raises
+    ------
+    UsageError
+        A seed that is too easily guessed, or of another type.
+    """
+    if seed is None:
+        return None
+    if isinstance(seed, Seed):
+        return SecretSpec(held=seed)
+    if isinstance(seed, Mapping):
+        return _placed(seed)
+    if isinstance(seed, bool) or not isinstance(seed, str | bytes):
+        raise UsageError(f"seed: give bytes, text or a Seed, not {type(seed).__name__}; `privpipe seed` makes one")
+    return SecretSpec(held=Seed.of(seed))
+
+
+def _placed(place: Mapping[str, Any]) -> SecretSpec:
+    known = ("from_env", "from_file", "insecure")
+    if len(place) != 1 or not all(name in known for name in place):
+        raise UsageError(f"seed: a mapping has one key of {', '.join(known)}")
+    return SecretSpec(**place)

@@ -1,0 +1,78 @@
+"""Frames around a run: their columns, and the rows that come out laid where they lay."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from privpipe.engines import Engine, Source
+from privpipe.engines.base.frames import arrow_of, frame_like, is_local_frame, is_unordered, taken_from
+from privpipe.engines.base.typing import typing_of
+from privpipe.judging.class_memory import gathered_rows, places_of
+from privpipe.kernels.ids.record_ids import content_hash, declared_id, ordinals, record_id
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from privpipe.draws import Seed
+
+__all__ = ["Held", "laid_back"]
+
+
+class Held:
+    """A frame that a stage runs over: as a source, and as it was for the way back.
+
+    Parameters
+    ----------
+    frame : path or frame
+        One that can be read once is read here, and once.
+    """
+
+    def __init__(self, frame: Any) -> None:
+        self.like = None if isinstance(frame, str | PurePath) else frame
+        self.rows: pa.Table | None = None
+        if self.like is not None and is_local_frame(frame) and not is_unordered(frame):
+            found = arrow_of(frame)
+            self.rows = found.read_all() if hasattr(found, "read_all") else found
+        data = str(frame) if isinstance(frame, PurePath) else frame
+        self.source = Source(data=data if self.rows is None else self.rows)
+
+    def ids(self, column: str | None, seed: Seed) -> NDArray[np.int64]:
+        """The ids that an engine gives these rows, in their own order.
+
+        Among equal rows which is which does not matter.
+        """
+        rows = typing_of(self.rows.schema, {}).convert(self.rows)  # type: ignore[union-attr]
+        if column is not None:
+            return declared_id(rows.column(column), seed)
+        words = content_hash(rows, seed)
+        return record_id(words, ordinals(words), seed)
+
+
+def laid_back(engine: Engine, table: Any, held: Held, record: tuple[str | None, Seed], *, keeps_places: bool) -> Any:
+    """The table after a stage as a frame of the kind that went in.
+
+    Rows of a local frame lie as they lay, those that went left out; rows that are new come in keyed order. A frame of
+    a cluster stays lazy.
+
+    Parameters
+    ----------
+    record : (str or None, Seed)
+        The declared id column, if any, and the seed that keys the ids.
+    """
+    if held.rows is None:
+        if held.like is None or is_local_frame(held.like):
+            return engine.collect(table, like=held.like)
+        return engine.in_place(table, held.like, keeps_places=keeps_places)
+    names = list(table.schema.names)
+    if not engine.count(table):
+        return frame_like(engine.collect(table), held.like)
+    rows, ids = gathered_rows(engine, table, names)
+    places = places_of(held.ids(*record), ids)
+    if (places < 0).any():
+        return frame_like(rows, held.like)
+    order = np.argsort(places, kind="stable")
+    return taken_from(held.like, held.rows, rows.take(order), places[order])

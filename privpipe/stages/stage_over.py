@@ -1,0 +1,64 @@
+"""One stage over one frame, on the runner that runs it in a policy."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from privpipe.draws import Seed
+from privpipe.engines.base.fingerprint import fingerprint
+from privpipe.engines.base.stamps import require_stamps, stamps_of
+from privpipe.policy import Policy
+from privpipe.running.attaching import attach_table
+from privpipe.running.opened import OpenedEngine
+from privpipe.running.plan import Plan
+from privpipe.running.reading import scanned
+from privpipe.running.run_context import RunContext
+from privpipe.running.staging import Staged, run_stages
+from privpipe.stages.asked import Asked
+from privpipe.stages.frames import Held, laid_back
+from privpipe.transforms.base import Transformer
+
+__all__ = ["StageOver"]
+
+
+class StageOver:
+    """A stage, a frame and what was asked; the engine is open inside a `with` statement.
+
+    Parameters
+    ----------
+    stage : Transformer
+    frame : path or frame
+    asked : Asked
+    seed : Seed
+    """
+
+    def __init__(self, stage: Transformer, frame: Any, asked: Asked, seed: Seed) -> None:
+        self._stage, self._asked, self._seed = stage, asked, seed
+        self._held = Held(frame)
+        nothing = Policy.of_fields(name="frame", columns={}, guarantees=())
+        self._opened = OpenedEngine(asked.engine, frame, nothing)
+
+    def __enter__(self) -> Self:
+        self._engine = self._opened.__enter__()
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self._opened.__exit__(*details)
+
+    def staged(self, plan: Plan | None = None) -> Staged:
+        """The frame after the stage, by a plan of it or of another frame, else by one that it learns."""
+        self._stamps = stamps_of(self._held.source)
+        table = scanned(self._engine, self._held.source)
+        policy = self._asked.policy(self._stage, table.schema.names)
+        context = RunContext(self._engine, policy, self._seed, self._asked.progress, releases=False)
+        original = attach_table(context, table)
+        source = fingerprint(self._engine, original, self._seed)
+        other = plan is not None and plan.source != source
+        return run_stages(context, original, source=source, plan=plan, frozen=other)
+
+    def returned(self, staged: Staged) -> Any:
+        """What came out, as a frame of the kind that went in."""
+        record = (self._asked.values.get("record_id"), self._seed)
+        out = laid_back(self._engine, staged.table, self._held, record, keeps_places=self._stage.keeps_places)
+        require_stamps(self._stamps)
+        return out

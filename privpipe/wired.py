@@ -1,0 +1,27 @@
+"""Late binding: how a method of an entry reaches the rooms that run it, which stand above its own."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__all__ = ["room_above"]
+
+ROOMS = ("checks", "stages")
+
+
+def room_above(name: str) -> Any:
+    """A room above the catalogues, imported when one of its functions is first called.
+
+    Parameters
+    ----------
+    name : {"checks", "stages"}
+
+    Examples
+    --------
+    >>> room_above("stages").__name__
+    'privpipe.stages'
+    """
+    if name not in ROOMS:
+        raise LookupError(f"{name!r} is no room that entries reach: {', '.join(ROOMS)}")
+    return importlib.import_module(f"privpipe.{name}")
