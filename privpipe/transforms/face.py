@@ -67,7 +67,7 @@ class FittedStage(ABC):
     --------
     >>> import pandas as pd
     >>> from privpipe.transforms import TopCode
-    >>> fitted = TopCode(columns=["age"], limit=80).fit(pd.DataFrame({"age": [30, 95, 81]}))
+    >>> fitted = TopCode(columns=["age"], at=80).fit(pd.DataFrame({"age": [30, 95, 81]}))
     >>> fitted.transform(pd.DataFrame({"age": [99, 20]}))["age"].tolist()
     [80, 20]
     """
@@ -169,7 +169,7 @@ class StageFace:
         --------
         >>> import pandas as pd
         >>> from privpipe.transforms import TopCode
-        >>> pd.DataFrame({"age": [30, 95], "zip": ["a", "b"]}).pipe(TopCode(columns=["age"], limit=80).apply)
+        >>> pd.DataFrame({"age": [30, 95], "zip": ["a", "b"]}).pipe(TopCode(columns=["age"], at=80).apply)
            age zip
         0   30   a
         1   80   b
