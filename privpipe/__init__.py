@@ -12,7 +12,7 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_WIRES = {
+WIRES = {
     "Assessment": "privpipe.judging",
     "FittedStage": "privpipe.transforms.face",
     "Hierarchy": "privpipe.hierarchies",
@@ -26,16 +26,16 @@ _WIRES = {
     "release": "privpipe.running.verbs",
     "transform": "privpipe.running.verbs",
 }
-_ROOMS = ("errors", "measures", "models", "transforms")
+ROOMS = ("errors", "measures", "models", "transforms")
 
-__all__ = sorted((*_WIRES, *_ROOMS, "__version__"))
+__all__ = sorted((*WIRES, *ROOMS, "__version__"))
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
+    if name in ROOMS:
         return importlib.import_module(f"privpipe.{name}")
-    if name in _WIRES:
-        return getattr(importlib.import_module(_WIRES[name]), name)
+    if name in WIRES:
+        return getattr(importlib.import_module(WIRES[name]), name)
     raise AttributeError(f"module 'privpipe' has no attribute {name!r}")
 
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 
 from privpipe.blocks.marks import Mark
 from privpipe.blocks.nested_keys import closed, unknown_keys
+from privpipe.blocks.nested_options import read_options
 from privpipe.blocks.parameters import check_parameters, flat_names, marked, parameters_of
 from privpipe.blocks.public_rules import PublicRules
 from privpipe.errors import UsageError, did_you_mean
@@ -55,6 +56,7 @@ class Entry:
         UsageError
             A value of another type, or out of its range.
         """
+        read_options(self)
         check_parameters(self)
 
     @classmethod

@@ -21,7 +21,7 @@ from privpipe.blocks.marks import ColumnName, Mark
 from privpipe.blocks.value_shape import Shape, flat_metadata, shape_of
 from privpipe.errors import UsageError
 
-__all__ = ["Parameter", "check_parameters", "flat_names", "marked", "parameters_of"]
+__all__ = ["Parameter", "check_parameters", "flat_names", "hint_of", "marked", "parameters_of"]
 
 M = TypeVar("M", bound=Mark)
 
@@ -117,7 +117,7 @@ def _marked(owner: Any, mark: Any) -> tuple[str, ...]:
 
 
 def _parameter(owner: type, name: str) -> Parameter:
-    hint = _hint(owner, name)
+    hint = hint_of(owner, name)
     said = flat_metadata(hint.__metadata__) if typing.get_origin(hint) is Annotated else []
     texts = [each.documentation for each in said if isinstance(each, Doc)]
     try:
@@ -128,7 +128,8 @@ def _parameter(owner: type, name: str) -> Parameter:
     return Parameter(name, " ".join(texts), shape, marks)
 
 
-def _hint(owner: type, name: str) -> Any:
+def hint_of(owner: type, name: str) -> Any:
+    """The annotation of a field, wherever the class or one above declares it."""
     for base in owner.__mro__:
         said = inspect.get_annotations(base).get(name)
         if isinstance(said, str):

@@ -49,3 +49,7 @@ def __getattr__(name: str) -> type[PrivacyExpectation]:
     if (entry := snake_case(name.removeprefix("Expect"))) in REFUSED:
         raise UnsupportedError(f"{entry} is no expectation: {REFUSED[entry]}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(expectation.__name__ for expectation in EXPECTATIONS.values())})

@@ -1,0 +1,20 @@
+"""Types of this room, made from the catalogue by `python -m tests.typing.stubs`; a test compares."""
+
+from privpipe import errors as errors
+from privpipe import measures as measures
+from privpipe import models as models
+from privpipe import transforms as transforms
+from privpipe.blocks import Verdict as Verdict
+from privpipe.draws import Seed as Seed
+from privpipe.hierarchies import Hierarchy as Hierarchy
+from privpipe.judging import Assessment as Assessment
+from privpipe.policy import Policy as Policy
+from privpipe.roles import Roles as Roles
+from privpipe.running.plan import Plan as Plan
+from privpipe.running.verbs import assess as assess
+from privpipe.running.verbs import plan as plan
+from privpipe.running.verbs import release as release
+from privpipe.running.verbs import transform as transform
+from privpipe.transforms.face import FittedStage as FittedStage
+
+__version__: str

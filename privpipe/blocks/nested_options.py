@@ -1,0 +1,76 @@
+"""Options of an entry that are dataclasses of their own: given as a mapping, in Python as in a policy."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from privpipe.blocks.parameters import hint_of
+from privpipe.errors import UsageError, did_you_mean
+
+__all__ = ["read_options"]
+
+
+def read_options(entry: Any) -> None:
+    """Put the options that a caller gave as mappings in their place as what the fields say.
+
+    Raises
+    ------
+    UsageError
+        A key that the option does not have, or one that is missing.
+    """
+    for name, kind in _kinds(type(entry)).items():
+        given = getattr(entry, name)
+        if isinstance(given, Mapping):
+            object.__setattr__(entry, name, _read(kind, given, f"{type(entry).__name__}: {name}"))
+
+
+def _read(kind: Any, given: Mapping[str, Any], place: str) -> Any:
+    known = {field.name: field for field in dataclasses.fields(kind)}
+    for key in given:
+        if key not in known:
+            raise UsageError(f"{place}: unknown key {key!r}{did_you_mean(key, known)}; known: {', '.join(known)}")
+    missing = [key for key, field in known.items() if key not in given and _is_required(field)]
+    if missing:
+        raise UsageError(f"{place}: {', '.join(map(repr, missing))} must be given")
+    return kind(**{key: _frozen(value) for key, value in given.items()})
+
+
+def _is_required(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
+@functools.cache
+def _kinds(owner: Any) -> Mapping[str, Any]:
+    """The fields that hold one dataclass and no mapping, with that class."""
+    found = {}
+    for field in dataclasses.fields(owner):
+        branches = list(_branches(hint_of(owner, field.name)))
+        classes = [each for each in branches if isinstance(each, type) and dataclasses.is_dataclass(each)]
+        if len(classes) == 1 and not any(_is_mapping(each) for each in branches):
+            found[field.name] = classes[0]
+    return found
+
+
+def _branches(hint: Any) -> Iterator[Any]:
+    origin = typing.get_origin(hint)
+    if origin is Annotated:
+        yield from _branches(typing.get_args(hint)[0])
+    elif origin in (types.UnionType, typing.Union):
+        for each in typing.get_args(hint):
+            yield from _branches(each)
+    else:
+        yield hint
+
+
+def _is_mapping(hint: Any) -> bool:
+    origin = typing.get_origin(hint) or hint
+    return isinstance(origin, type) and issubclass(origin, Mapping)
