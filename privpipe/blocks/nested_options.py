@@ -23,10 +23,11 @@ def read_options(entry: Any) -> None:
     UsageError
         A key that the option does not have, or one that is missing.
     """
-    for name, kind in _kinds(type(entry)).items():
+    owner: Any = type(entry)
+    for name, kind in _kinds(owner).items():
         given = getattr(entry, name)
         if isinstance(given, Mapping):
-            object.__setattr__(entry, name, _read(kind, given, f"{type(entry).__name__}: {name}"))
+            object.__setattr__(entry, name, _read(kind, given, f"{owner.__name__}: {name}"))
 
 
 def _read(kind: Any, given: Mapping[str, Any], place: str) -> Any:
