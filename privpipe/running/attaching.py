@@ -13,7 +13,7 @@ from privpipe.running.run_context import RunContext
 if TYPE_CHECKING:
     from privpipe.policy import Policy
 
-__all__ = ["attach", "attach_table", "require_declared"]
+__all__ = ["attach", "require_declared", "require_no_refused_null"]
 
 
 def attach(context: RunContext, source: Any) -> Any:
@@ -25,21 +25,23 @@ def attach(context: RunContext, source: Any) -> Any:
         A column that the policy does not declare, or declares and the data lacks; an empty table; a missing value
         where the policy refuses them.
     """
-    return attach_table(context, scanned(context.engine, source))
-
-
-def attach_table(context: RunContext, table: Any) -> Any:
-    """As `attach`, of a table that is scanned already."""
     engine, policy = context.engine, context.policy
+    table = scanned(engine, source)
     require_declared(table, policy)
     if engine.count(table) == 0:
         raise DataError("the source has no records: there is nothing to judge")
-    _require_no_refused_null(engine, table, policy)
+    require_no_refused_null(engine, table, policy)
     return engine.with_record_ids(table, policy.record_id, context.seed)
 
 
-def _require_no_refused_null(engine: Engine, table: Any, policy: Policy) -> None:
-    """`nulls: refuse` speaks of the source: a stage may give a missing value a label that no judge can recognise."""
+def require_no_refused_null(engine: Engine, table: Any, policy: Policy) -> None:
+    """`nulls: refuse` speaks of the source: a stage may give a missing value a label that no judge can recognise.
+
+    Raises
+    ------
+    DataError
+        A column in which missing values are refused has some (their number).
+    """
     whole = policy.roles.quasi_identifiers if policy.nulls == "refuse" else ()
     refused = tuple(n for n, column in policy.columns.items() if n in whole or column.nulls == "refuse")
     nulls = engine.facts(table, FactsRequest(nulls=refused)).nulls if refused else {}

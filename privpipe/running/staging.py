@@ -89,6 +89,7 @@ def run_stages(
     original: Any,
     *,
     source: str | None = None,
+    records: int | None = None,
     plan: Plan | None = None,
     frozen: bool = False,
     salt: str | None = None,
@@ -100,6 +101,8 @@ def run_stages(
     ----------
     source : str, optional
         The keyed fingerprint of the original, where it is known already.
+    records : int, optional
+        Its number of records, likewise.
     frozen : bool
         Whether the plan given may be of another source: then its stages are carried over to this one.
     salt : str, optional
@@ -111,7 +114,7 @@ def run_stages(
         A search found nothing within the limits.
     """
     engine, policy, seed = context.engine, context.policy, context.seed
-    records = engine.count(original)
+    records = engine.count(original) if records is None else records
     if plan is not None and len(plan.stages) != len(policy.transform):
         raise UsageError(f"the plan has {len(plan.stages)} stages, the policy {len(policy.transform)}")
     source = fingerprint(engine, original, seed) if source is None else source

@@ -40,6 +40,11 @@ class Held:
         data = str(frame) if isinstance(frame, PurePath) else frame
         self.source = Source(data=data if self.rows is None else self.rows)
 
+    @property
+    def on_cluster(self) -> bool:
+        """Whether it is a frame that is lazy, and lies where a cluster put it."""
+        return self.like is not None and not is_local_frame(self.like)
+
     def ids(self, column: str | None, seed: Seed) -> NDArray[np.int64]:
         """The ids that an engine gives these rows, in their own order.
 
@@ -64,9 +69,9 @@ def laid_back(engine: Engine, table: Any, held: Held, record: tuple[str | None, 
         The declared id column, if any, and the seed that keys the ids.
     """
     if held.rows is None:
-        if held.like is None or is_local_frame(held.like):
-            return engine.collect(table, like=held.like)
-        return engine.in_place(table, held.like, keeps_places=keeps_places)
+        if held.on_cluster:
+            return engine.in_place(table, held.like, keeps_places=keeps_places)
+        return engine.collect(table, like=held.like)
     names = list(table.schema.names)
     if not engine.count(table):
         return frame_like(engine.collect(table), held.like)

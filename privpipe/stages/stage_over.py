@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any, Self
 
 from privpipe.draws import Seed
-from privpipe.engines.base.fingerprint import fingerprint
+from privpipe.engines.base.fingerprint import counted_fingerprint
 from privpipe.engines.base.stamps import require_stamps, stamps_of
+from privpipe.errors import DataError
 from privpipe.policy import Policy
-from privpipe.running.attaching import attach_table
+from privpipe.running.attaching import require_no_refused_null
 from privpipe.running.opened import OpenedEngine
 from privpipe.running.plan import Plan
 from privpipe.running.reading import scanned
@@ -51,14 +52,26 @@ class StageOver:
         table = scanned(self._engine, self._held.source)
         policy = self._asked.policy(self._stage, table.schema.names)
         context = RunContext(self._engine, policy, self._seed, self._asked.progress, releases=False)
-        original = attach_table(context, table)
-        source = fingerprint(self._engine, original, self._seed)
+        require_no_refused_null(self._engine, table, policy)
+        if self._is_bare:
+            return run_stages(context, table, source="", records=0, plan=plan, frozen=True)
+        original = self._engine.with_record_ids(table, policy.record_id, self._seed)
+        records, source = counted_fingerprint(self._engine, original, self._seed)
+        if not records:
+            raise DataError("the frame has no records: there is nothing to learn from or to run over")
         other = plan is not None and plan.source != source
-        return run_stages(context, original, source=source, plan=plan, frozen=other)
+        return run_stages(context, original, source=source, records=records, plan=plan, frozen=other)
+
+    @property
+    def _is_bare(self) -> bool:
+        """Whether the frame stays on its cluster unlooked at: nothing is drawn, no record goes and none moves."""
+        drawing = self._stage.needs_draws or self._stage.suppresses or self._stage.searches
+        return self._held.on_cluster and self._stage.keeps_places and not drawing
 
     def returned(self, staged: Staged) -> Any:
         """What came out, as a frame of the kind that went in."""
         record = (self._asked.values.get("record_id"), self._seed)
-        out = laid_back(self._engine, staged.table, self._held, record, keeps_places=self._stage.keeps_places)
+        keeps = self._stage.keeps_places and not self._stage.suppresses
+        out = laid_back(self._engine, staged.table, self._held, record, keeps_places=keeps)
         require_stamps(self._stamps)
         return out

@@ -9,7 +9,7 @@ from privpipe.blocks import Facts, RowBlock
 from privpipe.draws import Seed
 from privpipe.engines.base.contract import Engine
 
-__all__ = ["KeyedFingerprint", "fingerprint"]
+__all__ = ["KeyedFingerprint", "counted_fingerprint", "fingerprint"]
 
 _MODULUS = 1 << 128
 
@@ -49,5 +49,11 @@ def fingerprint(engine: Engine, table: Any, seed: Seed) -> str:
     str
         ``sum-siphash128:<32 hexadecimal digits>``; of an empty table, zeros.
     """
+    return counted_fingerprint(engine, table, seed)[1]
+
+
+def counted_fingerprint(engine: Engine, table: Any, seed: Seed) -> tuple[int, str]:
+    """The number of records and the keyed fingerprint, by one look at the table."""
     found = engine.reduce_rows(table, list(table.schema.names), KeyedFingerprint(seed), Facts())
-    return f"sum-siphash128:{found[1] if found else 0:032x}"
+    records, total = found or (0, 0)
+    return records, f"sum-siphash128:{total:032x}"

@@ -30,6 +30,7 @@ class DropIdentifiers(Transformer):
 
     taxon: ClassVar[Kind] = "non-perturbative"
     columns_rule: ClassVar[Any] = "none"
+    keeps_places: ClassVar[bool] = True
     preserves: ClassVar[str] = "every other column"
     reveals: ClassVar[str] = "nothing"
 
