@@ -21,12 +21,18 @@ WIRES = {
     "Roles": "privpipe.roles",
     "Seed": "privpipe.draws",
     "Verdict": "privpipe.blocks",
-    "assess": "privpipe.running.verbs",
+    "assess": "privpipe.checks",
+    "average_risk": "privpipe.observe",
+    "check": "privpipe.checks",
+    "k_anonymity": "privpipe.observe",
+    "l_diversity": "privpipe.observe",
     "plan": "privpipe.running.verbs",
     "release": "privpipe.running.verbs",
+    "t_closeness": "privpipe.observe",
     "transform": "privpipe.running.verbs",
+    "uniqueness": "privpipe.observe",
 }
-ROOMS = ("errors", "measures", "models", "transforms")
+ROOMS = ("errors", "measures", "models", "observe", "transforms")
 
 __all__ = sorted((*WIRES, *ROOMS, "__version__"))
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
+from privpipe.blocks.check_face import CheckFace
 from privpipe.blocks.class_block import Cells, ClassBlock
 from privpipe.blocks.distinct_block import DistinctBlock
 from privpipe.blocks.entry import Entry
@@ -44,7 +45,7 @@ class Tally:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Guarantee(Entry):
+class Guarantee(CheckFace, Entry):
     """Something a policy can demand of a table.
 
     Subclasses say what they read (`way`, one of `privpipe.blocks.way`), which field is the threshold that makes them a

@@ -67,8 +67,13 @@ class Assessment:
         """The verdicts that block."""
         return tuple(verdict for verdict in self.verdicts if not verdict.passed)
 
-    def raise_if_failed(self) -> Assessment:
+    def raise_if_failed(self, ending: str = "Nothing was published.") -> Assessment:
         """The assessment itself when it passed.
+
+        Parameters
+        ----------
+        ending : str
+            What the error says last: what did not happen.
 
         Raises
         ------
@@ -78,7 +83,7 @@ class Assessment:
         if self.passed:
             return self
         lines = [str(verdict) for verdict in self.failed] or ["no guarantee was judged"]
-        raise Refused("refused: " + "\n         ".join(lines) + "\nNothing was published.", self)
+        raise Refused("refused: " + "\n         ".join(lines) + f"\n{ending}", self)
 
     def noting(self, *notes: str, source: Sequence[str] = ()) -> Assessment:
         """The same assessment with more notes, none of them twice; those of `source` disclose something of it."""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from privpipe.engines.base import Format, Source, format_of
 from privpipe.engines.base.unpacking import MOST_BYTES
 from privpipe.hierarchies import HierarchySpec
 from privpipe.roles import ColumnType, Role
 
-__all__ = ["ColumnSpec", "FormulaRule", "PlanSpec", "SinkSpec", "SourceSpec", "located"]
+__all__ = ["ColumnSpec", "FormulaRule", "FrameSpec", "PlanSpec", "SinkSpec", "SourceSpec", "located"]
 
 FormulaRule = Literal["keep", "escape", "refuse"]
 
@@ -70,6 +70,17 @@ class SourceSpec:
             max_bytes=self.max_bytes,
             types=dict(types),
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrameSpec(SourceSpec):
+    """A frame that stands in for a table which a policy would name."""
+
+    path: str = "a data frame"
+    frame: Any = field(repr=False, compare=False)
+
+    def to_source(self, types: Mapping[str, str], base_dir: Path) -> Source:
+        return Source(data=self.frame, types=dict(types))
 
 
 @dataclass(frozen=True, kw_only=True)

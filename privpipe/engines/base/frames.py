@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from privpipe.errors import DataError, UsageError
 
-__all__ = ["arrow_of", "frame_like", "is_local_frame", "is_unordered", "taken_from"]
+__all__ = ["arrow_of", "at_hand", "frame_like", "is_local_frame", "is_unordered", "taken_from"]
 
 # What pandas calls object columns that hold one type.
 _KINDS_OF_ONE_TYPE = frozenset(
@@ -40,6 +40,11 @@ def _is_dataset(data: Any) -> bool:
 
 def _is_relation(data: Any) -> bool:
     return _root(data) in {"duckdb", "_duckdb"} and type(data).__name__ == "DuckDBPyRelation"
+
+
+def at_hand(data: Any) -> Any:
+    """The same frame; one that can be read once is read, so that it can be looked at again."""
+    return data.read_all() if isinstance(data, pa.RecordBatchReader) else data
 
 
 def is_unordered(data: Any) -> bool:

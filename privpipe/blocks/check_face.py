@@ -1,0 +1,89 @@
+"""An entry as a check of one data frame."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+
+from privpipe.draws import Seed
+from privpipe.roles import NullRule, Roles
+from privpipe.wired import room_above
+
+if TYPE_CHECKING:
+    from privpipe.blocks.verdict import Verdict
+
+__all__ = ["CheckFace", "CheckOptions"]
+
+
+class CheckOptions(TypedDict, total=False):
+    """What a check of a frame takes by name; each may be left out or None.
+
+    Parameters
+    ----------
+    quasi_identifiers, sensitive : sequence of str
+        Roles of columns; a column that an entry names as its own needs none.
+    roles : Roles
+        All roles at once, in place of the two.
+    original : path or frame
+        The table the frame was made from: base distributions, and the other half of pair measures.
+    align : {"record_id", "position"}
+        How pairs with the original are formed.
+    population : path or frame
+        The table of all persons a record could be of, generalized as the frame is.
+    record_id, person_id : str
+    nulls : {"own_value", "wildcard", "refuse"}
+    mark : str
+        The suppression mark; default ``*``.
+    hierarchies : mapping of column to Hierarchy, builder mapping or path of a CSV file
+    seed : Seed, text or bytes of at least 128 bits, or ``{"from_env": NAME}``
+        Fixes which records an attack samples.
+    engine : str, Engine or DuckDB connection
+    """
+
+    quasi_identifiers: Sequence[str] | None
+    sensitive: Sequence[str] | None
+    roles: Roles | None
+    original: Any
+    align: Literal["record_id", "position"] | None
+    population: Any
+    record_id: str | None
+    person_id: str | None
+    nulls: NullRule | None
+    mark: str | None
+    hierarchies: Mapping[str, Any] | None
+    seed: Seed | str | bytes | Mapping[str, Any] | None
+    engine: Any
+
+
+class CheckFace:
+    """The public method of every guarantee and measure; the rooms above run it."""
+
+    def assess(self, frame: Any, **options: Unpack[CheckOptions]) -> Verdict:
+        """Judge one frame by this entry alone.
+
+        Parameters
+        ----------
+        frame : path, or pandas, polars, pyarrow, DuckDB, Dask or Spark frame
+            A finished table.
+        options : see `CheckOptions`
+
+        Returns
+        -------
+        Verdict
+            Also when it fails. Of an entry without a threshold: what it observed.
+
+        Raises
+        ------
+        UsageError, DataError
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from privpipe.models import KAnonymity
+        >>> frame = pd.DataFrame({"zip": ["081", "081", "082"]})
+        >>> verdict = KAnonymity(k=2).assess(frame, quasi_identifiers=["zip"])
+        >>> verdict.outcome, verdict.observed, verdict.failing_records
+        ('fail', 1, 1)
+        """
+        verdict: Verdict = room_above("checks").judged_alone(self, frame, options)
+        return verdict

@@ -1,0 +1,226 @@
+"""One function an entry, made from the catalogues: its parameters but the threshold in, what it observes out."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Sequence
+from typing import Any, Unpack
+
+from privpipe.blocks import Guarantee
+from privpipe.blocks.check_face import CheckOptions
+from privpipe.blocks.marks import SensitiveColumn
+from privpipe.blocks.parameters import marked
+from privpipe.checks import judged_alone
+from privpipe.errors import UsageError, did_you_mean
+from privpipe.measures import CATALOGUE as MEASURES
+from privpipe.models import CATALOGUE as MODELS
+
+__all__ = ["Figure", "Figures", "average_risk", "figures", "k_anonymity", "l_diversity", "t_closeness", "uniqueness"]
+
+OPTIONS = tuple(CheckOptions.__annotations__)
+
+
+class Figure:
+    """What one entry observes of a frame; called as a function.
+
+    Parameters
+    ----------
+    kind : type of Guarantee
+        One with a form that only reports.
+    """
+
+    def __init__(self, kind: type[Guarantee]) -> None:
+        self._kind = kind
+        self.__name__ = kind.name()
+        self.__doc__ = f"{kind.summary()}\n\nSource: {kind.source}" if kind.source else kind.summary()
+        self.__signature__ = _signature(kind)
+
+    def __call__(
+        self, frame: Any, quasi_identifiers: Sequence[str] | None = None, column: str | None = None, /, **given: Any
+    ) -> Any:
+        """What the entry observes.
+
+        Parameters
+        ----------
+        frame : path or frame
+        quasi_identifiers : sequence of str, optional
+        column : str, optional
+            The sensitive column, of an entry that counts one.
+        given : parameters of the entry but its threshold, and the options of a check
+
+        Returns
+        -------
+        A number, or a mapping where the entry reports several.
+
+        Raises
+        ------
+        UsageError
+            A parameter that is wrong or missing, or what the entry compares with.
+        """
+        options = {name: value for name, value in given.items() if name in OPTIONS}
+        parameters = {name: value for name, value in given.items() if name not in OPTIONS}
+        if quasi_identifiers is not None:
+            options["quasi_identifiers"] = quasi_identifiers
+        if column is not None:
+            parameters[self._sensitive()] = column
+        known = list(_parameters(self._kind))
+        for name in parameters:
+            if name not in known:
+                raise UsageError(f"{self.__name__}: unknown parameter {name!r}{did_you_mean(name, (*known, *OPTIONS))}")
+        missing = [name for name, needed in _parameters(self._kind).items() if needed and name not in parameters]
+        if missing:
+            raise UsageError(f"{self.__name__}: {', '.join(map(repr, missing))} must be given")
+        verdict = judged_alone(self._kind(**parameters), frame, options)
+        if verdict.outcome == "error":
+            raise UsageError(f"{self.__name__}: {verdict.reason}")
+        return verdict.observed
+
+    def __repr__(self) -> str:
+        return f"<privpipe.observe.{self.__name__}>"
+
+    def _sensitive(self) -> str:
+        names = marked(self._kind, SensitiveColumn)
+        if len(names) != 1:
+            raise UsageError(f"{self.__name__} counts {len(names)} sensitive columns; give them by name")
+        return names[0]
+
+
+class Figures:
+    """The functions by the names of their entries."""
+
+    def names(self) -> tuple[str, ...]:
+        """Entries that report without a threshold, also of plug-ins."""
+        return tuple(name for room in (MODELS, MEASURES) for name in room if _reports(room[name]))
+
+    def attribute(self, name: str) -> Figure:
+        """The function of an entry.
+
+        Raises
+        ------
+        AttributeError
+            There is no such entry, or none without a threshold.
+        """
+        for room in (MODELS, MEASURES):
+            if name in room and _reports(room[name]):
+                return Figure(room[name])  # type: ignore[arg-type]
+        raise AttributeError(f"module 'privpipe.observe' has no attribute {name!r}{did_you_mean(name, self.names())}")
+
+
+figures = Figures()
+
+
+def k_anonymity(frame: Any, quasi_identifiers: Sequence[str] | None = None, /, **options: Unpack[CheckOptions]) -> int:
+    """Least number of records that share their quasi-identifiers.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> k_anonymity(pd.DataFrame({"zip": ["081", "081", "082"]}), ["zip"])
+    1
+    """
+    found: int = figures.attribute("k_anonymity")(frame, quasi_identifiers, **options)
+    return found
+
+
+def l_diversity(
+    frame: Any,
+    quasi_identifiers: Sequence[str] | None = None,
+    column: str | None = None,
+    /,
+    **options: Unpack[CheckOptions],
+) -> int:
+    """Least number of distinct values of a sensitive column in a class (distinct l-diversity).
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"zip": ["081", "081"], "illness": ["flu", "cold"]})
+    >>> l_diversity(frame, ["zip"], "illness")
+    2
+    """
+    found: int = figures.attribute("distinct_l_diversity")(frame, quasi_identifiers, column, **options)
+    return found
+
+
+def t_closeness(
+    frame: Any,
+    quasi_identifiers: Sequence[str] | None = None,
+    column: str | None = None,
+    /,
+    distance: str = "equal",
+    **options: Unpack[CheckOptions],
+) -> float:
+    """Greatest distance of a class's distribution of a sensitive column from that of the whole table, in [0, 1].
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"zip": ["081", "082"], "illness": ["flu", "cold"]})
+    >>> t_closeness(frame, ["zip"], "illness")
+    0.5
+    """
+    entry = figures.attribute("t_closeness")
+    found: float = entry(frame, quasi_identifiers, column, distance=distance, **options)
+    return found
+
+
+def uniqueness(frame: Any, quasi_identifiers: Sequence[str] | None = None, /, **options: Unpack[CheckOptions]) -> float:
+    """Share of the records that nobody else equals on the quasi-identifiers (sample uniqueness), in [0, 1].
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> uniqueness(pd.DataFrame({"zip": ["081", "081", "082", "082", "083"]}), ["zip"])
+    0.2
+    """
+    found: float = figures.attribute("sample_uniqueness")(frame, quasi_identifiers, **options)
+    return found
+
+
+def average_risk(
+    frame: Any, quasi_identifiers: Sequence[str] | None = None, /, **options: Unpack[CheckOptions]
+) -> float:
+    """Mean chance of a correct match, which is classes over records, in (0, 1].
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> average_risk(pd.DataFrame({"zip": ["081", "081", "082", "082"]}), ["zip"])
+    0.5
+    """
+    found: float = figures.attribute("average_risk")(frame, quasi_identifiers, **options)
+    return found
+
+
+def _reports(kind: Any) -> bool:
+    """Whether an entry can be had without a threshold."""
+    if kind.threshold_field is None:
+        return not any(entry.is_gate() and _judges(entry) for entry in kind.examples())
+    field = next(each for each in dataclasses.fields(kind) if each.name == kind.threshold_field)
+    return field.default is None
+
+
+def _judges(entry: Any) -> bool:
+    return "measures" not in type(entry).__module__
+
+
+def _parameters(kind: type[Guarantee]) -> dict[str, bool]:
+    """Parameters but the threshold and the quasi-identifiers, and whether each must be given."""
+    return {
+        each.name: each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
+        for each in dataclasses.fields(kind)
+        if each.init and each.name not in (kind.threshold_field, "quasi_identifiers")
+    }
+
+
+def _signature(kind: type[Guarantee]) -> inspect.Signature:
+    place, named = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.KEYWORD_ONLY
+    given = [inspect.Parameter("frame", place), inspect.Parameter("quasi_identifiers", place, default=None)]
+    if len(marked(kind, SensitiveColumn)) == 1:
+        given.append(inspect.Parameter("column", place, default=None))
+    taken = {parameter.name for parameter in given}
+    for name, needed in _parameters(kind).items():
+        if name not in taken:
+            given.append(inspect.Parameter(name, named, default=inspect.Parameter.empty if needed else None))
+    return inspect.Signature([*given, inspect.Parameter("options", inspect.Parameter.VAR_KEYWORD)])
