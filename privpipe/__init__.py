@@ -29,7 +29,7 @@ WIRES = {
     "plan": "privpipe.running.verbs",
     "release": "privpipe.running.verbs",
     "t_closeness": "privpipe.observe",
-    "transform": "privpipe.running.verbs",
+    "transform": "privpipe.stages",
     "uniqueness": "privpipe.observe",
 }
 ROOMS = ("errors", "measures", "models", "observe", "transforms")

@@ -21,7 +21,7 @@ from privpipe.roles import Roles as Roles
 from privpipe.running.plan import Plan as Plan
 from privpipe.running.verbs import plan as plan
 from privpipe.running.verbs import release as release
-from privpipe.running.verbs import transform as transform
+from privpipe.stages import transform as transform
 from privpipe.transforms.face import FittedStage as FittedStage
 
 __version__: str

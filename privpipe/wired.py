@@ -7,7 +7,7 @@ from typing import Any
 
 __all__ = ["room_above"]
 
-ROOMS = ("checks", "stages")
+ROOMS = ("checks", "running", "stages")
 
 
 def room_above(name: str) -> Any:
@@ -15,7 +15,7 @@ def room_above(name: str) -> Any:
 
     Parameters
     ----------
-    name : {"checks", "stages"}
+    name : {"checks", "running", "stages"}
 
     Examples
     --------

@@ -11,9 +11,10 @@ from privpipe.blocks import Guarantee
 from privpipe.blocks.check_face import CheckOptions
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.policy import Policy
+from privpipe.policy.secret import secret_given
 from privpipe.policy.specs import FrameSpec, SourceSpec
 from privpipe.roles import NullRule, Roles
-from privpipe.running.around import hierarchy_specs, policy_around, seed_given
+from privpipe.running.around import hierarchy_specs, policy_around
 
 __all__ = ["Check"]
 
@@ -88,7 +89,7 @@ class Check:
             measures=self.measures,
             population=_population(self.given.get("population")),
             suppression_mark=self.given.get("mark"),
-            seed=seed_given(self.given.get("seed")),
+            seed=secret_given(self.given.get("seed")),
             **values,
         )
 

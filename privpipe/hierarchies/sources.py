@@ -127,11 +127,14 @@ class Prepared:
         if (self.table.leaf_order < 0).any():
             raise UsageError("a hierarchy already fitted to data by `cover` is no declaration; give the one before it")
 
+    def rows(self) -> list[tuple[str, ...]]:
+        """A row a raw value: the value, then its labels."""
+        columns = [self.table.texts(level) for level in range(self.table.height + 1)]
+        return list(zip(*columns, strict=True))
+
     def draft(self, values: Sequence[str], counts: Sequence[int] | None, kind: str | None, column: str) -> Draft:
         """Its own levels, raw values read anew under the column's type."""
-        columns = [self.table.texts(level) for level in range(self.table.height + 1)]
-        rows = list(zip(*columns, strict=True))
-        draft = draft_from_rows(rows, kind=kind, column=column, source=self.shown)
+        draft = draft_from_rows(self.rows(), kind=kind, column=column, source=self.shown)
         kept = self.table.declared_shares
         return replace(
             draft,

@@ -16,13 +16,14 @@ from privpipe.hierarchies.dates import Dates
 from privpipe.hierarchies.draft import Draft
 from privpipe.hierarchies.groups import Groups
 from privpipe.hierarchies.hierarchy import Hierarchy
+from privpipe.hierarchies.inline import Rows
 from privpipe.hierarchies.intervals import Intervals
 from privpipe.hierarchies.options import Options, whose
 from privpipe.hierarchies.priority import Priority
 from privpipe.hierarchies.redact import Redact
 from privpipe.hierarchies.sources import File, Prepared, Tree
 
-__all__ = ["BUILDERS", "KEYS", "OPTION_KEYS", "Builder", "DeclaredBuilder", "HierarchySpec", "builders"]
+__all__ = ["BUILDERS", "IN_TABLES", "KEYS", "OPTION_KEYS", "Builder", "DeclaredBuilder", "HierarchySpec", "builders"]
 
 
 class Builder(Protocol):
@@ -49,16 +50,19 @@ FROM_PARAMETERS: Final[dict[str, Callable[[object], Builder]]] = {
     "dates": Dates.from_parameters,
     "redact": Redact.from_parameters,
     "priority": Priority.from_parameters,
+    "rows": Rows.from_parameters,
 }
 BUILDERS: Final = ("file", *FROM_PARAMETERS, "tree")
+IN_TABLES: Final = (File, Rows, Tree, Prepared)
+"""Builders that list every value, whatever the data holds."""
 # Keys beside the builder, and the builders they make sense for.
 OPTION_KEYS: Final = {
     "min_level": BUILDERS,
     "max_level": BUILDERS,
     "unknown": BUILDERS,
     "level_names": BUILDERS,
-    "root": ("file", "tree"),
-    "add_root": ("file", "tree"),
+    "root": ("file", "rows", "tree"),
+    "add_root": ("file", "rows", "tree"),
     "delimiter": ("file",),
     "header": ("file",),
 }
@@ -164,6 +168,31 @@ class HierarchySpec:
         given: dict[str, Any] = json.loads(self.text) if self.text else {}
         return given
 
+    def to_document(self) -> dict[str, Any]:
+        """The mapping that declares it, also of a hierarchy made in Python: then with every row.
+
+        Examples
+        --------
+        >>> hierarchy = Hierarchy.from_rows([["flu", "common", "*"], ["gout", "rare", "*"]])
+        >>> HierarchySpec.from_hierarchy(hierarchy).to_document()
+        {'rows': [['flu', 'common', '*'], ['gout', 'rare', '*']]}
+        """
+        if not isinstance(self.builder, Prepared):
+            return self.to_dict()
+        usual = Options(column=self.options.column)
+        options = {
+            each.name: value
+            for each in fields(Options)
+            if each.name not in ("column", "level_names")
+            and (value := getattr(self.options, each.name)) != getattr(usual, each.name)
+        }
+        names = self.options.level_names
+        return {
+            "rows": [list(row) for row in self.builder.rows()],
+            **options,
+            **({"level_names": list(names)} if names else {}),
+        }
+
     def recorded(self) -> dict[str, Any]:
         """What a plan contains of it: the mapping it came from, with the number of listed values in place of these.
 
@@ -181,6 +210,8 @@ class HierarchySpec:
             given = found.get(name)
             if name == "tree" and isinstance(given, dict) and list(given) != ["file"]:
                 found[name] = "in place"
+            elif name == "rows" and isinstance(given, list):
+                found[name] = f"{len(given):,} rows"
             elif isinstance(given, dict) and isinstance(given.get("order"), list):
                 found[name] = {**given, "order": f"{len(given['order']):,} values"}
         if self.plugged is not None:
@@ -195,7 +226,7 @@ class HierarchySpec:
         UsageError
             As `build` would.
         """
-        if not isinstance(self.builder, File | Tree | Prepared):
+        if not isinstance(self.builder, IN_TABLES):
             self.builder.draft((), (), checked_type(type), self.column)
 
     def build(

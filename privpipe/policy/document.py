@@ -6,35 +6,69 @@ import copy
 import hashlib
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar, Unpack
 
 from privpipe.blocks import Guarantee
+from privpipe.draws import Seed
 from privpipe.hierarchies import HierarchySpec
 from privpipe.judging.gate import UndeclaredRule
+from privpipe.policy.objects import PolicyOptions, read_objects, to_yaml, without_secret
 from privpipe.policy.reader import read_file, read_mapping
 from privpipe.policy.secret import SecretSpec
 from privpipe.policy.specs import ColumnSpec, PlanSpec, SinkSpec, SourceSpec
 from privpipe.roles import ColumnType, NullRule, Roles
 from privpipe.transforms.base import Transformer
+from privpipe.wired import room_above
 
 __all__ = ["Policy"]
 
+F = TypeVar("F")
 UNTOLD = ("engines", "records")
 WHERE = ("engine", "sink")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False)
 class Policy:
-    """A checked policy document.
+    """A checked policy: of a YAML file (`load`), of a mapping (`from_dict`), or of Python objects.
 
-    Read one with `Policy.load` or `Policy.from_dict`; the constructor itself checks nothing. Relative paths start
-    at `base_dir`. Hierarchy files, data and secrets are not touched before they are needed.
+    From objects it is written as a document and read as any other, with the same checks. A column that a stage or an
+    entry names and that has no role is insensitive. Relative paths start at `base_dir`. Hierarchy files, data and
+    secrets are not touched before they are needed.
+
+    Parameters
+    ----------
+    name : str
+    roles : Roles
+    hierarchies : mapping of column to Hierarchy, builder mapping or path of a CSV file
+    transform : sequence of Transformer
+        Stages, in order.
+    guarantees, measures : sequence of Guarantee
+        With a threshold, which are judged; without, which are reported.
+    seed : Seed, text or bytes of at least 128 bits, or a place such as ``{"from_env": NAME}``
+        A seed that is handed over is held in memory alone: the document says ``{from_env: PRIVPIPE_SEED}``.
+    options : see `PolicyOptions`
+
+    Raises
+    ------
+    PolicyError
+        Everything wrong at once, each with the argument it stands in.
 
     Examples
     --------
+    >>> from privpipe.models import KAnonymity
+    >>> from privpipe.transforms import Generalize
+    >>> visits = Policy(
+    ...     roles=Roles(quasi_identifiers=["zip"]),
+    ...     hierarchies={"zip": {"redact": {"keep": "left"}}},
+    ...     transform=[Generalize(search="optimal")],
+    ...     guarantees=[KAnonymity(k=2)],
+    ... )
+    >>> import pandas as pd
+    >>> sorted(visits.apply(pd.DataFrame({"zip": ["081", "082"]}))["zip"])
+    ['08*', '08*']
     >>> policy = Policy.from_dict({
     ...     "columns": {"age": {"role": "quasi_identifier"}},
     ...     "guarantees": [{"k_anonymity": {"k": 5}}],
@@ -71,6 +105,29 @@ class Policy:
     lines: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
     document: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
+    def __init__(
+        self,
+        *,
+        name: str = "policy",
+        roles: Roles,
+        hierarchies: Mapping[str, Any] | None = None,
+        transform: Sequence[Transformer] = (),
+        guarantees: Sequence[Guarantee] = (),
+        measures: Sequence[Guarantee] = (),
+        seed: Seed | str | bytes | Mapping[str, Any] | None = None,
+        **options: Unpack[PolicyOptions],
+    ) -> None:
+        given = {
+            "name": name,
+            "roles": roles,
+            "hierarchies": hierarchies,
+            "transform": transform,
+            "guarantees": guarantees,
+            "measures": measures,
+            "seed": seed,
+        }
+        self._hold(read_objects(given, options))
+
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """The policy of a YAML file.
@@ -92,7 +149,75 @@ class Policy:
     @classmethod
     def of_fields(cls, **fields: Any) -> Self:
         """A policy of fields that are known to be sound; nothing is checked."""
-        return cls(**fields)
+        policy = cls.__new__(cls)
+        policy._hold(fields)
+        return policy
+
+    def _hold(self, given: Mapping[str, Any]) -> None:
+        for each in fields(self):
+            value = given[each.name] if each.name in given else _default(each)
+            object.__setattr__(self, each.name, value)
+
+    def replaced(self, **changes: Any) -> Self:
+        """The same policy with other fields; nothing is checked, and the document stays."""
+        return self.of_fields(**{each.name: getattr(self, each.name) for each in fields(self)} | changes)
+
+    def apply(self, frame: F, *, engine: Any = None, progress: Callable[[str], None] | None = None) -> F:
+        """Stages, then the gate: the frame as it may leave, of the same kind, its rows in an order of their own.
+
+        A lazy frame is judged and given back by the same draws; that both are of the same rows rests on its source
+        staying what it is.
+
+        Parameters
+        ----------
+        frame : path, or pandas, polars, pyarrow, DuckDB, Dask or Spark frame
+            A path gives a pyarrow Table.
+        engine : str, Engine or DuckDB connection, optional
+            Default: the one the frame is native to.
+        progress : callable, optional
+            Called with the name of each step.
+
+        Raises
+        ------
+        Refused
+            A guarantee does not hold; it carries the assessment, and nothing comes back.
+        UsageError, DataError, NoSolutionError
+        """
+        found: F = room_above("running").apply_policy(self, frame, engine=engine, progress=progress)
+        return found
+
+    def release(
+        self,
+        frame: Any = None,
+        target: str | None = None,
+        *,
+        engine: Any = None,
+        plan: Any = None,
+        progress: Callable[[str], None] | None = None,
+    ) -> Any:
+        """Stage, write, judge what was written, publish; see `privpipe.release`.
+
+        Parameters
+        ----------
+        frame : path or frame, optional
+            In place of the policy's `source`.
+        target : str, optional
+            Publish here instead of the policy's `sink`.
+
+        Returns
+        -------
+        ReleaseResult
+        """
+        return room_above("running").release_frame(
+            self, frame, target=target, engine=engine, plan=plan, progress=progress
+        )
+
+    def to_yaml(self) -> str:
+        """The document as YAML: a job reads it with `Policy.load`, and its digest is the same.
+
+        A secret is never in it: a seed that was handed over is to stand in the environment variable that it names.
+        """
+        return to_yaml(without_secret(self.document))
 
     @property
     def entries(self) -> tuple[Guarantee, ...]:
@@ -173,6 +298,14 @@ class Policy:
         """A place with the file and line it is written in, for errors: ``release.yaml:14: transform[1].generalize``."""
         line = self.lines.get(place)
         return place if self.file is None or line is None else f"{self.file}:{line}: {place}"
+
+
+def _default(each: Field[Any]) -> Any:
+    if each.default_factory is not MISSING:
+        return each.default_factory()
+    if each.default is MISSING:
+        raise TypeError(f"a policy needs {each.name}")
+    return each.default
 
 
 def _sha256(document: Mapping[str, Any], *without: str) -> str:

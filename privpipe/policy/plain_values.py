@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import math
 import os
@@ -15,10 +16,13 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
+from privpipe.blocks import Entry
+from privpipe.blocks.verdict import plain
 from privpipe.errors import PolicyError, Problem
+from privpipe.hierarchies import Hierarchy, HierarchySpec
 from privpipe.policy.places import Place, Report
 
-__all__ = ["decoded", "from_python", "from_yaml"]
+__all__ = ["decoded", "from_python", "from_yaml", "written"]
 
 CORE = "tag:yaml.org,2002:"
 MERGE = f"{CORE}merge"
@@ -218,6 +222,8 @@ def from_python(value: Any, place: Place, report: Report) -> Any:
     """
     if len(place) > DEEPEST:
         raise PolicyError([Problem("", TOO_DEEP, report.file)])
+    if isinstance(value, Entry | Hierarchy | HierarchySpec):
+        value = written(value)
     if isinstance(value, Mapping):
         found = {}
         for key, item in value.items():
@@ -233,6 +239,35 @@ def from_python(value: Any, place: Place, report: Report) -> Any:
     if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
         value = value.item()
     return _scalar(value, place, report)
+
+
+def written(value: Entry | Hierarchy | HierarchySpec) -> dict[str, Any]:
+    """An object as a document has it: an entry under its name, without what it leaves at its default.
+
+    Examples
+    --------
+    >>> from privpipe.models import KAnonymity
+    >>> written(KAnonymity(k=5))
+    {'k_anonymity': {'k': 5}}
+    """
+    if isinstance(value, Hierarchy):
+        value = HierarchySpec.from_hierarchy(value)
+    if isinstance(value, HierarchySpec):
+        return value.to_document()
+    return {value.name(): _given(value)}
+
+
+def _given(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass that are not at their default, options within likewise."""
+    found = {}
+    for each in dataclasses.fields(value):
+        if not each.init:
+            continue
+        held = getattr(value, each.name)
+        default = each.default if each.default_factory is dataclasses.MISSING else each.default_factory()
+        if default is dataclasses.MISSING or held != default or type(held) is not type(default):
+            found[each.name] = _given(held) if dataclasses.is_dataclass(held) else plain(held)
+    return found
 
 
 def _scalar(value: Any, place: Place, report: Report) -> Any:

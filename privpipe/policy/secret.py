@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from privpipe.draws import Seed
 from privpipe.draws.strength import require_strong
 from privpipe.errors import UsageError
 from privpipe.policy.specs import located
 
-__all__ = ["SecretSpec"]
+__all__ = ["SecretSpec", "secret_given"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,3 +98,34 @@ class SecretSpec:
 def _strong(secret: bytes, owner: str) -> Seed:
     require_strong(secret, owner)
     return Seed(secret)
+
+
+def secret_given(seed: Seed | str | bytes | Mapping[str, Any] | None) -> SecretSpec | None:
+    """A seed as a caller may hand it over in Python; None: one is drawn from the system where one is needed.
+
+    Parameters
+    ----------
+    seed : Seed, text or bytes of at least 128 bits, or a place such as ``{"from_env": NAME}``
+        A mapping is what stands under `seed:` in a policy.
+
+    Raises
+    ------
+    UsageError
+        A seed that is too easily guessed, or of another type.
+    """
+    if seed is None:
+        return None
+    if isinstance(seed, Seed):
+        return SecretSpec(held=seed)
+    if isinstance(seed, Mapping):
+        return _placed(seed)
+    if isinstance(seed, bool) or not isinstance(seed, str | bytes):
+        raise UsageError(f"seed: give bytes, text or a Seed, not {type(seed).__name__}; `privpipe seed` makes one")
+    return SecretSpec(held=Seed.of(seed))
+
+
+def _placed(place: Mapping[str, Any]) -> SecretSpec:
+    known = ("from_env", "from_file", "insecure")
+    if len(place) != 1 or not all(name in known for name in place):
+        raise UsageError(f"seed: a mapping has one key of {', '.join(known)}")
+    return SecretSpec(**place)

@@ -9,9 +9,11 @@ _WIRES = {
     "Plan": "privpipe.running.plan",
     "Policy": "privpipe.policy",
     "ReleaseResult": "privpipe.running.run",
+    "apply_policy": "privpipe.running.frames",
+    "release_frame": "privpipe.running.frames",
 }
 
-__all__ = ["Plan", "Policy", "ReleaseResult"]
+__all__ = ["Plan", "Policy", "ReleaseResult", "apply_policy", "release_frame"]
 
 
 def __getattr__(name: str) -> Any:

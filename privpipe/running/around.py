@@ -8,14 +8,13 @@ from typing import Any
 
 from privpipe.blocks import Guarantee
 from privpipe.blocks.verdict import plain
-from privpipe.draws import Seed
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.hierarchies import Hierarchy, HierarchySpec
-from privpipe.policy import ColumnSpec, Policy, SecretSpec
+from privpipe.policy import ColumnSpec, Policy
 from privpipe.roles import Roles
 from privpipe.transforms.base import Transformer
 
-__all__ = ["hierarchy_specs", "policy_around", "seed_given"]
+__all__ = ["hierarchy_specs", "policy_around"]
 
 
 def policy_around(
@@ -96,34 +95,3 @@ def _spec(column: str, value: Any) -> HierarchySpec:
     raise UsageError(
         f"hierarchies: {column!r} is a {type(value).__name__}; give a Hierarchy, a builder mapping or a path"
     )
-
-
-def seed_given(seed: Seed | str | bytes | Mapping[str, Any] | None) -> SecretSpec | None:
-    """A seed as a caller may hand it over; None: one is drawn from the system where one is needed.
-
-    Parameters
-    ----------
-    seed : Seed, text or bytes of at least 128 bits, or a place such as ``{"from_env": NAME}``
-        A mapping is what stands under `seed:` in a policy.
-
-    Raises
-    ------
-    UsageError
-        A seed that is too easily guessed, or of another type.
-    """
-    if seed is None:
-        return None
-    if isinstance(seed, Seed):
-        return SecretSpec(held=seed)
-    if isinstance(seed, Mapping):
-        return _placed(seed)
-    if isinstance(seed, bool) or not isinstance(seed, str | bytes):
-        raise UsageError(f"seed: give bytes, text or a Seed, not {type(seed).__name__}; `privpipe seed` makes one")
-    return SecretSpec(held=Seed.of(seed))
-
-
-def _placed(place: Mapping[str, Any]) -> SecretSpec:
-    known = ("from_env", "from_file", "insecure")
-    if len(place) != 1 or not all(name in known for name in place):
-        raise UsageError(f"seed: a mapping has one key of {', '.join(known)}")
-    return SecretSpec(**place)

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = [
     "STEPS",
     "ReleaseResult",
+    "judge_staged",
     "judge_written",
     "notes_of_source",
     "release_with",
@@ -311,6 +312,24 @@ def judge_written(context: RunContext, staged: Staged, folder: Path, written: Wr
     positions = None
     if reads_positions(policy):
         positions = run_positions(context, source_of(policy), staged.table, files, staged.order)
+    judged = judge_staged(context, staged, table, positions)
+    if judged.records + judged.suppressed_records != written.records + staged.suppressed_records:
+        raise EngineError(
+            f"{written.records:,} records were written but "
+            f"{judged.records + judged.suppressed_records - staged.suppressed_records:,} were judged"
+        )
+    return judged
+
+
+def judge_staged(context: RunContext, staged: Staged, table: Any, positions: Any = None) -> Assessment:
+    """Judge a table that holds what was staged: as it was written, or as it is.
+
+    Parameters
+    ----------
+    positions : RowPositions or str, optional
+        Where records stand in the files, for entries that read it.
+    """
+    engine, policy = context.engine, context.policy
     if staged.counted is not None:
         table = staged.counted
     rules = replace(staged.rules, stages=stages_of(staged.plan), order=staged.run.attacks(), positions=positions)
@@ -326,13 +345,9 @@ def judge_written(context: RunContext, staged: Staged, folder: Path, written: Wr
             released=tuple(staged.table.schema.names),
         ),
         original=staged.original,
-        released=staged.table if paired else None,
+        released=staged.table if reads_pairs(policy) else None,
         population=staged.population,
     )
-    if judged.records + judged.suppressed_records != written.records:
-        raise EngineError(
-            f"{written.records:,} records were written but {judged.records + judged.suppressed_records:,} were judged"
-        )
     notes = (*seed_notes(policy), *judged.notes, *linking_notes(policy), *staged.notes)
     return replace(
         judged,

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from privpipe.stages.learnt import LearntStage, load
-from privpipe.stages.verbs import apply, fit
+from privpipe.stages.verbs import apply, fit, transform
 
-__all__ = ["LearntStage", "apply", "fit", "load"]
+__all__ = ["LearntStage", "apply", "fit", "load", "transform"]

@@ -10,8 +10,9 @@ from privpipe.blocks import Guarantee
 from privpipe.errors import UsageError, did_you_mean
 from privpipe.hierarchies import HierarchySpec
 from privpipe.policy import Policy, SecretSpec
+from privpipe.policy.secret import secret_given
 from privpipe.roles import NullRule, Roles
-from privpipe.running.around import hierarchy_specs, policy_around, seed_given
+from privpipe.running.around import hierarchy_specs, policy_around
 from privpipe.running.run_context import no_progress
 from privpipe.transforms.base import Transformer
 from privpipe.transforms.face import StageOptions
@@ -46,8 +47,8 @@ class Asked:
     progress: Any = no_progress
 
     @classmethod
-    def of(cls, stage: Transformer, options: Mapping[str, Any]) -> Self:
-        """The options that a call gave.
+    def of(cls, owner: str, options: Mapping[str, Any]) -> Self:
+        """The options that a call gave to a stage, or to several.
 
         Raises
         ------
@@ -58,8 +59,7 @@ class Asked:
         for name in options:
             if name not in KNOWN:
                 raise UsageError(
-                    f"{type(stage).__name__}: unknown option {name!r}{did_you_mean(name, KNOWN)}; "
-                    f"known: {', '.join(KNOWN)}"
+                    f"{owner}: unknown option {name!r}{did_you_mean(name, KNOWN)}; known: {', '.join(KNOWN)}"
                 )
         roles = given.get("roles", Roles())
         if not isinstance(roles, Roles):
@@ -70,13 +70,13 @@ class Asked:
             roles=roles,
             hierarchies=hierarchy_specs(given.get("hierarchies")),
             guarantees=_guarantees(given.get("guarantees", ()), roles),
-            seed=seed_given(given.get("seed")),
+            seed=secret_given(given.get("seed")),
             values={name: given[name] for name in ("record_id", "person_id", "nulls", "mark") if name in given},
             engine=given.get("engine"),
             progress=given.get("progress", no_progress),
         )
 
-    def policy(self, stage: Transformer, columns: Sequence[str]) -> Policy:
+    def policy(self, stages: Sequence[Transformer], columns: Sequence[str]) -> Policy:
         """The policy that stands around a frame with these columns.
 
         Raises
@@ -89,7 +89,7 @@ class Asked:
             columns,
             roles=self.roles,
             hierarchies=self.hierarchies,
-            transform=(stage,),
+            transform=tuple(stages),
             guarantees=self.guarantees,
             seed=self.seed,
             **renamed,

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from privpipe.blocks.verdict import plain
 from privpipe.draws import Seed
 from privpipe.errors import UsageError
 from privpipe.hierarchies import HierarchySpec
 from privpipe.policy.entries import Catalogues
+from privpipe.policy.plain_values import written
+from privpipe.policy.secret import secret_given
 from privpipe.private_files import create_private
 from privpipe.roles import Roles
-from privpipe.running.around import seed_given
 from privpipe.running.plan import Plan, document_digest
 from privpipe.stages.asked import Asked
 from privpipe.stages.stage_over import StageOver
@@ -63,13 +63,13 @@ class LearntStage(FittedStage):
         return self.asked.seed is not None
 
     def transform(self, frame: Any) -> Any:
-        with StageOver(self.own, frame, self.asked, self.seed) as over:
+        with StageOver((self.own,), frame, self.asked, self.seed) as over:
             return over.returned(over.staged(self.made))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         document = {
             "privpipe_stage": VERSION,
-            "stage": {self.own.name(): plain(self.own.parameters())},
+            "stage": written(self.own),
             "asked": _written(self.asked),
             "plan": self.made.to_dict(),
         }
@@ -95,7 +95,7 @@ def load(path: str | os.PathLike[str], *, seed: Any = None, engine: Any = None) 
         made = Plan.from_json(json.dumps(document["plan"]))
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"{str(path)!r} holds no fitted stage of this version ({type(error).__name__})") from None
-    given = seed_given(seed)
+    given = secret_given(seed)
     repeatable = not made.hash_key
     if repeatable and given is None:
         raise UsageError(f"{str(path)!r} was fitted with a seed: give the same one, as in load(path, seed=...)")
@@ -123,8 +123,8 @@ def _written(asked: Asked) -> dict[str, Any]:
     """What was asked; the seed, the engine and who is told of progress are not."""
     return {
         "roles": {name: list(getattr(asked.roles, name)) for name in ROLES},
-        "hierarchies": {column: spec.to_dict() for column, spec in asked.hierarchies.items()},
-        "guarantees": [{entry.name(): plain(entry.parameters())} for entry in asked.guarantees],
+        "hierarchies": {column: spec.to_document() for column, spec in asked.hierarchies.items()},
+        "guarantees": [written(entry) for entry in asked.guarantees],
         "values": dict(asked.values),
     }
 

@@ -1,7 +1,8 @@
-"""One stage over one frame, on the runner that runs it in a policy."""
+"""Stages over one frame, on the runner that runs them in a policy."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 from privpipe.draws import Seed
@@ -23,18 +24,19 @@ __all__ = ["StageOver"]
 
 
 class StageOver:
-    """A stage, a frame and what was asked; the engine is open inside a `with` statement.
+    """Stages, a frame and what was asked; the engine is open inside a `with` statement.
 
     Parameters
     ----------
-    stage : Transformer
+    stages : sequence of Transformer
+        In order.
     frame : path or frame
     asked : Asked
     seed : Seed
     """
 
-    def __init__(self, stage: Transformer, frame: Any, asked: Asked, seed: Seed) -> None:
-        self._stage, self._asked, self._seed = stage, asked, seed
+    def __init__(self, stages: Sequence[Transformer], frame: Any, asked: Asked, seed: Seed) -> None:
+        self._stages, self._asked, self._seed = tuple(stages), asked, seed
         self._held = Held(frame)
         nothing = Policy.of_fields(name="frame", columns={}, guarantees=())
         self._opened = OpenedEngine(asked.engine, frame, nothing)
@@ -47,10 +49,10 @@ class StageOver:
         self._opened.__exit__(*details)
 
     def staged(self, plan: Plan | None = None) -> Staged:
-        """The frame after the stage, by a plan of it or of another frame, else by one that it learns."""
+        """The frame after the stages, by a plan of it or of another frame, else by one that they learn."""
         self._stamps = stamps_of(self._held.source)
         table = scanned(self._engine, self._held.source)
-        policy = self._asked.policy(self._stage, table.schema.names)
+        policy = self._asked.policy(self._stages, table.schema.names)
         context = RunContext(self._engine, policy, self._seed, self._asked.progress, releases=False)
         require_no_refused_null(self._engine, table, policy)
         if self._is_bare:
@@ -65,13 +67,16 @@ class StageOver:
     @property
     def _is_bare(self) -> bool:
         """Whether the frame stays on its cluster unlooked at: nothing is drawn, no record goes and none moves."""
-        drawing = self._stage.needs_draws or self._stage.suppresses or self._stage.searches
-        return self._held.on_cluster and self._stage.keeps_places and not drawing
+        quiet = not any(stage.needs_draws or stage.searches for stage in self._stages)
+        return self._held.on_cluster and quiet and self._keeps_places
+
+    @property
+    def _keeps_places(self) -> bool:
+        return all(stage.keeps_places and not stage.suppresses for stage in self._stages)
 
     def returned(self, staged: Staged) -> Any:
         """What came out, as a frame of the kind that went in."""
         record = (self._asked.values.get("record_id"), self._seed)
-        keeps = self._stage.keeps_places and not self._stage.suppresses
-        out = laid_back(self._engine, staged.table, self._held, record, keeps_places=keeps)
+        out = laid_back(self._engine, staged.table, self._held, record, keeps_places=self._keeps_places)
         require_stamps(self._stamps)
         return out

@@ -2,31 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from privpipe.draws import Seed
+from privpipe.errors import UsageError
+from privpipe.policy import Policy
+from privpipe.running.plan import Plan
+from privpipe.running.verbs import transform as transform_by_plan
 from privpipe.stages.asked import Asked
 from privpipe.stages.learnt import LearntStage
 from privpipe.stages.stage_over import StageOver
 from privpipe.transforms.base import Transformer
+from privpipe.transforms.face import StageOptions
 
-__all__ = ["apply", "fit"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["apply", "fit", "transform"]
+
+F = TypeVar("F")
+Stages = Transformer | Sequence[Transformer]
 
 
 def apply(stage: Transformer, frame: Any, options: Mapping[str, Any]) -> Any:
     """See `StageFace.apply`."""
-    asked = Asked.of(stage, options)
-    with StageOver(stage, frame, asked, _seed(asked)) as over:
-        return over.returned(over.staged())
+    return _applied((stage,), frame, Asked.of(type(stage).__name__, options))
 
 
 def fit(stage: Transformer, frame: Any, options: Mapping[str, Any]) -> LearntStage:
     """See `StageFace.fit`."""
-    asked = Asked.of(stage, options)
+    asked = Asked.of(type(stage).__name__, options)
     seed = _seed(asked)
-    with StageOver(stage, frame, asked, seed) as over:
+    with StageOver((stage,), frame, asked, seed) as over:
         return LearntStage(own=stage, made=over.staged().plan, asked=asked, seed=seed)
+
+
+@overload
+def transform(
+    data: str | PurePath, plan: Plan | Stages, *, policy: Policy | None = None, **options: Unpack[StageOptions]
+) -> pa.Table: ...
+
+
+@overload
+def transform(data: F, plan: Plan | Stages, *, policy: Policy | None = None, **options: Unpack[StageOptions]) -> F: ...
+
+
+def transform(data: Any, plan: Plan | Stages, *, policy: Policy | None = None, **options: Unpack[StageOptions]) -> Any:
+    """Apply a plan to a table, or stages that learn from it; what goes in comes out. The result is *not* judged.
+
+    Parameters
+    ----------
+    data : path or frame
+    plan : Plan, Transformer or sequence of Transformer
+        A plan from `plan`, or read with `Plan.from_json`; else stages, which run one after the other.
+    policy : Policy, optional
+        Of a plan that was read from JSON without one.
+    options : see `StageOptions`
+        Beside stages all of them; beside a plan `engine` and `progress`.
+
+    Returns
+    -------
+    frame
+        Of the kind of `data`; a pyarrow Table for a path.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import privpipe as pp
+    >>> stages = [pp.transforms.TopCode(columns=["age"], at=80), pp.transforms.BottomCode(columns=["age"], at=18)]
+    >>> pp.transform(pd.DataFrame({"age": [3, 40, 95]}), stages)["age"].tolist()
+    [18, 40, 80]
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    if isinstance(plan, Plan):
+        for name in given:
+            if name not in ("engine", "progress"):
+                raise UsageError(f"{name}= is for stages that learn; the plan says it itself")
+        return transform_by_plan(data, plan, policy=policy, **given)  # type: ignore[arg-type]
+    stages = (plan,) if isinstance(plan, Transformer) else plan
+    if not isinstance(stages, Sequence) or not stages or not all(isinstance(each, Transformer) for each in stages):
+        raise UsageError("give a plan, a stage, or a list of stages, as in [RankSwap(columns=[...], p=0.05)]")
+    if policy is not None:
+        raise UsageError("policy= is for a plan; stages take roles=, hierarchies=, guarantees= and seed=")
+    return _applied(stages, data, Asked.of("transform", given))
+
+
+def _applied(stages: Sequence[Transformer], frame: Any, asked: Asked) -> Any:
+    with StageOver(stages, frame, asked, _seed(asked)) as over:
+        return over.returned(over.staged())
 
 
 def _seed(asked: Asked) -> Seed:

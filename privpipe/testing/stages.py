@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +98,7 @@ class Staging:
             path.touch(mode=0o600)
             path.write_text(SEEDS[seed], encoding="utf-8")
         document = {**self.table.document, "seed": {"from_file": str(path)}}
-        return replace(Policy.from_dict(document, base_dir=self.folder), transform=(self.stage,))
+        return Policy.from_dict(document, base_dir=self.folder).replaced(transform=(self.stage,))
 
     def run(self, engine: Engine, parts: int = 0, seed: int = 0, given: Plan | None = None) -> Outcome:
         """Plan, unless a plan is given, and apply the stage.

@@ -14,6 +14,7 @@ from privpipe.errors import PolicyError, UsageError
 from privpipe.hierarchies import BUILDERS, OPTION_KEYS, Hierarchy, HierarchySpec
 
 EXAMPLES: dict[str, Any] = {
+    "rows": [["1", "low", "*"], ["2", "low", "*"], ["3", "high", "*"]],
     "file": "h.csv",
     "intervals": {"start": 0, "widths": [5, 10]},
     "groups": {"order": ["1", "2", "3"], "sizes": [[2]]},
@@ -72,7 +73,7 @@ def test_every_problem_is_told_at_once_with_its_path() -> None:
         ({"file": "h.csv", "delimiter": ";;"}, "delimiter: must be one character"),
         ({"file": "h.csv", "header": "yes"}, "header: must be true or false"),
         ({"tree": {"a": ["b"]}, "header": True}, "'header' belongs to file, not to tree"),
-        ({"redact": {}, "add_root": True}, "'add_root' belongs to file and tree, not to redact"),
+        ({"redact": {}, "add_root": True}, "'add_root' belongs to file and rows and tree, not to redact"),
         ({"fiel": "h.csv"}, "did you mean 'file'"),
     ],
 )

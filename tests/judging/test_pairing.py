@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +122,7 @@ def test_positions_are_those_of_the_files(embedded: Engine, tmp_path: Path) -> N
     assert found.verdicts[-1].observed["pairs"] == 12
     with pytest.raises(DataError, match="cannot be aligned by position: one has 11 records, the original 12"):
         aligned(embedded, Source(data=released.slice(1)), source, policy, "position", SEED)
-    keyed = replace(policy, record_id="name")
+    keyed = policy.replaced(record_id="name")
     by_id = aligned(embedded, Source(data=ORIGINAL.slice(3)), source, keyed, "record_id", SEED)
     found = assess(
         embedded, by_id[0], guarantees=[LargestShift(at_most=1.0)], roles=ROLES, rules=rules, original=by_id[1]

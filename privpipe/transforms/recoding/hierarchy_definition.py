@@ -20,9 +20,9 @@ def declared(spec: HierarchySpec, kind: str | None) -> Any:
     kind : str or None
         Type of the column.
     """
-    from privpipe.hierarchies.sources import File, Prepared, Tree
+    from privpipe.hierarchies.spec import IN_TABLES
 
-    if isinstance(spec.builder, File | Tree | Prepared):
+    if isinstance(spec.builder, IN_TABLES):
         return spec.build([], [], kind).digest()
     return spec.to_dict()
 

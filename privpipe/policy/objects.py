@@ -1,0 +1,190 @@
+"""A policy of Python objects: written as a document, and read as any other."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict, get_type_hints
+
+from privpipe.blocks import Entry, Guarantee
+from privpipe.errors import PolicyError, Problem, did_you_mean
+from privpipe.judging.gate import UndeclaredRule
+from privpipe.policy.plain_values import written
+from privpipe.policy.reader import read_mapping
+from privpipe.policy.secret import secret_given
+from privpipe.roles import ColumnType, NullRule, Roles
+from privpipe.transforms.base import Transformer
+
+__all__ = ["PolicyOptions", "read_objects", "to_yaml", "without_secret"]
+
+SEED_VARIABLE = "PRIVPIPE_SEED"
+PATHS = ("source", "original", "population", "sink")
+
+
+class PolicyOptions(TypedDict, total=False):
+    """What a policy of Python objects takes besides, each as the document does.
+
+    `source`, `original`, `population` and `sink` may be paths; `types` are those of columns; `base_dir` is where
+    relative paths start (default: where the program runs).
+    """
+
+    types: Mapping[str, ColumnType] | None
+    source: str | os.PathLike[str] | Mapping[str, Any] | None
+    original: str | os.PathLike[str] | Mapping[str, Any] | None
+    population: str | os.PathLike[str] | Mapping[str, Any] | None
+    sink: str | os.PathLike[str] | Mapping[str, Any] | None
+    records: str | None
+    engine: str | None
+    engines: Mapping[str, Mapping[str, Any]] | None
+    record_id: str | None
+    person_id: str | None
+    nulls: NullRule | None
+    wildcard: str | None
+    undeclared: UndeclaredRule | None
+    suppression_mark: str | None
+    plan: Mapping[str, Any] | None
+    allow_insecure_seed: bool | None
+    base_dir: str | os.PathLike[str] | None
+
+
+def read_objects(given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a policy from the arguments of its constructor.
+
+    Parameters
+    ----------
+    given : mapping
+        name, roles, hierarchies, transform, guarantees, measures, seed.
+    options : mapping
+        See `PolicyOptions`.
+
+    Raises
+    ------
+    PolicyError
+        Everything that is wrong, each with its argument.
+    """
+    options = {name: value for name, value in options.items() if value is not None}
+    problems = [*_unknown(options), *_wrong_kinds(given)]
+    if problems:
+        raise PolicyError(problems)
+    seed = secret_given(given["seed"])
+    held = seed is not None and seed.held is not None
+    document = _document(given, options)
+    if seed is not None:
+        document["seed"] = {"from_env": SEED_VARIABLE} if held else dict(given["seed"])
+    try:
+        fields = read_mapping(document, options.get("base_dir"))
+    except PolicyError as error:
+        raise PolicyError([_as_argument(problem) for problem in error.problems]) from None
+    return {**fields, "seed": seed} if held else fields
+
+
+def to_yaml(document: Mapping[str, Any]) -> str:
+    """A document as YAML, in its own order.
+
+    Examples
+    --------
+    >>> print(to_yaml({"version": 1, "guarantees": [{"k_anonymity": {"k": 5}}]}))
+    version: 1
+    guarantees:
+    - k_anonymity:
+        k: 5
+    <BLANKLINE>
+    """
+    from ruamel.yaml import YAML
+
+    text = io.StringIO()
+    writer = YAML(typ="safe", pure=True)
+    writer.default_flow_style = False
+    writer.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    writer.dump(dict(document), text)
+    return text.getvalue()
+
+
+def without_secret(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The document with the place of a seed that stands in it; an insecure one is no secret.
+
+    Examples
+    --------
+    >>> without_secret({"seed": "f" * 32})
+    {'seed': {'from_env': 'PRIVPIPE_SEED'}}
+    """
+    placed = isinstance(document.get("seed"), Mapping | None)
+    return dict(document) if placed else {**document, "seed": {"from_env": SEED_VARIABLE}}
+
+
+def _unknown(options: Mapping[str, Any]) -> list[Problem]:
+    known = tuple(get_type_hints(PolicyOptions))
+    return [
+        Problem(name, f"unknown argument{did_you_mean(name, known) or '; known here: ' + ', '.join(known)}")
+        for name in options
+        if name not in known
+    ]
+
+
+def _wrong_kinds(given: Mapping[str, Any]) -> list[Problem]:
+    problems = []
+    if not isinstance(given["roles"], Roles):
+        problems.append(Problem("roles", f"must be a privpipe.Roles, not {type(given['roles']).__name__}"))
+    if not isinstance(given["hierarchies"] or {}, Mapping):
+        problems.append(Problem("hierarchies", "must be a mapping of column to hierarchy"))
+    for name, kind in (("transform", Transformer), ("guarantees", Guarantee), ("measures", Guarantee)):
+        entries = given[name]
+        if isinstance(entries, str) or not isinstance(entries, Sequence):
+            problems.append(Problem(name, f"must be a list, also of a single {kind.__name__.lower()}"))
+            continue
+        problems += [
+            Problem(f"{name}[{at}]", f"must be a {kind.__name__.lower()}, not {_described(entry)}")
+            for at, entry in enumerate(entries)
+            if not isinstance(entry, kind)
+        ]
+    return problems
+
+
+def _described(entry: Any) -> str:
+    if isinstance(entry, Entry):
+        return f"{entry.name()}, which is none"
+    return f"the class {entry.__name__}: call it" if isinstance(entry, type) else type(entry).__name__
+
+
+def _document(given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The document that says the same; what stands in no catalogue is refused where it is read."""
+    entries = {
+        name: [written(entry) for entry in given[name]]
+        for name in ("transform", "guarantees", "measures")
+        if given[name] or name == "guarantees"
+    }
+    named = {name: value for name, value in options.items() if name not in ("types", "base_dir")}
+    for name in PATHS:
+        if isinstance(named.get(name), str | os.PathLike):
+            named[name] = {"path": os.fspath(named[name])}
+    return {"version": 1, "name": given["name"], "columns": _columns(given, options), **named, **entries}
+
+
+def _columns(given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    roles: Roles = given["roles"]
+    hierarchies, types = given["hierarchies"] or {}, options.get("types", {})
+    named = dict.fromkeys((*roles.columns, *hierarchies, *types))
+    for entry in (*given["transform"], *given["guarantees"], *given["measures"]):
+        own = entry.named_columns() if isinstance(entry, Transformer) else entry.own_columns() or ()
+        named.update(dict.fromkeys(own))
+    columns: dict[str, Any] = {}
+    for name in named:
+        columns[name] = {"role": roles.of(name) if name in roles.columns else "insensitive"}
+        if name in types:
+            columns[name]["type"] = types[name]
+        if name in hierarchies:
+            columns[name]["hierarchy"] = hierarchies[name]
+    return columns
+
+
+def _as_argument(problem: Problem) -> Problem:
+    """A problem with the argument it stands in, in place of the line of a document."""
+    steps = problem.path.split(".")
+    if steps[0] != "columns":
+        return problem
+    if len(steps) > 2 and steps[2] == "hierarchy":
+        return Problem(".".join(("hierarchies", steps[1], *steps[3:])), problem.message)
+    if len(steps) > 2 and steps[2] == "type":
+        return Problem(f"types.{steps[1]}", problem.message)
+    return Problem(".".join(("roles", *steps[1:])), problem.message)

@@ -1,0 +1,78 @@
+"""A policy over a frame that somebody hands over: through the gate and back, or published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import PurePath
+from typing import Any
+
+from privpipe.engines.base.frames import at_hand
+from privpipe.engines.base.stamps import require_stamps, stamps_of
+from privpipe.policy import Policy
+from privpipe.policy.specs import FrameSpec, SourceSpec
+from privpipe.running.attaching import attach
+from privpipe.running.opened import OpenedEngine, is_path
+from privpipe.running.population import population_beside
+from privpipe.running.reading import read_as_source
+from privpipe.running.remembering import Remembering
+from privpipe.running.run import ReleaseResult, judge_staged, release_with
+from privpipe.running.run_context import RunContext, no_progress, seed_of
+from privpipe.running.run_notes import require_publishable_seed
+from privpipe.running.staging import Staged, run_stages
+
+__all__ = ["apply_policy", "release_frame"]
+
+Progress = Callable[[str], None]
+
+
+def apply_policy(policy: Policy, frame: Any, *, engine: Any = None, progress: Progress | None = None) -> Any:
+    """See `Policy.apply`."""
+    require_publishable_seed(policy)
+    frame = at_hand(frame)
+    own = _about(policy, frame)
+    with OpenedEngine(engine, frame, policy) as running, Remembering(own) as memory:
+        context = RunContext(running, own, seed_of(own), progress or no_progress)
+        source = read_as_source(frame, own)
+        stamps = stamps_of(source)
+        staged = _staged(context, source)
+        memory.gather(running, staged.original, staged.table, staged.roles)
+        staged = replace(staged, rules=replace(staged.rules, histories=memory.histories))
+        context.progress("judge")
+        judge_staged(context, staged, staged.table).raise_if_failed("Nothing was given back.")
+        require_stamps(stamps)
+        return running.collect(staged.table, like=None if is_path(frame) else frame)
+
+
+def release_frame(
+    policy: Policy,
+    frame: Any,
+    *,
+    target: str | None = None,
+    engine: Any = None,
+    plan: Any = None,
+    progress: Progress | None = None,
+) -> ReleaseResult:
+    """See `Policy.release`."""
+    frame = at_hand(frame)
+    own = policy if frame is None else _about(policy, frame)
+    with OpenedEngine(engine, policy if frame is None else frame, policy) as running:
+        return release_with(running, own, target=target, plan=plan, progress=progress)
+
+
+def _about(policy: Policy, frame: Any) -> Policy:
+    """The policy with a frame for its source."""
+    if not isinstance(frame, str | PurePath):
+        return policy.replaced(source=FrameSpec(frame=frame))
+    described = policy.source or SourceSpec(path=str(frame))
+    return policy.replaced(source=replace(described, path=str(PurePath(frame))), base_dir=policy.base_dir)
+
+
+def _staged(context: RunContext, source: Any) -> Staged:
+    engine, policy = context.engine, context.policy
+    original = attach(context, source)
+    population = None if context.generalized_population else population_beside(engine, policy, original)
+    staged = run_stages(context, original, population=population)
+    if context.generalized_population:
+        staged = replace(staged, population=population_beside(engine, policy, staged.table))
+    return staged
