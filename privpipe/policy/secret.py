@@ -42,6 +42,13 @@ class SecretSpec:
             return "insecure"
         return "literal" if self.literal is not None else None
 
+    @property
+    def place(self) -> dict[str, str] | None:
+        """Where the secret is kept, as a document says it; None: it is here."""
+        if self.from_env is not None:
+            return {"from_env": self.from_env}
+        return None if self.from_file is None else {"from_file": located(self.from_file, self.base_dir)}
+
     def resolve(self) -> Seed:
         """The secret as a seed: the UTF-8 bytes of its text, without the line end of a file; else the file's bytes.
 

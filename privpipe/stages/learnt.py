@@ -23,7 +23,7 @@ from privpipe.stages.stage_over import StageOver
 from privpipe.transforms.base import Transformer
 from privpipe.transforms.face import FittedStage
 
-__all__ = ["LearntStage", "load"]
+__all__ = ["LearntStage", "load", "loads"]
 
 VERSION = 1
 ROLES = ("quasi_identifiers", "sensitive", "identifiers", "insensitive")
@@ -38,6 +38,8 @@ class LearntStage(FittedStage):
     own : Transformer
     made : Plan
     asked : Asked
+    released : tuple of str
+        Columns that come out.
     seed : Seed
         Given or drawn.
     """
@@ -45,6 +47,7 @@ class LearntStage(FittedStage):
     own: Transformer
     made: Plan
     asked: Asked
+    released: tuple[str, ...]
     seed: Seed = field(repr=False)
 
     def __repr__(self) -> str:
@@ -59,6 +62,10 @@ class LearntStage(FittedStage):
         return {**self.made.to_dict(), "digest": self.made.digest}
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        return self.released
+
+    @property
     def repeatable(self) -> bool:
         return self.asked.seed is not None
 
@@ -66,14 +73,34 @@ class LearntStage(FittedStage):
         with StageOver((self.own,), frame, self.asked, self.seed) as over:
             return over.returned(over.staged(self.made))
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def to_json(self) -> str:
+        """Stage and plan as text, without the seed."""
         document = {
             "privpipe_stage": VERSION,
             "stage": written(self.own),
             "asked": _written(self.asked),
+            "columns": list(self.released),
             "plan": self.made.to_dict(),
         }
-        text = json.dumps({**document, "checksum": document_digest(document)}, sort_keys=True, ensure_ascii=False)
+        return json.dumps({**document, "checksum": document_digest(document)}, sort_keys=True, ensure_ascii=False)
+
+    def __deepcopy__(self, memo: object) -> LearntStage:
+        return self  # nothing in it changes
+
+    def __copy__(self) -> LearntStage:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        seed = self.asked.seed
+        if seed is not None and seed.place is None:
+            raise UsageError(
+                "a fitted stage whose seed was handed over is not pickled, for the seed would be in it; save() it, or "
+                'give the seed by its place, as in {"from_env": NAME}'
+            )
+        return loads, (self.to_json(), "a pickle", None if seed is None else seed.place)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        text = self.to_json()
         target = Path(path)
         new = target.with_name(f".{target.name}.new")
         try:
@@ -87,34 +114,48 @@ class LearntStage(FittedStage):
 
 def load(path: str | os.PathLike[str], *, seed: Any = None, engine: Any = None) -> LearntStage:
     """See `FittedStage.load`."""
-    document = _read(path)
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read the fitted stage {str(path)!r}: {type(error).__name__}") from None
+    return loads(text, repr(str(path)), seed, engine)
+
+
+def loads(text: str, owner: str, seed: Any = None, engine: Any = None) -> LearntStage:
+    """A fitted stage from its text; `owner` is named in errors.
+
+    Raises
+    ------
+    UsageError
+        No saved stage, a damaged one, or another seed.
+    """
+    document = _read(text, owner)
     try:
         [(name, parameters)] = document["stage"].items()
         asked = _asked(document["asked"])
         own = Catalogues.shipped().transforms[name].build(parameters)
         made = Plan.from_json(json.dumps(document["plan"]))
+        released = tuple(map(str, document["columns"]))
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise UsageError(f"{str(path)!r} holds no fitted stage of this version ({type(error).__name__})") from None
+        raise UsageError(f"{owner} holds no fitted stage of this version ({type(error).__name__})") from None
     given = secret_given(seed)
     repeatable = not made.hash_key
     if repeatable and given is None:
-        raise UsageError(f"{str(path)!r} was fitted with a seed: give the same one, as in load(path, seed=...)")
+        raise UsageError(f"{owner} was fitted with a seed: give the same one, as in load(path, seed=...)")
     secret = given.resolve() if given is not None else Seed.from_os()
     if repeatable and not made.made_with(secret):
-        raise UsageError(f"{str(path)!r} was fitted with another seed than the one given")
+        raise UsageError(f"{owner} was fitted with another seed than the one given")
     asked = replace(asked, seed=given if repeatable else None, engine=engine)
-    return LearntStage(own=own, made=made, asked=asked, seed=secret)  # type: ignore[arg-type]
+    return LearntStage(own=own, made=made, asked=asked, released=released, seed=secret)  # type: ignore[arg-type]
 
 
-def _read(path: str | os.PathLike[str]) -> Mapping[str, Any]:
+def _read(text: str, owner: str) -> Mapping[str, Any]:
     try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
+        document = json.loads(text)
         if document.pop("checksum") != document_digest(document) or document["privpipe_stage"] != VERSION:
             raise ValueError("another version, or damaged")
-    except OSError as error:
-        raise UsageError(f"cannot read the fitted stage {str(path)!r}: {error.strerror}") from None
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        raise UsageError(f"{str(path)!r} holds no fitted stage of this version, or a damaged one") from None
+        raise UsageError(f"{owner} holds no fitted stage of this version, or a damaged one") from None
     found: Mapping[str, Any] = document
     return found
 

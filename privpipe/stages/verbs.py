@@ -36,7 +36,9 @@ def fit(stage: Transformer, frame: Any, options: Mapping[str, Any]) -> LearntSta
     asked = Asked.of(type(stage).__name__, options)
     seed = _seed(asked)
     with StageOver((stage,), frame, asked, seed) as over:
-        return LearntStage(own=stage, made=over.staged().plan, asked=asked, seed=seed)
+        staged = over.staged()
+        released = tuple(staged.table.schema.names)
+        return LearntStage(own=stage, made=staged.plan, asked=asked, released=released, seed=seed)
 
 
 @overload

@@ -84,6 +84,11 @@ class FittedStage(ABC):
 
     @property
     @abstractmethod
+    def columns(self) -> tuple[str, ...]:
+        """Columns that come out, in order."""
+
+    @property
+    @abstractmethod
     def repeatable(self) -> bool:
         """Whether the seed was given: a drawn one is forgotten with this object, and with it the draws."""
 

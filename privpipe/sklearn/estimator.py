@@ -1,0 +1,177 @@
+"""A stage as a scikit-learn transformer."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from privpipe.blocks.marks import Columns
+from privpipe.blocks.parameters import marked
+from privpipe.draws import Seed
+from privpipe.errors import UsageError
+from privpipe.transforms.base import Transformer
+from privpipe.transforms.face import FittedStage
+
+__all__ = ["StageEstimator"]
+
+
+class StageEstimator(TransformerMixin, BaseEstimator):
+    """Base of all; not an estimator of its own.
+
+    Takes pandas and polars frames and numpy arrays, and gives back the like; rows keep their place. Without `columns`
+    a stage that names them takes every numeric column. `fit_transform` is the stage's own result; `transform` of other
+    rows follows the plan where that is a function of values, and is refused where it speaks of the rows fitted.
+
+    Attributes
+    ----------
+    fitted_stage_ : FittedStage
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Of a frame.
+    """
+
+    _kind: ClassVar[type[Transformer]]
+    _fields: ClassVar[tuple[str, ...]]
+    _options: ClassVar[Mapping[str, str]]
+
+    def fit(self, X: Any, y: Any = None) -> StageEstimator:
+        """Learn the plan from a table; `y` is not looked at.
+
+        Raises
+        ------
+        UsageError, DataError
+        """
+        frame = self._framed(X, reset=True)
+        self.fitted_stage_: FittedStage = self._stage(frame).fit(frame, **self._asked())  # type: ignore[typeddict-item]
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """The stage over a table, by the plan that was learnt."""
+        check_is_fitted(self)
+        frame = self._framed(X, reset=False)
+        return self._returned(self.fitted_stage_.transform(frame), X)
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """Learn from a table and run over it.
+
+        Raises
+        ------
+        UsageError
+            Rows would go, and `y` would no longer stand beside those that stay.
+        """
+        frame = self.fit(X)._framed(X, reset=False)
+        out = self.fitted_stage_.transform(frame)
+        if y is not None and len(out) != len(frame):
+            raise UsageError(
+                f"{type(self).__name__}: {len(frame) - len(out):,} of {len(frame):,} rows would go and leave y beside "
+                "other rows; run the stage over X and y together, before the pipeline"
+            )
+        return self._returned(out, X)
+
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        """Names of the columns that come out."""
+        check_is_fitted(self)
+        if input_features is not None:
+            names = getattr(self, "feature_names_in_", None)
+            if names is not None and list(input_features) != list(names):
+                raise ValueError("input_features is not equal to feature_names_in_")
+            if len(input_features) != self.n_features_in_:
+                raise ValueError(
+                    f"input_features should have length equal to number of features ({self.n_features_in_})"
+                )
+            if names is None:
+                own = dict(zip(_numbered(self.n_features_in_), input_features, strict=True))
+                return np.asarray([own.get(name, name) for name in self.fitted_stage_.columns], dtype=object)
+        return np.asarray(self.fitted_stage_.columns, dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.non_deterministic = self._kind.needs_draws and self.seed is None
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+    def _framed(self, X: Any, *, reset: bool) -> Any:
+        """The table as a frame whose columns have names, its features counted as scikit-learn does."""
+        if hasattr(X, "columns"):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            return X
+        array = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite="allow-nan")
+        import pandas as pd
+
+        if array.dtype == object:
+            array = array.astype(np.float64)
+        return pd.DataFrame(dict(zip(_numbered(array.shape[1]), array.T, strict=True)))
+
+    def _stage(self, frame: Any) -> Transformer:
+        """The transformer with these parameters.
+
+        Raises
+        ------
+        UsageError
+        """
+        given = {name: getattr(self, name) for name in self._fields}
+        given = {name: value for name, value in given.items() if value is not None}
+        own = next(iter(marked(self._kind, Columns)), None)
+        if own is not None and self._kind.columns_rule == "required" and own not in given:
+            given[own] = _numeric(frame)
+        try:
+            return self._kind(**given)
+        except TypeError as error:
+            missing = str(error).partition("argument")[2].lstrip("s: ")
+            raise UsageError(f"{type(self).__name__}: {missing or 'a parameter'} must be given") from None
+
+    def _asked(self) -> dict[str, Any]:
+        asked = {option: getattr(self, name) for name, option in self._options.items()}
+        if isinstance(asked["seed"], str | bytes):
+            raise UsageError(
+                f"{type(self).__name__}: the parameters of an estimator are printed; give the seed as "
+                'privpipe.Seed.of(...), which shows nothing, or by its place, as in {"from_env": NAME}'
+            )
+        return asked
+
+    def _returned(self, out: Any, X: Any) -> Any:
+        if hasattr(X, "columns"):
+            return out
+        numeric = all(kind.kind in "biuf" for kind in out.dtypes)
+        return out.to_numpy(dtype=None if numeric else object)
+
+    def __copy__(self) -> StageEstimator:
+        made: StageEstimator = type(self).__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        return made
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> StageEstimator:
+        made = self.__copy__()
+        made.__dict__.update({name: copy.deepcopy(value, memo) for name, value in self.__dict__.items()})
+        return made
+
+    def __getstate__(self) -> Any:
+        if isinstance(getattr(self, "seed", None), Seed):
+            raise UsageError(
+                f"{type(self).__name__}: an estimator with a seed is not pickled, for the seed would be in it; give "
+                'it by its place, as in {"from_env": NAME}'
+            )
+        return super().__getstate__()
+
+
+def _numbered(count: int) -> list[str]:
+    return [f"x{at}" for at in range(count)]
+
+
+def _numeric(frame: Any) -> list[str]:
+    import pyarrow as pa
+
+    from privpipe.engines.base.frames import arrow_of
+
+    schema = arrow_of(frame[:0] if len(frame) else frame).schema
+    names = [field.name for field in schema if pa.types.is_integer(field.type) or pa.types.is_floating(field.type)]
+    if not names:
+        raise UsageError("no column is numeric; name the columns of the stage")
+    return names
