@@ -9,6 +9,7 @@ from typing import Any, Self, get_args
 
 from privpipe.blocks import Guarantee
 from privpipe.blocks.check_face import CheckOptions
+from privpipe.engines.base.frames import at_hand
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.policy import Policy
 from privpipe.policy.secret import secret_given
@@ -138,4 +139,4 @@ def _population(given: Any) -> SourceSpec | None:
         return None
     if isinstance(given, str | PurePath):
         return SourceSpec(path=str(given), generalized=True)
-    return FrameSpec(frame=given, generalized=True)
+    return FrameSpec(frame=at_hand(given, "assess, population="), generalized=True)

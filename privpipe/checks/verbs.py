@@ -78,7 +78,7 @@ def assess(
         for name in given:
             if name not in OF_POLICIES:
                 raise UsageError(f"{name}= is for checks by entries; the policy says it itself")
-        return assess_by_policy(data, policy, allow_empty=allow_empty, **given)  # type: ignore[arg-type]
+        return assess_by_policy(at_hand(data, "assess"), policy, allow_empty=allow_empty, **given)  # type: ignore[arg-type]
     return _judged(data, Check.of(policy, options), allow_empty=allow_empty)
 
 
@@ -121,9 +121,9 @@ def _judged(data: Any, asked: Check, *, allow_empty: bool = False) -> Assessment
     nothing = Policy.of_fields(name="frame", columns={}, guarantees=())
     if data is None:
         raise UsageError("give a frame or a path to judge")
-    frame = at_hand(data)
+    frame = at_hand(data, "assess")
     with OpenedEngine(asked.given.get("engine"), frame, nothing) as engine:
         policy = asked.policy(scanned(engine, Source(data=frame)).schema.names)
         align = asked.given.get("align", "record_id")
-        original = at_hand(asked.given.get("original"))
+        original = at_hand(asked.given.get("original"), "assess, original=")
         return assess_by_policy(frame, policy, original=original, align=align, engine=engine, allow_empty=allow_empty)

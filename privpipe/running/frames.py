@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
-from privpipe.engines.base.frames import at_hand
+from privpipe.engines.base.frames import as_handed, at_hand
 from privpipe.engines.base.stamps import require_stamps, stamps_of
 from privpipe.policy import Policy
 from privpipe.policy.specs import FrameSpec, SourceSpec
@@ -29,7 +29,7 @@ Progress = Callable[[str], None]
 def apply_policy(policy: Policy, frame: Any, *, engine: Any = None, progress: Progress | None = None) -> Any:
     """See `Policy.apply`."""
     require_publishable_seed(policy)
-    frame = at_hand(frame)
+    handed, frame = frame, at_hand(frame, "Policy.apply")
     own = _about(policy, frame)
     with OpenedEngine(engine, frame, policy) as running, Remembering(own) as memory:
         context = RunContext(running, own, seed_of(own), progress or no_progress)
@@ -41,7 +41,7 @@ def apply_policy(policy: Policy, frame: Any, *, engine: Any = None, progress: Pr
         context.progress("judge")
         judge_staged(context, staged, staged.table).raise_if_failed("Nothing was given back.")
         require_stamps(stamps)
-        return running.collect(staged.table, like=None if is_path(frame) else frame)
+        return as_handed(running.collect(staged.table, like=None if is_path(frame) else frame), handed)
 
 
 def release_frame(
@@ -54,7 +54,7 @@ def release_frame(
     progress: Progress | None = None,
 ) -> ReleaseResult:
     """See `Policy.release`."""
-    frame = at_hand(frame)
+    frame = at_hand(frame, "Policy.release")
     own = policy if frame is None else _about(policy, frame)
     with OpenedEngine(engine, policy if frame is None else frame, policy) as running:
         return release_with(running, own, target=target, plan=plan, progress=progress)

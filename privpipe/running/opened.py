@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
 from privpipe.engines import Engine, engine_for, open_engine
+from privpipe.engines.base.frames import is_connection
+from privpipe.errors import UsageError
 from privpipe.policy import Policy
 
 __all__ = ["OpenedEngine", "is_path"]
@@ -23,9 +26,27 @@ def is_path(data: Any) -> bool:
 
 
 class OpenedEngine:
-    """The engine asked for: one given stays open, one named is opened and closed."""
+    """The engine asked for: one given stays open, one named is opened and closed.
 
-    def __init__(self, engine: str | Engine | None, data: Any, policy: Policy) -> None:
+    A DuckDB connection stands for the embedded engine under its limits: frames are read through it, and the work is
+    done in a database of our own, so that nothing of the caller's changes.
+
+    Parameters
+    ----------
+    engine : str, Engine or DuckDB connection, optional
+    data : path or frame
+        What says which engine is native, where none is asked for.
+    policy : Policy
+        Gives the engine of paths, and the options of each.
+    """
+
+    def __init__(self, engine: Any, data: Any, policy: Policy) -> None:
+        if is_connection(engine):
+            self._given, self._name = None, "embedded"
+            self._options: Mapping[str, Any] = _limits(engine)
+            return
+        if not (engine is None or isinstance(engine, str | Engine)):
+            raise UsageError(f"engine: give a name, an engine or a DuckDB connection, not {type(engine).__name__}")
         self._given = engine if isinstance(engine, Engine) else None
         name = engine if isinstance(engine, str) else None
         if name is None:
@@ -39,3 +60,10 @@ class OpenedEngine:
     def __exit__(self, *details: object) -> None:
         if self._given is None:
             self._engine.close()
+
+
+def _limits(connection: Any) -> dict[str, Any]:
+    """The limits of a caller's connection, as options of the embedded engine."""
+    query = "SELECT current_setting('threads'), current_setting('memory_limit')"
+    threads, memory = connection.cursor().execute(query).fetchone()
+    return {"threads": int(threads), "memory_limit": str(memory)}

@@ -47,7 +47,7 @@ class StageEstimator(TransformerMixin, BaseEstimator):
         UsageError, DataError
         """
         frame = self._framed(X, reset=True)
-        self.fitted_stage_: FittedStage = self._stage(frame).fit(frame, **self._asked())  # type: ignore[typeddict-item]
+        self.fitted_stage_: FittedStage = self._stage(frame).fit(frame, **self._asked())
         return self
 
     def transform(self, X: Any) -> Any:

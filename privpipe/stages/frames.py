@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from privpipe.engines import Engine, Source
-from privpipe.engines.base.frames import arrow_of, frame_like, is_local_frame, is_unordered, taken_from
+from privpipe.engines.base.frames import (
+    arrow_of,
+    as_handed,
+    at_hand,
+    frame_like,
+    is_local_frame,
+    is_unordered,
+    taken_from,
+)
 from privpipe.engines.base.typing import typing_of
 from privpipe.judging.class_memory import gathered_rows, places_of
 from privpipe.kernels.ids.record_ids import content_hash, declared_id, ordinals, record_id
@@ -29,9 +37,13 @@ class Held:
     ----------
     frame : path or frame
         One that can be read once is read here, and once.
+    place : str
+        Where it was handed over.
     """
 
-    def __init__(self, frame: Any) -> None:
+    def __init__(self, frame: Any, place: str) -> None:
+        self.handed = frame
+        frame = at_hand(frame, place)
         self.like = None if isinstance(frame, str | PurePath) else frame
         self.rows: pa.Table | None = None
         if self.like is not None and is_local_frame(frame) and not is_unordered(frame):
@@ -70,7 +82,7 @@ def laid_back(engine: Engine, table: Any, held: Held, record: tuple[str | None, 
     """
     if held.rows is None:
         if held.on_cluster:
-            return engine.in_place(table, held.like, keeps_places=keeps_places)
+            return as_handed(engine.in_place(table, held.like, keeps_places=keeps_places), held.handed)
         return engine.collect(table, like=held.like)
     names = list(table.schema.names)
     if not engine.count(table):

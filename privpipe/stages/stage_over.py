@@ -37,9 +37,9 @@ class StageOver:
 
     def __init__(self, stages: Sequence[Transformer], frame: Any, asked: Asked, seed: Seed) -> None:
         self._stages, self._asked, self._seed = tuple(stages), asked, seed
-        self._held = Held(frame)
+        self._held = Held(frame, f"{type(self._stages[0]).__name__}.apply")
         nothing = Policy.of_fields(name="frame", columns={}, guarantees=())
-        self._opened = OpenedEngine(asked.engine, frame, nothing)
+        self._opened = OpenedEngine(asked.engine, frame if self._held.like is None else self._held.like, nothing)
 
     def __enter__(self) -> Self:
         self._engine = self._opened.__enter__()

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pyarrow as pa
 
 from privpipe.errors import DataError, UsageError
 
-__all__ = ["arrow_of", "at_hand", "frame_like", "is_local_frame", "is_unordered", "taken_from"]
+__all__ = [
+    "arrow_of",
+    "as_handed",
+    "at_hand",
+    "frame_like",
+    "is_connection",
+    "is_local_frame",
+    "is_pandas_on_spark",
+    "is_unordered",
+    "taken_from",
+]
 
 # What pandas calls object columns that hold one type.
 _KINDS_OF_ONE_TYPE = frozenset(
@@ -42,9 +53,42 @@ def _is_relation(data: Any) -> bool:
     return _root(data) in {"duckdb", "_duckdb"} and type(data).__name__ == "DuckDBPyRelation"
 
 
-def at_hand(data: Any) -> Any:
-    """The same frame; one that can be read once is read, so that it can be looked at again."""
-    return data.read_all() if isinstance(data, pa.RecordBatchReader) else data
+def at_hand(data: Any, place: str) -> Any:
+    """The same frame as it can be looked at again: one that can be read once is read, one that holds no data yet made.
+
+    Parameters
+    ----------
+    place : str
+        Where it was handed over, for the warning that a polars LazyFrame is collected.
+    """
+    if isinstance(data, pa.RecordBatchReader):
+        return data.read_all()
+    if type(data).__name__ == "LazyFrame" and _root(data) == "polars":
+        warnings.warn(f"{place}: the polars LazyFrame is collected, and a DataFrame comes back", stacklevel=2)
+        return data.collect()
+    return data.to_spark() if is_pandas_on_spark(data) else data
+
+
+def is_pandas_on_spark(data: Any) -> bool:
+    """Whether this is a frame of the pandas interface of Spark; imports nothing."""
+    return type(data).__module__.startswith("pyspark.pandas.") and type(data).__name__ == "DataFrame"
+
+
+def is_connection(data: Any) -> bool:
+    """Whether this is a DuckDB connection; imports nothing.
+
+    Examples
+    --------
+    >>> import duckdb
+    >>> is_connection(duckdb.connect()), is_connection("embedded")
+    (True, False)
+    """
+    return _root(data) in {"duckdb", "_duckdb"} and type(data).__name__ == "DuckDBPyConnection"
+
+
+def as_handed(out: Any, data: Any) -> Any:
+    """What came out of a frame as `at_hand` gave it, of the kind that was handed over."""
+    return out.pandas_api() if is_pandas_on_spark(data) else out
 
 
 def is_unordered(data: Any) -> bool:
@@ -136,11 +180,22 @@ def frame_like(table: pa.Table, like: Any) -> Any:
         import pyarrow.dataset
 
         return pyarrow.dataset.dataset(table)
-    if _is_relation(like):
-        import duckdb
+    return _relation_of(table, like) if _is_relation(like) else table
 
-        return duckdb.from_arrow(table)
-    return table
+
+def _relation_of(table: pa.Table, like: Any) -> Any:
+    """A table as a relation of the connection that another one is of; nothing is left in its catalogue."""
+    import duckdb
+
+    privpipe_rows = table  # found by its name, where the connection looks at Python's
+    try:
+        return like.query("privpipe_input", "SELECT * FROM privpipe_rows")
+    except duckdb.CatalogException:
+        del privpipe_rows
+        raise UsageError(
+            "the connection of the DuckDB relation looks at no Python frames, so no relation of it can be made of the "
+            "result: SET python_enable_replacements = true, or hand over relation.to_arrow_table()"
+        ) from None
 
 
 def _pandas_of(table: pa.Table) -> Any:

@@ -30,7 +30,7 @@ from privpipe.errors import DataError, EngineError, UnsupportedError, UsageError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["is_spark_frame", "scan"]
+__all__ = ["is_spark_frame", "refuse_streaming", "scan"]
 
 MARKS = {"Delta": "_delta_log", "Hudi": ".hoodie", "Iceberg": "metadata/*.metadata.json"}
 
@@ -38,6 +38,7 @@ MARKS = {"Delta": "_delta_log", "Hudi": ".hoodie", "Iceberg": "metadata/*.metada
 def scan(session: SparkSession, source: Source) -> tuple[SparkTable, bool]:
     """The table of a source, and whether it was made at some cost and had better be kept."""
     if is_spark_frame(source.data):
+        refuse_streaming(source.data)
         return typed_table(_frame(source.data), source.types), False
     if not source.is_path:
         return _local(session, source), False
@@ -62,6 +63,22 @@ def scan(session: SparkSession, source: Source) -> tuple[SparkTable, bool]:
         frame = session.read.option("privpipe.scan", secrets.token_hex(8)).parquet(*(_uri(name) for name in files))
     records = sum(parquet_head(name).num_rows for name in files)
     return replace(typed_table(_frame(frame), source.types), remembered={"records": records}), False
+
+
+def refuse_streaming(frame: Any) -> None:
+    """Refuse a streaming frame: what is learnt and judged is a whole table.
+
+    Raises
+    ------
+    UnsupportedError
+        It shows what to do.
+    """
+    if getattr(frame, "isStreaming", False):
+        raise UnsupportedError(
+            "a streaming frame has no end, and a table is judged as a whole; judge each batch: "
+            "stream.writeStream.foreachBatch(lambda batch, number: pp.check(batch, [KAnonymity(k=5)], "
+            "quasi_identifiers=[...])).start()"
+        )
 
 
 def is_spark_frame(data: Any) -> bool:
