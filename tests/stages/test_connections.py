@@ -80,6 +80,7 @@ def test_a_lazy_frame_is_collected_with_a_word() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.filterwarnings("ignore:.*pandas.*")
 def test_a_pandas_frame_on_spark_comes_back_as_one(spark_engine: Any) -> None:
     pyspark_pandas = pytest.importorskip("pyspark.pandas")
     frame = spark_engine.session.createDataFrame(pd.DataFrame({"age": [1, 5, 9]})).pandas_api()

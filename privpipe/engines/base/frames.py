@@ -66,7 +66,13 @@ def at_hand(data: Any, place: str) -> Any:
     if type(data).__name__ == "LazyFrame" and _root(data) == "polars":
         warnings.warn(f"{place}: the polars LazyFrame is collected, and a DataFrame comes back", stacklevel=2)
         return data.collect()
-    return data.to_spark() if is_pandas_on_spark(data) else data
+    return _of_spark(data) if is_pandas_on_spark(data) else data
+
+
+def _of_spark(data: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it warns that the index is lost, as it should be
+        return data.to_spark()
 
 
 def is_pandas_on_spark(data: Any) -> bool:

@@ -26,6 +26,7 @@ from privpipe.transforms.local_suppression.planner import blanked_of, cell_figur
 from privpipe.transforms.local_suppression.stage import SuppressCellsStage
 from privpipe.transforms.local_suppression.table import CellTable, aim_of, read_cells
 from privpipe.transforms.recoding.encoded import EncodedTable, encode
+from privpipe.transforms.recoding.hierarchy_definition import learnt_lengths
 from privpipe.transforms.recoding.lattice import Lattice
 from privpipe.transforms.recoding.loss import LossSpec, aggregated
 from privpipe.transforms.recoding.stage import GeneralizeStage, is_recoded
@@ -157,6 +158,7 @@ def plan(engine: Any, table: Any, stage: GeneralizeStage, context: StageContext)
         "recoded": [name for name, hierarchy in hierarchies.items() if is_recoded(hierarchy, levels[name])],
         "level_names": {name: hierarchy.level_names[levels[name]] for name, hierarchy in hierarchies.items()},
         "hierarchies": {name: stage.defined(name, each, context) for name, each in hierarchies.items()},
+        **learnt_lengths(context.hierarchies, hierarchies),
         "builders": {name: context.hierarchies[name].recorded() for name in hierarchies},
         "data_dependent": [name for name, hierarchy in hierarchies.items() if hierarchy.data_dependent],
         "records": encoded.records,

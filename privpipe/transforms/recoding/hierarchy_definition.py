@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from privpipe.hierarchies import Hierarchy, HierarchySpec
 
-__all__ = ["declared", "definition_digest"]
+__all__ = ["declared", "definition_digest", "learnt_lengths", "with_lengths"]
 
 
 def declared(spec: HierarchySpec, kind: str | None) -> Any:
@@ -30,16 +32,43 @@ def declared(spec: HierarchySpec, kind: str | None) -> Any:
 def definition_digest(spec: HierarchySpec, hierarchy: Hierarchy, kind: str | None) -> str:
     """SHA-256 of all that decides which label a value gets.
 
-    Where labels depend on the values at hand (ranked by frequency, padded to the longest) that is the hierarchy as it
-    was built from them; elsewhere its definition alone, so that a plan serves other tables and its digest tells
-    nothing of the values.
+    Its definition alone, so that a plan serves other tables and its digest tells nothing of the values; what labels
+    owe to the values besides is `learnt_lengths`. Values ranked by their frequency cannot be told so: there it is the
+    hierarchy as it was built from them.
     """
     from privpipe.hierarchies import BUILDERS
-    from privpipe.hierarchies.redact import Redact
 
-    by_longest = isinstance(spec.builder, Redact) and spec.builder.length is None
-    if hierarchy.data_dependent or by_longest:
+    if hierarchy.data_dependent and not _by_longest(spec):
         return hierarchy.digest()
     options = {name: value for name, value in spec.to_dict().items() if name not in BUILDERS}
     text = json.dumps([declared(spec, kind), options, kind], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def learnt_lengths(
+    specs: Mapping[str, HierarchySpec], hierarchies: Mapping[str, Hierarchy]
+) -> dict[str, dict[str, int]]:
+    """What a plan says of the length that texts are redacted to, by column, where it is that of the longest value.
+
+    Nothing where no hierarchy is of that kind.
+    """
+    found = {name: hierarchies[name].height for name in hierarchies if _by_longest(specs[name])}
+    return {"lengths": found} if found else {}
+
+
+def with_lengths(specs: Mapping[str, HierarchySpec], lengths: Mapping[str, int]) -> Mapping[str, HierarchySpec]:
+    """The hierarchies with the lengths that a plan learnt: values of another table are redacted as those of the first.
+
+    A longer value is outside of such a hierarchy, and goes by its rule for unknown ones.
+    """
+    fixed = {
+        name: replace(specs[name], builder=replace(specs[name].builder, length=length))  # type: ignore[type-var]
+        for name, length in lengths.items()
+    }
+    return {**specs, **fixed}
+
+
+def _by_longest(spec: HierarchySpec) -> bool:
+    from privpipe.hierarchies.redact import Redact
+
+    return isinstance(spec.builder, Redact) and spec.builder.length is None

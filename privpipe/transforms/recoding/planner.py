@@ -9,6 +9,7 @@ from privpipe.errors import NoSolutionError, UsageError
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.recoding.approaches import approach_of
 from privpipe.transforms.recoding.encoded import EncodedTable, encode
+from privpipe.transforms.recoding.hierarchy_definition import learnt_lengths
 from privpipe.transforms.recoding.loss import LossSpec
 from privpipe.transforms.recoding.node import CheckedNode, NodeCheck
 from privpipe.transforms.recoding.quality import searched_quality
@@ -137,6 +138,7 @@ def _plan(
                 for (column, hierarchy), level in zip(hierarchies.items(), node.levels, strict=True)
             },
             "hierarchies": {name: stage.defined(name, each, check.context) for name, each in hierarchies.items()},
+            **learnt_lengths(check.context.hierarchies, hierarchies),
             "builders": {column: check.context.hierarchies[column].recorded() for column in hierarchies},
             "data_dependent": [column for column, hierarchy in hierarchies.items() if hierarchy.data_dependent],
             "records": encoded.records,

@@ -17,7 +17,7 @@ from privpipe.blocks.parameters import check_parameters
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.local_suppression.cell_blanks import Blanked, apply_blanks
-from privpipe.transforms.recoding.hierarchy_definition import definition_digest
+from privpipe.transforms.recoding.hierarchy_definition import definition_digest, with_lengths
 from privpipe.transforms.recoding.loss import LossSpec, OwnUnitLoss, quality_parameters, unit_losses
 from privpipe.transforms.suppression.budget import KeysDropped, require_within, suppress_failing
 from privpipe.transforms.suppression.marking import with_marked, with_unknown_marked
@@ -169,10 +169,12 @@ class GeneralizeStage(Transformer):
 
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
         columns = generalized_columns(self, context)
+        specs = with_lengths(context.hierarchies, plan.detail.get("lengths", {}))
+        context, declared = replace(context, hierarchies=specs), context
         levels = {column: int(plan.detail["levels"][column]) for column in columns}
         hierarchies, values = hierarchies_of(engine, table, columns, context)
         for column in columns:
-            if self.defined(column, hierarchies[column], context) != plan.detail["hierarchies"][column]:
+            if self.defined(column, hierarchies[column], declared) != plan.detail["hierarchies"][column]:
                 raise DataError(f"{context.place}: the hierarchy of {column!r} is not the one the plan was made with")
         codebooks, before, unknown = {}, table, []
         for column, level in levels.items():
@@ -213,6 +215,7 @@ class GeneralizeStage(Transformer):
             return super().carried(engine, table, plan, context)
         # What the levels cost the first table is not what they cost this one.
         kept = {name: plan.detail[name] for name in CARRIED}
+        kept |= {"lengths": plan.detail["lengths"]} if "lengths" in plan.detail else {}
         return replace(plan, detail={**kept, "records": engine.count(table)})
 
     def stated_parameters(self) -> dict[str, Any]:
