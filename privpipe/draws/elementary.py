@@ -7,9 +7,9 @@ workers; these use only operations that IEEE 754 rounds exactly.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from privpipe.compiled import njit
 from privpipe.draws.siphash import word_of_3
 
 __all__ = ["LARGEST_BELOW_ONE", "natural_log", "normal_quantile", "record_normals", "record_uniforms", "unit_interval"]

@@ -8,8 +8,9 @@ constant is wrapped in np.uint64: an unsigned and a signed integer would meet in
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from privpipe.compiled import njit
 
 __all__ = [
     "absorb",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
+
+from privpipe.compiled import SMALL, njit
 
 __all__ = [
     "CHARACTERS",
@@ -25,7 +26,7 @@ CHARACTERS = 0x10FFFF - 2048
 SCANNED = 8  # codes looked at for every row or cell of a class, rather than sort those it has
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def sum_by_class(offsets: Any, counts: Any) -> Any:
     """Sum of the cells of each class.
 
@@ -51,7 +52,7 @@ def sum_by_class(offsets: Any, counts: Any) -> Any:
     return sums
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(small=SMALL, cache=True, nogil=True)
 def count_characters(
     offsets: Any, data: Any, values: int, column: int = 0, columns: int = 1
 ) -> tuple[Any, Any, Any, Any]:
@@ -112,13 +113,13 @@ def count_characters(
     return sizes, starts, codes[:filled].copy(), counts[:filled].copy()
 
 
-@nb.njit(cache=True, nogil=True, inline="always")
+@njit(small=SMALL, cache=True, nogil=True, inline="always")
 def _width(lead: Any) -> Any:
     """Bytes of the character with this first byte."""
     return 1 + (lead >= 0xC0) + (lead >= 0xE0) + (lead >= 0xF0)
 
 
-@nb.njit(cache=True, nogil=True, inline="always")
+@njit(small=SMALL, cache=True, nogil=True, inline="always")
 def _character(data: Any, at: int) -> Any:
     """The code at a place, and the place behind it."""
     lead = np.int64(data[at])
@@ -134,7 +135,7 @@ def _character(data: Any, at: int) -> Any:
     return point - 2049, at + 4
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(small=SMALL, cache=True, nogil=True)
 def _sort_codes(codes: Any, start: int, stop: int) -> None:
     if stop - start > 24:
         codes[start:stop] = np.sort(codes[start:stop])
@@ -164,7 +165,7 @@ def character_of(code: int) -> str:
     return chr(point if point < SURROGATES else point + 2048)
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _sort_pairs(codes: Any, counts: Any, start: int, stop: int) -> None:
     if stop - start > 24:  # classes are small as a rule; a large one is worth two allocations
         order = np.argsort(codes[start:stop], kind="mergesort")
@@ -179,7 +180,7 @@ def _sort_pairs(codes: Any, counts: Any, start: int, stop: int) -> None:
         codes[j + 1], counts[j + 1] = code, count
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def marginal_cells(offsets: Any, codes: Any, counts: Any) -> tuple[Any, Any, Any]:
     """Cells of one column from joint cells: codes ascending in each class, counts of equal codes added up.
 
@@ -218,7 +219,7 @@ def marginal_cells(offsets: Any, codes: Any, counts: Any) -> tuple[Any, Any, Any
     return starts, sorted_codes[:filled].copy(), sorted_counts[:filled].copy()
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def row_cells(offsets: Any, codes: Any, values: int) -> tuple[Any, Any, Any]:
     """Cells of classes from the code of each of their rows.
 
@@ -264,7 +265,7 @@ def row_cells(offsets: Any, codes: Any, values: int) -> tuple[Any, Any, Any]:
     return ends, found[:filled].copy(), sums[:filled].copy()
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def merged_cells(offsets: Any, order: Any, starts: Any, codes: Any, counts: Any, values: int) -> tuple[Any, Any, Any]:
     """Cells of classes, each of which is made of some lists of cells; counts of equal codes are added up.
 
@@ -317,7 +318,7 @@ def merged_cells(offsets: Any, order: Any, starts: Any, codes: Any, counts: Any,
     return ends, found[:filled].copy(), sums[:filled].copy()
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _emit_scanned(seen: Any, found: Any, sums: Any, filled: int) -> int:
     """Write the codes that have a count, by a look at every code, which beats sorting a class that holds most."""
     for code in range(len(seen)):
@@ -328,7 +329,7 @@ def _emit_scanned(seen: Any, found: Any, sums: Any, filled: int) -> int:
     return filled
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _emit_sorted(seen: Any, found: Any, sums: Any, first: int, filled: int) -> None:
     """Sort the codes found, and write their counts."""
     if filled > first + 1:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
+from privpipe.compiled import SMALL, njit
 from privpipe.kernels.columns.arrays import read_only
 
 __all__ = ["emd_equal_by_class", "emd_ordered_by_class"]
@@ -88,7 +88,7 @@ def _cells(
     return read_only(offsets, np.int64), read_only(codes, np.int64), read_only(counts, np.int64)
 
 
-@njit(nogil=True, cache=True)
+@njit(small=SMALL, nogil=True, cache=True)
 def _size_of_class(
     offsets: NDArray[np.int64], codes: NDArray[np.int64], counts: NDArray[np.int64], c: int, m: int
 ) -> int:
@@ -103,7 +103,7 @@ def _size_of_class(
     return size
 
 
-@njit(nogil=True, cache=True)
+@njit(small=SMALL, nogil=True, cache=True)
 def _emd_equal(
     offsets: NDArray[np.int64], codes: NDArray[np.int64], counts: NDArray[np.int64], p: NDArray[np.float64]
 ) -> NDArray[np.float64]:

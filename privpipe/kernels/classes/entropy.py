@@ -9,9 +9,9 @@ from __future__ import annotations
 import functools
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from privpipe.compiled import njit
 from privpipe.draws.elementary import natural_log
 from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.grouping.sorting import sort_integers

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
+from privpipe.compiled import njit
 from privpipe.draws.elementary import natural_log
 from privpipe.kernels.columns.arrays import read_only
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
 from numpy.typing import NDArray
 
+from privpipe.compiled import njit
 from privpipe.draws import Seed
 from privpipe.draws.siphash import absorb, close_128, key_words, start_128
 from privpipe.kernels.ids.record_ids import content_hash

@@ -11,9 +11,9 @@ from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
 
 __all__ = ["give_by_rank", "positions_by_code", "positions_by_value", "sortable_words", "sorted_values"]

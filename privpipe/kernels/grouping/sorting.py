@@ -6,8 +6,9 @@ Source: Shell, A high-speed sorting procedure, Communications of the ACM 2(7), 1
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from privpipe.compiled import njit
 
 __all__ = ["sort_integers", "sort_places"]
 

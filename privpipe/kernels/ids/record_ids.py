@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 from numpy.typing import NDArray
 
+from privpipe.compiled import njit
 from privpipe.draws import Seed
 from privpipe.draws.siphash import absorb, close_128, key_words, start_128
 from privpipe.kernels.columns.arrays import read_only

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from privpipe.blocks import RowBlock
+from privpipe.compiled import njit
 from privpipe.draws import Stream
 from privpipe.draws.elementary import normal_quantile, unit_interval
 from privpipe.draws.siphash import absorb, close_64, start

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.columns.packed import FUSED, padded
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from privpipe.compiled import njit
 
 __all__ = ["LARGEST_MASK", "CodedTuples", "next_vector", "swept"]
 

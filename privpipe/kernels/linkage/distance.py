@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
 
 __all__ = ["LinkedFile", "Ties", "linkage_scores", "one_to_one", "pair_distances"]

@@ -8,9 +8,9 @@ from math import comb
 from typing import Literal
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
 
 __all__ = ["EPSILON", "LearnedDistance", "Rivals", "subset_sums"]

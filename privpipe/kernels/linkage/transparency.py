@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
 
 __all__ = ["Constraint", "Left", "candidates_left", "centroid_constraint", "nearest_constraint", "window_constraint"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from privpipe.compiled import njit
 from privpipe.kernels.local_suppression.covers import alike, hidden_words, is_empty, matches
 
 __all__ = ["BlankingTable", "drop_blanks"]

@@ -14,8 +14,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from privpipe.compiled import njit
 
 __all__ = [
     "MOST_COLUMNS",

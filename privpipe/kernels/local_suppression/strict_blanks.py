@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from privpipe.compiled import njit
 from privpipe.kernels.local_suppression.covers import differing_columns
 
 __all__ = ["cheapest_rescue", "columns_to_meet"]

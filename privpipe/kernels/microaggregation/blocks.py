@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from privpipe.compiled import njit
 from privpipe.draws import Stream
 from privpipe.errors import NoSolutionError, UsageError
 from privpipe.kernels.columns.arrays import read_only

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from privpipe.compiled import njit
 from privpipe.kernels.microaggregation.group_condition import GroupCondition, meets, value_counts
 from privpipe.kernels.microaggregation.nearest import farthest, nearest
 

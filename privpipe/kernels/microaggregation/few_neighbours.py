@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from privpipe.compiled import njit
 from privpipe.kernels.grouping.sorting import sort_places
 from privpipe.kernels.microaggregation.near_cells import LANES, look_into, tiles_of
 

@@ -7,9 +7,9 @@ overlapping groups; memberships as in fuzzy c-means. The recipe is ours.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.microaggregation.blocks import group_means
 from privpipe.kernels.microaggregation.nearest import nearest, squared_distances

@@ -8,9 +8,9 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from privpipe.compiled import njit
 from privpipe.errors import UsageError
 from privpipe.kernels.columns.arrays import read_only
 

@@ -10,9 +10,9 @@ records at one point leave in the order of their rows, and sums run over the sam
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from privpipe.compiled import njit
 from privpipe.errors import UsageError
 from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.grouping.sorting import sort_integers

@@ -6,8 +6,9 @@ Points are stored by column, so that distances to one point are computed in vect
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from privpipe.compiled import njit
 
 __all__ = [
     "PART",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from privpipe.compiled import njit
 from privpipe.draws.siphash import high_product, word_of_2
 
 __all__ = ["grow", "inner_products"]

@@ -8,9 +8,9 @@ Draws belong to the number of the step, and the budget is no time: the groups ar
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from privpipe.compiled import njit
 from privpipe.draws.siphash import high_product, word_of_2
 from privpipe.kernels.microaggregation.group_condition import GroupCondition, meets
 from privpipe.kernels.microaggregation.neighbourhood_growth import grow, inner_products

@@ -7,9 +7,9 @@ passed over. In few dimensions that leaves a small share of the distances; in ma
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.grouping.sorting import sort_integers, sort_places
 from privpipe.kernels.microaggregation.few_neighbours import few_neighbours

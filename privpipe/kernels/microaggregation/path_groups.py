@@ -8,8 +8,9 @@ Domingo-Ferrer, Martinez-Balleste, Mateo-Sanz, Sebe, VLDB Journal 15, 2006.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from privpipe.compiled import njit
 
 __all__ = ["path_ends", "sorted_ends"]
 

@@ -6,9 +6,9 @@ Source: Solanas, Martinez-Balleste, V-MDAV: a multivariate microaggregation with
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from privpipe.compiled import njit
 from privpipe.errors import UsageError
 from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.microaggregation.nearest import farthest, nearest, squared_distances

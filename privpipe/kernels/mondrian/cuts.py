@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from privpipe.compiled import njit
 
 __all__ = ["ALL", "CutTables", "Cuts", "Rows", "Segment", "choose", "choose_of_counts", "goes_first", "partition"]
 

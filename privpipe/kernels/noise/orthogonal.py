@@ -9,9 +9,9 @@ library's factorisation may round differently from machine to machine.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from privpipe.compiled import njit
 from privpipe.draws import Stream
 from privpipe.draws.elementary import normal_quantile, unit_interval
 from privpipe.draws.siphash import word_of_2

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
 
 __all__ = ["diagonal_matrix", "draw_categories", "invariant_matrix", "posterior", "transition_matrix"]

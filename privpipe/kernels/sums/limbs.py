@@ -7,9 +7,9 @@ integer is its own part at place 1074.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from privpipe.compiled import njit
 from privpipe.draws.siphash import high_product
 
 __all__ = ["FINEST", "LIMBS", "MISSING", "add_up", "carry", "split_floats", "split_integers"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba as nb
 import numpy as np
+
+from privpipe.compiled import njit
 
 __all__ = ["exact_sum_by_class", "rounded_words"]
 
@@ -13,7 +14,7 @@ SPLITTER = 134217729.0  # 2^27 + 1
 MOST_PARTS = 64
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def exact_sum_by_class(offsets: Any, values: Any, counts: Any) -> Any:
     """The double nearest to the sum of value x count over the cells of each class.
 
@@ -56,7 +57,7 @@ def exact_sum_by_class(offsets: Any, values: Any, counts: Any) -> Any:
     return sums
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def rounded_words(high: Any, low: Any, places: int) -> Any:
     """The doubles nearest to (high x 2^64 + low) / 2^places, low unsigned, high at least 0.
 
@@ -78,7 +79,7 @@ def rounded_words(high: Any, low: Any, places: int) -> Any:
     return found
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _error(value: float, count: float, product: float) -> Any:
     """What value x count exceeds its rounded product by."""
     wide = SPLITTER * value
@@ -92,7 +93,7 @@ def _error(value: float, count: float, product: float) -> Any:
     return ((a * c - product) + a * d + b * c) + b * d
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _added(parts: Any, held: int, x: float) -> Any:
     """Add to doubles that do not overlap; how many there are then."""
     kept = 0
@@ -110,7 +111,7 @@ def _added(parts: Any, held: int, x: float) -> Any:
     return kept + 1
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _nearest(parts: Any, held: int) -> Any:
     """Their sum, rounded once, halves to even."""
     if held == 0:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from privpipe.compiled import njit
 from privpipe.draws import Stream
 from privpipe.draws.elementary import LARGEST_BELOW_ONE, normal_quantile, unit_interval
 from privpipe.draws.siphash import high_product, word_of_2

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from privpipe.compiled import njit
 from privpipe.draws import Stream
 from privpipe.draws.siphash import high_product, word_of_2
 from privpipe.errors import UsageError

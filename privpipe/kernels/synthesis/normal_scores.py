@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from privpipe.compiled import njit
 from privpipe.draws.elementary import normal_quantile
 from privpipe.kernels.columns.arrays import read_only
 

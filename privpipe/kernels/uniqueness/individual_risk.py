@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
 
 __all__ = ["household_risk", "individual_risk", "shared_risk"]
@@ -114,7 +114,7 @@ def shared_risk(households: NDArray[np.int64], risks: NDArray[np.float64]) -> ND
     return np.asarray(np.where(households < 0, risks, together[at]), dtype=np.float64)
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _risks(sample: Any, population: Any, approximate: bool) -> Any:
     found = np.empty(len(sample), np.float64)
     for i in range(len(sample)):
@@ -133,7 +133,7 @@ def _risks(sample: Any, population: Any, approximate: bool) -> Any:
     return found
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _series(f: float, rest: float) -> float:
     term = total = 1.0
     m = 0
@@ -144,7 +144,7 @@ def _series(f: float, rest: float) -> float:
     return total
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _recursion(f: float, p: float, rest: float) -> Any:
     """r(1) = (p/q) ln(1/p) and r(g + 1) = (p/q)(1/g - r(g)), which damps errors while p/q < 1."""
     risk = -p / rest * np.log(p)
@@ -153,7 +153,7 @@ def _recursion(f: float, p: float, rest: float) -> Any:
     return risk
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _fraction(f: float, odds: float) -> Any:
     """Gauss's continued fraction of the integral of v^(f-1)/(1 + v (1-p)/p) over v in [0, 1], which is r: positive
     throughout, and its rest shrinks by (1 - sqrt p)/(1 + sqrt p) a level, of which a step has two."""

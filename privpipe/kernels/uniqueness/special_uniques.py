@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
 
 __all__ = ["MinimalUniques", "dis_scores", "minimal_uniques", "size_weights"]
@@ -155,7 +155,7 @@ def _dot(table: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np
     return found
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _is_minimal(mask: int, entry: int, masks: Any, following: Any) -> bool:
     """Whether none of a record's sets so far, a list from `entry` on, lies inside this one."""
     while entry >= 0:
@@ -165,12 +165,12 @@ def _is_minimal(mask: int, entry: int, masks: Any, following: Any) -> bool:
     return True
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _twice(values: Any) -> Any:
     return np.concatenate((values, values))
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _give_places(
     levels: Any, records: Any, members: Any, places: Any, starts: Any, filled: int, made: int
 ) -> tuple[int, int]:
@@ -188,7 +188,7 @@ def _give_places(
     return filled, made
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _walk(codes: Any, counts: Any, levels: int, most: int) -> tuple[Any, Any]:
     """Sets in ascending order as binary numbers: each by adding a lower column to one before."""
     m, t = codes.shape
