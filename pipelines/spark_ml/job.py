@@ -56,7 +56,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Features of the Adult table, protected.")
     parser.add_argument("--target", required=True, help="folder for the fitted pipeline and the features")
     options = parser.parse_args()
-    spark = SparkSession.builder.appName("privpipe-spark-ml").getOrCreate()
+    spark = SparkSession.builder.appName("privpipe-spark-ml").config("spark.sql.shuffle.partitions", "4").getOrCreate()
     try:
         source = ADULT / "data" / "adult.csv"
         people = spark.read.csv(source.as_uri(), sep=";", header=True, inferSchema=True).select(*COLUMNS)

@@ -33,7 +33,7 @@ def main() -> int:
     parser.add_argument("--source", required=True, help="folder in which Parquet files arrive")
     parser.add_argument("--target", required=True, help="folder to publish to; its state lies beside it")
     options = parser.parse_args()
-    spark = SparkSession.builder.appName("privpipe-streaming").getOrCreate()
+    spark = SparkSession.builder.appName("privpipe-streaming").config("spark.sql.shuffle.partitions", "4").getOrCreate()
     found = {"published": 0, "held back": 0}
 
     def publish(batch: Any, number: int) -> None:

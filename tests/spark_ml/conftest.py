@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from privpipe.engines import Engine
 
-SEED = "5b1de2a1c6b9d1d9a1a7b5cdd4f0b8f24be3a51d7c5e6ef1"
+SECRET = "5b1de2a1c6b9d1d9a1a7b5cdd4f0b8f24be3a51d7c5e6ef1"
 CANARY = "Zyzzyva"
-"""An illness that no saved folder may show."""
 
 
-@pytest.fixture(autouse=True)
-def seed(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+@pytest.fixture(scope="session")
+def canary() -> str:
+    """An illness that no saved folder may show."""
+    return CANARY
+
+
+@pytest.fixture(scope="module", autouse=True)
+def secret() -> Iterator[str]:
+    """The seed itself."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("PRIVPIPE_TEST_SEED", SECRET)
+        environment.setenv("PRIVPIPE_TEST_KEY", "k" * 40)
+        yield SECRET
+
+
+@pytest.fixture(scope="module")
+def seed(secret: str) -> dict[str, str]:
     """Where the seed is kept."""
-    monkeypatch.setenv("PRIVPIPE_TEST_SEED", SEED)
-    monkeypatch.setenv("PRIVPIPE_TEST_KEY", "k" * 40)
     return {"from_env": "PRIVPIPE_TEST_SEED"}
 
 

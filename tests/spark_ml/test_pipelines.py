@@ -23,7 +23,6 @@ from privpipe.errors import DataError, Refused, UnsupportedError, UsageError
 from privpipe.measures import ProsecutorRisk
 from privpipe.models import KAnonymity
 from privpipe.transforms import RankSwap
-from tests.spark_ml.conftest import CANARY, SEED
 
 pytestmark = pytest.mark.spark
 
@@ -47,19 +46,16 @@ def rows_of(frame: Any) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def fitted(people: Any) -> Any:
+def fitted(people: Any, seed: dict[str, str]) -> Any:
     """The pipeline of the specification over the people, fitted."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PRIVPIPE_TEST_SEED", SEED)
-        seed = {"from_env": "PRIVPIPE_TEST_SEED"}
-        return Pipeline(
-            stages=[
-                pps.RankSwap(inputCols=["income"], p=0.1, seed=seed),
-                pps.Generalize(levels={"age": 1}, roles=ROLES, hierarchies=AGES, seed=seed),
-                StringIndexer(inputCol="illness", outputCol="code"),
-                VectorAssembler(inputCols=["income", "code"], outputCol="features"),
-            ]
-        ).fit(people)
+    return Pipeline(
+        stages=[
+            pps.RankSwap(inputCols=["income"], p=0.1, seed=seed),
+            pps.Generalize(levels={"age": 1}, roles=ROLES, hierarchies=AGES, seed=seed),
+            StringIndexer(inputCol="illness", outputCol="code"),
+            VectorAssembler(inputCols=["income", "code"], outputCol="features"),
+        ]
+    ).fit(people)
 
 
 def test_a_pipeline_applied_again_in_another_process_gives_equal_rows(fitted: Any, people: Any, tmp_path: Path) -> None:
@@ -77,16 +73,18 @@ def test_a_pipeline_applied_again_in_another_process_gives_equal_rows(fitted: An
     assert json.loads(run.stdout.splitlines()[-1]) == wanted
 
 
-def test_what_is_saved_holds_no_secret_and_no_value_and_is_json(fitted: Any, tmp_path: Path, people: Any) -> None:
+def test_what_is_saved_holds_no_secret_and_no_value_and_is_json(
+    fitted: Any, tmp_path: Path, people: Any, secret: str, canary: str
+) -> None:
     fitted.write().overwrite().save(str(tmp_path / "model"))
     files = [file for file in tmp_path.rglob("*") if file.is_file()]
     incomes = [str(row["income"]) for row in people.collect() if row["income"] > 10]
     for file in files:
         text = file.read_bytes().decode("utf-8", "replace")
         if "StringIndexer" not in str(file):  # Spark's own, which keeps the labels it indexed
-            assert CANARY not in text
+            assert canary not in text
             assert not [income for income in incomes if f'"{income}"' in text or f" {income}," in text]
-        assert SEED not in text
+        assert secret not in text
     plans = [file for file in files if file.name == "plan.json"]
     assert len(plans) == 2
     for plan in plans:
@@ -150,15 +148,15 @@ def test_an_estimator_and_a_pipeline_come_back_as_they_were(people: Any, seed: d
 
 
 def test_another_seed_than_the_one_fitted_with_is_no_seed(
-    people: Any, seed: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    people: Any, seed: dict[str, str], secret: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = str(tmp_path / "swap")
     pps.RankSwap(inputCols=["income"], p=0.1, seed=seed).fit(people).save(path)
-    monkeypatch.setenv("PRIVPIPE_TEST_SEED", SEED[::-1])
+    monkeypatch.setenv("PRIVPIPE_TEST_SEED", secret[::-1])
     with pytest.raises(UsageError, match="was fitted with another seed") as caught:
         pps.RankSwapModel.load(path)
     assert path in str(caught.value)
-    assert SEED not in str(caught.value)
+    assert secret not in str(caught.value)
 
 
 def test_a_gate_lets_through_what_holds_and_ends_the_pipeline_otherwise(people: Any, tmp_path: Path) -> None:
