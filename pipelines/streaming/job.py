@@ -5,7 +5,8 @@
 
 The source is a folder in which Parquet files with `age`, `zip` and `illness` arrive. Every batch is generalized to the
 same levels, so classes of several batches are the same classes, and k records in each batch are k in all of them.
-Other models (t-closeness, say) hold batch by batch alone. What was held back is counted, never shown.
+Other models (t-closeness, say) hold batch by batch alone. What was held back is counted, never shown. What else goes wrong ends the stream, as
+Spark's own error.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import privpipe as pp
-from privpipe.errors import PrivpipeError, Refused
+from privpipe.errors import Refused
 from privpipe.models import KAnonymity
 from privpipe.transforms import Generalize
 
@@ -53,9 +54,6 @@ def main() -> int:
         stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(options.source)
         writer = stream.writeStream.foreachBatch(publish).option("checkpointLocation", f"{options.target}.state")
         writer.trigger(availableNow=True).start().awaitTermination()
-    except PrivpipeError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
     finally:
         spark.stop()
     print(", ".join(f"{count} {name}" for name, count in found.items()))
