@@ -5,8 +5,8 @@
 
 The source is a folder in which Parquet files with `age`, `zip` and `illness` arrive. Every batch is generalized to the
 same levels, so classes of several batches are the same classes, and k records in each batch are k in all of them.
-Other models (t-closeness, say) hold batch by batch alone. What was held back is counted, never shown. What else goes wrong ends the stream, as
-Spark's own error.
+Other models (t-closeness, say) hold batch by batch alone. What was held back is counted, never shown; what else goes
+wrong ends the stream, as Spark's own error.
 """
 
 from __future__ import annotations
