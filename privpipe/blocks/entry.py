@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 from privpipe.blocks.marks import Mark
 from privpipe.blocks.nested_keys import closed, unknown_keys
-from privpipe.blocks.nested_options import read_options
+from privpipe.blocks.nested_options import read_floats, read_options
 from privpipe.blocks.parameters import check_parameters, flat_names, marked, parameters_of
 from privpipe.blocks.public_rules import PublicRules
 from privpipe.errors import UsageError, did_you_mean
@@ -58,6 +58,7 @@ class Entry:
         """
         read_options(self)
         check_parameters(self)
+        read_floats(self)
 
     @classmethod
     def name(cls) -> str:

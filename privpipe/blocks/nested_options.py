@@ -1,4 +1,4 @@
-"""Options of an entry that are dataclasses of their own: given as a mapping, in Python as in a policy."""
+"""What Python hands over as a policy would: options that are dataclasses of their own, and whole numbers for floats."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from privpipe.blocks.parameters import hint_of
 from privpipe.errors import UsageError, did_you_mean
 
-__all__ = ["read_options"]
+__all__ = ["read_floats", "read_options"]
 
 
 def read_options(entry: Any) -> None:
@@ -28,6 +28,15 @@ def read_options(entry: Any) -> None:
         given = getattr(entry, name)
         if isinstance(given, Mapping):
             object.__setattr__(entry, name, _read(kind, given, f"{owner.__name__}: {name}"))
+
+
+def read_floats(entry: Any) -> None:
+    """Put a whole number as the float that a policy would read: draws are bound to the parameters as they are spelled."""
+    owner: Any = type(entry)
+    for name in _floats(owner):
+        given = getattr(entry, name)
+        if isinstance(given, int) and not isinstance(given, bool):
+            object.__setattr__(entry, name, float(given))
 
 
 def _read(kind: Any, given: Mapping[str, Any], place: str) -> Any:
@@ -59,6 +68,13 @@ def _kinds(owner: Any) -> Mapping[str, Any]:
         if len(classes) == 1 and not any(_is_mapping(each) for each in branches):
             found[field.name] = classes[0]
     return found
+
+
+@functools.cache
+def _floats(owner: Any) -> tuple[str, ...]:
+    """The fields that hold a float and no integer."""
+    kinds = {field.name: list(_branches(hint_of(owner, field.name))) for field in dataclasses.fields(owner)}
+    return tuple(name for name, found in kinds.items() if float in found and int not in found)
 
 
 def _branches(hint: Any) -> Iterator[Any]:

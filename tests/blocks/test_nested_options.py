@@ -6,7 +6,7 @@ import pytest
 
 from privpipe.errors import UsageError
 from privpipe.models import TCloseness
-from privpipe.transforms import Generalize, Microaggregate
+from privpipe.transforms import Generalize, Microaggregate, RankSwap
 
 
 def test_a_mapping_is_the_option_that_a_policy_would_build() -> None:
@@ -23,3 +23,9 @@ def test_an_unknown_key_and_a_missing_one_are_named() -> None:
         Generalize(loss={"nam": "loss"})
     with pytest.raises(UsageError, match=r"TCloseness: base: 'file' must be given"):
         TCloseness(column="illness", t=0.2, base={})
+
+
+def test_a_whole_number_is_the_float_that_a_policy_would_read() -> None:
+    stage = RankSwap(columns=["income"], p=1)
+    assert type(stage.p) is float
+    assert stage.parameters() == RankSwap.build({"columns": ["income"], "p": 1}).parameters()

@@ -1,0 +1,76 @@
+"""A policy's stages over a frame, and its guarantees over what they make, with nothing written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from privpipe.draws import Seed
+from privpipe.engines import Engine
+from privpipe.engines.base.fingerprint import fingerprint
+from privpipe.errors import UnsupportedError
+from privpipe.judging import Assessment, assess
+from privpipe.policy import Policy
+from privpipe.policy.declared_ledger import named_ledger
+from privpipe.running.aligning import reads_pairs
+from privpipe.running.attaching import attach
+from privpipe.running.opened import OpenedEngine
+from privpipe.running.plan import Plan
+from privpipe.running.population import population_beside
+from privpipe.running.reading import read_as_source
+from privpipe.running.run import stages_of
+from privpipe.running.run_context import RunContext
+from privpipe.running.staging import Staged, run_stages
+
+__all__ = ["run_policy"]
+
+
+def run_policy(policy: Policy, seed: Seed, frame: Any, plan: Plan | None = None) -> tuple[Any, Plan]:
+    """The released frame, lazy, and the plan that it follows.
+
+    Parameters
+    ----------
+    plan : Plan, optional
+        Of this policy under this seed. Over the frame that it was learnt from it makes rows that were judged then; the
+        rows of another frame are judged here.
+
+    Raises
+    ------
+    Refused
+        A guarantee does not hold.
+    DataError
+        The plan speaks of the very records of another frame.
+    UnsupportedError
+        The policy keeps a ledger, which remembers what was published.
+    """
+    if named_ledger(policy.entries) is not None:
+        raise UnsupportedError("a policy with a ledger remembers what it publishes: run it with `privpipe.release`")
+    with OpenedEngine(None, frame, policy) as engine:
+        context = RunContext(engine, policy, seed)
+        original = attach(context, read_as_source(frame, policy))
+        source = fingerprint(engine, original, seed)
+        other = plan is not None and plan.source != source
+        population = None if context.generalized_population else population_beside(engine, policy, original)
+        staged = run_stages(context, original, source=source, plan=plan, frozen=other, population=population)
+        if plan is None or other:
+            if context.generalized_population:
+                staged = replace(staged, population=population_beside(engine, policy, staged.table))
+            _judged(engine, policy, staged).raise_if_failed()
+        # In keyed order: that of the source is a linkage key.
+        return engine.collect(staged.table, like=frame), staged.plan
+
+
+def _judged(engine: Engine, policy: Policy, staged: Staged) -> Assessment:
+    columns = tuple(staged.table.schema.names)
+    rules = replace(staged.rules, stages=stages_of(staged.plan), order=staged.run.attacks(), released=columns)
+    return assess(
+        engine,
+        staged.table if staged.counted is None else staged.counted,
+        guarantees=policy.guarantees,
+        measures=policy.measures,
+        roles=staged.roles,
+        rules=replace(rules, gate=replace(rules.gate, columns=columns)),
+        original=staged.original,
+        released=staged.table if reads_pairs(policy) else None,
+        population=staged.population,
+    )

@@ -1,0 +1,83 @@
+"""The jobs that use stages and checks without a policy end as their README says."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import privpipe as pp
+
+PIPELINES = Path(__file__).resolve().parents[2] / "pipelines"
+NO_CHECK = "this privpipe has no pp.check yet"
+
+
+def require_spark() -> None:
+    if importlib.util.find_spec("pyspark") is None or shutil.which("java") is None:
+        pytest.skip("Spark: no pyspark or no Java 17 on this machine")
+
+
+def smallest_class(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> int:
+    return min(Counter(tuple(row[name] for name in columns) for row in rows).values())
+
+
+def dense(vector: dict[str, Any]) -> tuple[float, ...]:
+    """A vector of Spark as it stands in Parquet, all zeros written out."""
+    if vector["type"] == 1:
+        return tuple(vector["values"])
+    held = dict(zip(vector["indices"], vector["values"], strict=True))
+    return tuple(held.get(at, 0.0) for at in range(vector["size"]))
+
+
+@pytest.mark.spark
+def test_a_pipeline_of_spark_ml_protects_what_it_makes_features_of(tmp_path: Path, run: Any) -> None:
+    require_spark()
+    ended = run("spark-submit", "--master", "local[2]", PIPELINES / "spark_ml" / "job.py", "--target", tmp_path)
+    assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-1000:]
+    found = pq.read_table(tmp_path / "features").to_pylist()
+    assert 32_561 * 0.95 <= len(found) <= 32_561
+    assert f"{len(found):,} records have features" in ended.stdout
+    codes = Counter(dense(row["features"])[:3] for row in found)
+    assert min(codes.values()) >= 5
+    [plan] = tmp_path.glob("pipeline/stages/1_Generalize*/plan.json")
+    assert json.loads(plan.read_text(encoding="utf-8"))["plan"]["stages"][0]["detail"]["optimal"] is True
+
+
+@pytest.mark.dask
+@pytest.mark.skipif(not hasattr(pp, "check"), reason=NO_CHECK)
+def test_stages_on_a_dask_frame_make_a_table_that_passes(tmp_path: Path, run: Any) -> None:
+    if importlib.util.find_spec("dask") is None:
+        pytest.skip("dask is not installed")
+    ended = run("python", PIPELINES / "dask_stages" / "job.py", "--target", tmp_path / "out")
+    assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-1000:]
+    rows = pq.read_table(tmp_path / "out").to_pylist()
+    assert f"{len(rows):,} records" in ended.stdout
+    assert smallest_class(rows, ("age", "sex", "education")) >= 5
+    assert max(row["hours_per_week"] for row in rows) == 80
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(not hasattr(pp, "check"), reason=NO_CHECK)
+def test_a_batch_of_a_stream_that_fails_is_held_back(tmp_path: Path, run: Any) -> None:
+    require_spark()
+    arriving, target = tmp_path / "arriving", tmp_path / "out"
+    arriving.mkdir()
+    safe = [{"age": 20 + at % 10, "zip": "08100", "illness": "flu"} for at in range(12)]
+    alone = [{"age": 70, "zip": "99999", "illness": "gout"}, *safe]
+    for name, rows in (("first", safe), ("second", alone)):
+        pq.write_table(pa.Table.from_pylist(rows), arriving / f"{name}.parquet")
+    job = PIPELINES / "streaming" / "job.py"
+    ended = run("spark-submit", "--master", "local[2]", job, "--source", arriving, "--target", target)
+    assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-1000:]
+    assert "1 published, 1 held back" in ended.stdout
+    [batch] = target.iterdir()
+    rows = pq.read_table(batch, partitioning=None).to_pylist()
+    assert len(rows) == 12
+    assert smallest_class(rows, ("age", "zip")) >= 3
