@@ -31,7 +31,7 @@ def read_options(entry: Any) -> None:
 
 
 def read_floats(entry: Any) -> None:
-    """Put a whole number as the float that a policy would read: draws are bound to the parameters as they are spelled."""
+    """Put a whole number as the float that a policy would read: draws are bound to how parameters are spelled."""
     owner: Any = type(entry)
     for name in _floats(owner):
         given = getattr(entry, name)
