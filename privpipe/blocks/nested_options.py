@@ -60,13 +60,12 @@ def _frozen(value: Any) -> Any:
 
 @functools.cache
 def _kinds(owner: Any) -> Mapping[str, Any]:
-    """The fields that hold one dataclass and no mapping, with that class."""
+    """The fields that hold one dataclass or nothing, with that class; of others the entry reads mappings itself."""
     found = {}
     for field in dataclasses.fields(owner):
-        branches = list(_branches(hint_of(owner, field.name)))
-        classes = [each for each in branches if isinstance(each, type) and dataclasses.is_dataclass(each)]
-        if len(classes) == 1 and not any(_is_mapping(each) for each in branches):
-            found[field.name] = classes[0]
+        kinds = [each for each in _branches(hint_of(owner, field.name)) if each not in (None, types.NoneType)]
+        if len(kinds) == 1 and isinstance(kinds[0], type) and dataclasses.is_dataclass(kinds[0]):
+            found[field.name] = kinds[0]
     return found
 
 
@@ -86,8 +85,3 @@ def _branches(hint: Any) -> Iterator[Any]:
             yield from _branches(each)
     else:
         yield hint
-
-
-def _is_mapping(hint: Any) -> bool:
-    origin = typing.get_origin(hint) or hint
-    return isinstance(origin, type) and issubclass(origin, Mapping)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from privpipe.errors import UsageError
-from privpipe.models import TCloseness
 from privpipe.transforms import Generalize, Microaggregate, RankSwap
 
 
@@ -13,7 +12,6 @@ def test_a_mapping_is_the_option_that_a_policy_would_build() -> None:
     for entry, given in (
         (Generalize, {"loss": {"name": "loss", "weights": {"age": 2.0}}, "budget": {"nodes": 5}}),
         (Microaggregate, {"columns": ["income"], "k": 3, "sensitive": {"column": "illness", "l": 2}}),
-        (TCloseness, {"column": "illness", "t": 0.2, "base": {"file": "base.csv"}}),
     ):
         assert entry(**given) == entry.build(given)  # type: ignore[attr-defined]
 
@@ -21,8 +19,8 @@ def test_a_mapping_is_the_option_that_a_policy_would_build() -> None:
 def test_an_unknown_key_and_a_missing_one_are_named() -> None:
     with pytest.raises(UsageError, match=r"Generalize: loss: unknown key 'nam'; did you mean 'name'"):
         Generalize(loss={"nam": "loss"})
-    with pytest.raises(UsageError, match=r"TCloseness: base: 'file' must be given"):
-        TCloseness(column="illness", t=0.2, base={})
+    with pytest.raises(UsageError, match=r"Microaggregate: sensitive: 'column' must be given"):
+        Microaggregate(columns=["income"], k=3, sensitive={"l": 2})
 
 
 def test_a_whole_number_is_the_float_that_a_policy_would_read() -> None:

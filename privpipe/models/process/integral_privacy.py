@@ -97,7 +97,6 @@ class IntegralPrivacy(Guarantee):
     changes: Annotated[int, Ge(1), Le(2), Doc("most records added or deleted at once: 1 or 2")] = 1
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if isinstance(self.query, Mapping):
             try:
                 object.__setattr__(self, "query", StatisticQuery(**self.query))
@@ -105,6 +104,7 @@ class IntegralPrivacy(Guarantee):
                 raise UsageError(
                     "IntegralPrivacy: query must be {statistic: mean | sum | count, column: name, digits: 2}"
                 ) from None
+        super().__post_init__()
         if not isinstance(self.query.column, str) or not self.query.column:
             raise UsageError("IntegralPrivacy: query.column must be a column name")
 
