@@ -1,4 +1,4 @@
-# make demo | setup | test | test-embedded | fuzz | soak | lint | bench. An active virtual environment is used as it is, else .venv is made.
+# make demo | setup | test | test-embedded | fuzz | soak | lint | docs | bench. An active virtual environment is used as it is, else .venv is made.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -13,7 +13,7 @@ PYTHON ?= python3 python3.13 python3.12 python3.11
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 export GX_ANALYTICS_ENABLED := false
 
-.PHONY: help demo setup java lint test test-embedded fuzz soak bench clean
+.PHONY: help demo setup java lint docs test test-embedded fuzz soak bench clean
 
 help:
 	@echo "make demo           publish one release of UCI Adult and see another refused (no Java needed)"
@@ -23,6 +23,7 @@ help:
 	@echo "make fuzz           the properties on new random examples, ROUNDS=5 times (no Spark)"
 	@echo "make soak           damaged policies and records against every command, and killed runs (long)"
 	@echo "make lint           format, lint, types, import contracts"
+	@echo "make docs           the documentation site, in build/site (no network)"
 	@echo "make bench          judging against counting, per engine (long)"
 	@echo "make clean          remove caches and what the demo published"
 
@@ -63,6 +64,9 @@ CHECKS = "$(BIN)/ruff" format --check . || status=1; \
 
 lint: setup
 	@status=0; $(CHECKS); exit $$status
+
+docs: setup
+	"$(BIN)/python" -m mkdocs build --strict --quiet
 
 # Spark tests come last and in one process, so that one session serves them all.
 # The tests run even where a check fails, so that one run shows everything; either fails the target.

@@ -36,7 +36,7 @@ class Entry:
     """Base of models, transformers and measures; subclasses are frozen, keyword-only dataclasses.
 
     A field's annotation says all of a parameter (`privpipe.blocks.parameters`): its type, its range, a line of text
-    for `explain`, the JSON schema and the README tables, and what it names; it is checked at construction.
+    for `explain`, the JSON schema and the site's pages, and what it names; it is checked at construction.
     `threat` says against what the entry guards, `formula` what it computes and `choose` how to pick its parameters:
     the text of ``privpipe explain``.
     One that `forbids_counts` of the source lets no public document tell how many records came in or were suppressed.

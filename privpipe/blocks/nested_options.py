@@ -14,6 +14,9 @@ from privpipe.errors import UsageError, did_you_mean
 
 __all__ = ["read_floats", "read_options"]
 
+EXACT = 2**53
+"""The greatest whole number up to which every one is a float; a greater one stays as it was given."""
+
 
 def read_options(entry: Any) -> None:
     """Put the options that a caller gave as mappings in their place as what the fields say.
@@ -35,7 +38,7 @@ def read_floats(entry: Any) -> None:
     owner: Any = type(entry)
     for name in _floats(owner):
         given = getattr(entry, name)
-        if isinstance(given, int) and not isinstance(given, bool):
+        if isinstance(given, int) and not isinstance(given, bool) and abs(given) <= EXACT:
             object.__setattr__(entry, name, float(given))
 
 

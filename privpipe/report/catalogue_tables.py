@@ -1,4 +1,4 @@
-"""The catalogues as Markdown tables, for the README."""
+"""The catalogues as Markdown tables, for the site."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Which model is checked against what, as a table of the README: ``python -m tests.reference.coverage README.md``.
+"""Which model is checked against what, as a table of the site:
+``python -m tests.reference.coverage docs/checked-against.md``.
 
 The numbers are those of the reference figures that the tests replay; the engines are those of the conformance tests.
 Where the figures are not at hand, the numbers are those that the table has, and a new model has none.
