@@ -17,6 +17,7 @@ from privpipe.engines.spark.counting import WORDS, CellReader, cells_of, class_w
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.learning import histograms_of, learn
 from privpipe.engines.spark.table import SparkTable
+from privpipe.engines.spark.versions import arrow_table
 from privpipe.engines.spark.workers import fold, map_raw
 from privpipe.errors import DataError
 
@@ -55,7 +56,7 @@ def collected_blocks(table: SparkTable, query: ClassQuery) -> Iterator[ClassBloc
     """Blocks of whole classes, from cells brought to the driver."""
     require_query_columns(table.schema, query)
     with reported("count the cells"):
-        cells = cells_of(table, query, new_salt()).toArrow()
+        cells = arrow_table(cells_of(table, query, new_salt()))
     try:
         yield from CellReader.of(table, query).sorted_blocks(cells)
     except DataError:

@@ -16,6 +16,7 @@ from privpipe.blocks import ID_COLUMNS, RowBlock
 from privpipe.draws import Stream
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.table import SparkTable
+from privpipe.engines.spark.versions import arrow_table
 from privpipe.engines.spark.workers import fold
 from privpipe.kernels.grouping.parallel_order import sortable_words
 
@@ -155,7 +156,7 @@ def bins_of(table: SparkTable, column: str, stream: Stream, records: int, number
         # Ids are keyed hashes: as large a share of them lies below this, whatever the values.
         frame = frame.where(sf.col(ID_COLUMNS[0]) < sf.lit(SAMPLED * 2**64 // records - 2**63))
     with reported("sample a column"):
-        found = frame.toArrow().combine_chunks().to_batches()
+        found = arrow_table(frame).combine_chunks().to_batches()
     words, ties = np.zeros(0, np.uint64), np.zeros(0, np.uint64)
     for batch in found[:1]:
         rows = chosen.layout.block(batch)

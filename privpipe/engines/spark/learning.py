@@ -15,10 +15,11 @@ from privpipe.engines.base.moments import ExactMoments
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.layout import Layout, as_type, physical
 from privpipe.engines.spark.table import SparkTable
+from privpipe.engines.spark.versions import arrow_table, grouped_by_each
 from privpipe.engines.spark.workers import fold
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    pass
 
 __all__ = ["count_records", "distinct", "estimated_distinct", "histograms_of", "learn", "value_order_of"]
 
@@ -70,7 +71,7 @@ def distinct(table: SparkTable, columns: Sequence[str]) -> pa.Table:
     if not keys:
         return pa.table({"__count": pa.array([count_records(table)], pa.int64())})
     with reported("count distinct combinations"):
-        found = table.frame.select(*keys).groupBy(*(physical(at) for at in range(len(keys)))).count().toArrow()
+        found = arrow_table(table.frame.select(*keys).groupBy(*(physical(at) for at in range(len(keys)))).count())
     fields = [table.schema.field(name) for name in names]
     rows = [_whole(found.column(at), field.type) for at, field in enumerate(fields)]
     result = pa.table([*rows, found.column("count")], names=[*names, "__count"])
@@ -104,17 +105,15 @@ def _counted(
         rest = list(dict.fromkeys(nulls)) if start == 0 else []
         columns = [table.counted(name).alias(physical(at)) for at, name in enumerate(part)]
         gaps = [sf.isnull(table.counted(name)).cast("long").alias(f"n{at}") for at, name in enumerate(rest)]
-        sums = [sf.sum(f"n{at}").alias(f"n{at}") for at in range(len(rest))]
         frame = table.frame.select(*columns, *gaps)
-        figures: list[Column] = [sf.count(sf.lit(1)).alias(RECORDS), *sums]
-        keys = [sf.col(physical(at)) for at in range(len(part))]
-        if len(part) > 1:
-            grouped = frame.groupingSets([[key] for key in keys], *keys)
-            frame = grouped.agg(sf.grouping_id().alias(SET), *figures)
-        else:
-            frame = frame.groupBy(*keys).agg(sf.lit(0).alias(SET), *figures)
+        figures = {RECORDS: "count(1)"} | {f"n{at}": f"sum(n{at})" for at in range(len(rest))}
+        keys = [physical(at) for at in range(len(part))]
         with reported("count values"):
-            answer = frame.toArrow()
+            if len(part) > 1:
+                answer = grouped_by_each(frame, keys, SET, figures)
+            else:
+                asked = [sf.expr(text).alias(name) for name, text in figures.items()]
+                answer = arrow_table(frame.groupBy(*keys).agg(sf.lit(0).alias(SET), *asked))
         # Every set counts every record; a set for the total would make Spark copy each record once more.
         whole = answer.filter(pc.equal(answer.column(SET), _mask(0, len(part))))
         records = pc.sum(whole.column(RECORDS)).as_py() or 0

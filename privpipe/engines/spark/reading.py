@@ -25,6 +25,7 @@ from privpipe.engines.spark.layout import Layout, physical
 from privpipe.engines.spark.pieces import csv_frame, json_frame, parquet_frame
 from privpipe.engines.spark.table import SparkTable
 from privpipe.engines.spark.typed import RawFrame, typed_table
+from privpipe.engines.spark.versions import frame_of
 from privpipe.errors import DataError, EngineError, UnsupportedError, UsageError
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def _local(session: SparkSession, source: Source) -> SparkTable:
     batch = typing.convert(rows)
     named = pa.Table.from_batches([batch]).rename_columns(layout.arrow.names)
     with reported("send a frame to Spark"):
-        return SparkTable(session.createDataFrame(named, schema=layout.struct), layout, {"records": len(named)})
+        return SparkTable(frame_of(session, named, layout.struct), layout, {"records": len(named)})
 
 
 def _is_text(kind: pa.DataType) -> bool:

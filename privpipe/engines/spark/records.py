@@ -14,6 +14,7 @@ from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.layout import Layout, physical
 from privpipe.engines.spark.runs import RunNumbers
 from privpipe.engines.spark.table import SparkTable
+from privpipe.engines.spark.versions import arrow_table
 from privpipe.engines.spark.workers import map_batches
 
 __all__ = ["declared_ids", "numbered_ids"]
@@ -74,7 +75,7 @@ def _require_unique(table: SparkTable, column: str) -> None:
         sf.sum("count").alias("records"),
     )
     with reported("count the record ids"):
-        found = totals.toArrow().to_pylist()[0]
+        found = arrow_table(totals).to_pylist()[0]
     figures = (found[name] or 0 for name in ("records", "nulls", "repeated"))
     check_record_ids(column, *figures)
     table.remembered["records"] = found["records"] or 0

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.patience import PATIENCE, require_master
+from privpipe.engines.spark.versions import active_context, require_connect, require_version
 from privpipe.errors import UsageError, did_you_mean
 from privpipe.private_files import new_folder
 
@@ -93,6 +94,9 @@ class Options:
 
 def open_session(options: Options) -> tuple[SparkSession, bool]:
     """A session, and whether it was started here (and is to be stopped by whoever asked for it)."""
+    require_version()
+    if options.remote is not None:
+        require_connect()
     from pyspark.sql import SparkSession
 
     # Workers would take whatever `python3` is first on their path.
@@ -144,8 +148,7 @@ def _active() -> Any:
     from pyspark.sql import SparkSession
 
     session = SparkSession.getActiveSession()
-    context = getattr(sys.modules.get("pyspark.core.context"), "SparkContext", None)
-    if session is None and getattr(context, "_active_spark_context", None) is not None:
+    if session is None and active_context() is not None:
         return SparkSession.builder.getOrCreate()  # active in another thread
     if session is None and "pyspark.sql.connect.session" in sys.modules:
         session = sys.modules["pyspark.sql.connect.session"].SparkSession.getActiveSession()

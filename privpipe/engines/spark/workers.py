@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from privpipe.engines.spark.failures import guarded, in_step, reported, sealed, told, unsealed
 from privpipe.engines.spark.layout import Layout
+from privpipe.engines.spark.versions import arrow_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -108,7 +109,7 @@ def results_of(frame: DataFrame, function: Callable[[Batches], Batches], step: s
 
     log.debug("%s", step)
     with reported(step):
-        table = frame.mapInArrow(_on_worker(run), "problem string, result binary").toArrow()
+        table = arrow_table(frame.mapInArrow(_on_worker(run), "problem string, result binary"))
         problems = [unsealed(text) for text in table.column("problem").to_pylist() if text is not None]
         # The order of partitions is no order: of several problems, the same one every time.
         for problem in sorted((found for found in problems if found is not None), key=str):

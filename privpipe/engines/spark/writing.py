@@ -26,6 +26,7 @@ from privpipe.engines.spark.learning import count_records, value_order_of
 from privpipe.engines.spark.reading import is_spark_frame
 from privpipe.engines.spark.runs import whole_runs
 from privpipe.engines.spark.table import SparkTable
+from privpipe.engines.spark.versions import arrow_table
 from privpipe.engines.spark.workers import boxed, map_batches, results_of
 from privpipe.errors import SinkError
 
@@ -65,7 +66,7 @@ def lying(table: SparkTable) -> Any:
 def sorted_rows(table: SparkTable, stream: Stream | None) -> pa.Table:
     """All rows on the driver, in keyed order of their ids, else in the order of all their values."""
     with reported("collect the records"):
-        found = table.frame.toArrow()
+        found = arrow_table(table.frame)
     layout = table.layout
     columns = [as_type(_whole(found.column(at)), field.type) for at, field in enumerate(layout.schema)]
     rows = pa.Table.from_arrays(columns, schema=layout.schema)
