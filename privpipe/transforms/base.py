@@ -130,7 +130,6 @@ class Transformer(StageFace, Entry):
     its own table: ``persons``, ``population``, ``wildcard`` (classes in which a null is a value of its own, for what
     holds so holds when it matches anything) and ``labels`` (what the labels of a class lose). `links_releases` says
     that a person has the same result in every release under the stage's own key.
-    One that `keeps_places` gives each record back where it lay, and leaves none out.
     """
 
     taxon: ClassVar[Kind] = "perturbative"
@@ -140,9 +139,13 @@ class Transformer(StageFace, Entry):
     serves: ClassVar[tuple[str, ...]] = ()
     needs_draws: ClassVar[bool] = False
     links_releases: ClassVar[bool] = False
-    keeps_places: ClassVar[bool] = False
     preserves: ClassVar[str] = ""
     reveals: ClassVar[str] = ""
+
+    @property
+    def keeps_places(self) -> bool:
+        """Whether each record comes back where it lay, and none is left out."""
+        return False
 
     def request(self, context: StageContext) -> FactsRequest:
         """Facts the plan needs; a column that is missing or of the wrong type is a DataError."""
@@ -233,7 +236,9 @@ class Transformer(StageFace, Entry):
 class RowTransformer(Transformer):
     """A transformer that is a function of one record, its draws and the plan."""
 
-    keeps_places: ClassVar[bool] = True
+    @property
+    def keeps_places(self) -> bool:
+        return True
 
     def apply_block(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:
         """One block; a function of each record alone."""

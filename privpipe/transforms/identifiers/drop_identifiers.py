@@ -30,9 +30,12 @@ class DropIdentifiers(Transformer):
 
     taxon: ClassVar[Kind] = "non-perturbative"
     columns_rule: ClassVar[Any] = "none"
-    keeps_places: ClassVar[bool] = True
     preserves: ClassVar[str] = "every other column"
     reveals: ClassVar[str] = "nothing"
+
+    @property
+    def keeps_places(self) -> bool:
+        return True
 
     def plan(self, facts: Facts, context: StageContext) -> StagePlan:
         kept = {*context.released_identifiers, *context.held_columns}

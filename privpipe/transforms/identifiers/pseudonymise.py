@@ -71,7 +71,6 @@ class Pseudonymise(Transformer):
 
     taxon: ClassVar[Kind] = "identifiers"
     links_releases: ClassVar[bool] = True
-    keeps_places: ClassVar[bool] = True
     preserves: ClassVar[str] = "equality of values; the number of distinct values and of nulls"
     reveals: ClassVar[str] = "which records, also of other releases with this key and domain, are of one person"
     source: ClassVar[str] = "RFC 2104"
@@ -83,6 +82,10 @@ class Pseudonymise(Transformer):
     domain: Annotated[str, Doc("a name for what is identified; other domains give other pseudonyms")]
     length: Annotated[int, Ge(1), Le(51), Doc("characters of a pseudonym, 5 bits each")] = 26
     canonical: Annotated[Literal["typed", "text"], Doc("typed tells 1 from '1'; text does not")] = "typed"
+
+    @property
+    def keeps_places(self) -> bool:
+        return True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -137,6 +137,10 @@ class AddNoise(RowTransformer):
         """k, the variance ratio."""
         return self.variance_ratio if self.variance_ratio is not None else (self.relative_sd or 0.0) ** 2
 
+    @property
+    def keeps_places(self) -> bool:
+        return self.kind != "orthogonal"  # whose blocks take records from everywhere
+
     def request(self, context: StageContext) -> FactsRequest:
         require_numeric(self.columns, context)
         return FactsRequest(moments=self.columns, products=self.kind == "correlated")
