@@ -1,4 +1,4 @@
-# make demo | setup | test | test-embedded | fuzz | soak | lint | docs | bench. An active virtual environment is used as it is, else .venv is made.
+# make demo | setup | test | test-embedded | test-spark35 | fuzz | soak | lint | docs | bench. An active virtual environment is used as it is, else .venv is made.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -13,13 +13,14 @@ PYTHON ?= python3 python3.13 python3.12 python3.11
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 export GX_ANALYTICS_ENABLED := false
 
-.PHONY: help demo setup java lint docs test test-embedded fuzz soak bench clean
+.PHONY: help demo setup java lint docs test test-embedded test-spark35 fuzz soak bench clean
 
 help:
 	@echo "make demo           publish one release of UCI Adult and see another refused (no Java needed)"
 	@echo "make setup          everything for development and tests, in $(VENV)"
 	@echo "make test           all checks and all tests on all engines"
 	@echo "make test-embedded  the tests that need neither Dask nor Spark nor Great Expectations"
+	@echo "make test-spark35   the tests of Spark on pyspark 3.5"
 	@echo "make fuzz           the properties on new random examples, ROUNDS=5 times (no Spark)"
 	@echo "make soak           damaged policies and records against every command, and killed runs (long)"
 	@echo "make lint           format, lint, types, import contracts"
@@ -76,6 +77,12 @@ test: setup java
 	"$(BIN)/python" -m pytest -n $(WORKERS) -m "not spark" --durations=15 $(PYTEST_ARGS) || status=1; \
 	"$(BIN)/python" -m pytest -m spark --durations=15 $(PYTEST_ARGS) || status=1; \
 	exit $$status
+
+# Spark's tests on pyspark 3.5; what only 4 has is skipped by name.
+test-spark35: $(BIN)/python java
+	"$(BIN)/python" -m venv build/spark35
+	build/spark35/bin/python -m pip install --quiet -e '.[all,test]' -c <(sed '/^pyspark/d' constraints.txt) 'pyspark>=3.5.3,<3.6'
+	PYSPARK_PYTHON=build/spark35/bin/python build/spark35/bin/python -m pytest -m spark -W ignore::DeprecationWarning $(PYTEST_ARGS)
 
 test-embedded: setup
 	"$(BIN)/python" -m pytest -n $(WORKERS) -m "not spark and not dask and not gx" $(PYTEST_ARGS)

@@ -82,11 +82,11 @@ def dask_engine() -> Iterator[Engine]:
 
 @pytest.fixture(scope="session")
 def spark_engine() -> Iterator[Engine]:
-    """The Spark engine, local[2], one session for all tests of a worker."""
+    """The Spark engine, local[2], one session for all tests of a worker; no table is too small for it."""
     reason = java_is_missing()
     if reason:
         pytest.skip(f"Spark: {reason}")
-    with open_engine("spark", {"master": "local[2]", "shuffle_partitions": 4}) as engine:
+    with open_engine("spark", {"master": "local[2]", "shuffle_partitions": 4, "driver_bytes": 0}) as engine:
         yield engine
 
 

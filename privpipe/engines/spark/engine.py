@@ -24,11 +24,13 @@ from privpipe.blocks import (
 from privpipe.draws import Seed, Stream
 from privpipe.engines.base.contract import Engine, Where, Written
 from privpipe.engines.base.source import Format, Source
+from privpipe.engines.embedded.table import EmbeddedTable
 from privpipe.engines.spark import class_table, mapping, rank_exchange, rank_relay, ranking, records, writing
 from privpipe.engines.spark.learning import count_records, distinct, estimated_distinct, learn
+from privpipe.engines.spark.near import Near, where_it_lies
 from privpipe.engines.spark.patience import Watch
 from privpipe.engines.spark.reading import is_spark_frame, scan
-from privpipe.engines.spark.session import Options, hush_py4j, is_connect, open_session
+from privpipe.engines.spark.session import DRIVER_BYTES, Options, hush_py4j, is_connect, open_session
 from privpipe.engines.spark.stacking import append, stack
 from privpipe.engines.spark.table import SparkTable
 from privpipe.errors import DataError, did_you_mean
@@ -51,19 +53,24 @@ class SparkEngine(Engine):
         Left running by `close`. Default: what `open` finds or starts.
     cache : bool
         Whether tables that cost a shuffle or a parse are persisted; serverless Spark forbids it.
+    driver_bytes : int
+        Tables of at most so many bytes lie on the driver, where no job has to be started for them; 0: none does.
     """
 
     name: ClassVar[str] = "spark"
     ranks_held: ClassVar[int] = 2_000_000
     forwards_ranks: ClassVar[bool] = True
 
-    def __init__(self, session: SparkSession | None = None, *, cache: bool = True) -> None:
+    def __init__(
+        self, session: SparkSession | None = None, *, cache: bool = True, driver_bytes: int = DRIVER_BYTES
+    ) -> None:
         self._started = False
         if session is None:
             session, self._started = open_session(Options())
         hush_py4j()
         self.session = session
         self.cache = cache
+        self.near = Near(session, driver_bytes)
         self._persisted: list[Any] = []
         self._watch: Watch | None = None
 
@@ -71,7 +78,7 @@ class SparkEngine(Engine):
     def open(cls, options: Mapping[str, Any]) -> Self:
         read = Options.read(options)
         session, started = open_session(read)
-        engine = cls(session, cache=read.cache)
+        engine = cls(session, cache=read.cache, driver_bytes=read.driver_bytes)
         engine._started = started
         if started and not is_connect(session) and not session.sparkContext.master.startswith("local"):
             engine._watch = Watch(session.sparkContext, read.patience)
@@ -82,6 +89,7 @@ class SparkEngine(Engine):
         return is_spark_frame(data)
 
     def close(self) -> None:
+        self.near.close()
         while self._persisted:
             frame = self._persisted.pop()
             try:
@@ -97,22 +105,29 @@ class SparkEngine(Engine):
     def versions(self) -> dict[str, str]:
         import pyspark
 
-        return {"pyspark": pyspark.__version__, "spark": self.session.version, "pyarrow": pa.__version__}
+        versions = {"pyspark": pyspark.__version__, "spark": self.session.version, "pyarrow": pa.__version__}
+        return versions | self.near.versions()
 
-    def scan(self, source: Source) -> SparkTable:
+    def scan(self, source: Source) -> SparkTable | EmbeddedTable:
+        if self.near.takes(source):
+            return self.near.engine.scan(source)
         table, costly = scan(self.session, source)
         return self._kept(table) if costly else table
 
+    @where_it_lies
     def count(self, table: SparkTable) -> int:
         return count_records(table)
 
+    @where_it_lies
     def facts(self, table: SparkTable, request: FactsRequest) -> Facts:
         _require(table, (*request.histograms, *request.moments, *request.nulls))
         return learn(table, request)
 
+    @where_it_lies
     def classes(self, table: SparkTable, query: ClassQuery) -> Iterator[ClassBlock]:
         return class_table.collected_blocks(table, query)
 
+    @where_it_lies
     def reduce_classes(
         self,
         table: SparkTable,
@@ -126,12 +141,14 @@ class SparkEngine(Engine):
         reduce = class_table.reduced_here if here else class_table.reduced_in_place
         return reduce(table, query, reduction, facts)
 
+    @where_it_lies
     def reduce_rows(
         self, table: SparkTable, columns: Sequence[str], reduction: Reduction[RowBlock, R], facts: Facts
     ) -> R | None:
         _require(table, columns)
         return mapping.reduce_rows(table, columns, reduction, facts)
 
+    @where_it_lies
     def reduce_pairs(
         self,
         original: SparkTable,
@@ -145,29 +162,36 @@ class SparkEngine(Engine):
             _require_ids(table)
         return mapping.reduce_pairs(original, released, columns, reduction, facts)
 
+    @where_it_lies
     def beside(self, released: SparkTable, original: SparkTable, columns: Mapping[str, str]) -> SparkTable:
         return self._kept(mapping.beside(released, original, columns))
 
+    @where_it_lies
     def distinct(self, table: SparkTable, columns: Sequence[str]) -> pa.Table:
         _require(table, columns)
         return distinct(table, columns)
 
+    @where_it_lies
     def estimated_distinct(self, table: SparkTable, columns: Sequence[str]) -> dict[str, int]:
         _require(table, columns)
         return estimated_distinct(table, columns)
 
+    @where_it_lies
     def keep_classes(
         self, table: SparkTable, query: ClassQuery, passing: Callable[[ClassBlock], NDArray[np.bool_]]
     ) -> SparkTable:
         return self._kept(class_table.keep_classes(table, query, passing))
 
+    @where_it_lies
     def recode(self, table: SparkTable, codebooks: Mapping[str, tuple[pa.Array, pa.Array]]) -> SparkTable:
         _require(table, list(codebooks))
         return mapping.recode(table, codebooks)
 
+    @where_it_lies
     def map_rows(self, table: SparkTable, function: Callable[[RowBlock], RowBlock], schema: pa.Schema) -> SparkTable:
         return mapping.map_rows(table, function, schema)
 
+    @where_it_lies
     def map_groups(
         self,
         table: SparkTable,
@@ -177,6 +201,7 @@ class SparkEngine(Engine):
     ) -> SparkTable:
         return self._kept(mapping.map_groups(table, key, function, schema))
 
+    @where_it_lies
     def map_ranked(
         self,
         table: SparkTable,
@@ -189,6 +214,7 @@ class SparkEngine(Engine):
         _require_ids(table)
         return self._kept(ranking.map_ranked(table, column, stream, function, schema))
 
+    @where_it_lies
     def exchange_ranks(self, table: SparkTable, column: str, stream: Stream, exchange: RankExchange) -> SparkTable:
         _require(table, [column])
         _require_ids(table)
@@ -199,28 +225,38 @@ class SparkEngine(Engine):
         give = rank_exchange.exchange_ranks if near else rank_relay.forward_ranks
         return self._kept(give(table, column, stream, exchange))
 
+    @where_it_lies
     def select(self, table: SparkTable, columns: Sequence[str]) -> SparkTable:
         _require(table, columns)
         return replace(table.select(columns), remembered=table.remembered, at_most=table.at_most)
 
+    @where_it_lies
     def stack(self, table: SparkTable, other: SparkTable, columns: Sequence[str], tag: str) -> SparkTable:
         return stack(table, other, columns, tag)
 
+    @where_it_lies
     def append(self, table: SparkTable, other: SparkTable) -> SparkTable:
         return append(table, other)
 
-    def with_record_ids(self, table: SparkTable, column: str | None, seed: Seed) -> SparkTable:
+    def with_record_ids(self, table: Any, column: str | None, seed: Seed) -> Any:
+        # From here on rows are worked on: what is small is drawn near once.
+        here = table if isinstance(table, EmbeddedTable) else self.near.drawn(table)
+        if here is not None:
+            return self.near.with_record_ids(here, column, seed)
         if column is None:
             return self._kept(records.numbered_ids(table, seed))
         _require(table, [column])
         return self._kept(records.declared_ids(table, column, seed))
 
+    @where_it_lies
     def write(self, table: SparkTable, folder: str, format: Format, stream: Stream, *, escape: bool = False) -> Written:
         return writing.write(table, folder, format, stream, escape)
 
+    @where_it_lies
     def collect(self, table: SparkTable, *, like: Any = None) -> Any:
         return writing.collect(table, like)
 
+    @where_it_lies
     def in_place(self, table: SparkTable, like: Any, *, keeps_places: bool = False) -> Any:
         return writing.lying(table)
 

@@ -20,10 +20,11 @@ from privpipe.private_files import new_folder
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Options", "hush_py4j", "is_connect", "open_session"]
+__all__ = ["DRIVER_BYTES", "Options", "hush_py4j", "is_connect", "open_session"]
 
 log = logging.getLogger("privpipe.engines.spark")
 LOOPBACK = re.compile(r"^(local(\[.*\])?|local-cluster\[.*\]|spark://(127\.0\.0\.1|localhost|\[::1\]):\d+)$")
+DRIVER_BYTES = 64 * 2**20
 QUIET = {"spark.log.level": "ERROR", "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
 
 
@@ -43,6 +44,8 @@ class Options:
         Whether costly intermediate tables are persisted; serverless Spark forbids it.
     shuffle_partitions : int, optional
         ``spark.sql.shuffle.partitions``.
+    driver_bytes : int
+        Tables of at most so many bytes are worked on by the driver; 0: all work is Spark's. Default: 64 MiB.
     patience : float
         Seconds until a run is given up whose master does not answer, or whose tasks no executor takes; of a session
         that is started here.
@@ -53,6 +56,7 @@ class Options:
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     cache: bool = True
     shuffle_partitions: int | None = None
+    driver_bytes: int = DRIVER_BYTES
     patience: float = PATIENCE
 
     @classmethod
@@ -75,6 +79,7 @@ class Options:
             "conf": Mapping,
             "cache": bool,
             "shuffle_partitions": int,
+            "driver_bytes": int,
             "patience": int | float,
         }
         for name, value in options.items():
@@ -86,6 +91,8 @@ class Options:
             raise UsageError("engines.spark: give `master` or `remote`, not both")
         if not 0 < options.get("patience", 1) < float("inf"):
             raise UsageError("engines.spark.patience must be a number of seconds above 0")
+        if options.get("driver_bytes", 0) < 0:
+            raise UsageError("engines.spark.driver_bytes must be at least 0")
         if options.get("shuffle_partitions", 1) < 1:
             raise UsageError("engines.spark.shuffle_partitions must be at least 1")
         conf = {str(name): _as_text(value) for name, value in dict(options.get("conf", {})).items()}

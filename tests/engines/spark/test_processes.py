@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,7 @@ def test_answers_are_those_of_the_embedded_engine_and_logs_hold_no_value(
         if reason:
             pytest.skip(f"Spark Connect: {reason}")
     where = {"classic": "master", "connect": "remote"}[mode]
-    options = {where: "local[2]", "shuffle_partitions": 4, "conf": logged(tmp_path / "events")}
+    options = {where: "local[2]", "shuffle_partitions": 4, "driver_bytes": 0, "conf": logged(tmp_path / "events")}
     found, said = run(tmp_path / "data", options, "fail")
     assert found["found"] == wanted
     assert len(found["failures"]) == 9
@@ -154,6 +155,7 @@ def test_a_standalone_cluster_answers_alike(standalone: str, wanted: Any, tmp_pa
     options = {
         "master": standalone,
         "shuffle_partitions": 4,
+        "driver_bytes": 0,
         "conf": {
             "spark.executor.memory": "600m",
             "spark.driver.memory": "1g",
@@ -165,3 +167,61 @@ def test_a_standalone_cluster_answers_alike(standalone: str, wanted: Any, tmp_pa
     workers = [path.read_text(errors="replace") for path in tmp_path.glob("work*/**/stderr")]
     assert len(workers) == 2
     assert_nothing_personal([said, *workers])
+
+
+BROUGHT = """
+import sys
+import pyarrow as pa
+import privpipe
+from pyspark.sql import SparkSession
+from privpipe.engines.spark import SparkEngine
+from privpipe.transforms import RankSwap
+
+def place(batches):
+    import privpipe
+    for batch in batches:
+        if batch.num_rows:
+            yield pa.record_batch([[privpipe.__file__]], names=["place"])
+
+spark = SparkSession.builder.getOrCreate()
+rows = spark.range(6000).selectExpr("id", "cast(hash(id) % 1000 as double) income").repartition(4)
+engine = SparkEngine(spark, driver_bytes=0)
+seed = "7e680bd0703b052244008bac17dacba2457b75f36e829951356a47727bf31a6a"
+swapped = RankSwap(columns=["income"], p=0.05).apply(rows, seed=seed, engine=engine)
+same = swapped.join(rows, ["id", "income"]).count()
+places = {row.place for row in swapped.mapInArrow(place, "place string").collect()} | {privpipe.__file__}
+print(same < 600, all("privpipe.zip" in place for place in places))
+"""
+
+
+def test_a_submitted_job_brings_privpipe_along(standalone: str, tmp_path: Path) -> None:
+    """The archive of `--py-files` cannot be written, and neither can the place of compiled kernels beside them."""
+    import pyspark
+
+    archive, job = tmp_path / "privpipe.zip", tmp_path / "job.py"
+    with zipfile.ZipFile(archive, "w") as packed:
+        for path in (PROJECT / "privpipe").rglob("*"):
+            if path.suffix in {".py", ".pyi", ".typed"}:
+                packed.write(path, path.relative_to(PROJECT))
+    job.write_text(BROUGHT, encoding="utf-8")
+    submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
+    limits = [
+        "--conf",
+        "spark.executor.memory=600m",
+        "--driver-memory",
+        "1g",
+        "--conf",
+        "spark.sql.shuffle.partitions=4",
+    ]
+    kept = {name: value for name, value in environment().items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [submit, "--master", standalone, *limits, "--py-files", str(archive), str(job)],
+        cwd=tmp_path,
+        env={**kept, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.stdout.splitlines()[-1] == "True True"
