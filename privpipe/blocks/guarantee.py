@@ -64,6 +64,8 @@ class Guarantee(CheckFace, Entry):
     gives_record_figures: ClassVar[bool] = False
     protects_nobody_at: ClassVar[float | None] = None
     """A threshold that is no protection, and with it every looser one."""
+    observes: ClassVar[object] = Any
+    """The type of its figure, as in ``dict[str, float]``; None in it: the figure can have no bound."""
 
     quasi_identifiers: Annotated[
         tuple[str, ...] | None, Doc("columns that form the classes; left out: all of the policy, empty: one class")

@@ -10,7 +10,7 @@ from typing import Any, Unpack
 from privpipe.blocks import Guarantee
 from privpipe.blocks.check_face import CheckOptions
 from privpipe.blocks.marks import SensitiveColumn
-from privpipe.blocks.parameters import marked
+from privpipe.blocks.parameters import marked, parameters_of
 from privpipe.checks import judged_alone
 from privpipe.errors import UsageError, did_you_mean
 from privpipe.measures import CATALOGUE as MEASURES
@@ -63,7 +63,8 @@ class Figure:
         if quasi_identifiers is not None:
             options["quasi_identifiers"] = quasi_identifiers
         if column is not None:
-            parameters[self._sensitive()] = column
+            name = self._sensitive()
+            parameters[name] = [column] if parameters_of(self._kind)[name].shape.many else column
         known = list(_parameters(self._kind))
         for name in parameters:
             if name not in known:

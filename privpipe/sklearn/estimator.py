@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -39,7 +39,7 @@ class StageEstimator(TransformerMixin, BaseEstimator):
     _fields: ClassVar[tuple[str, ...]]
     _options: ClassVar[Mapping[str, str]]
 
-    def fit(self, X: Any, y: Any = None) -> StageEstimator:
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the plan from a table; `y` is not looked at.
 
         Raises
@@ -142,12 +142,12 @@ class StageEstimator(TransformerMixin, BaseEstimator):
         numeric = all(kind.kind in "biuf" for kind in out.dtypes)
         return out.to_numpy(dtype=None if numeric else object)
 
-    def __copy__(self) -> StageEstimator:
-        made: StageEstimator = type(self).__new__(type(self))
+    def __copy__(self) -> Self:
+        made = type(self).__new__(type(self))
         made.__dict__.update(self.__dict__)
         return made
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> StageEstimator:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         made = self.__copy__()
         made.__dict__.update({name: copy.deepcopy(value, memo) for name, value in self.__dict__.items()})
         return made

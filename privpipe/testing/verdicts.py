@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+import types
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -224,6 +226,8 @@ def verdict_problems(
         except LookupError as error:
             return [str(error)]
         problems = [] if _has_figure(first) else [f"no setting has a figure for it: {first.reason}"]
+        if not is_of(first.observed, entry.observes):
+            problems.append(f"it observes {type(first.observed).__name__}, and says {entry.observes}")
         for parts in partitions:
             (found,) = judging.judged([entry], engine, setting, parts)
             problems += [
@@ -236,6 +240,26 @@ def verdict_differences(one: Verdict, other: Verdict) -> list[str]:
     """What two verdicts say otherwise, to the last bit."""
     first, second = one.to_dict(), other.to_dict()
     return [f"{name} differs" for name in first if repr(first[name]) != repr(second[name])]
+
+
+def is_of(figure: Any, declared: Any) -> bool:
+    """Whether a figure is of the type that an entry declares; none at all is of any.
+
+    Examples
+    --------
+    >>> is_of(2, float), is_of(0.5, int), is_of({"k": 2}, dict[str, float])
+    (True, False, True)
+    """
+    if figure is None or declared is Any:
+        return True
+    if isinstance(declared, types.UnionType):
+        return any(is_of(figure, each) for each in typing.get_args(declared))
+    if typing.get_origin(declared) is dict:
+        _, values = typing.get_args(declared)
+        return isinstance(figure, dict) and all(
+            values is Any or (value is not None and is_of(value, values)) for value in figure.values()
+        )
+    return isinstance(figure, (int, float) if declared is float else declared)
 
 
 def _has_figure(verdict: Verdict) -> bool:

@@ -46,6 +46,15 @@ def test_a_figure_is_what_the_measure_of_a_policy_observes(name: str) -> None:
     assert getattr(pp.observe, name)(FRAME, ["zip"], "illness") == wanted
 
 
+def test_a_column_by_place_may_be_one_of_several() -> None:
+    assert pp.observe.p_sensitive_k_anonymity(FRAME, ["zip"], "illness") == {"k": 1, "p": 1}
+
+
+@pytest.mark.parametrize("name", pp.observe.figures.names())
+def test_every_entry_says_of_what_type_its_figure_is(name: str) -> None:
+    assert pp.observe.figures.attribute(name)._kind.observes is not Any
+
+
 def test_a_wrong_call_is_told() -> None:
     with pytest.raises(AttributeError, match="did you mean 'k_anonymity'"):
         pp.observe.k_anonimity(FRAME, ["zip"])  # type: ignore[attr-defined]

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import privpipe as pp
+from tests.pipelines.conftest import SEED
 
 PIPELINES = Path(__file__).resolve().parents[2] / "pipelines"
 NO_CHECK = "this privpipe has no pp.check yet"
@@ -81,3 +82,29 @@ def test_a_batch_of_a_stream_that_fails_is_held_back(tmp_path: Path, run: Any) -
     rows = pq.read_table(batch, partitioning=None).to_pylist()
     assert len(rows) == 12
     assert smallest_class(rows, ("age", "zip")) >= 3
+
+
+def test_a_model_is_trained_on_masked_records_that_passed(tmp_path: Path, run: Any) -> None:
+    pytest.importorskip("sklearn")
+    ended = run("python", PIPELINES / "sklearn" / "job.py", "--target", tmp_path / "out")
+    assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-1000:]
+    rows = pq.read_table(tmp_path / "out" / "masked.parquet").to_pylist()
+    assert f"{len(rows):,} masked records" in ended.stdout
+    assert smallest_class(rows, ("age", "sex", "education")) >= 5
+    commonest = max(Counter(row["income"] for row in rows).values()) / len(rows)
+    assert json.loads((tmp_path / "out" / "score.json").read_text())["accuracy"] > commonest + 0.02
+    saved = tmp_path / "out" / "model.joblib"
+    assert SEED.encode() not in saved.read_bytes()
+    later = {"age": [30, 61], "sex": ["Male", "Female"], "education": ["10th", "Masters"], "hours_per_week": [40, 99]}
+    code = f"import joblib, pandas as pd; print(*joblib.load({str(saved)!r}).predict(pd.DataFrame({later!r})))"
+    predicted = run("python", "-c", code)
+    assert predicted.returncode == 0, predicted.stderr[-1000:]
+    assert set(predicted.stdout.split()) <= {"<=50K", ">50K"}
+
+
+def test_no_model_is_trained_on_masked_records_that_fail(tmp_path: Path, run: Any) -> None:
+    pytest.importorskip("sklearn")
+    ended = run("python", PIPELINES / "sklearn" / "job.py", "--target", tmp_path / "out", "--age-level", "3")
+    assert ended.returncode == 5, ended.stderr[-1000:]
+    assert "KAnonymity(k=5): observed 1" in ended.stderr
+    assert not (tmp_path / "out").exists()

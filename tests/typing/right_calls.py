@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import assert_type
+from collections.abc import Mapping
+from typing import Any, assert_type
 
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
 import privpipe as pp
 import privpipe.gx as ppgx
+import privpipe.sklearn as ppsk
+import privpipe.spark as pps
 from privpipe.models import DistinctLDiversity, KAnonymity
 from privpipe.transforms import Generalize, RankSwap, TopCode
 
@@ -28,3 +32,33 @@ assert_type(pp.models.KAnonymity(k=5).k, int | None)
 DistinctLDiversity(column="illness", l=3)
 assert_type(pp.assess(frame, {"columns": {}}), pp.Assessment)
 ppgx.ExpectKAnonymity(quasi_identifiers=["age"], k=5)
+
+assert_type(pp.k_anonymity(frame, ["age"]), int)
+assert_type(pp.observe.k_anonymity(frame, quasi_identifiers=["age"], nulls="wildcard"), int)
+assert_type(pp.observe.distinct_l_diversity(frame, ["age"], "illness"), int)
+assert_type(pp.observe.distinct_l_diversity(frame, column="illness", roles=roles), int)
+assert_type(pp.observe.entropy_l_diversity(frame, ["age"], "illness", estimator="grassberger"), float)
+assert_type(pp.observe.recursive_cl_diversity("data/adult.csv", ["age"], "illness", l=2), float | None)
+assert_type(pp.observe.p_sensitive_k_anonymity(frame, ["age"], "illness"), Mapping[str, float])
+assert_type(pp.observe.record_linkage(frame, columns=("age",), original=frame, align="position"), Mapping[str, Any])
+assert_type(pp.observe.marketer_risk(frame, ["age"], population=frame), float)
+
+top = ppsk.TopCode(at=80, seed=pp.Seed.of(b"0" * 32))
+assert_type(top.fit(frame), ppsk.TopCode)
+assert_type(top.fit(frame).fitted_stage_, pp.FittedStage)
+assert_type(ppsk.RankSwap(columns=["income"], p=0.05, seed={"from_env": "SEED"}).p, float | None)
+every: list[ppsk.StageEstimator] = [top, ppsk.Generalize(roles=roles, guarantees=[KAnonymity(k=5)])]
+
+
+def with_spark(table: DataFrame) -> None:
+    estimator = pps.RankSwap(inputCols=["income"], p=0.05, seed={"from_env": "SEED"})
+    assert_type(estimator.setP(0.1).setColumns(("income",)).setRoles(roles), pps.RankSwap)
+    assert_type(estimator.getInputCols(), list[str])
+    assert_type(estimator.setParams(partner="content"), pps.RankSwap)
+    assert_type(estimator.fit(table), pps.RankSwapModel)
+    assert_type(estimator.fit(table, [{estimator.p: 0.2}]), list[pps.RankSwapModel])
+    assert_type(estimator.fit(table).transform(table), DataFrame)
+    assert_type(pps.RankSwapModel.load("models/swap").repeatable, bool)
+    gate = pps.ReleaseGate(guarantees=[KAnonymity(k=5), {"k_map": {"k": 5}}], roles={"quasi_identifiers": ["age"]})
+    assert_type(gate.fit(table), pps.ReleaseGateModel)
+    assert_type(pps.Release(policy="release.yaml").fit(table).plan, Mapping[str, Any])

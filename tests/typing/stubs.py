@@ -2,94 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import importlib
 import subprocess
 import sys
-import types
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import privpipe
-from privpipe.blocks import Catalogue, Entry
-from privpipe.blocks.parameters import hint_of
+from privpipe.blocks import Catalogue
+from tests.typing.generated_rooms import observe_stub, sklearn_stub, spark_stub
+from tests.typing.stub_text import Stub
+
+__all__ = ["PACKAGE", "STUBS", "stub_of"]
 
 PACKAGE = Path(privpipe.__file__).parent
-HEADER = '"""Types of this room, made from the catalogue by `python -m tests.typing.stubs`; a test compares."""\n'
-NAMES = "list[str] | tuple[str, ...]"
-"""What a list of names may be: a text is a sequence of texts too, and never meant."""
 ROOMS = ("transforms", "models", "measures")
-PLAIN = {str: "str", int: "int", float: "float", bool: "bool", Any: "Any", type(None): "None"}
-
-
-class Stub:
-    """The text of a stub, and what it has to import."""
-
-    def __init__(self) -> None:
-        self._imports: set[tuple[str, str]] = set()
-        self._lines: list[str] = []
-
-    def imported(self, module: str, name: str) -> str:
-        """A name that the stub imports."""
-        self._imports.add((module, name))
-        return name.rpartition(" as ")[2]
-
-    def add(self, *lines: str) -> None:
-        """More lines."""
-        self._lines += lines
-
-    def text(self) -> str:
-        """The whole file."""
-        found = [f"from {module} import {name}" for module, name in sorted(self._imports)]
-        return "\n".join([HEADER, *found, "", *self._lines]) + "\n"
-
-    def spelled(self, hint: Any) -> str:
-        """A type as an argument may have it: any list where a field holds a tuple."""
-        origin, given = typing.get_origin(hint), typing.get_args(hint)
-        if origin is Annotated:
-            return self.spelled(given[0])
-        if origin in (types.UnionType, typing.Union):
-            return " | ".join(dict.fromkeys(self.spelled(each) for each in given))
-        if origin is Literal:
-            return f"{self.imported('typing', 'Literal')}[{', '.join(map(repr, given))}]"
-        if origin is tuple:
-            return self._sequence(given)
-        if origin in (dict, Mapping):
-            inner = ", ".join(self.spelled(each) for each in given)
-            return f"{self.imported('collections.abc', 'Mapping')}[{inner}]"
-        if origin is list:
-            return f"list[{self.spelled(given[0])}]"
-        if hint in PLAIN:
-            return self.imported("typing", "Any") if hint is Any else PLAIN[hint]
-        named = self.imported(hint.__module__, hint.__qualname__)
-        if dataclasses.is_dataclass(hint):
-            return f"{named} | {self.imported('collections.abc', 'Mapping')}[str, {self.imported('typing', 'Any')}]"
-        return named
-
-    def _sequence(self, given: Sequence[Any]) -> str:
-        if len(given) == 2 and given[1] is Ellipsis:
-            if given[0] is str:
-                return NAMES
-            return f"{self.imported('collections.abc', 'Sequence')}[{self.spelled(given[0])}]"
-        inner = ", ".join(self.spelled(each) for each in given)
-        return f"tuple[{inner}]"
-
-    def parameters(self, entry: type[Entry], leave_out: Iterable[str] = ()) -> list[str]:
-        """The parameters of an entry as arguments by name."""
-        found = []
-        for each in dataclasses.fields(entry):  # type: ignore[arg-type]
-            if each.name in leave_out or not each.init:
-                continue
-            needed = each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
-            found.append(f"{each.name}: {self.spelled(hint_of(entry, each.name))}{'' if needed else ' = ...'}")
-        return found
-
-    def add_class(self, name: str, base: str, arguments: Sequence[str]) -> None:
-        """A class that takes these arguments by name."""
-        taken = ", ".join(["self", *(["*", *arguments] if arguments else [])])
-        self.add(f"class {name}({base}):", f"    def __init__({taken}) -> None: ...", "")
 
 
 def room_stub(catalogue: Catalogue) -> str:
@@ -149,13 +80,27 @@ def _home(room: Any, name: str) -> str:
     return next(module.__name__ for module in modules if hasattr(module, name))
 
 
-def stubs() -> dict[Path, str]:
-    """Every stub by its file."""
-    found = {PACKAGE / "__init__.pyi": package_stub(), PACKAGE / "gx" / "__init__.pyi": expectations_stub()}
-    for room in ROOMS:
-        catalogue = importlib.import_module(f"privpipe.{room}").CATALOGUE
-        found[PACKAGE / room / "__init__.pyi"] = room_stub(catalogue)
-    return {path: formatted(text) for path, text in found.items()}
+def room_of(room: str) -> str:
+    """The stub of a room that has a catalogue."""
+    return room_stub(importlib.import_module(f"privpipe.{room}").CATALOGUE)
+
+
+MADE: Mapping[str, Callable[[], str]] = {
+    "": package_stub,
+    "gx": expectations_stub,
+    "observe": observe_stub,
+    "sklearn": sklearn_stub,
+    "spark": spark_stub,
+    **{room: partial(room_of, room) for room in ROOMS},
+}
+STUBS = {PACKAGE / room / "__init__.pyi": made for room, made in MADE.items()}
+"""What makes each stub, by its file."""
+
+
+@functools.cache
+def stub_of(path: Path) -> str:
+    """The text of a stub."""
+    return formatted(STUBS[path]())
 
 
 def formatted(text: str) -> str:
@@ -167,5 +112,5 @@ def formatted(text: str) -> str:
 
 
 if __name__ == "__main__":
-    for path, text in stubs().items():
-        path.write_text(text, encoding="utf-8")
+    for path in STUBS:
+        path.write_text(stub_of(path), encoding="utf-8")

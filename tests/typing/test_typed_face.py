@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.typing.stubs import PACKAGE, stubs
+from tests.typing.stubs import PACKAGE, STUBS, stub_of
 
 HERE = Path(__file__).parent
 MARK = "# wrong"
 
 
-@pytest.mark.parametrize("path", sorted(stubs()), ids=lambda path: str(path.relative_to(PACKAGE)))
+@pytest.mark.parametrize("path", sorted(STUBS), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_a_stub_is_as_the_catalogue_makes_it(path: Path) -> None:
-    assert path.read_text(encoding="utf-8") == stubs()[path], "write it anew: python -m tests.typing.stubs"
+    assert path.read_text(encoding="utf-8") == stub_of(path), "write it anew: python -m tests.typing.stubs"
 
 
 def test_mypy_refuses_every_wrong_call_and_no_other() -> None:

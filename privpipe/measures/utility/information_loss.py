@@ -78,6 +78,7 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure):
     ('fail', 0.471)
     """
 
+    observes: ClassVar[object] = dict[str, Any]
     source: ClassVar[str] = (
         "Mateo-Sanz, Domingo-Ferrer, Sebe, 2005; Woo et al., 2009; Karr et al., 2006; De Waal, Willenborg, 1999"
     )

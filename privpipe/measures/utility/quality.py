@@ -89,6 +89,7 @@ class Quality(DistinctPairMeasure):
     Quality(name='c_avg', k=5, at_most=3.0)
     """
 
+    observes: ClassVar[object] = float | dict[str, float]
     source: ClassVar[str] = "Iyengar, KDD 2002; Bayardo, Agrawal, ICDE 2005; Xu et al., KDD 2006"
     threat: ClassVar[str] = "A release is so coarse that it is of no use; this is no privacy figure."
     formula: ClassVar[str] = "the loss that the stage generalize minimises, over the release as it is, <= at_most"

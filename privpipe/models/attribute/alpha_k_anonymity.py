@@ -61,6 +61,7 @@ class AlphaKAnonymity(SeveralFigures):
 
     threshold_field: ClassVar[str | None] = "alpha"
     convex: ClassVar[bool] = True
+    observes: ClassVar[object] = dict[str, float]
     source: ClassVar[str] = "Wong, Li, Fu, Wang, KDD 2006"
     threat: ClassVar[str] = (
         "An intruder who finds a person's class guesses the sensitive value with a good chance, because many share it."

@@ -56,6 +56,7 @@ class BasicBetaLikeness(ClassModel):
     direction: ClassVar[Direction] = "at_most"
     convex: ClassVar[bool] = True
     needs_base: ClassVar[bool] = True
+    observes: ClassVar[object] = float | None
     source: ClassVar[str] = "Cao and Karras, PVLDB 5(11), 2012"
     threat: ClassVar[str] = (
         "An intruder who finds a person's class finds a rare value many times more likely than in the whole table."

@@ -61,6 +61,7 @@ class DeltaDisclosure(ClassModel):
     threshold_field: ClassVar[str | None] = "delta"
     direction: ClassVar[Direction] = "below"
     needs_base: ClassVar[bool] = True
+    observes: ClassVar[object] = float | None
     source: ClassVar[str] = "Brickell and Shmatikov, KDD 2008"
     threat: ClassVar[str] = (
         "An intruder who finds a person's class finds a sensitive value many times more, or less, likely than before."

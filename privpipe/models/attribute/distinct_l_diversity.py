@@ -49,6 +49,7 @@ class DistinctLDiversity(ClassModel):
     hereditary: ClassVar[bool] = True
     convex: ClassVar[bool] = True
     decided_by_minima: ClassVar[bool] = True
+    observes: ClassVar[object] = int
     source: ClassVar[str] = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007"
     threat: ClassVar[str] = (
         "An intruder who finds a person's class learns the sensitive value, because all records there share it."

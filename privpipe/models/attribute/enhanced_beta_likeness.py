@@ -57,6 +57,7 @@ class EnhancedBetaLikeness(ClassModel):
     direction: ClassVar[Direction] = "at_most"
     convex: ClassVar[bool] = True
     needs_base: ClassVar[bool] = True
+    observes: ClassVar[object] = float | None
     source: ClassVar[str] = "Cao and Karras, PVLDB 5(11), 2012"
     threat: ClassVar[str] = (
         "An intruder who finds a person's class finds a sensitive value, rare or common, far more likely than before."

@@ -60,6 +60,7 @@ class EntropyLDiversity(ClassModel):
     threshold_field: ClassVar[str | None] = "l"
     protects_nobody_at: ClassVar[float | None] = 1
     convex: ClassVar[bool] = True
+    observes: ClassVar[object] = float
     source: ClassVar[str] = (
         "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007; "
         "Grassberger, arXiv physics/0307138, 2003"

@@ -59,6 +59,7 @@ class PSensitiveKAnonymity(SeveralFigures):
     protects_nobody_at: ClassVar[float | None] = 1
     hereditary: ClassVar[bool] = True
     convex: ClassVar[bool] = True
+    observes: ClassVar[object] = dict[str, float]
     source: ClassVar[str] = "Truta and Vinay, ICDE Workshops 2006"
     threat: ClassVar[str] = (
         "An intruder who finds a person's class finds the record in it, or the sensitive value that all records share."

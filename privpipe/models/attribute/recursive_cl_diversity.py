@@ -58,6 +58,7 @@ class RecursiveCLDiversity(ClassModel):
     threshold_field: ClassVar[str | None] = "c"
     direction: ClassVar[Direction] = "below"
     convex: ClassVar[bool] = True
+    observes: ClassVar[object] = float | None
     source: ClassVar[str] = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007"
     threat: ClassVar[str] = (
         "An intruder who can rule out l - 2 values for a person guesses the rest, because one value dominates."

@@ -83,6 +83,7 @@ class TCloseness(ClassModel):
     protects_nobody_at: ClassVar[float | None] = 1
     convex: ClassVar[bool] = True
     needs_base: ClassVar[bool] = True
+    observes: ClassVar[object] = float
     source: ClassVar[str] = "Li, Li, Venkatasubramanian, ICDE 2007; IEEE TKDE 22(7), 2010"
     threat: ClassVar[str] = (
         "An intruder who finds a person's class learns more about the sensitive value than the whole table shows."

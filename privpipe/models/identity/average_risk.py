@@ -46,6 +46,7 @@ class AverageRisk(SizeModel):
     judges_matching: ClassVar[bool] = True
     threshold_field: ClassVar[str | None] = "at_most"
     protects_nobody_at: ClassVar[float | None] = 1
+    observes: ClassVar[object] = float
     source: ClassVar[str] = "El Emam, Guide to the De-Identification of Personal Health Information, CRC Press, 2013"
     threat: ClassVar[str] = (
         "A marketer matches as many records as possible to people and accepts that some matches are wrong."

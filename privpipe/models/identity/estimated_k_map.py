@@ -60,6 +60,7 @@ class EstimatedKMap(ClassModel):
     hereditary: ClassVar[bool] = True
     convex: ClassVar[bool] = True
     needs_records: ClassVar[bool] = True
+    observes: ClassVar[object] = int
     source: ClassVar[str] = "El Emam and Dankar, JAMIA 15(5), 2008"
     threat: ClassVar[str] = (
         "An intruder who does not know who is in the table looks in the population for the one person a record fits."

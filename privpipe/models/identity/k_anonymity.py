@@ -51,6 +51,7 @@ class KAnonymity(ClassModel):
     convex: ClassVar[bool] = True
     decided_by_minima: ClassVar[bool] = True
     judges_matching: ClassVar[bool] = True
+    observes: ClassVar[object] = int
     source: ClassVar[str] = "Samarati, IEEE TKDE 13(6), 2001; Sweeney, IJUFKS 10(5), 2002"
     threat: ClassVar[str] = (
         "An intruder who knows a person's quasi-identifiers, and that the person is in the table, finds the record."

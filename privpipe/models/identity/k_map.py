@@ -48,6 +48,7 @@ class KMap(ClassModel):
     hereditary: ClassVar[bool] = True
     convex: ClassVar[bool] = True
     needs_population: ClassVar[bool] = True
+    observes: ClassVar[object] = int
     source: ClassVar[str] = "Sweeney, IJUFKS 10(5), 2002; El Emam and Dankar, JAMIA 15(5), 2008"
     threat: ClassVar[str] = (
         "A journalist, who does not know who is in the table, links a record to a person of a public register."

@@ -73,6 +73,7 @@ class KmAnonymity(ClassModel):
     protects_nobody_at: ClassVar[float | None] = 1
     hereditary: ClassVar[bool] = True
     convex: ClassVar[bool] = True
+    observes: ClassVar[object] = int
     source: ClassVar[str] = "Terrovitis, Mamoulis, Kalnis, PVLDB 1(1), 2008"
     threat: ClassVar[str] = (
         "An intruder who knows a few of a person's quasi-identifiers, not all of them, finds the record."

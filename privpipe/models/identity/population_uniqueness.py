@@ -61,6 +61,7 @@ class PopulationUniqueness(SizeModel):
     protects_nobody_at: ClassVar[float | None] = 1
     trusts_values: ClassVar[bool] = True
     prefix_monotone: ClassVar[bool] = False
+    observes: ClassVar[object] = float
     source: ClassVar[str] = (
         "Dankar, El Emam, Neisa, Roffey, BMC Med. Inform. Decis. Mak. 12:66, 2012; Hoshino, J. Off. Stat. 17(4), "
         "2001; Zayatz, US Census Bureau, 1991; Chen and Keller-McNulty, J. Off. Stat. 14(1), 1998"

@@ -45,6 +45,7 @@ class SampleUniqueness(SizeModel):
     threshold_field: ClassVar[str | None] = "at_most"
     protects_nobody_at: ClassVar[float | None] = 1
     trusts_values: ClassVar[bool] = True
+    observes: ClassVar[object] = float
     source: ClassVar[str] = "Dankar, El Emam, Neisa, Roffey, BMC Med. Inform. Decis. Mak. 12:66, 2012"
     threat: ClassVar[str] = (
         "An intruder who knows that a person is in the table finds the record, because no other record equals it."

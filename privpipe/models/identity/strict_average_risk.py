@@ -55,6 +55,7 @@ class StrictAverageRisk(SizeModel):
 
     judges_matching: ClassVar[bool] = True
     threshold_field: ClassVar[str | None] = "at_most"
+    observes: ClassVar[object] = dict[str, float]
     source: ClassVar[str] = (
         "El Emam, Guide to the De-Identification of Personal Health Information, CRC Press, 2013; "
         "El Emam and Malin in IOM, Sharing Clinical Trial Data, 2015"

@@ -55,6 +55,7 @@ class DeltaPresence(SeveralFigures):
     threshold_field: ClassVar[str | None] = "max"
     convex: ClassVar[bool] = True
     needs_population: ClassVar[bool] = True
+    observes: ClassVar[object] = dict[str, float]
     source: ClassVar[str] = "Nergiz, Atzori, Clifton, SIGMOD 2007"
     threat: ClassVar[str] = (
         "An intruder who knows a person's quasi-identifiers infers whether the person is in the table: to be in a "

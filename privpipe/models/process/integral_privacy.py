@@ -80,6 +80,7 @@ class IntegralPrivacy(Guarantee):
     way: ClassVar[Way] = FACTS
     threshold_field: ClassVar[str | None] = "k"
     protects_nobody_at: ClassVar[float | None] = 1
+    observes: ClassVar[object] = int
     source: ClassVar[str] = "Torra and Navarro-Arribas, CANS 2016; Torra, Navarro-Arribas, Galvan, PSD 2020"
     threat: ClassVar[str] = (
         "An intruder who knows all records but a few learns from a published figure which one was added or deleted."

@@ -69,6 +69,7 @@ class Downcoding(FilePairMeasure):
     ('pass', 0.5, 0.5)
     """
 
+    observes: ClassVar[object] = dict[str, Any]
     source: ClassVar[str] = "Cohen, USENIX Security 2022"
     threat: ClassVar[str] = (
         "An intruder knows that a class was left coarse because it could not be split, and guesses why."

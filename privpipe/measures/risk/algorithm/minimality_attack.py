@@ -63,6 +63,7 @@ class MinimalityAttack(FilePairMeasure):
     20000
     """
 
+    observes: ClassVar[object] = dict[str, Any]
     source: ClassVar[str] = "Wong, Fu, Wang, Pei, VLDB 2007"
     threat: ClassVar[str] = "An intruder reasons: had these persons other values, the table would be published finer."
     formula: ClassVar[str] = "max over persons and values of the share of consistent worlds <= at_most"

@@ -49,6 +49,7 @@ class AttributeInference(ClassInference):
     """
 
     needs_base: ClassVar[bool] = True
+    observes: ClassVar[object] = dict[str, float]
     source: ClassVar[str] = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007"
     threat: ClassVar[str] = "An intruder finds a person's class and guesses its most frequent value."
     formula: ClassVar[str] = "sum over classes of max_v c_v, divided by n; gain: less the table's own max share"

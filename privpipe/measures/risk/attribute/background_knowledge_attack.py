@@ -53,6 +53,7 @@ class BackgroundKnowledgeAttack(ClassInference):
     1.0
     """
 
+    observes: ClassVar[object] = float
     source: ClassVar[str] = "Machanavajjhala et al., ACM TKDD 1(1), 2007; Martin et al., ICDE 2007"
     threat: ClassVar[str] = "An intruder rules out values for a person, or members of the class pool what they know."
     formula: ClassVar[str] = "share of records in classes with max_v c_v / (f - E) >= certainty"

@@ -45,6 +45,7 @@ class HomogeneityAttack(ClassInference):
     4
     """
 
+    observes: ClassVar[object] = float
     source: ClassVar[str] = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007"
     threat: ClassVar[str] = (
         "An intruder finds a person's class, not the record, and learns the value: all there share it."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -45,6 +45,7 @@ class RankIntervalDisclosure(IntervalDisclosure):
     0.5
     """
 
+    observes: ClassVar[object] = dict[str, Any]
     source: ClassVar[str] = "Nin, Herranz, Torra, DKE 64(1), 2008"
     threat: ClassVar[str] = "An intruder reads a narrow interval of the original number off the masked one."
     formula: ClassVar[str] = "share of records with R[first - w] <= x <= R[last + w], w = floor(percent n / 200)"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Annotated, ClassVar, Protocol, Self
+from typing import Annotated, Any, ClassVar, Protocol, Self
 
 from annotated_types import Ge, Gt, Le
 from typing_extensions import Doc
@@ -119,6 +119,7 @@ class Recovery(Guarantee):
     way: ClassVar[Way] = BESIDE
     threshold_field: ClassVar[str | None] = "at_most"
     protects_nobody_at: ClassVar[float | None] = 1
+    observes: ClassVar[object] = dict[str, Any]
     source: ClassVar[str] = "Goodman and Kruskal, JASA 49, 1954"
     threat: ClassVar[str] = "An intruder infers a generalized value from another column that was released unchanged."
     formula: ClassVar[str] = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Gt, Le
@@ -64,6 +64,7 @@ class RobustIntervalRisk(FilePairMeasure):
     ('pass', 0.333, 0.333)
     """
 
+    observes: ClassVar[object] = dict[str, Any]
     source: ClassVar[str] = "Templ, Meindl, PSD 2008"
     threat: ClassVar[str] = "An intruder recognises an outlying record although its values were moved a little."
     formula: ClassVar[str] = "share with any |x - y| < k R_i, R_i = 0.05 sqrt(x_i' C+ x_i)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from annotated_types import Ge
@@ -49,6 +49,7 @@ class SdIntervalDisclosure(IntervalDisclosure):
     0.667
     """
 
+    observes: ClassVar[object] = dict[str, Any]
     source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
     threat: ClassVar[str] = (
         "An intruder takes the masked number for the original, within a margin that is narrow for the column."

@@ -65,6 +65,7 @@ class AttributeRisk(Guarantee):
     """
 
     way: ClassVar[Way] = DISTINCT
+    observes: ClassVar[object] = dict[str, Any]
     source: ClassVar[str] = "Motwani, Xu, Finding Quasi-Identifiers, VLDB SDM workshop, 2007"
     threat: ClassVar[str] = "Columns released as harmless distinguish people, alone or together."
     formula: ClassVar[str] = "for each set: distinct combinations / n, and the share of record pairs that differ on it"

@@ -54,6 +54,7 @@ class Distinction(ColumnSetMeasure):
     ('pass', 0.4)
     """
 
+    observes: ClassVar[object] = float
     source: ClassVar[str] = "Motwani, Xu, Finding Quasi-Identifiers, VLDB SDM workshop, 2007"
     threat: ClassVar[str] = "An intruder who knows these columns of a person finds a record with few others like it."
     formula: ClassVar[str] = "distinct combinations / n <= at_most"

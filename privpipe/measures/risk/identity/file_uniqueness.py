@@ -42,6 +42,7 @@ class FileUniqueness(BesidePopulation):
     """
 
     trusts_values: ClassVar[bool] = True
+    observes: ClassVar[object] = float
     source: ClassVar[str] = "Skinner, Elliot, JRSS B 64, 2002"
     threat: ClassVar[str] = (
         "An intruder finds the only record that fits a person, and nobody else in the population fits it."

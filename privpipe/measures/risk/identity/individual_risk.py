@@ -75,6 +75,7 @@ class IndividualRisk(Guarantee):
     trusts_values: ClassVar[bool] = True
     gives_record_figures: ClassVar[bool] = True
     judges_matching: ClassVar[bool] = True
+    observes: ClassVar[object] = dict[str, Any]
     source: ClassVar[str] = "Benedetti, Franconi, NTTS 1998; Franconi, Polettini, PSD 2004"
     threat: ClassVar[str] = (
         "An intruder matches a record of a survey with a register of the population, without knowing who took part."

@@ -48,6 +48,7 @@ class JournalistRisk(BesidePopulation):
     ('fail', 0.25)
     """
 
+    observes: ClassVar[object] = float
     source: ClassVar[str] = "El Emam, Dankar, JAMIA 15(5), 2008; Dankar, El Emam, PAIS 2010"
     threat: ClassVar[str] = "An intruder with a public register links a record to one of its persons."
     formula: ClassVar[str] = (

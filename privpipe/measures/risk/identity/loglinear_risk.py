@@ -69,6 +69,7 @@ class LoglinearRisk(Guarantee):
     way: ClassVar[Way] = DISTINCT
     threshold_field: ClassVar[str | None] = "at_most"
     trusts_values: ClassVar[bool] = True
+    observes: ClassVar[object] = dict[str, Any]
     source: ClassVar[str] = "Skinner, Shlomo, JASA 103, 2008; Elamir, Skinner, J. Official Statistics 22, 2006"
     threat: ClassVar[str] = "An intruder matches a record that is alone in its cell with the only such person there is."
     choose: ClassVar[str] = (

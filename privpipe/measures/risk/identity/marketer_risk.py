@@ -41,6 +41,7 @@ class MarketerRisk(BesidePopulation):
     0.4
     """
 
+    observes: ClassVar[object] = float
     source: ClassVar[str] = "Dankar, El Emam, PAIS 2010"
     threat: ClassVar[str] = "An intruder links all records to a register and profits by every correct link."
     formula: ClassVar[str] = "(1/n) sum f/F; with no population J/n"

@@ -49,6 +49,7 @@ class ProsecutorRisk(SizeModel):
     judges_matching: ClassVar[bool] = True
     threshold_field: ClassVar[str | None] = "at_most"
     protects_nobody_at: ClassVar[float | None] = 1
+    observes: ClassVar[object] = float
     source: ClassVar[str] = "El Emam, Dankar, JAMIA 15(5), 2008; Dankar, El Emam, PAIS 2010"
     threat: ClassVar[str] = (
         "An intruder who knows that a person is in the table, and their quasi-identifiers, finds them."

@@ -59,6 +59,7 @@ class RiskyCells(Guarantee):
 
     way: ClassVar[Way] = DISTINCT
     threshold_field: ClassVar[str | None] = "at_most"
+    observes: ClassVar[object] = dict[str, Any]
     source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
     threat: ClassVar[str] = (
         "An intruder who knows two or three things of a person finds that hardly anybody shares them."

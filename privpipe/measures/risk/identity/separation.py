@@ -60,6 +60,7 @@ class Separation(ColumnSetMeasure):
     ('fail', 0.6)
     """
 
+    observes: ClassVar[object] = float
     source: ClassVar[str] = "Motwani, Xu, Finding Quasi-Identifiers, VLDB SDM workshop, 2007"
     threat: ClassVar[str] = "An intruder distinguishes people by columns that nobody considered identifying."
     formula: ClassVar[str] = "1 - sum n_c (n_c - 1) / (n (n - 1)) <= at_most"

@@ -73,6 +73,7 @@ class SpecialUniques(Guarantee):
     trusts_values: ClassVar[bool] = True
     gives_record_figures: ClassVar[bool] = True
     judges_matching: ClassVar[bool] = True
+    observes: ClassVar[object] = dict[str, Any]
     source: ClassVar[str] = "Elliot, Manning, Ford, IJUFKS 10, 2002; Manning, Haglin, Keane, DMKD 16, 2008"
     threat: ClassVar[str] = (
         "A record stands out by two or three of its values, so whoever knows these finds it at once."

@@ -73,6 +73,7 @@ class LearnedLinkage(FilePairMeasure):
     ('fail', 1.0, True)
     """
 
+    observes: ClassVar[object] = dict[str, Any]
     source: ClassVar[str] = "Abril, Navarro-Arribas, Torra, Information Fusion 13, 2012, and 26, 2015"
     threat: ClassVar[str] = (
         "An intruder links by distance and has learned, on other pairs, which columns identify most."

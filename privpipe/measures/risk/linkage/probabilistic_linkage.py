@@ -87,6 +87,7 @@ class ProbabilisticLinkage(FilePairMeasure):
     ('fail', 1.0)
     """
 
+    observes: ClassVar[object] = dict[str, Any]
     source: ClassVar[str] = "Fellegi, Sunter, JASA 64, 1969; Jaro, JASA 84, 1989; Winkler, 1988"
     threat: ClassVar[str] = "An intruder weights the columns on which a released record agrees with each known person."
     formula: ClassVar[str] = "W = sum log2(m/u) or log2((1-m)/(1-u)); share of records whose heaviest pair is right"

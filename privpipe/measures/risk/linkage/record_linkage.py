@@ -73,6 +73,7 @@ class RecordLinkage(FilePairMeasure):
     ('fail', 0.667)
     """
 
+    observes: ClassVar[object] = dict[str, Any]
     source: ClassVar[str] = "Pagliuca, Seri, 1999; Domingo-Ferrer, Torra, 2001; Winkler, PSD 2004"
     threat: ClassVar[str] = "An intruder who knows the original numbers of a person takes the nearest released record."
     formula: ClassVar[str] = "(1/m) sum over attacked records of [partner among the nearest] / ties <= at_most"

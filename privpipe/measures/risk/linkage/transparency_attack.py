@@ -68,6 +68,7 @@ class TransparencyAttack(FilePairMeasure):
     ('fail', 0.75, 1.0)
     """
 
+    observes: ClassVar[object] = dict[str, Any]
     source: ClassVar[str] = "Winkler, 2002; Nin, Herranz, Torra, DKE 67 and DKE 64(1), 2008"
     threat: ClassVar[str] = "An intruder knows the method and its parameters, as good practice has them published."
     formula: ClassVar[str] = "candidates = intersection over columns of the records that fit; share re-identified"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -49,6 +49,7 @@ class UnsortedMatching(PositionMeasure):
     """
 
     threshold_field: ClassVar[str | None] = "at_most"
+    observes: ClassVar[object] = dict[str, Any]
     source: ClassVar[str] = "Sweeney, IJUFKS 10(5), 2002"
     threat: ClassVar[str] = "An intruder joins two releases, or a release and its source, by the number of the row."
     formula: ClassVar[str] = "|rho|, rho = sum of products of centred ranks / sum f (f^2 - 1) / 12, within classes"

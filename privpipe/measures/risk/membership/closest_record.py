@@ -57,6 +57,7 @@ class ClosestRecord(TableMeasure):
 
     threshold_field: ClassVar[str | None] = "at_least"
     direction: ClassVar[Direction] = "at_least"
+    observes: ClassVar[object] = dict[str, Any]
     source: ClassVar[str] = "Yeom, Giacomelli, Fredrikson, Jha, CSF 2018"
     threat: ClassVar[str] = "A synthetic release repeats records of its source."
     formula: ClassVar[str] = (

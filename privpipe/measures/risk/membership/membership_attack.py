@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
@@ -57,6 +57,7 @@ class MembershipAttack(TableMeasure):
     """
 
     threshold_field: ClassVar[str | None] = "at_most"
+    observes: ClassVar[object] = dict[str, Any]
     source: ClassVar[str] = "Yeom, Giacomelli, Fredrikson, Jha, CSF 2018"
     threat: ClassVar[str] = "An intruder learns from the release that a person is among the persons it was made from."
     formula: ClassVar[str] = "max over d of share(members within d) - share(others within d), and its upper limit"

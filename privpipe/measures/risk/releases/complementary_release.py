@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from annotated_types import Ge
@@ -80,6 +80,7 @@ class ComplementaryRelease(HistoryMeasure):
     threshold_field: ClassVar[str | None] = "k"
     direction: ClassVar[Direction] = "at_least"
     protects_nobody_at: ClassVar[float | None] = 1
+    observes: ClassVar[object] = dict[str, Any]
     source: ClassVar[str] = "Sweeney, IJUFKS 10(5), 2002; Ganta, Kasiviswanathan, Smith, KDD 2008"
     threat: ClassVar[str] = (
         "An intruder combines this release with earlier ones: each alone is safe, together they split groups."

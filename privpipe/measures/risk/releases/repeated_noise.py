@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from annotated_types import Gt
@@ -76,6 +76,7 @@ class RepeatedNoise(HistoryMeasure):
     threshold_field: ClassVar[str | None] = "at_least"
     direction: ClassVar[Direction] = "at_least"
     forms_classes: ClassVar[bool] = False
+    observes: ClassVar[object] = dict[str, Any]
     source: ClassVar[str] = "weighing of independent measurements by their variances"
     threat: ClassVar[str] = "An intruder averages what several releases say of one person, and which cancels the noise."
     formula: ClassVar[str] = "min over persons of 1 / sum over releases with distinct stage keys of 1/ratio"
