@@ -78,7 +78,7 @@ def policy(tmp_path: Path) -> Path:
         "engines": {
             "embedded": {"threads": 2},
             "dask": {"scheduler": "distributed", "workers": 2},
-            "spark": {"master": "local[2]"},
+            "spark": {"master": "local[2]", "driver_bytes": 0},
         },
     }
     path = tmp_path / "release.yaml"

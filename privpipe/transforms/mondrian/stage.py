@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from annotated_types import Ge
 from typing_extensions import Doc
 
-from privpipe.blocks import FactsRequest, Histogram, Primitives
+from privpipe.blocks import Facts, FactsRequest, Histogram, Primitives, RowBlock
 from privpipe.blocks.marks import Columns
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
@@ -26,6 +26,8 @@ __all__ = ["MondrianStage", "tree_columns", "tree_names"]
 
 Mode = Literal["strict", "relaxed"]
 Score = Literal["width", "loss"]
+CARRIED = ("approach", "columns", "fixed", "recoded", "tree", "dictionaries", "hierarchies", "data_dependent")
+"""What a plan says that holds for another table too."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -69,6 +71,26 @@ class MondrianStage(Transformer):
         return schema
 
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
+        leaves = self._leaves(engine, table, plan, context)
+        return engine.map_rows(table, leaves, self.released_schema(table.schema, plan))
+
+    def carried(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> StagePlan:
+        leaves = self._leaves(engine, table, plan, context)
+        if leaves.tree.is_relaxed:
+            return super().carried(engine, table, plan, context)
+        names = [column.name for column in leaves.columns]
+        outside = engine.reduce_rows(table, names, _Outside(leaves, plan.detail["recoded"]), Facts()) or {}
+        for column, records in outside.items():
+            if records:
+                raise DataError(
+                    f"{context.place}: {records:,} records have a value of {column!r} that the label of their part "
+                    "does not cover; make a new plan for this table"
+                )
+        # What the cuts cost the first table is not what they cost this one.
+        return replace(plan, detail={name: plan.detail[name] for name in CARRIED} | {"records": engine.count(table)})
+
+    def _leaves(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> Leaves:
+        """The function of the rows, where the codes of the plan mean the same in this table."""
         cut, fixed = tree_names(self, context)
         histograms = engine.facts(table, FactsRequest(histograms=(*cut, *fixed))).histograms
         columns, _ = tree_columns(histograms, self, context)
@@ -76,15 +98,35 @@ class MondrianStage(Transformer):
             if context.keyed(column.digest) != plan.detail["dictionaries"].get(column.name):
                 raise DataError(
                     f"{context.place}: the values or the hierarchy of {column.name!r} are not those the plan was made "
-                    "with; make a new plan for this table"
+                    "with, and a plan holds codes, never values; make a new plan for this table, or give the column "
+                    "a hierarchy that lists its whole domain (a file, a tree or rows)"
                 )
-        tree = CutTree.unpacked(plan.detail["tree"])
-        leaves = Leaves.of(columns, tree, plan.detail["recoded"], self.labels)
-        return engine.map_rows(table, leaves, self.released_schema(table.schema, plan))
+        return Leaves.of(columns, CutTree.unpacked(plan.detail["tree"]), plan.detail["recoded"], self.labels)
 
     @classmethod
     def examples(cls) -> list[Self]:
         return [cls(), cls(k=3, score="loss"), cls(labels="values")]
+
+
+@dataclass(frozen=True)
+class _Outside:
+    """Records by column whose value lies outside what the label of their leaf stands for."""
+
+    leaves: Leaves
+    recoded: Sequence[str]
+
+    def measure(self, block: RowBlock, facts: Facts) -> dict[str, int]:
+        codes = self.leaves.codes(block)
+        here, tree = self.leaves.numbers_of(codes, block), self.leaves.tree
+        found = {}
+        for at, column in enumerate(self.leaves.columns):
+            if column.name in self.recoded:
+                low, high = tree.lows[here, at], tree.highs[here, at]
+                found[column.name] = int(((codes[:, at] < low) | (codes[:, at] > high)).sum())
+        return found
+
+    def merge(self, left: dict[str, int], right: dict[str, int]) -> dict[str, int]:
+        return {name: left.get(name, 0) + right.get(name, 0) for name in {**left, **right}}
 
 
 def tree_names(stage: MondrianStage, context: StageContext) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -111,7 +111,7 @@ def test_a_release_of_adult_starts_no_job(near: SparkEngine, project: Path, tmp_
     jobs = jobs_of(near, lambda: made.append(pp.release(policy, engine=near, target=str(tmp_path / "adult"))))
     assert jobs == 0
     assert made[0].assessment.passed
-    assert {"spark", "duckdb"} <= set(made[0].manifest["engine"]["versions"])
+    assert {"spark", "duckdb"} <= set(made[0].manifest["versions"])
 
 
 def test_the_limit_is_an_option(spark_engine: SparkEngine) -> None:

@@ -89,7 +89,7 @@ def test_a_session_may_be_given(spark_engine: SparkEngine) -> None:
 
 
 def test_without_a_cache_nothing_is_persisted(spark_engine: SparkEngine) -> None:
-    engine = SparkEngine(spark_engine.session, cache=False)
+    engine = SparkEngine(spark_engine.session, cache=False, driver_bytes=0)
     table = engine.with_record_ids(engine.scan(Source(data=spark_engine.session.range(4))), None, _seed())
     assert table.frame.storageLevel.useMemory is False
     kept = spark_engine.with_record_ids(spark_engine.scan(Source(data=spark_engine.session.range(6))), None, _seed())
