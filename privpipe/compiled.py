@@ -14,13 +14,25 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["SMALL", "Kernel", "load", "njit"]
+__all__ = ["SMALL", "Kernel", "is_small", "load", "njit"]
 
 SMALL = 16_384
 """Elements that plain Python goes through in the time that loading numba takes."""
+ENOUGH = 100 * SMALL
+"""Elements in one thread after which the next are worth the compiler, however small each call."""
 _kernels: list[Kernel] = []
 _lock = threading.RLock()
 _loaded = threading.Event()
+
+
+class _Inside(threading.local):
+    """What one thread is at."""
+
+    plain = False
+    spent = 0
+
+
+_inside = _Inside()
 
 
 class Kernel:
@@ -31,18 +43,28 @@ class Kernel:
     function : callable
     small : int
         Elements of all its arrays up to which it runs as plain Python while numba is not loaded.
+    plain : callable, optional
+        What runs then in its place, with the same result: whole columns at a time, say.
     options : of ``numba.njit``
     """
 
-    def __init__(self, function: Callable[..., Any], small: int, options: dict[str, Any]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], small: int, plain: Callable[..., Any] | None, options: dict[str, Any]
+    ) -> None:
         functools.update_wrapper(self, function)
-        self.function, self._small, self._options = function, small, options
+        self.function, self.plain, self._small, self._options = function, plain or function, small, options
         self.compiled: Any = None
 
     def __call__(self, *arguments: Any) -> Any:
         if self.compiled is None:
-            if not _loaded.is_set() and self._is_small(arguments):
-                return self.function(*arguments)
+            if _inside.plain:
+                return self.plain(*arguments)
+            if self._is_small(arguments):
+                _inside.plain = True
+                try:
+                    return self.plain(*arguments)
+                finally:
+                    _inside.plain = False
             load()
         return self.compiled(*arguments)
 
@@ -57,17 +79,21 @@ class Kernel:
             self.compiled = numba.njit(**{**self._options, "cache": False})(self.function)
 
     def _is_small(self, arguments: tuple[Any, ...]) -> bool:
-        return self._small > 0 and sum(len(each) for each in arguments if hasattr(each, "__len__")) <= self._small
+        return self._small > 0 and is_small(sum(each.size for each in arguments if hasattr(each, "size")), self._small)
 
 
-def njit(*, small: int = 0, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+def njit(
+    *, small: int = 0, plain: Callable[..., Any] | None = None, **options: Any
+) -> Callable[[Callable[..., Any]], Any]:
     """A decorator that has numba compile a function once it is needed.
 
     Parameters
     ----------
     small : int
         Elements of all its arrays up to which it may run as plain Python; 0: never. For functions that mean the same
-        there: without unsigned arithmetic that wraps around.
+        there: without unsigned arithmetic of scalars that wraps around, which numpy warns of.
+    plain : callable, optional
+        What runs for small inputs in its place.
     options : of ``numba.njit``
 
     Examples
@@ -85,7 +111,7 @@ def njit(*, small: int = 0, **options: Any) -> Callable[[Callable[..., Any]], An
 
     def decorated(function: Callable[..., Any]) -> Any:
         with _lock:
-            kernel = Kernel(function, small, options)
+            kernel = Kernel(function, small, plain, options)
             if _loaded.is_set():
                 kernel.hand_over(importlib.import_module("numba"))
                 return kernel.compiled
@@ -93,6 +119,20 @@ def njit(*, small: int = 0, **options: Any) -> Callable[[Callable[..., Any]], An
             return kernel
 
     return decorated
+
+
+def is_small(size: int, most: int = SMALL) -> bool:
+    """Whether so many elements had better be gone through without the compiler; counted against `ENOUGH`.
+
+    Examples
+    --------
+    >>> is_small(10**9)
+    False
+    """
+    if _loaded.is_set() or size > most or _inside.spent > ENOUGH:
+        return False
+    _inside.spent += size
+    return True
 
 
 def load() -> None:

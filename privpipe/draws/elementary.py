@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.compiled import njit
-from privpipe.draws.siphash import word_of_3
+from privpipe.compiled import SMALL, njit
+from privpipe.draws.siphash import record_words, word_of_3
 
 __all__ = ["LARGEST_BELOW_ONE", "natural_log", "normal_quantile", "record_normals", "record_uniforms", "unit_interval"]
 
@@ -100,7 +100,12 @@ def normal_quantile(u: float) -> float:
     return quantile
 
 
-@njit(nogil=True, cache=True)
+def _record_uniforms(k0: U, k1: U, ids: NDArray[np.int64], word: U) -> NDArray[np.float64]:
+    words = np.asarray(record_words(k0, k1, ids, word))
+    return np.minimum(((words >> U(11)).astype(np.float64) + 0.5) * 2.0**-53, LARGEST_BELOW_ONE)
+
+
+@njit(small=SMALL, plain=_record_uniforms, nogil=True, cache=True)
 def record_uniforms(k0: U, k1: U, ids: NDArray[np.int64], word: U) -> NDArray[np.float64]:
     out = np.empty(len(ids), np.float64)
     for i in range(len(ids)):
@@ -108,7 +113,11 @@ def record_uniforms(k0: U, k1: U, ids: NDArray[np.int64], word: U) -> NDArray[np
     return out
 
 
-@njit(nogil=True, cache=True)
+def _record_normals(k0: U, k1: U, ids: NDArray[np.int64], word: U) -> NDArray[np.float64]:
+    return np.array([normal_quantile(u) for u in _record_uniforms(k0, k1, ids, word).tolist()], np.float64)
+
+
+@njit(small=SMALL, plain=_record_normals, nogil=True, cache=True)
 def record_normals(k0: U, k1: U, ids: NDArray[np.int64], word: U) -> NDArray[np.float64]:
     out = np.empty(len(ids), np.float64)
     words = np.empty(1024, np.uint64)

@@ -2,7 +2,8 @@
 
 Source: Aumasson, Bernstein, SipHash: a fast short-input PRF, Indocrypt 2012, and its reference code for the
 128-bit variant. Messages here are whole little-endian words, which is all that ids and draws need. Every
-constant is wrapped in np.uint64: an unsigned and a signed integer would meet in a float.
+constant is wrapped in np.uint64: an unsigned and a signed integer would meet in a float. As plain Python the
+functions take arrays of words: those of numpy wrap around, its scalars warn.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.compiled import njit
+from privpipe.compiled import SMALL, njit
 
 __all__ = [
     "absorb",
@@ -138,7 +139,12 @@ def high_product(a: U, b: U) -> U:
     return a1 * b1 + (middle >> U(32)) + (other >> U(32))
 
 
-@njit(nogil=True, cache=True)
+def _record_words(k0: U, k1: U, ids: NDArray[np.int64], word: U) -> NDArray[np.uint64]:
+    first, second = ids[:, 0].astype(U), ids[:, 1].astype(U)
+    return np.asarray(word_of_3(np.full(1, k0), np.full(1, k1), first, second, np.full(1, word)))
+
+
+@njit(small=SMALL, plain=_record_words, nogil=True, cache=True)
 def record_words(k0: U, k1: U, ids: NDArray[np.int64], word: U) -> NDArray[np.uint64]:
     out = np.empty(len(ids), np.uint64)
     for i in range(len(ids)):
@@ -146,7 +152,12 @@ def record_words(k0: U, k1: U, ids: NDArray[np.int64], word: U) -> NDArray[np.ui
     return out
 
 
-@njit(nogil=True, cache=True)
+def _counter_words(k0: U, k1: U, first: U, count: int, word: U) -> NDArray[np.uint64]:
+    numbers = np.full(1, first) + np.arange(count, dtype=U)
+    return np.asarray(word_of_2(np.full(1, k0), np.full(1, k1), numbers, np.full(1, word)))
+
+
+@njit(small=SMALL, plain=_counter_words, nogil=True, cache=True)
 def counter_words(k0: U, k1: U, first: U, count: int, word: U) -> NDArray[np.uint64]:
     out = np.empty(count, np.uint64)
     for i in range(count):
@@ -154,7 +165,11 @@ def counter_words(k0: U, k1: U, first: U, count: int, word: U) -> NDArray[np.uin
     return out
 
 
-@njit(nogil=True, cache=True)
+def _below_bound(words: NDArray[np.uint64], bound: U) -> NDArray[np.int64]:
+    return np.asarray(high_product(words, np.full(1, bound))).astype(np.int64)
+
+
+@njit(small=SMALL, plain=_below_bound, nogil=True, cache=True)
 def below_bound(words: NDArray[np.uint64], bound: U) -> NDArray[np.int64]:
     out = np.empty(len(words), np.int64)
     for i in range(len(words)):

@@ -120,3 +120,87 @@ def test_a_large_input_is_compiled_and_gives_the_same(tmp_path: Path, fresh: boo
     code = CHECK.replace("* 250", "* 25000") + "print('numba' in sys.modules)"
     environment = {"NUMBA_CACHE_DIR": str(tmp_path)} if fresh else {}
     assert run(code, **environment)[0] == WANTED.replace("500", "50000")
+
+
+BITS = """
+import sys, hashlib, math
+import numpy as np, pyarrow as pa
+from privpipe.blocks import RowBlock
+from privpipe.compiled import load
+from privpipe.draws import Seed, Stream
+from privpipe.kernels.grouping.word_groups import group_rows
+from privpipe.kernels.ids.record_ids import content_hash, ordinals, record_id
+from privpipe.kernels.ids.value_draws import value_normals, value_uniforms, value_words
+from privpipe.kernels.sums.exact import measure_sums
+
+if sys.argv[1] == "compiled":
+    load()
+rng = np.random.default_rng(3)
+n = 700
+texts = [None, "", "a", "seven b", "eight by", "nine byte", "x" * 16, "ünï" * 9, "seventeen bytes!!"]
+decimals = [None, *range(-3, 9)]
+import decimal
+rows = pa.record_batch({
+    "t": pa.array([texts[at] for at in rng.integers(0, len(texts), n)]),
+    "f": pa.array([[None, math.inf, -0.0, 1e308, 5e-324, -2.5][at] for at in rng.integers(0, 6, n)], pa.float64()),
+    "i": pa.array(rng.integers(-(2**62), 2**62, n)),
+    "b": pa.array(rng.random(n) < 0.5, mask=rng.random(n) < 0.1),
+    "d": pa.array([None if at % 7 == 0 else decimal.Decimal(int(at)) / 100 for at in range(n)], pa.decimal128(20, 2)),
+    "z": pa.nulls(n),
+})
+seed, stream = Seed.of(bytes(range(32))), Stream(bytes(range(16)))
+words = content_hash(rows, seed)
+ids = record_id(words, ordinals(words), seed)
+block = RowBlock(rows, ids)
+found = [words, ids, stream.words(ids, 3), stream.uniform(ids), stream.normal(ids), stream.integers(ids, 2**63 - 7),
+         stream.counter(5, 100), value_words(stream, block, ["t", "f"], 2), value_uniforms(stream, block, ["d"]),
+         value_normals(stream, block, ["i", "z"])]
+groups, firsts = group_rows(words[:, :1] % 50)
+found.append(firsts[groups])
+sums = measure_sums([rng.lognormal(0, 30, n), np.where(rng.random(n) < 0.1, np.inf, rng.normal(size=n)),
+                     rng.integers(-(2**62), 2**62, n)], [rng.random(n) < 0.1, None, rng.random(n) < 0.2])
+for each in found:
+    print(hashlib.sha256(np.ascontiguousarray(each).tobytes()).hexdigest())
+print(repr(sums))
+print("numba" in sys.modules)
+"""
+
+
+def test_whole_columns_and_compiled_loops_give_the_same_bits(tmp_path: Path) -> None:
+    script = tmp_path / "bits.py"
+    script.write_text(BITS, encoding="utf-8")
+    said = []
+    for way in ("plain", "compiled"):
+        command = [sys.executable, "-W", "error", str(script), way]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stderr[-3000:]
+        said.append(done.stdout.splitlines())
+    assert [each.pop() for each in said] == ["False", "True"]
+    assert said[0] == said[1]
+
+
+def test_a_small_release_and_noise_load_no_compiler() -> None:
+    code = """
+import sys
+import numpy as np, pandas as pd, privpipe as pp
+from privpipe.models import KAnonymity
+from privpipe.transforms import AddNoise, Generalize, Sample, TopCode
+rng = np.random.default_rng(1)
+pay = rng.normal(size=500)
+frame = pd.DataFrame({"age": rng.integers(20, 60, 500), "zip": rng.choice(["081", "171"], 500), "pay": pay})
+policy = pp.Policy(
+    roles=pp.Roles(quasi_identifiers=["age", "zip"], insensitive=["pay"]),
+    hierarchies={"age": {"intervals": {"start": 0, "widths": [10, 20, 40]}}, "zip": {"redact": {"keep": "left"}}},
+    transform=[Sample(fraction=0.9), TopCode(columns=["pay"], quantile=0.95),
+               AddNoise(columns=["pay"], variance_ratio=0.1), Generalize(search="optimal", suppress_at_most=0.05)],
+    guarantees=[KAnonymity(k=5)], seed="7e680bd0703b052244008bac17dacba2457b75f36e829951356a47727bf31a6a",
+)
+print(len(policy.apply(frame)) > 400, "numba" in sys.modules)
+"""
+    assert run(code) == ["True False"]
+
+
+def test_many_small_calls_are_worth_the_compiler() -> None:
+    code = "import sys\nfrom privpipe.draws import Stream\nimport numpy as np\nids = np.zeros((5000, 2), np.int64)\n"
+    code += "for at in range(400):\n    Stream(bytes(16)).words(ids, at)\nprint('numba' in sys.modules)"
+    assert run(code) == ["True"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.compiled import njit
+from privpipe.compiled import SMALL, njit
 from privpipe.kernels.columns.arrays import read_only
 
 __all__ = ["FUSED", "PackedColumns", "padded"]
@@ -103,7 +103,7 @@ def _grouped(sizes: Sequence[int]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(group) for group in groups)
 
 
-@njit(nogil=True, cache=True)
+@njit(small=SMALL, nogil=True, cache=True)
 def _packed(codes: Ints, members: Longs, radices: Longs, space: int) -> tuple[Ints, Ints]:
     """Code of each row among those of a group that occur, in their order, and the columns' codes of each."""
     t = len(codes)
@@ -133,7 +133,7 @@ def _packed(codes: Ints, members: Longs, radices: Longs, space: int) -> tuple[In
     return numbers, leaves
 
 
-@njit(nogil=True, cache=True)
+@njit(small=SMALL, nogil=True, cache=True)
 def _group_totals(
     c0: Codes, c1: Codes, c2: Codes, chosen: NDArray[np.bool_], counts: Longs, n0: int, n1: int, n2: int
 ) -> tuple[Longs, Longs, Longs]:
@@ -147,7 +147,7 @@ def _group_totals(
     return one, two, three
 
 
-@njit(nogil=True, cache=True)
+@njit(small=SMALL, nogil=True, cache=True)
 def _spread_out(of_code: Longs, leaves: Ints, starts: Longs, out: Longs) -> None:
     for j in range(len(leaves)):
         for code in range(len(of_code)):

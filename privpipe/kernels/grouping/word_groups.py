@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.compiled import njit
+from privpipe.compiled import SMALL, njit
 from privpipe.kernels.columns.arrays import read_only
 
 __all__ = ["add_hashes", "group_rows", "number_words", "ordered_by_group", "ranges_of", "split_order"]
@@ -135,7 +135,7 @@ def _not_above(cuts: Ints, m: int, rows: Ints, i: int) -> bool:
     return bool(j == width or cuts[m, j] < rows[i, j])
 
 
-@njit(nogil=True, cache=True)
+@njit(small=SMALL, nogil=True, cache=True)
 def _ranges(rows: Ints, cuts: Ints) -> Ints:
     out = np.empty(len(rows), np.int64)
     for i in range(len(rows)):
@@ -168,7 +168,7 @@ def _mixed(words: Ints, i: int) -> np.uint64:
     return h ^ (h >> U(29))
 
 
-@njit(nogil=True, cache=True)
+@njit(small=SMALL, nogil=True, cache=True)
 def _counting_sort(groups: Ints, number: int) -> tuple[Ints, Ints]:
     offsets = np.zeros(number + 1, np.int64)
     for i in range(len(groups)):
@@ -183,7 +183,7 @@ def _counting_sort(groups: Ints, number: int) -> tuple[Ints, Ints]:
     return order, offsets
 
 
-@njit(nogil=True, cache=True)
+@njit(small=SMALL, nogil=True, cache=True)
 def _numbered(words: Ints, room: int) -> tuple[Ints, Ints]:
     places = np.full(room, -1, np.int64)
     groups = np.empty(len(words), np.int64)
@@ -218,7 +218,12 @@ def _equal(words: Ints, a: int, b: int) -> bool:
     return bool(j == width)
 
 
-@njit(nogil=True, cache=True)
+def _group_plain(words: Ints) -> tuple[Ints, Ints]:
+    _, firsts, groups = np.unique(words, axis=0, return_index=True, return_inverse=True)
+    return groups.reshape(-1).astype(np.int64), firsts.astype(np.int64)
+
+
+@njit(small=SMALL, plain=_group_plain, nogil=True, cache=True)
 def _group(words: Ints) -> tuple[Ints, Ints]:
     n = len(words)
     bits = 0

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.compiled import njit
+from privpipe.compiled import SMALL, njit
 from privpipe.draws.siphash import absorb
 from privpipe.kernels.columns.cell_words import FixedCells, TextCells
 
@@ -39,7 +41,66 @@ def absorb_column(
         _absorb_more(payload, cells.present, start, rows, state, words)
 
 
-@njit(nogil=True, cache=True)
+def _moved(state: NDArray[np.uint64], words: NDArray[np.uint64], here: NDArray[np.intp], word: Any) -> None:
+    """Some rows' states after one more word each."""
+    for at, moved in enumerate(absorb(*state[:, here], np.broadcast_to(word, here.shape))):
+        state[at, here] = moved
+    words[here] += U(1)
+
+
+def _absorb_nulls_plain(rows: int, state: NDArray[np.uint64], words: NDArray[np.uint64]) -> None:
+    _moved(state, words, np.arange(rows), U(0))
+
+
+def _absorb_cells_plain(
+    header: U,
+    payload: NDArray[np.uint64],
+    present: NDArray[np.bool_],
+    start: int,
+    rows: int,
+    state: NDArray[np.uint64],
+    words: NDArray[np.uint64],
+) -> None:
+    known = present[start : start + rows] if len(present) else np.ones(rows, np.bool_)
+    _moved(state, words, np.arange(rows), np.where(known, header, U(0)))
+    _absorb_more_plain(payload, present, start, rows, state, words)
+
+
+def _absorb_more_plain(
+    payload: NDArray[np.uint64],
+    present: NDArray[np.bool_],
+    start: int,
+    rows: int,
+    state: NDArray[np.uint64],
+    words: NDArray[np.uint64],
+) -> None:
+    here = np.flatnonzero(present[start : start + rows]) if len(present) else np.arange(rows)
+    _moved(state, words, here, payload[start + here])
+
+
+def _absorb_text_plain(
+    tag: U,
+    offsets: NDArray[np.int64],
+    data: NDArray[np.uint8],
+    present: NDArray[np.bool_],
+    start: int,
+    rows: int,
+    state: NDArray[np.uint64],
+    words: NDArray[np.uint64],
+) -> None:
+    known = present[start : start + rows] if len(present) else np.ones(rows, np.bool_)
+    places = offsets[start : start + rows].astype(np.int64)
+    lengths = np.where(known, offsets[start + 1 : start + rows + 1] - places, 0)
+    _moved(state, words, np.arange(rows), np.where(known, tag | lengths.astype(U) << U(8), U(0)))
+    padded = np.concatenate([data, np.zeros(8, np.uint8)])
+    for done in range(0, int(lengths.max(initial=0)), 8):
+        here = np.flatnonzero(lengths > done)
+        taken = padded[(places[here] + done)[:, None] + np.arange(8)]
+        taken[np.arange(8) >= (lengths[here] - done)[:, None]] = 0
+        _moved(state, words, here, np.ascontiguousarray(taken).view("<u8")[:, 0])
+
+
+@njit(small=8 * SMALL, plain=_absorb_nulls_plain, nogil=True, cache=True)
 def _absorb_nulls(rows: int, state: NDArray[np.uint64], words: NDArray[np.uint64]) -> None:
     v0, v1, v2, v3 = state[0], state[1], state[2], state[3]
     for i in range(rows):
@@ -47,7 +108,7 @@ def _absorb_nulls(rows: int, state: NDArray[np.uint64], words: NDArray[np.uint64
         words[i] += U(1)
 
 
-@njit(nogil=True, cache=True)
+@njit(small=8 * SMALL, plain=_absorb_cells_plain, nogil=True, cache=True)
 def _absorb_cells(
     header: U,
     payload: NDArray[np.uint64],
@@ -74,7 +135,7 @@ def _absorb_cells(
         words[i] += U(2) if here else U(1)
 
 
-@njit(nogil=True, cache=True)
+@njit(small=8 * SMALL, plain=_absorb_more_plain, nogil=True, cache=True)
 def _absorb_more(
     payload: NDArray[np.uint64],
     present: NDArray[np.bool_],
@@ -108,7 +169,7 @@ def _last_word(data: NDArray[np.uint8], at: U, size: U) -> U:
     return word
 
 
-@njit(nogil=True, cache=True)
+@njit(small=8 * SMALL, plain=_absorb_text_plain, nogil=True, cache=True)
 def _absorb_text(
     tag: U,
     offsets: NDArray[np.int64],

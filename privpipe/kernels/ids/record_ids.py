@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privpipe.compiled import njit
+from privpipe.compiled import SMALL, njit
 from privpipe.draws import Seed
 from privpipe.draws.siphash import absorb, close_128, key_words, start_128
 from privpipe.kernels.columns.arrays import read_only
@@ -152,13 +152,24 @@ def _hash_rows(columns: list[FixedCells | TextCells], keys: tuple[U, U], out: ND
         _close(state, words, out[start : start + rows])
 
 
-@njit(nogil=True, cache=True)
+def _open_plain(k0: U, k1: U, state: NDArray[np.uint64], words: NDArray[np.uint64]) -> None:
+    for at, word in enumerate(start_128(k0, k1)):
+        state[at] = word
+    words[:] = 0
+
+
+@njit(small=4 * SMALL, plain=_open_plain, nogil=True, cache=True)
 def _open(k0: U, k1: U, state: NDArray[np.uint64], words: NDArray[np.uint64]) -> None:
     state[0], state[1], state[2], state[3] = start_128(k0, k1)
     words[:] = 0
 
 
-@njit(nogil=True, cache=True)
+def _close_plain(state: NDArray[np.uint64], words: NDArray[np.uint64], out: NDArray[np.int64]) -> None:
+    first, second = close_128(*state[:, : len(out)], words[: len(out)])
+    out[:, 0], out[:, 1] = first.astype(np.int64), second.astype(np.int64)
+
+
+@njit(small=4 * SMALL, plain=_close_plain, nogil=True, cache=True)
 def _close(state: NDArray[np.uint64], words: NDArray[np.uint64], out: NDArray[np.int64]) -> None:
     v0, v1, v2, v3 = state[0], state[1], state[2], state[3]
     for i in range(len(out)):
@@ -166,7 +177,15 @@ def _close(state: NDArray[np.uint64], words: NDArray[np.uint64], out: NDArray[np
         out[i, 0], out[i, 1] = np.int64(first), np.int64(second)
 
 
-@njit(nogil=True, cache=True)
+def _hash_of_three_plain(k0: U, k1: U, hashes: NDArray[np.int64], ordinal: NDArray[np.int64]) -> NDArray[np.int64]:
+    v0, v1, v2, v3 = (np.full(len(hashes), word) for word in start_128(k0, k1))
+    for words in (hashes[:, 0], hashes[:, 1], ordinal):
+        v0, v1, v2, v3 = absorb(v0, v1, v2, v3, words.astype(U))
+    first, second = close_128(v0, v1, v2, v3, np.full(len(hashes), U(3)))
+    return np.column_stack([first.astype(np.int64), second.astype(np.int64)])
+
+
+@njit(small=SMALL, plain=_hash_of_three_plain, nogil=True, cache=True)
 def _hash_of_three(k0: U, k1: U, hashes: NDArray[np.int64], ordinal: NDArray[np.int64]) -> NDArray[np.int64]:
     out = np.empty((len(hashes), 2), np.int64)
     for i in range(len(hashes)):

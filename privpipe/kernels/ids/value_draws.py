@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import RowBlock
-from privpipe.compiled import njit
+from privpipe.compiled import SMALL, njit
 from privpipe.draws import Stream
-from privpipe.draws.elementary import normal_quantile, unit_interval
+from privpipe.draws.elementary import LARGEST_BELOW_ONE, normal_quantile, unit_interval
 from privpipe.draws.siphash import absorb, close_64, start
 from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.columns.cell_words import encode_column
@@ -82,7 +82,16 @@ def _of_record(k0: U, k1: U, first: np.int64, second: np.int64) -> tuple[U, U, U
     return found
 
 
-@njit(nogil=True, cache=True)
+def _open_plain(k0: U, k1: U, ids: NDArray[np.int64], state: NDArray[np.uint64], lengths: NDArray[np.uint64]) -> None:
+    v0, v1, v2, v3 = (np.full(len(ids), word) for word in start(k0, k1))
+    for words in ids.T:
+        v0, v1, v2, v3 = absorb(v0, v1, v2, v3, words.astype(U))
+    for at, moved in enumerate((v0, v1, v2, v3)):
+        state[at, : len(ids)] = moved
+    lengths[: len(ids)] = U(2)
+
+
+@njit(small=4 * SMALL, plain=_open_plain, nogil=True, cache=True)
 def _open(k0: U, k1: U, ids: NDArray[np.int64], state: NDArray[np.uint64], lengths: NDArray[np.uint64]) -> None:
     v0, v1, v2, v3 = state[0], state[1], state[2], state[3]
     for i in range(len(ids)):
@@ -90,7 +99,12 @@ def _open(k0: U, k1: U, ids: NDArray[np.int64], state: NDArray[np.uint64], lengt
         lengths[i] = U(2)
 
 
-@njit(nogil=True, cache=True)
+def _close_plain(state: NDArray[np.uint64], lengths: NDArray[np.uint64], word: U, out: NDArray[np.uint64]) -> None:
+    moved = absorb(*state[:, : len(out)], np.full(len(out), word))
+    out[:] = close_64(*moved, lengths[: len(out)] + U(1))
+
+
+@njit(small=4 * SMALL, plain=_close_plain, nogil=True, cache=True)
 def _close(state: NDArray[np.uint64], lengths: NDArray[np.uint64], word: U, out: NDArray[np.uint64]) -> None:
     v0, v1, v2, v3 = state[0], state[1], state[2], state[3]
     for i in range(len(out)):
@@ -98,7 +112,11 @@ def _close(state: NDArray[np.uint64], lengths: NDArray[np.uint64], word: U, out:
         out[i] = close_64(a, b, c, d, lengths[i] + U(1))
 
 
-@njit(nogil=True, cache=True)
+def _uniforms_plain(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+    return np.minimum(((words >> U(11)).astype(np.float64) + 0.5) * 2.0**-53, LARGEST_BELOW_ONE)
+
+
+@njit(small=SMALL, plain=_uniforms_plain, nogil=True, cache=True)
 def _uniforms(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     out = np.empty(len(words), np.float64)
     for i in range(len(words)):
@@ -106,7 +124,11 @@ def _uniforms(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     return out
 
 
-@njit(nogil=True, cache=True)
+def _normals_plain(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+    return np.array([normal_quantile(u) for u in _uniforms_plain(words).tolist()], np.float64)
+
+
+@njit(small=SMALL, plain=_normals_plain, nogil=True, cache=True)
 def _normals(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     out = np.empty(len(words), np.float64)
     for i in range(len(words)):

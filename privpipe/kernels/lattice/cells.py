@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.compiled import njit
+from privpipe.compiled import SMALL, njit
 from privpipe.kernels.columns.arrays import read_only
 
 __all__ = ["cells_of", "earliest", "placed", "tallied", "tallied_cells", "tallies_merged"]
@@ -122,7 +122,7 @@ def earliest(coarser: Ints, classes: int, rows: Ints) -> Ints:
     return found
 
 
-@njit(nogil=True, cache=True)
+@njit(small=SMALL, nogil=True, cache=True)
 def _cells_of(
     numbers: Ints, places: Ints, kept: int, codes: Ints, counts: Longs, values: int
 ) -> tuple[Longs, Longs, Longs]:
@@ -148,7 +148,7 @@ def _cells_of(
     return offsets, cell_codes, cell_counts
 
 
-@njit(nogil=True, cache=True)
+@njit(small=SMALL, nogil=True, cache=True)
 def _placed(values: NDArray[Any], places: Ints) -> NDArray[Any]:
     out = np.empty(len(places), values.dtype)
     for i in range(len(places)):
@@ -156,7 +156,7 @@ def _placed(values: NDArray[Any], places: Ints) -> NDArray[Any]:
     return out
 
 
-@njit(nogil=True, cache=True)
+@njit(small=SMALL, nogil=True, cache=True)
 def _tallied(numbers: Ints, classes: int, codes: Ints, counts: Longs, values: int) -> Longs:
     held = np.zeros((classes, values), np.int64)
     for i in range(len(numbers)):
@@ -164,7 +164,7 @@ def _tallied(numbers: Ints, classes: int, codes: Ints, counts: Longs, values: in
     return held
 
 
-@njit(nogil=True, cache=True)
+@njit(small=SMALL, nogil=True, cache=True)
 def _tallies_merged(coarser: Ints, classes: int, tallies: Longs) -> Longs:
     values = tallies.shape[1]
     held = np.zeros((classes, values), np.int64)
@@ -174,7 +174,7 @@ def _tallies_merged(coarser: Ints, classes: int, tallies: Longs) -> Longs:
     return held
 
 
-@njit(nogil=True, cache=True)
+@njit(small=SMALL, nogil=True, cache=True)
 def _tallied_cells(tallies: Longs, kept: Longs) -> tuple[Longs, Longs, Longs]:
     values = tallies.shape[1]
     offsets = np.zeros(len(kept) + 1, np.int64)
@@ -188,7 +188,7 @@ def _tallied_cells(tallies: Longs, kept: Longs) -> tuple[Longs, Longs, Longs]:
     return offsets, codes[:at].copy(), counts[:at].copy()
 
 
-@njit(nogil=True, cache=True)
+@njit(small=SMALL, nogil=True, cache=True)
 def _earliest(coarser: Ints, classes: int, rows: Ints) -> Ints:
     least = np.full(classes, np.iinfo(np.int32).max, np.int32)
     for c in range(len(coarser)):

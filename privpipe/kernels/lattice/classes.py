@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.compiled import njit
+from privpipe.compiled import SMALL, njit
 from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.columns.packed import FUSED, padded
 
@@ -88,7 +88,7 @@ def compacted(keys: Longs, space: int) -> tuple[Ints, int]:
     return numbers, int(count)
 
 
-@njit(nogil=True, cache=True)
+@njit(small=SMALL, nogil=True, cache=True)
 def _numbered_dense(
     c0: Codes, c1: Codes, c2: Codes, t0: Longs, t1: Longs, t2: Longs, counts: Longs, space: int
 ) -> Numbered:
@@ -111,7 +111,7 @@ def _numbered_dense(
     return numbers, sizes[:count].copy(), first[:count].copy()
 
 
-@njit(nogil=True, cache=True)
+@njit(small=SMALL, nogil=True, cache=True)
 def _numbered_runs(
     c0: Codes, c1: Codes, c2: Codes, own: Longs, t1: Longs, t2: Longs, counts: Longs, spaces: tuple[int, int]
 ) -> Numbered:
@@ -158,7 +158,7 @@ def _numbered_runs(
     return numbers, sizes[:count].copy(), first[:count].copy()
 
 
-@njit(nogil=True, cache=True)
+@njit(small=SMALL, nogil=True, cache=True)
 def _spread(size: int, shift: np.uint64, known: Longs, count: int) -> Ints:
     """A larger table of the keys so far: small ones stay in the processor's cache, and most nodes have few classes."""
     slots = np.full(size, -1, np.int32)
@@ -170,7 +170,7 @@ def _spread(size: int, shift: np.uint64, known: Longs, count: int) -> Ints:
     return slots
 
 
-@njit(nogil=True, cache=True)
+@njit(small=SMALL, nogil=True, cache=True)
 def _keys(c0: Codes, c1: Codes, c2: Codes, t0: Longs, t1: Longs, t2: Longs) -> Longs:
     keys = np.empty(len(c0), np.int64)
     for i in range(len(c0)):
@@ -178,13 +178,13 @@ def _keys(c0: Codes, c1: Codes, c2: Codes, t0: Longs, t1: Longs, t2: Longs) -> L
     return keys
 
 
-@njit(nogil=True, cache=True)
+@njit(small=SMALL, nogil=True, cache=True)
 def _add_keys(keys: Longs, codes: Codes, table: Longs) -> None:
     for i in range(len(keys)):
         keys[i] += table[codes[i]]
 
 
-@njit(nogil=True, cache=True)
+@njit(small=SMALL, nogil=True, cache=True)
 def _keyed_dense(keys: Longs, counts: Longs, space: int) -> Numbered:
     seen = np.full(space, -1, np.int32)
     numbers = np.empty(len(keys), np.int32)
@@ -203,7 +203,7 @@ def _keyed_dense(keys: Longs, counts: Longs, space: int) -> Numbered:
     return numbers, sizes[:count].copy(), first[:count].copy()
 
 
-@njit(nogil=True, cache=True)
+@njit(small=SMALL, nogil=True, cache=True)
 def _keyed(keys: Longs, counts: Longs) -> Numbered:
     t = len(keys)
     slots = np.full(1 << SMALLEST, -1, np.int32)
@@ -235,7 +235,7 @@ def _keyed(keys: Longs, counts: Longs) -> Numbered:
     return numbers, sizes[:count].copy(), first[:count].copy()
 
 
-@njit(nogil=True, cache=True)
+@njit(small=SMALL, nogil=True, cache=True)
 def _compacted(keys: Longs, space: int) -> tuple[Ints, int]:
     rank = np.full(space, -1, np.int32)
     for key in keys:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.compiled import njit
+from privpipe.compiled import SMALL, njit
 from privpipe.kernels.columns.arrays import read_only
 
 __all__ = ["LeafCosts", "products"]
@@ -127,7 +127,7 @@ def products(nodes: NDArray[np.int16], figures: Floats) -> Floats:
     return np.asarray(_products(read_only(nodes, np.int16), read_only(figures, np.float64)))
 
 
-@njit(nogil=True, cache=True)
+@njit(small=SMALL, nogil=True, cache=True)
 def _cost(records: Floats, kept: Floats, gone: Floats, leaves: Longs, start: int, end: int, lost: Floats) -> float:
     stays = 0.0
     goes = 0.0
@@ -138,7 +138,7 @@ def _cost(records: Floats, kept: Floats, gone: Floats, leaves: Longs, start: int
     return stays + goes
 
 
-@njit(nogil=True, cache=True)
+@njit(small=SMALL, nogil=True, cache=True)
 def _units(costs: _Arrays, lost: Floats, levels: Longs) -> Floats:
     records, _, kept, gone, leaves, spans, first, scales, unknown = costs
     out = np.zeros(len(levels), np.float64)
@@ -150,7 +150,7 @@ def _units(costs: _Arrays, lost: Floats, levels: Longs) -> Floats:
     return out
 
 
-@njit(nogil=True, cache=True)
+@njit(small=SMALL, nogil=True, cache=True)
 def _raised(
     costs: _Arrays,
     least: Floats,
@@ -182,7 +182,7 @@ def _raised(
     return out
 
 
-@njit(nogil=True, cache=True)
+@njit(small=SMALL, nogil=True, cache=True)
 def _products(nodes: NDArray[np.int16], figures: Floats) -> Floats:
     out = np.ones(len(nodes), np.float64)
     for i in range(len(nodes)):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.compiled import njit
+from privpipe.compiled import SMALL, njit
 from privpipe.kernels.columns.arrays import read_only
 
 __all__ = ["below", "class_everywhere", "raise_bounds", "smallest_below", "still_alive"]
@@ -140,7 +140,7 @@ def class_everywhere(
     return found.reshape(size, width)
 
 
-@njit(nogil=True, cache=True)
+@njit(small=SMALL, nogil=True, cache=True)
 def _raise_bounds(bounds: Floats, chosen: Longs, figures: Floats) -> bool:
     higher = False
     for i in range(len(chosen)):
@@ -150,7 +150,7 @@ def _raise_bounds(bounds: Floats, chosen: Longs, figures: Floats) -> bool:
     return higher
 
 
-@njit(nogil=True, cache=True)
+@njit(small=SMALL, nogil=True, cache=True)
 def _still_alive(bounds: Floats, alive: Longs, most: float, least: float, winner: int) -> Longs:
     left = np.empty(len(alive), np.int64)
     count = 0
@@ -161,7 +161,7 @@ def _still_alive(bounds: Floats, alive: Longs, most: float, least: float, winner
     return left[:count].copy()
 
 
-@njit(nogil=True, cache=True)
+@njit(small=SMALL, nogil=True, cache=True)
 def _below(nodes: NDArray[np.int16], chosen: Longs, top: NDArray[np.int16]) -> NDArray[np.bool_]:
     out = np.ones(len(chosen), np.bool_)
     for i in range(len(chosen)):
@@ -172,7 +172,7 @@ def _below(nodes: NDArray[np.int16], chosen: Longs, top: NDArray[np.int16]) -> N
     return out
 
 
-@njit(nogil=True, cache=True)
+@njit(small=SMALL, nogil=True, cache=True)
 def _smallest_below(nodes: NDArray[np.int16], sizes: Longs, held: int, top: NDArray[np.int16]) -> int:
     best = -1
     for i in range(held):
@@ -187,7 +187,7 @@ def _smallest_below(nodes: NDArray[np.int16], sizes: Longs, held: int, top: NDAr
     return best
 
 
-@njit(nogil=True, cache=True)
+@njit(small=SMALL, nogil=True, cache=True)
 def _first_met(
     codes: tuple[NDArray[Any], NDArray[Any], NDArray[Any]],
     tables: tuple[Longs, Longs, Longs],
@@ -208,7 +208,7 @@ def _first_met(
     return out
 
 
-@njit(nogil=True, cache=True)
+@njit(small=SMALL, nogil=True, cache=True)
 def _summed(out: Longs, shape: Longs, width: int) -> None:
     stride = np.int64(width)
     for axis in range(len(shape) - 1, -1, -1):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.compiled import njit
+from privpipe.compiled import SMALL, njit
 from privpipe.kernels.columns.arrays import read_only
 
 __all__ = ["added_up", "chosen_witnesses"]
@@ -72,7 +72,7 @@ def added_up(codes: Ints, figures: Floats, starts: Longs) -> Floats:
     )
 
 
-@njit(nogil=True, cache=True)
+@njit(small=SMALL, nogil=True, cache=True)
 def _chosen_witnesses(
     asked: NDArray[np.bool_], numbers: Ints, sizes: Longs, rarity: Floats, codes: Ints, most: int
 ) -> Longs:
@@ -107,7 +107,7 @@ def _chosen_witnesses(
     return chosen
 
 
-@njit(nogil=True, cache=True)
+@njit(small=SMALL, nogil=True, cache=True)
 def _added_up(codes: Ints, figures: Floats, starts: Longs) -> Floats:
     out = np.zeros(len(codes), np.float64)
     for i in range(len(codes)):

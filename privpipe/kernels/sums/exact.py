@@ -9,6 +9,7 @@ engine and under every partitioning, which plans need: the engines' own deviatio
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,8 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.compiled import is_small
 from privpipe.kernels.columns.arrays import read_only
-from privpipe.kernels.sums.limbs import FINEST, LIMBS, MISSING, add_up, carry, split_floats, split_integers
+from privpipe.kernels.sums.limbs import FINEST, INFINITE, LIMBS, MISSING, add_up, carry, split_floats, split_integers
 
 __all__ = ["ExactSums", "measure_sums", "rounded_sqrt"]
 
@@ -155,7 +157,7 @@ def measure_sums(
     gaps = missing if missing is not None else [None] * len(typed)
     masks = [read_only(np.zeros(0) if gap is None else gap, np.bool_) for gap in gaps]
     scales = tuple(decimals) if decimals is not None else (0,) * len(typed)
-    sums = _LimbSums(len(typed))
+    sums = _PlainSums(len(typed)) if is_small(len(typed[0]) * len(typed) ** 2) else _LimbSums(len(typed))
     for start in range(0, len(typed[0]), CHUNK):
         stop = start + CHUNK
         sums.add([column[start:stop] for column in typed], [mask[start:stop] for mask in masks])
@@ -173,14 +175,47 @@ def measure_sums(
     )
 
 
-class _LimbSums:
-    """Running sums of one block: in limbs, and now and then in Python integers."""
+class _PlainSums:
+    """Running sums of one block, in Python integers."""
 
     def __init__(self, s: int) -> None:
-        self.count = self.lost = self._pending = 0
+        self.count = self.lost = 0
         self.infinite = np.zeros(s, np.int64)
         self.extremes = np.full((s, 2), np.nan)
         self.whole = [0] * (s + s * (s + 1) // 2)
+
+    def add(self, columns: list[NDArray[Any]], masks: list[NDArray[np.bool_]]) -> None:
+        """Add some records."""
+        absent = np.zeros(len(columns[0]), np.uint8)
+        for i, (column, gaps) in enumerate(zip(columns, masks, strict=True)):
+            nothing = np.isnan(column) | (gaps if len(gaps) else False)
+            beyond = np.isinf(column) & ~nothing
+            absent |= np.where(nothing, np.uint8(MISSING), np.where(beyond, np.uint8(INFINITE), np.uint8(0)))
+            self.infinite[i] += int(beyond.sum())
+            present = column[~nothing & ~beyond] + 0  # of -0.0 and 0.0, which are equal, the order would choose
+            if len(present):
+                ends = np.array([present.min(), present.max()], np.float64)
+                self.extremes[i] = np.fmin(self.extremes[i, 0], ends[0]), np.fmax(self.extremes[i, 1], ends[1])
+        self.count += int(np.count_nonzero(absent == 0))
+        self.lost += int(np.count_nonzero(absent & MISSING))
+        units = [_in_units(column[absent == 0]) for column in columns]
+        at = len(units)
+        for i, one in enumerate(units):
+            self.whole[i] += sum(one)
+            for other in units[i:]:
+                self.whole[at] += sum(map(operator.mul, one, other))
+                at += 1
+
+    def drain(self) -> None:
+        """All is in Python integers already."""
+
+
+class _LimbSums(_PlainSums):
+    """Running sums of one block: in limbs, and now and then in Python integers."""
+
+    def __init__(self, s: int) -> None:
+        super().__init__(s)
+        self._pending = 0
         self._limbs = np.zeros((len(self.whole), LIMBS), np.int64)
         self._parts, self._places = np.empty((s, CHUNK), np.int64), np.empty((s, CHUNK), np.int64)
 
@@ -204,6 +239,14 @@ class _LimbSums:
             self.whole[row] += int.from_bytes(digits, "little") + (int(top) << (32 * LIMBS))
         self._limbs[:] = 0
         self._pending = 0
+
+
+def _in_units(column: NDArray[Any]) -> list[int]:
+    """Finite numbers as integers, in units of 2^-1074."""
+    if column.dtype.kind != "f":
+        return [value << FINEST for value in column.tolist()]
+    parts = [value.as_integer_ratio() for value in column.tolist()]
+    return [above * ((1 << FINEST) // below) for above, below in parts]
 
 
 def rounded_sqrt(numerator: int, denominator: int) -> float:

@@ -16,7 +16,12 @@ CLASSES = 150_000
 ROWS = pa.table(
     {"k": [at % CLASSES for at in range(2 * CLASSES - 7)], "v": [f"v{at % 5}" for at in range(2 * CLASSES - 7)]}
 )
-OPTIONS = {"master": "local[2]", "shuffle_partitions": 4, "driver_bytes": 0, "conf": {"spark.driver.maxResultSize": "1m"}}
+OPTIONS = {
+    "master": "local[2]",
+    "shuffle_partitions": 4,
+    "driver_bytes": 0,
+    "conf": {"spark.driver.maxResultSize": "1m"},
+}
 
 
 def figures(engine: Engine) -> dict[str, str]:
