@@ -63,7 +63,7 @@ class CheckFace:
 
         Parameters
         ----------
-        frame : path, or pandas, polars, pyarrow, DuckDB, Dask or Spark frame
+        frame : path, or pandas, polars, pyarrow, DuckDB, Ibis, Dask or Spark frame
             A finished table.
         options : see `CheckOptions`
 

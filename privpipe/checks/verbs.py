@@ -35,7 +35,7 @@ def assess(
     Parameters
     ----------
     data : path or frame
-        Parquet, CSV, JSON, or a pandas, polars, pyarrow, DuckDB, Dask or Spark frame. None: the policy's source.
+        Parquet, CSV, JSON, or a pandas, polars, pyarrow, DuckDB, Ibis, Dask or Spark frame. None: the policy's source.
     policy : Policy, path or mapping; or an entry, or a list of them
         All entries share one count.
     allow_empty : bool

@@ -170,7 +170,7 @@ class Policy:
 
         Parameters
         ----------
-        frame : path, or pandas, polars, pyarrow, DuckDB, Dask or Spark frame
+        frame : path, or pandas, polars, pyarrow, DuckDB, Ibis, Dask or Spark frame
             A path gives a pyarrow Table.
         engine : str, Engine or DuckDB connection, optional
             Default: the one the frame is native to.

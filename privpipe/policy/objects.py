@@ -174,7 +174,8 @@ def _columns(given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, 
         if name in types:
             columns[name]["type"] = types[name]
         if name in hierarchies:
-            columns[name]["hierarchy"] = hierarchies[name]
+            found = hierarchies[name]
+            columns[name]["hierarchy"] = {"file": os.fspath(found)} if isinstance(found, str | os.PathLike) else found
     return columns
 
 

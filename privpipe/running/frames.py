@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
-from privpipe.engines.base.frames import as_handed, at_hand
+from privpipe.engines.base.frames import as_handed, at_hand, made_like
 from privpipe.engines.base.stamps import require_stamps, stamps_of
 from privpipe.policy import Policy
 from privpipe.policy.specs import FrameSpec, SourceSpec
@@ -41,7 +41,8 @@ def apply_policy(policy: Policy, frame: Any, *, engine: Any = None, progress: Pr
         context.progress("judge")
         judge_staged(context, staged, staged.table).raise_if_failed("Nothing was given back.")
         require_stamps(stamps)
-        return as_handed(running.collect(staged.table, like=None if is_path(frame) else frame), handed)
+        like = None if is_path(frame) else made_like(frame, handed)
+        return as_handed(running.collect(staged.table, like=like), handed)
 
 
 def release_frame(

@@ -12,6 +12,7 @@ from privpipe.blocks.release_history import ReleaseHistory
 from privpipe.draws import RunKey, Seed, Stream
 from privpipe.engines import Engine, Source
 from privpipe.engines.base.fingerprint import fingerprint
+from privpipe.engines.base.frames import as_handed, at_hand, made_like
 from privpipe.engines.base.stamps import require_stamps, stamps_of
 from privpipe.errors import UsageError
 from privpipe.judging import Assessment, JudgingRules
@@ -54,7 +55,7 @@ def assess(
     Parameters
     ----------
     data : path or frame
-        Parquet, CSV, JSON, or a pandas, polars, pyarrow, DuckDB, Dask or Spark frame. None: the policy's source.
+        Parquet, CSV, JSON, or a pandas, polars, pyarrow, DuckDB, Ibis, Dask or Spark frame. None: the policy's source.
     policy : Policy, path or mapping
     original : path or frame, optional
         The table the data was made from: gives base distributions and the other half of pair measures.
@@ -97,6 +98,7 @@ def assess(
     policy = _policy(policy)
     if align not in get_args(Align):
         raise UsageError(f"align must be one of {', '.join(get_args(Align))}, got {align!r}")
+    data, original = at_hand(data, "assess"), at_hand(original, "assess, original=")
     with OpenedEngine(engine, data if data is not None else policy, policy) as running:
         case = _tables(running, data, policy, original, align)
         rules, order, notes = _rules(running, case, policy, align)
@@ -153,7 +155,7 @@ def plan(
         Nothing within the limits meets the guarantees.
     """
     policy = _policy(policy)
-    seed = seed_of(policy)
+    seed, data = seed_of(policy), at_hand(data, "plan")
     with OpenedEngine(engine, data if data is not None else policy, policy) as running:
         source = _raw(data, policy)
         stamps = stamps_of(source)
@@ -194,6 +196,7 @@ def transform(
     seed = seed_of(policy)
     if policy.seed and plan.seed_commitment and not plan.made_with(seed):
         raise UsageError("the plan was made with another seed than the policy's; make a new plan, or restore the seed")
+    handed, data = data, at_hand(data, "transform")
     with OpenedEngine(engine, data if data is not None else policy, policy) as running:
         source = _raw(data, policy)
         stamps = stamps_of(source)
@@ -201,9 +204,9 @@ def transform(
         original = attach(context, source)
         population = raw_population(running, policy, original)
         staged = run_stages(context, original, plan=plan, population=population)
-        released = running.collect(staged.table, like=None if is_path(data) else data)
+        released = running.collect(staged.table, like=None if is_path(data) else made_like(data, handed))
         require_stamps(stamps)
-        return released
+        return as_handed(released, handed)
 
 
 def release(

@@ -15,6 +15,7 @@ from privpipe.engines.base.frames import (
     frame_like,
     is_local_frame,
     is_unordered,
+    made_like,
     taken_from,
 )
 from privpipe.engines.base.typing import typing_of
@@ -80,10 +81,14 @@ def laid_back(engine: Engine, table: Any, held: Held, record: tuple[str | None, 
     record : (str or None, Seed)
         The declared id column, if any, and the seed that keys the ids.
     """
+    return as_handed(_laid_back(engine, table, held, record, keeps_places=keeps_places), held.handed)
+
+
+def _laid_back(engine: Engine, table: Any, held: Held, record: tuple[str | None, Seed], *, keeps_places: bool) -> Any:
     if held.rows is None:
         if held.on_cluster:
-            return as_handed(engine.in_place(table, held.like, keeps_places=keeps_places), held.handed)
-        return engine.collect(table, like=held.like)
+            return engine.in_place(table, held.like, keeps_places=keeps_places)
+        return engine.collect(table, like=made_like(held.like, held.handed))
     names = list(table.schema.names)
     if not engine.count(table):
         return frame_like(engine.collect(table), held.like)

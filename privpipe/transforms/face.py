@@ -153,7 +153,7 @@ class StageFace:
 
         Parameters
         ----------
-        frame : path, or pandas, polars, pyarrow, DuckDB, Dask or Spark frame
+        frame : path, or pandas, polars, pyarrow, DuckDB, Ibis, Dask or Spark frame
             Never changed in place.
         options : see `StageOptions`
             `roles`, `hierarchies`, `guarantees`, `seed`, `record_id`, `person_id`, `nulls`, `mark`, `engine`,

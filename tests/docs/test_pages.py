@@ -15,7 +15,7 @@ from .page_blocks import blocks, run, said
 
 PROJECT = Path(__file__).resolve().parents[2]
 WRITTEN = sorted(path for path in (PROJECT / "docs").rglob("*.md") if path.parent.name != "decisions")
-NEEDS = {"dask": "dask", "gx": "great_expectations", "scikit-learn": "sklearn", "polars": "polars"}
+NEEDS = {"dask": "dask", "gx": "great_expectations", "scikit-learn": "sklearn", "polars": "polars", "ibis": "ibis"}
 
 
 def pages(compiled: bool) -> list[Any]:

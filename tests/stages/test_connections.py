@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import privpipe as pp
-from privpipe.errors import UsageError
+from privpipe.errors import DataError, UsageError
 from privpipe.models import KAnonymity
 from privpipe.transforms import TopCode
 
@@ -63,6 +63,15 @@ def test_a_connection_that_looks_at_no_frames_is_told_of(connection: Any) -> Non
     connection.execute("SET python_enable_replacements = false")
     with pytest.raises(UsageError, match="python_enable_replacements"):
         CUT.apply(connection.table("visits"))
+
+
+@pytest.mark.parametrize("at", [7, 300_000])
+def test_a_relation_that_fails_shows_no_cell(connection: Any, at: int) -> None:
+    rows = f"SELECT CASE WHEN range = {at} THEN 'Mrs Smith' ELSE '1' END AS age FROM range({at + 1})"
+    relation = connection.sql(f"SELECT age::BIGINT AS age FROM ({rows})")
+    with pytest.raises(DataError, match="DuckDB cannot compute the relation") as caught:
+        CUT.apply(relation)
+    assert "Smith" not in str(caught.value)
 
 
 def test_no_other_thing_is_an_engine() -> None:

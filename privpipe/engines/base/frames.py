@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 
+from privpipe.engines.base.ibis_tables import ibis_table_of, is_ibis_table, native_frame_of
 from privpipe.errors import DataError, UsageError
 
 __all__ = [
@@ -18,6 +21,7 @@ __all__ = [
     "is_local_frame",
     "is_pandas_on_spark",
     "is_unordered",
+    "made_like",
     "taken_from",
 ]
 
@@ -56,11 +60,20 @@ def _is_relation(data: Any) -> bool:
 def at_hand(data: Any, place: str) -> Any:
     """The same frame as it can be looked at again: one that can be read once is read, one that holds no data yet made.
 
+    A frame of another library's interface is what lies below it: `as_handed` is the way back.
+
     Parameters
     ----------
     place : str
         Where it was handed over, for the warning that a polars LazyFrame is collected.
+
+    Raises
+    ------
+    UsageError, UnsupportedError, DataError
+        An Ibis table that no engine serves, or that cannot be computed.
     """
+    if is_ibis_table(data):
+        return native_frame_of(data)
     if isinstance(data, pa.RecordBatchReader):
         return data.read_all()
     if type(data).__name__ == "LazyFrame" and _root(data) == "polars":
@@ -94,7 +107,17 @@ def is_connection(data: Any) -> bool:
 
 def as_handed(out: Any, data: Any) -> Any:
     """What came out of a frame as `at_hand` gave it, of the kind that was handed over."""
+    if is_ibis_table(data):
+        return ibis_table_of(out, data)
     return out.pandas_api() if is_pandas_on_spark(data) else out
+
+
+def made_like(frame: Any, handed: Any) -> Any:
+    """What a result is made like before `as_handed`: the frame at hand, or None for Arrow.
+
+    Connections of Ibis look at no Python frames, so no relation of theirs can be made of a result.
+    """
+    return None if is_ibis_table(handed) and _is_relation(frame) else frame
 
 
 def is_unordered(data: Any) -> bool:
@@ -112,12 +135,14 @@ def arrow_of(data: Any) -> pa.Table | pa.RecordBatchReader | Any:
     Raises
     ------
     DataError
-        A pandas object column that mixes types (column name), duplicate names.
+        A pandas object column that mixes types (column name), duplicate names, a query of DuckDB that fails.
     UsageError
         Not a frame that speaks Arrow; a lazy one.
     """
     if isinstance(data, pa.Table | pa.RecordBatchReader):
         return data
+    if is_ibis_table(data):
+        return arrow_of(native_frame_of(data))
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
     if _root(data) == "pandas":
@@ -125,7 +150,7 @@ def arrow_of(data: Any) -> pa.Table | pa.RecordBatchReader | Any:
     if _is_dataset(data):
         return data
     if _is_relation(data):
-        return data.to_arrow_reader(131072) if hasattr(data, "to_arrow_reader") else data.fetch_arrow_reader(131072)
+        return _reader_of_relation(data)
     if type(data).__name__ == "LazyFrame":
         raise UsageError("a lazy frame holds no data yet; collect() it first")
     if _root(data) == "polars":
@@ -136,6 +161,34 @@ def arrow_of(data: Any) -> pa.Table | pa.RecordBatchReader | Any:
         f"cannot read a {type(data).__module__}.{type(data).__name__}; give a path or a pandas, polars, pyarrow, "
         "DuckDB, Dask or Spark frame"
     )
+
+
+def _reader_of_relation(relation: Any) -> pa.RecordBatchReader:
+    with _query_of_caller():
+        read = relation.to_arrow_reader if hasattr(relation, "to_arrow_reader") else relation.fetch_arrow_reader
+        reader = read(131072)
+    return pa.RecordBatchReader.from_batches(reader.schema, _batches(reader))
+
+
+def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    while True:
+        with _query_of_caller():
+            batch = next(reader, None)
+        if batch is None:
+            return
+        yield batch
+
+
+@contextmanager
+def _query_of_caller() -> Iterator[None]:
+    """Faults of a caller's query without their texts, which quote cells; pyarrow passes them on as its own."""
+    import duckdb
+
+    try:
+        yield
+    except (duckdb.Error, pa.ArrowException, OSError) as error:
+        kind = type(error).__name__ if isinstance(error, duckdb.Error) else str(error).partition(":")[0]
+        raise DataError(f"DuckDB cannot compute the relation ({kind})") from None
 
 
 def _arrow_of_pandas(frame: Any) -> pa.Table:

@@ -121,6 +121,14 @@ def test_a_hierarchy_made_in_python_stands_in_the_document() -> None:
     assert "081" not in str(again.hierarchies["zip"].recorded())
 
 
+def test_a_hierarchy_may_be_the_path_of_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "zip.csv"
+    file.write_text("081;08*;*\n082;08*;*\n")
+    wanted = pp.Policy(**arguments(hierarchies={"zip": {"file": str(file)}}))
+    for given in (file, str(file)):
+        assert pp.Policy(**arguments(hierarchies={"zip": given})).digest() == wanted.digest()
+
+
 def test_entries_may_stand_in_a_mapping() -> None:
     document = {
         "columns": {"zip": {"role": "quasi_identifier"}, "cost": {"role": "insensitive"}},
