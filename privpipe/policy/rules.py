@@ -229,7 +229,7 @@ def check_sink(draft: Draft, report: Report) -> None:
     target = Path(sink.target(draft.base_dir))
     for name in ("source", "original", "population"):
         spec = draft.values.get(name)
-        if isinstance(spec, SourceSpec):
+        if isinstance(spec, SourceSpec) and spec.table is None:
             path = Path(located(spec.path, draft.base_dir))
             if path == target or path in target.parents or target in path.parents:
                 report.wrong(("sink", "path"), f"overlaps with the path of `{name}:`; publish into a folder of its own")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from privpipe.blocks.table_name import TableName
 from privpipe.draws import Seed
 from privpipe.engines import engine_fault
 from privpipe.errors import PolicyError, UsageError, did_you_mean
@@ -43,7 +44,7 @@ def read_keys(report: Report, value: Any, place: Place, keys: Mapping[str, Key])
         elif item is not None:
             found[name] = item
     for name in _left_out(value, keys):
-        if name not in meant:
+        if not meant & {name, keys[name].instead}:
             report.wrong((*place, name), f"is required: {keys[name].about}")
     return found
 
@@ -55,12 +56,19 @@ def _example(keys: Mapping[str, Key]) -> str:
 
 def _left_out(value: Mapping[str, Any], keys: Mapping[str, Key]) -> list[str]:
     """Required keys that a section does not have."""
-    return [name for name, key in keys.items() if key.required and value.get(name) is None]
+    return [
+        name
+        for name, key in keys.items()
+        if key.required and value.get(name) is None and (not key.instead or value.get(key.instead) is None)
+    ]
 
 
 def read_source(report: Report, value: Any, place: Place) -> SourceSpec | None:
     """`source`, `original` or `population`."""
-    found = read_keys(report, value, place, source_keys(str(place[-1])))
+    keys = source_keys(str(place[-1]))
+    found = read_keys(report, value, place, keys)
+    if "table" in found:
+        return _named_source(report, found, place)
     if "path" not in found:
         return None
     for name in ("columns", "null_values"):
@@ -83,6 +91,25 @@ def read_source(report: Report, value: Any, place: Place) -> SourceSpec | None:
     else:
         _check_csv(report, spec, place)
     return spec
+
+
+def _named_source(report: Report, found: Mapping[str, Any], place: Place) -> SourceSpec | None:
+    """A table of a catalogue, which has no files to describe."""
+    for name in found:
+        if name == "path":
+            report.wrong((*place, "table"), "stands beside `path:`; a table has one place: leave one of them out")
+        elif name not in ("table", "generalized"):
+            report.wrong((*place, name), "is for files; a table says its own columns and types")
+    table = _table_name(report, found["table"], (*place, "table"))
+    return None if table is None else SourceSpec(table=table, generalized=found.get("generalized", False))
+
+
+def _table_name(report: Report, text: str, place: Place) -> TableName | None:
+    try:
+        return TableName.parse(text, report.located(place))
+    except UsageError as error:
+        report.wrong(place, str(error))
+        return None
 
 
 def _check_csv(report: Report, spec: SourceSpec, place: Place) -> None:

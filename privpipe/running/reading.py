@@ -48,7 +48,7 @@ def read_as_source(data: Any, policy: Policy, **said: Any) -> Source:
         return Source(data=data, types=policy.types)
     described = policy.source.to_source(policy.types, policy.base_dir) if policy.source else None
     found = Source(data=str(data), types=policy.types, **said)
-    if described is None or found.resolved_format != described.resolved_format:
+    if described is None or not described.is_path or found.resolved_format != described.resolved_format:
         return found
     return replace(described, data=str(data), **said)
 

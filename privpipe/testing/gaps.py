@@ -43,6 +43,11 @@ GAPS: Mapping[tuple[str, str], Gap] = {
         raises=UnsupportedError,
         why="what matches a record by wildcards is counted in records, and a person may match in several",
     ),
+    ("embedded", "source table"): Gap(
+        raises=UnsupportedError,
+        why="it has no catalogue; with a DuckDB connection of the caller's it reads the tables of that connection",
+    ),
+    ("dask", "source table"): Gap(raises=UnsupportedError, why="it has no catalogue: it reads files and frames"),
     ("dask", "mondrian relaxed"): Gap(
         raises=UnsupportedError,
         why="dividing the records of one value takes all records in one place; a strict tree is a function of values",

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from privpipe.blocks.table_name import TableName, refuse_table
 from privpipe.errors import DataError, UsageError
 
 __all__ = [
@@ -114,8 +115,10 @@ def arrow_of(data: Any) -> pa.Table | pa.RecordBatchReader | Any:
     DataError
         A pandas object column that mixes types (column name), duplicate names.
     UsageError
-        Not a frame that speaks Arrow; a lazy one.
+        Not a frame that speaks Arrow; a lazy one; the name of a table, which only a catalogue can tell.
     """
+    if isinstance(data, TableName):
+        raise refuse_table(data, "chosen")
     if isinstance(data, pa.Table | pa.RecordBatchReader):
         return data
     if isinstance(data, pa.RecordBatch):
