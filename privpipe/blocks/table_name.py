@@ -8,9 +8,11 @@ from typing import Self
 
 from privpipe.errors import UnsupportedError, UsageError, escaped
 
-__all__ = ["MOST_PARTS", "TableName", "refuse_table"]
+__all__ = ["MOST_PARTS", "OWN_CATALOGUE", "TableName", "backquoted", "refuse_table"]
 
 MOST_PARTS = 3
+OWN_CATALOGUE = "spark_catalog"
+"""What Spark calls the catalogue of its own tables and views."""
 FORM = (
     "write `table`, `db.table` or `catalog.db.table`, a part with other signs than letters, digits and _ in backquotes"
 )
@@ -82,7 +84,7 @@ class TableName:
         >>> TableName.parse("db.visits").sql
         '`db`.`visits`'
         """
-        return ".".join(_backquoted(part) for part in self.parts)
+        return ".".join(backquoted(part) for part in self.parts)
 
     @property
     def duckdb(self) -> str:
@@ -96,7 +98,7 @@ class TableName:
         return ".".join('"' + part.replace('"', '""') + '"' for part in self.parts)
 
     def __str__(self) -> str:
-        return ".".join(part if PLAIN.fullmatch(part) else _backquoted(part) for part in self.parts)
+        return ".".join(part if PLAIN.fullmatch(part) else backquoted(part) for part in self.parts)
 
     def located(self, message: str) -> str:
         """A sentence with the place of the name before it.
@@ -109,7 +111,14 @@ class TableName:
         return f"{self.place}: {message}" if self.place else message
 
 
-def _backquoted(part: str) -> str:
+def backquoted(part: str) -> str:
+    """A name of a part or a column as Spark's SQL takes it, whatever it holds.
+
+    Examples
+    --------
+    >>> backquoted("zip"), backquoted("a`b")
+    ('`zip`', '`a``b`')
+    """
     return "`" + part.replace("`", "``") + "`"
 
 

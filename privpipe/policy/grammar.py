@@ -82,7 +82,10 @@ SOURCE: Mapping[str, Key] = {
 GENERALIZED = Key("flag", "whether the table is generalized already; else the plan is applied to it", default=False)
 
 SINK: Mapping[str, Key] = {
-    "path": Key("text", "folder to publish into; relative to the policy file", required=True),
+    "path": Key("text", "folder to publish into; relative to the policy file", required=True, instead="table"),
+    "table": Key(
+        "text", "in place of `path`: a view to publish in the Spark session's own catalogue, `db.visits_public`"
+    ),
     "format": Key("text", "format of the published files", ("parquet", "csv", "json"), default="parquet"),
     "formula_cells": Key(
         "text",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from privpipe.blocks.table_name import TableName
+from privpipe.blocks.table_name import MOST_PARTS, OWN_CATALOGUE, TableName
 from privpipe.draws import Seed
 from privpipe.engines import engine_fault
 from privpipe.errors import PolicyError, UsageError, did_you_mean
@@ -124,9 +125,28 @@ def _check_csv(report: Report, spec: SourceSpec, place: Place) -> None:
 def read_sink(report: Report, value: Any, place: Place) -> SinkSpec | None:
     """`sink`."""
     found = read_keys(report, value, place, SINK)
+    if "table" in found:
+        return _named_sink(report, found, place)
     if "formula_cells" in found and found.get("format", "parquet") != "csv":
         report.wrong((*place, "formula_cells"), "is for `format: csv`; other formats say what is text")
     return SinkSpec(**found) if "path" in found else None
+
+
+def _named_sink(report: Report, found: Mapping[str, Any], place: Place) -> SinkSpec | None:
+    """A view of a catalogue that every release of this policy replaces."""
+    for name in found:
+        if name == "path":
+            report.wrong((*place, "table"), "stands beside `path:`; a release has one place: leave one of them out")
+        elif name != "table":
+            report.wrong((*place, name), "is for files; a table has neither a format nor formulas")
+    table = _table_name(report, found["table"], (*place, "table"))
+    if table is not None and not all(re.fullmatch(r"[A-Za-z0-9_]+", part) for part in table.parts):
+        report.wrong((*place, "table"), "a catalogue names what is published by letters, digits and _ alone")
+        return None
+    if table is not None and len(table.parts) == MOST_PARTS and table.parts[0].casefold() != OWN_CATALOGUE:
+        what = f"a release is published as a view of Spark's own catalogue: write {OWN_CATALOGUE}.db.table"
+        report.unsupported((*place, "table"), what)
+    return None if table is None else SinkSpec(table=table)
 
 
 def read_plan(report: Report, value: Any, place: Place) -> PlanSpec | None:

@@ -90,9 +90,10 @@ class FrameSpec(SourceSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class SinkSpec:
-    """Where a release is published: a folder of files of one format."""
+    """Where a release is published: a folder of files of one format, or a name in a catalogue."""
 
-    path: str
+    path: str = ""
+    table: TableName | None = None
     format: Format = "parquet"
     formula_cells: FormulaRule = "keep"
 

@@ -65,7 +65,7 @@ def finished_source(data: Any, policy: Policy, **said: Any) -> Source:
     kept = {*policy.roles.sensitive, *(column for entry in entries for column in entry.record_columns())}
     types = {name: kind for name, kind in policy.types.items() if name in kept}
     sink = policy.sink
-    if sink is not None and isinstance(data, str | PurePath):
+    if sink is not None and sink.table is None and isinstance(data, str | PurePath):
         target = sink.target(policy.base_dir)
         if str(data) == target or Path(data).absolute() == Path(target):
             escaped = sink.escapes_formulas

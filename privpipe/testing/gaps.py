@@ -48,6 +48,16 @@ GAPS: Mapping[tuple[str, str], Gap] = {
         why="it has no catalogue; with a DuckDB connection of the caller's it reads the tables of that connection",
     ),
     ("dask", "source table"): Gap(raises=UnsupportedError, why="it has no catalogue: it reads files and frames"),
+    ("embedded", "sink table"): Gap(raises=UnsupportedError, why="it has no catalogue; it publishes into a folder"),
+    ("dask", "sink table"): Gap(raises=UnsupportedError, why="it has no catalogue; it publishes into a folder"),
+    ("*", "sink table of another catalogue"): Gap(
+        raises=UnsupportedError,
+        why="views are published in Spark's own catalogue; few others can switch one in one step",
+    ),
+    ("*", "ledger beside a sink table"): Gap(
+        raises=UnsupportedError,
+        why="a ledger asks what its sinks published, and a table answers only within its session",
+    ),
     ("dask", "mondrian relaxed"): Gap(
         raises=UnsupportedError,
         why="dividing the records of one value takes all records in one place; a strict tree is a function of values",

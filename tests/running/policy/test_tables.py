@@ -125,3 +125,30 @@ def test_a_base_distribution_may_be_a_table(embedded: Any) -> None:
     with pytest.raises(PolicyError, match="is not the name of a table"):
         wrong = {"t_closeness": {"column": "ill", "t": 0.6, "base": {"table": "a b"}}}
         pp.Policy.from_dict({"columns": columns, "guarantees": [wrong]})
+
+
+@pytest.mark.parametrize(
+    ("sink", "message"),
+    [
+        ({}, "sink.path: is required: folder to publish into"),
+        ({"table": "x; DROP TABLE y"}, "sink.table: 'x; DROP TABLE y' is not the name of a table"),
+        ({"table": "db.`x y`"}, "sink.table: a catalogue names what is published by letters, digits and _ alone"),
+        ({"table": "x", "path": "out"}, "sink.table: stands beside `path:`"),
+        ({"table": "x", "format": "csv"}, "sink.format: is for files"),
+        ({"table": "x", "formula_cells": "escape"}, "sink.formula_cells: is for files"),
+        ({"table": "visits"}, "sink.table: is the table of `source:`; publish under a name of its own"),
+        ({"table": "spark_catalog.S.Visits"}, "sink.table: is the table of `source:`"),
+    ],
+)
+def test_the_reader_says_what_is_wrong_with_a_sink(sink: dict[str, Any], message: str) -> None:
+    assert problem(sink=sink).startswith(message)
+
+
+def test_a_sink_may_be_a_table() -> None:
+    policy = pp.Policy.from_dict({**DOCUMENT, "sink": {"table": "s.visits_public"}})
+    assert policy.sink is not None
+    assert policy.sink.table == TableName(("s", "visits_public"))
+    assert "table: s.visits_public" in policy.to_yaml()
+    assert policy.run_digest() == pp.Policy.from_dict(DOCUMENT).run_digest()
+    with pytest.raises(UnsupportedError, match=r"write spark_catalog.db.table"):
+        pp.Policy.from_dict({**DOCUMENT, "sink": {"table": "lake.s.visits_public"}})
