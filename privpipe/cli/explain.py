@@ -18,6 +18,7 @@ from privpipe.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from privpipe.blocks import Catalogue, Entry
+    from privpipe.policy.grammar import Key
 
 __all__ = ["described", "explain"]
 
@@ -38,7 +39,7 @@ def explain(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Explain a model, transformer or measure.
+    """Explain a model, transformer or measure, or a section of a policy as `source` and `sink`.
 
     Says what it guards against, its rule and parameters, how to choose them, and the source.
     """
@@ -53,18 +54,21 @@ def explain(
 
 
 def described(name: str) -> dict[str, Any]:
-    """What the catalogue knows of an entry.
+    """What the catalogue knows of an entry, or the grammar of a section.
 
     Raises
     ------
     UsageError
-        No catalogue has the name; the nearest one is offered.
+        Neither has the name; the nearest one is offered.
     """
     rooms = _rooms()
     for room in rooms:
         if name in room:
             return _document(room[name], room)
-    known = [entry for room in rooms for entry in room]
+    sections = _sections()
+    if name in sections:
+        return sections[name]
+    known = [*(entry for room in rooms for entry in room), *sections]
     raise UsageError(f"nothing is called {name!r}{did_you_mean(name, known)}; `privpipe explain` lists every entry")
 
 
@@ -73,6 +77,36 @@ def _rooms() -> tuple[Catalogue, ...]:
 
     catalogues = Catalogues.shipped()
     return (catalogues.models, catalogues.transforms, catalogues.measures)
+
+
+def _sections() -> dict[str, dict[str, Any]]:
+    """The sections of a policy that are mappings of known keys."""
+    from privpipe.policy.grammar import PLAN, SINK, TOP, source_keys
+
+    keys = {name: source_keys(name) for name in ("source", "population", "original")}
+    return {
+        name: {
+            "name": name,
+            "kind": "section of a policy",
+            "summary": TOP[name].about,
+            "about": "",
+            "parameters": [_key(key, each) for key, each in of_section.items()],
+        }
+        for name, of_section in {**keys, "sink": SINK, "plan": PLAN}.items()
+    }
+
+
+def _key(name: str, key: Key) -> dict[str, Any]:
+    kinds = {"texts": "list of text"}
+    found: dict[str, Any] = {
+        "name": name,
+        "type": " | ".join(key.choices) or kinds.get(key.kind, key.kind),
+        "about": key.about,
+        "required": key.required and not key.instead,
+    }
+    if key.default is not None:
+        found["default"] = list(key.default) if isinstance(key.default, tuple) else key.default
+    return found
 
 
 def _document(entry: type[Entry], room: Catalogue) -> dict[str, Any]:

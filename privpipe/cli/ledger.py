@@ -47,14 +47,14 @@ class _Asked:
     @contextmanager
     def sink(self, *, held: bool = False) -> Iterator[tuple[str, Any] | None]:
         """The policy's sink as a witness; `held`: no run can write it meanwhile."""
-        from privpipe.running.run import target_of
+        from privpipe.running.places import folder_of
         from privpipe.sinks.remote import RemoteTarget
 
-        if self.policy is None or self.policy.sink is None:
-            yield None
+        if self.policy is None or self.policy.sink is None or self.policy.sink.table is not None:
+            yield None  # a table is no witness of a ledger, and no policy names both
             return
-        place: Any = target_of(self.policy, None)
-        name = place.url if isinstance(place, RemoteTarget) else str(place.path)
+        place: Any = folder_of(self.policy, None)
+        name = place.name
         if held:
             with place:
                 yield name, place

@@ -138,7 +138,8 @@ def _written(policy: Policy, plan: Plan, folder: Path, engine: str | None) -> in
     from privpipe.engines import open_engine
     from privpipe.private_files import make_public, public_modes
     from privpipe.running.attaching import attach
-    from privpipe.running.run import source_of, write_rows
+    from privpipe.running.places import write_rows
+    from privpipe.running.run import source_of
     from privpipe.running.run_context import RunContext, seed_of
     from privpipe.running.staging import run_stages
     from privpipe.sinks.formula_cells import formula_notes

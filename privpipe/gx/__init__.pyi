@@ -13,7 +13,7 @@ from privpipe.gx.handle import let_go as let_go
 from privpipe.gx.suites import load_suite as load_suite
 from privpipe.gx.suites import save_suite as save_suite
 from privpipe.gx.suites import suite_of as suite_of
-from privpipe.models.attribute.base_distribution import BaseFile
+from privpipe.models.attribute.base_distribution import BaseFile, BaseNamed
 from privpipe.models.process.integral_privacy import StatisticQuery
 
 class ExpectNoIdentifiers(PrivacyExpectation):
@@ -397,7 +397,7 @@ class ExpectTCloseness(PrivacyExpectation):
         distance: Literal["equal", "ordered", "hierarchical"] = ...,
         order: Literal["text"] | Sequence[str | int | float] | None = ...,
         hierarchy: Mapping[str, Any] | None = ...,
-        base: Literal["original", "released"] | BaseFile | Mapping[str, Any] = ...,
+        base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
         quasi_identifiers: list[str],
         sensitive: list[str] = ...,
         nulls: Literal["own_value", "refuse"] = ...,
@@ -425,7 +425,7 @@ class ExpectDeltaDisclosure(PrivacyExpectation):
         column: str,
         delta: float | None = ...,
         absent: Literal["present_only", "strict"] = ...,
-        base: Literal["original", "released"] | BaseFile | Mapping[str, Any] = ...,
+        base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
         quasi_identifiers: list[str],
         sensitive: list[str] = ...,
         nulls: Literal["own_value", "refuse"] = ...,
@@ -452,7 +452,7 @@ class ExpectBasicBetaLikeness(PrivacyExpectation):
         *,
         column: str,
         beta: float | None = ...,
-        base: Literal["original", "released"] | BaseFile | Mapping[str, Any] = ...,
+        base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
         quasi_identifiers: list[str],
         sensitive: list[str] = ...,
         nulls: Literal["own_value", "refuse"] = ...,
@@ -479,7 +479,7 @@ class ExpectEnhancedBetaLikeness(PrivacyExpectation):
         *,
         column: str,
         beta: float | None = ...,
-        base: Literal["original", "released"] | BaseFile | Mapping[str, Any] = ...,
+        base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
         quasi_identifiers: list[str],
         sensitive: list[str] = ...,
         nulls: Literal["own_value", "refuse"] = ...,

@@ -1,4 +1,4 @@
-"""The distribution of a sensitive column that lies in a file, or is given in Python."""
+"""The distribution of a sensitive column that lies in a file or a table of a catalogue, or is given in Python."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import FactsRequest, Guarantee, Histogram
+from privpipe.blocks.table_name import TableName
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
-from privpipe.models.attribute.base_distribution import BaseFile, BaseTable
+from privpipe.models.attribute.base_distribution import BaseFile, BaseNamed, BaseTable, GivenBase
 from privpipe.roles import column_type_of
 
 __all__ = ["bases_from_files", "histogram_of_file"]
@@ -24,7 +25,7 @@ UNITS = 10**17
 DELIMITERS = (",", ";", "\t", "|")
 
 
-def histogram_of_file(engine: Engine, base: BaseFile | BaseTable, column: str, kind: Any) -> Histogram:
+def histogram_of_file(engine: Engine, base: GivenBase, column: str, kind: Any) -> Histogram:
     """Values of a column with their counts.
 
     The file is a table. Its values stand under the name of the column, else under ``value``; beside them ``count``
@@ -33,7 +34,7 @@ def histogram_of_file(engine: Engine, base: BaseFile | BaseTable, column: str, k
     Parameters
     ----------
     engine : Engine
-    base : BaseFile or BaseTable
+    base : BaseFile, BaseNamed or BaseTable
     column : str
         The sensitive column.
     kind : pyarrow.DataType
@@ -78,7 +79,7 @@ def bases_from_files(engine: Engine, table: Any, guarantees: Sequence[Guarantee]
     return found
 
 
-def _histogram(engine: Engine, base: BaseFile | BaseTable, column: str, kind: Any) -> Histogram:
+def _histogram(engine: Engine, base: GivenBase, column: str, kind: Any) -> Histogram:
     value, names, delimiter = _value_column(engine, base, column)
     weight = next((name for name in ("count", "share") if name in names and name != value), None)
     types = {value: column_type_of(kind)}
@@ -105,11 +106,13 @@ def _histogram(engine: Engine, base: BaseFile | BaseTable, column: str, kind: An
     return Histogram(values.filter(pa.array(kept)), counts[kept])
 
 
-def _data(base: BaseFile | BaseTable) -> Any:
+def _data(base: GivenBase) -> Any:
+    if isinstance(base, BaseNamed):
+        return TableName.parse(base.table)
     return base.frame() if isinstance(base, BaseTable) else base.file
 
 
-def _value_column(engine: Engine, base: BaseFile | BaseTable, column: str) -> tuple[str, list[str], str]:
+def _value_column(engine: Engine, base: GivenBase, column: str) -> tuple[str, list[str], str]:
     """Name of the column of values, all names, and the delimiter (of a CSV file) under which they are found."""
     found: list[str] = []
     source = Source(data=_data(base))

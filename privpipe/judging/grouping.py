@@ -9,12 +9,12 @@ from typing import Any, Literal
 from privpipe.blocks import ClassQuery, Facts, Guarantee
 from privpipe.errors import UsageError
 from privpipe.judging.rules import JudgingRules
-from privpipe.models.attribute.base_distribution import BaseFile, BaseTable
+from privpipe.models.attribute.base_distribution import GivenBase
 from privpipe.roles import Roles
 
 __all__ = ["Base", "Group", "base_of", "groups_of", "keys_of", "query_of"]
 
-Base = Literal["original", "released"] | BaseFile | BaseTable
+Base = Literal["original", "released"] | GivenBase
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from privpipe.judging.persons import count_persons, in_persons
 from privpipe.judging.perturbed import perturbation_notes
 from privpipe.judging.rules import JudgingRules
 from privpipe.judging.suppressed import JudgedTable
-from privpipe.models.attribute.base_distribution import BaseFile, BaseTable
+from privpipe.models.attribute.base_distribution import BaseNamed, BaseTable, GivenBase
 from privpipe.roles import Roles
 
 __all__ = ["facts_by_base"]
@@ -55,9 +55,7 @@ def facts_by_base(
     return ready, [*_notes(entries, rules), *perturbation_notes(entries, roles, rules)]
 
 
-def _distributions(
-    judged_table: JudgedTable, base: BaseFile | BaseTable, columns: Iterable[str]
-) -> dict[str, Histogram]:
+def _distributions(judged_table: JudgedTable, base: GivenBase, columns: Iterable[str]) -> dict[str, Histogram]:
     """What a base that is given says of these columns."""
     schema = judged_table.table.schema
     return {name: histogram_of_file(judged_table.engine, base, name, schema.field(name).type) for name in columns}
@@ -131,5 +129,7 @@ def _notes(entries: Sequence[Guarantee], rules: JudgingRules) -> list[str]:
     return notes
 
 
-def _told(base: BaseFile | BaseTable) -> str:
+def _told(base: GivenBase) -> str:
+    if isinstance(base, BaseNamed):
+        return f"the table {base.table}"
     return "given in Python" if isinstance(base, BaseTable) else f"the file {PurePath(base.file).name!r}"

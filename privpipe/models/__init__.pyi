@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from privpipe.blocks import Catalogue
 from privpipe.models.attribute.alpha_k_anonymity import AlphaKAnonymity as _AlphaKAnonymity
-from privpipe.models.attribute.base_distribution import BaseFile
+from privpipe.models.attribute.base_distribution import BaseFile, BaseNamed
 from privpipe.models.attribute.basic_beta_likeness import BasicBetaLikeness as _BasicBetaLikeness
 from privpipe.models.attribute.delta_disclosure import DeltaDisclosure as _DeltaDisclosure
 from privpipe.models.attribute.distinct_l_diversity import DistinctLDiversity as _DistinctLDiversity
@@ -156,7 +156,7 @@ class TCloseness(_TCloseness):
         distance: Literal["equal", "ordered", "hierarchical"] = ...,
         order: Literal["text"] | Sequence[str | int | float] | None = ...,
         hierarchy: Mapping[str, Any] | None = ...,
-        base: Literal["original", "released"] | BaseFile | Mapping[str, Any] = ...,
+        base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
     ) -> None: ...
 
 class DeltaDisclosure(_DeltaDisclosure):
@@ -167,7 +167,7 @@ class DeltaDisclosure(_DeltaDisclosure):
         column: str,
         delta: float | None = ...,
         absent: Literal["present_only", "strict"] = ...,
-        base: Literal["original", "released"] | BaseFile | Mapping[str, Any] = ...,
+        base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
     ) -> None: ...
 
 class BasicBetaLikeness(_BasicBetaLikeness):
@@ -177,7 +177,7 @@ class BasicBetaLikeness(_BasicBetaLikeness):
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
         column: str,
         beta: float | None = ...,
-        base: Literal["original", "released"] | BaseFile | Mapping[str, Any] = ...,
+        base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
     ) -> None: ...
 
 class EnhancedBetaLikeness(_EnhancedBetaLikeness):
@@ -187,7 +187,7 @@ class EnhancedBetaLikeness(_EnhancedBetaLikeness):
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
         column: str,
         beta: float | None = ...,
-        base: Literal["original", "released"] | BaseFile | Mapping[str, Any] = ...,
+        base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
     ) -> None: ...
 
 class DeltaPresence(_DeltaPresence):

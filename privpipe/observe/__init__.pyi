@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Unpack, overload
 
 from privpipe.blocks.check_face import CheckOptions
-from privpipe.models.attribute.base_distribution import BaseFile
+from privpipe.models.attribute.base_distribution import BaseFile, BaseNamed
 from privpipe.models.process.integral_privacy import StatisticQuery
 from privpipe.observe.figures import average_risk as average_risk
 from privpipe.observe.figures import figures as figures
@@ -161,7 +161,7 @@ def delta_disclosure(
     /,
     *,
     absent: Literal["present_only", "strict"] = ...,
-    base: Literal["original", "released"] | BaseFile | Mapping[str, Any] = ...,
+    base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
     **options: Unpack[CheckOptions],
 ) -> float | None: ...
 @overload
@@ -172,7 +172,7 @@ def delta_disclosure(
     *,
     column: str,
     absent: Literal["present_only", "strict"] = ...,
-    base: Literal["original", "released"] | BaseFile | Mapping[str, Any] = ...,
+    base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
     **options: Unpack[CheckOptions],
 ) -> float | None: ...
 @overload
@@ -182,7 +182,7 @@ def basic_beta_likeness(
     column: str,
     /,
     *,
-    base: Literal["original", "released"] | BaseFile | Mapping[str, Any] = ...,
+    base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
     **options: Unpack[CheckOptions],
 ) -> float | None: ...
 @overload
@@ -192,7 +192,7 @@ def basic_beta_likeness(
     /,
     *,
     column: str,
-    base: Literal["original", "released"] | BaseFile | Mapping[str, Any] = ...,
+    base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
     **options: Unpack[CheckOptions],
 ) -> float | None: ...
 @overload
@@ -202,7 +202,7 @@ def enhanced_beta_likeness(
     column: str,
     /,
     *,
-    base: Literal["original", "released"] | BaseFile | Mapping[str, Any] = ...,
+    base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
     **options: Unpack[CheckOptions],
 ) -> float | None: ...
 @overload
@@ -212,7 +212,7 @@ def enhanced_beta_likeness(
     /,
     *,
     column: str,
-    base: Literal["original", "released"] | BaseFile | Mapping[str, Any] = ...,
+    base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
     **options: Unpack[CheckOptions],
 ) -> float | None: ...
 def delta_presence(

@@ -49,6 +49,8 @@ class Key:
         The texts it may be; empty: any.
     required : bool
         Whether the section must have it.
+    instead : str
+        The key that may stand in the place of a required one; never both.
     default : Any
         What leaving it out means; None where that is nothing.
     """
@@ -58,12 +60,17 @@ class Key:
     choices: tuple[str, ...] = ()
     required: bool = False
     default: Any = None
+    instead: str = ""
 
 
 SOURCE: Mapping[str, Key] = {
     "path": Key(
-        "text", "a file or a folder of files; relative to the policy file, no sign of it a pattern", required=True
+        "text",
+        "a file or a folder of files; relative to the policy file, no sign of it a pattern",
+        required=True,
+        instead="table",
     ),
+    "table": Key("text", "in place of `path`: a table or view of the Spark session, `db.visits`"),
     "format": Key("text", "format of the files; left out, told by the name's ending", get_args(Format)),
     "delimiter": Key("text", "character between the fields of a CSV file", default=","),
     "header": Key("flag", "whether the first line of a CSV file names its columns", default=True),
@@ -75,7 +82,10 @@ SOURCE: Mapping[str, Key] = {
 GENERALIZED = Key("flag", "whether the table is generalized already; else the plan is applied to it", default=False)
 
 SINK: Mapping[str, Key] = {
-    "path": Key("text", "folder to publish into; relative to the policy file", required=True),
+    "path": Key("text", "folder to publish into; relative to the policy file", required=True, instead="table"),
+    "table": Key(
+        "text", "in place of `path`: a view to publish in the Spark session's own catalogue, `db.visits_public`"
+    ),
     "format": Key("text", "format of the published files", ("parquet", "csv", "json"), default="parquet"),
     "formula_cells": Key(
         "text",

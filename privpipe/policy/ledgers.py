@@ -19,11 +19,19 @@ __all__ = ["check_ledgers"]
 def check_ledgers(draft: Draft, report: Report) -> None:
     """A ledger follows persons by a declared key, is kept in one way, and is never published."""
     sink = draft.values.get("sink")
-    target = Path(sink.target(draft.base_dir)) if isinstance(sink, SinkSpec) and "://" not in sink.path else None
+    named = isinstance(sink, SinkSpec) and sink.table is not None
+    local = isinstance(sink, SinkSpec) and not named and "://" not in sink.path
+    target = Path(sink.target(draft.base_dir)) if isinstance(sink, SinkSpec) and local else None
     seen: list[HistoryMeasure] = []
     for read, entry in draft.judging():
         if not isinstance(entry, HistoryMeasure) or entry.ledger is None:
             continue
+        if named:
+            report.unsupported(
+                (*read.place, "ledger"),
+                "asks its sinks what they published, and a table answers only within its session; publish into a "
+                "folder with `path:`",
+            )
         if entry.key is not None and not {"person_id", "record_id"} & set(draft.values):
             report.wrong(
                 (*read.place, "key"),

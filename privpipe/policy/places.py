@@ -57,6 +57,13 @@ class Report:
         """Note something legal that is seldom meant."""
         self.warnings.append(str(Problem(shown(place), message, self.file, self.line_of(place))))
 
+    def located(self, place: Place) -> str:
+        """A place as an error says it: with the file and the line it is written in, where there are any."""
+        line = self.line_of(place)
+        if self.file is None:
+            return shown(place)
+        return f"{self.file}: {shown(place)}" if line is None else f"{self.file}:{line}: {shown(place)}"
+
     def line_of(self, place: Place) -> int | None:
         """Line of the place, else of the nearest one around it."""
         while place and place not in self.lines:

@@ -10,6 +10,7 @@ from typing import Any
 from privpipe.blocks import Entry, Guarantee
 from privpipe.blocks.marks import ColumnNames, Columns, SensitiveColumn
 from privpipe.blocks.parameters import flat_names, marked
+from privpipe.blocks.table_name import TableName
 from privpipe.errors import did_you_mean
 from privpipe.judging.unlooked import unused_quasi_identifiers
 from privpipe.policy.counting import check_counting, check_stages_under_counting
@@ -229,10 +230,19 @@ def check_sink(draft: Draft, report: Report) -> None:
     target = Path(sink.target(draft.base_dir))
     for name in ("source", "original", "population"):
         spec = draft.values.get(name)
-        if isinstance(spec, SourceSpec):
+        if isinstance(spec, SourceSpec) and sink.table is not None:
+            if spec.table is not None and _same_table(sink.table, spec.table):
+                report.wrong(("sink", "table"), f"is the table of `{name}:`; publish under a name of its own")
+        elif isinstance(spec, SourceSpec) and spec.table is None:
             path = Path(located(spec.path, draft.base_dir))
             if path == target or path in target.parents or target in path.parents:
                 report.wrong(("sink", "path"), f"overlaps with the path of `{name}:`; publish into a folder of its own")
+
+
+def _same_table(one: TableName, other: TableName) -> bool:
+    """Whether two names may stand for the same table: the parts that both have agree."""
+    shared = min(len(one.parts), len(other.parts))
+    return [part.casefold() for part in one.parts[-shared:]] == [part.casefold() for part in other.parts[-shared:]]
 
 
 def check_records(draft: Draft, report: Report) -> None:
@@ -244,7 +254,7 @@ def check_records(draft: Draft, report: Report) -> None:
         report.wrong(("records",), "private records lie on a local (or mounted) file system; name a folder there")
         return
     home = Path(located(records, draft.base_dir))
-    if isinstance(sink, SinkSpec) and Path(sink.target(draft.base_dir)) in (home, *home.parents):
+    if isinstance(sink, SinkSpec) and sink.table is None and Path(sink.target(draft.base_dir)) in (home, *home.parents):
         report.wrong(
             ("records",), "lies inside the sink, where readers of the release would see it; name another folder"
         )

@@ -85,8 +85,13 @@ def _section(keys: Mapping[str, Key]) -> dict[str, Any]:
         "properties": {name: _key(key) for name, key in keys.items()},
         "additionalProperties": False,
     }
-    required = [name for name, key in keys.items() if key.required]
-    return {**section, "required": required} if required else section
+    choice = [[name, key.instead] for name, key in keys.items() if key.required and key.instead]
+    required = [name for name, key in keys.items() if key.required and not key.instead]
+    if required:
+        section["required"] = required
+    for either in choice:
+        section["oneOf"] = [{"required": [name]} for name in either]
+    return section
 
 
 def _key(key: Key) -> dict[str, Any]:

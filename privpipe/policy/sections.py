@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from privpipe.blocks.table_name import MOST_PARTS, OWN_CATALOGUE, TableName
 from privpipe.draws import Seed
 from privpipe.engines import engine_fault
 from privpipe.errors import PolicyError, UsageError, did_you_mean
@@ -43,7 +45,7 @@ def read_keys(report: Report, value: Any, place: Place, keys: Mapping[str, Key])
         elif item is not None:
             found[name] = item
     for name in _left_out(value, keys):
-        if name not in meant:
+        if not meant & {name, keys[name].instead}:
             report.wrong((*place, name), f"is required: {keys[name].about}")
     return found
 
@@ -55,12 +57,19 @@ def _example(keys: Mapping[str, Key]) -> str:
 
 def _left_out(value: Mapping[str, Any], keys: Mapping[str, Key]) -> list[str]:
     """Required keys that a section does not have."""
-    return [name for name, key in keys.items() if key.required and value.get(name) is None]
+    return [
+        name
+        for name, key in keys.items()
+        if key.required and value.get(name) is None and (not key.instead or value.get(key.instead) is None)
+    ]
 
 
 def read_source(report: Report, value: Any, place: Place) -> SourceSpec | None:
     """`source`, `original` or `population`."""
-    found = read_keys(report, value, place, source_keys(str(place[-1])))
+    keys = source_keys(str(place[-1]))
+    found = read_keys(report, value, place, keys)
+    if "table" in found:
+        return _named_source(report, found, place)
     if "path" not in found:
         return None
     for name in ("columns", "null_values"):
@@ -85,6 +94,25 @@ def read_source(report: Report, value: Any, place: Place) -> SourceSpec | None:
     return spec
 
 
+def _named_source(report: Report, found: Mapping[str, Any], place: Place) -> SourceSpec | None:
+    """A table of a catalogue, which has no files to describe."""
+    for name in found:
+        if name == "path":
+            report.wrong((*place, "table"), "stands beside `path:`; a table has one place: leave one of them out")
+        elif name not in ("table", "generalized"):
+            report.wrong((*place, name), "is for files; a table says its own columns and types")
+    table = _table_name(report, found["table"], (*place, "table"))
+    return None if table is None else SourceSpec(table=table, generalized=found.get("generalized", False))
+
+
+def _table_name(report: Report, text: str, place: Place) -> TableName | None:
+    try:
+        return TableName.parse(text, report.located(place))
+    except UsageError as error:
+        report.wrong(place, str(error))
+        return None
+
+
 def _check_csv(report: Report, spec: SourceSpec, place: Place) -> None:
     if len(spec.delimiter) != 1:
         report.wrong((*place, "delimiter"), "must be a single character")
@@ -97,9 +125,28 @@ def _check_csv(report: Report, spec: SourceSpec, place: Place) -> None:
 def read_sink(report: Report, value: Any, place: Place) -> SinkSpec | None:
     """`sink`."""
     found = read_keys(report, value, place, SINK)
+    if "table" in found:
+        return _named_sink(report, found, place)
     if "formula_cells" in found and found.get("format", "parquet") != "csv":
         report.wrong((*place, "formula_cells"), "is for `format: csv`; other formats say what is text")
     return SinkSpec(**found) if "path" in found else None
+
+
+def _named_sink(report: Report, found: Mapping[str, Any], place: Place) -> SinkSpec | None:
+    """A view of a catalogue that every release of this policy replaces."""
+    for name in found:
+        if name == "path":
+            report.wrong((*place, "table"), "stands beside `path:`; a release has one place: leave one of them out")
+        elif name != "table":
+            report.wrong((*place, name), "is for files; a table has neither a format nor formulas")
+    table = _table_name(report, found["table"], (*place, "table"))
+    if table is not None and not all(re.fullmatch(r"[A-Za-z0-9_]+", part) for part in table.parts):
+        report.wrong((*place, "table"), "a catalogue names what is published by letters, digits and _ alone")
+        return None
+    if table is not None and len(table.parts) == MOST_PARTS and table.parts[0].casefold() != OWN_CATALOGUE:
+        what = f"a release is published as a view of Spark's own catalogue: write {OWN_CATALOGUE}.db.table"
+        report.unsupported((*place, "table"), what)
+    return None if table is None else SinkSpec(table=table)
 
 
 def read_plan(report: Report, value: Any, place: Place) -> PlanSpec | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from privpipe.blocks.table_name import TableName
 from privpipe.engines.base import Format, Source, format_of
 from privpipe.engines.base.unpacking import MOST_BYTES
 from privpipe.hierarchies import HierarchySpec
@@ -35,10 +36,12 @@ def located(path: str, base_dir: Path) -> str:
 class SourceSpec:
     """A table named in a policy; the keys are those of `privpipe.engines.Source`.
 
-    `generalized` (of a population) says that the release's generalization is applied already.
+    `table` stands in place of `path`. `generalized` (of a population) says that the release's generalization is applied
+    already.
     """
 
-    path: str
+    path: str = ""
+    table: TableName | None = None
     format: Format | None = None
     delimiter: str = ","
     header: bool = True
@@ -60,6 +63,8 @@ class SourceSpec:
         >>> SourceSpec(path="adult.csv").to_source({"age": "integer"}, Path("/policies")).types
         {'age': 'integer'}
         """
+        if self.table is not None:
+            return Source(data=self.table, types=dict(types))
         return Source(
             data=located(self.path, base_dir),
             format=self.format,
@@ -85,9 +90,10 @@ class FrameSpec(SourceSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class SinkSpec:
-    """Where a release is published: a folder of files of one format."""
+    """Where a release is published: a folder of files of one format, or a name in a catalogue."""
 
-    path: str
+    path: str = ""
+    table: TableName | None = None
     format: Format = "parquet"
     formula_cells: FormulaRule = "keep"
 

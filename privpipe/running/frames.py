@@ -66,7 +66,7 @@ def _about(policy: Policy, frame: Any) -> Policy:
     if not isinstance(frame, str | PurePath):
         return policy.replaced(source=FrameSpec(frame=frame))
     described = policy.source or SourceSpec(path=str(frame))
-    return policy.replaced(source=replace(described, path=str(PurePath(frame))), base_dir=policy.base_dir)
+    return policy.replaced(source=replace(described, path=str(PurePath(frame)), table=None), base_dir=policy.base_dir)
 
 
 def _staged(context: RunContext, source: Any) -> Staged:

@@ -24,9 +24,10 @@ from privpipe.private_files import scratch_folder
 from privpipe.report.figures import leading_figure
 from privpipe.report.risk_utility import Point, RiskUtilityMap, risk_weights
 from privpipe.running.attaching import attach
+from privpipe.running.places import write_rows
 from privpipe.running.population import population_beside
 from privpipe.running.remembering import Remembering
-from privpipe.running.run import judge_written, source_of, without_notes, write_rows
+from privpipe.running.run import judge_written, source_of, without_notes
 from privpipe.running.run_context import RunContext, seed_of
 from privpipe.running.staging import run_stages
 from privpipe.sinks.local import LocalTarget
@@ -327,7 +328,7 @@ def workplace(policy: Policy) -> Iterator[LocalTarget]:
 
     What a killed run leaves there is thrown away by the next.
     """
-    named = policy.sink.target(policy.base_dir) if policy.sink else ""
+    named = policy.sink.target(policy.base_dir) if policy.sink and policy.sink.table is None else ""
     with ExitStack() as stack:
         beside = bool(named) and not is_remote(named)
         sink = Path(named) if beside else stack.enter_context(scratch_folder("compared")) / "points"

@@ -28,8 +28,8 @@ def is_path(data: Any) -> bool:
 class OpenedEngine:
     """The engine asked for: one given stays open, one named is opened and closed.
 
-    A DuckDB connection stands for the embedded engine under its limits: frames are read through it, and the work is
-    done in a database of our own, so that nothing of the caller's changes.
+    A DuckDB connection stands for the embedded engine under its limits: frames and tables are read through it, and the
+    work is done in a database of our own, so that nothing of the caller's changes.
 
     Parameters
     ----------
@@ -41,7 +41,8 @@ class OpenedEngine:
     """
 
     def __init__(self, engine: Any, data: Any, policy: Policy) -> None:
-        if is_connection(engine):
+        self._connection = engine if is_connection(engine) else None
+        if self._connection is not None:
             self._given, self._name = None, "embedded"
             self._options: Mapping[str, Any] = _limits(engine)
             return
@@ -55,6 +56,11 @@ class OpenedEngine:
 
     def __enter__(self) -> Engine:
         self._engine = self._given or open_engine(self._name, self._options)
+        if self._connection is not None:
+            from privpipe.engines.embedded.engine import EmbeddedEngine
+
+            if isinstance(self._engine, EmbeddedEngine):
+                self._engine.connection = self._connection
         return self._engine
 
     def __exit__(self, *details: object) -> None:

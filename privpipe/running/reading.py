@@ -48,7 +48,7 @@ def read_as_source(data: Any, policy: Policy, **said: Any) -> Source:
         return Source(data=data, types=policy.types)
     described = policy.source.to_source(policy.types, policy.base_dir) if policy.source else None
     found = Source(data=str(data), types=policy.types, **said)
-    if described is None or found.resolved_format != described.resolved_format:
+    if described is None or not described.is_path or found.resolved_format != described.resolved_format:
         return found
     return replace(described, data=str(data), **said)
 
@@ -65,7 +65,7 @@ def finished_source(data: Any, policy: Policy, **said: Any) -> Source:
     kept = {*policy.roles.sensitive, *(column for entry in entries for column in entry.record_columns())}
     types = {name: kind for name, kind in policy.types.items() if name in kept}
     sink = policy.sink
-    if sink is not None and isinstance(data, str | PurePath):
+    if sink is not None and sink.table is None and isinstance(data, str | PurePath):
         target = sink.target(policy.base_dir)
         if str(data) == target or Path(data).absolute() == Path(target):
             escaped = sink.escapes_formulas

@@ -18,7 +18,6 @@ from privpipe.ledger.sink import forget_what_never_was, place_of
 from privpipe.roles import Roles
 from privpipe.running.noise_stages import bare_columns
 from privpipe.sinks.local import LocalTarget
-from privpipe.sinks.remote import RemoteTarget
 
 if TYPE_CHECKING:
     from privpipe.policy import Policy
@@ -55,7 +54,7 @@ class Remembering:
             self._without_ledger()
             return self
         path = Path(named.path)
-        local: LocalTarget | None = None if isinstance(self.place, RemoteTarget) else self.place  # type: ignore[assignment]
+        local = self.place if isinstance(self.place, LocalTarget) else None
         if local is not None and ({local.path, local.state} & {path.absolute(), *path.absolute().parents}):
             raise UsageError("the ledger lies inside the sink and would be published with it")
         place = self.place if self.place is not None else self._own_sink()
@@ -106,9 +105,7 @@ class Remembering:
         """Note that the run is about to publish."""
         if self._ledger is None or self._current is None or self.place is None:
             return
-        place: Any = self.place
-        target = place.url if isinstance(place, RemoteTarget) else str(place.path)
-        self._ledger.prepare(self._current, run_id, target, self.place.current())
+        self._ledger.prepare(self._current, run_id, self.place.name, self.place.current())
 
     def settle(self) -> None:
         """Keep the run if it was published, forget it if not."""
@@ -118,7 +115,7 @@ class Remembering:
     def _own_sink(self) -> LocalTarget | None:
         """The policy's sink as a witness, where a table is judged and nothing published."""
         sink = self.policy.sink
-        return None if sink is None else place_of(sink.target(self.policy.base_dir))
+        return None if sink is None or sink.table is not None else place_of(sink.target(self.policy.base_dir))
 
     def _without_ledger(self) -> None:
         """A policy without a ledger at a sink that has one: what it publishes will be missing there."""

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from privpipe.blocks.table_name import TableName
 from privpipe.engines import Engine, Source, Written
 from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.engines.base.stamps import require_stamps, stamps_of
@@ -17,11 +18,11 @@ from privpipe.errors import EngineError, SinkError, UsageError
 from privpipe.judging import Assessment, assess
 from privpipe.judging.recovering import recovery_notes
 from privpipe.ledger import NOT_JUDGED, history_entries
-from privpipe.roles import column_type_of
 from privpipe.running.aligning import reads_pairs
 from privpipe.running.attaching import attach
 from privpipe.running.frozen import frozen_plan, require_fitting
 from privpipe.running.key_history import KeyHistory
+from privpipe.running.places import target_of, write_rows, written_source
 from privpipe.running.plan import Plan
 from privpipe.running.population import population_beside
 from privpipe.running.positions import reads_positions, run_positions
@@ -32,10 +33,10 @@ from privpipe.running.run_context import RunContext, no_progress, seed_of
 from privpipe.running.run_documents import output_of, run_documents, run_header, write_public
 from privpipe.running.run_notes import linking_notes, require_publishable_seed, seed_notes
 from privpipe.running.staging import Staged, run_stages
-from privpipe.sinks.formula_cells import escapes_formulas, formula_notes
-from privpipe.sinks.local import LocalTarget, sink_faults
+from privpipe.sinks.formula_cells import formula_notes
+from privpipe.sinks.local import Target, sink_faults
 from privpipe.sinks.records import PrivateRecords
-from privpipe.sinks.remote import RemoteTarget, is_remote
+from privpipe.sinks.table import TableTarget
 
 if TYPE_CHECKING:
     from privpipe.policy import Policy
@@ -47,12 +48,9 @@ __all__ = [
     "judge_written",
     "notes_of_source",
     "release_with",
-    "sink_format",
     "source_of",
     "stages_of",
-    "target_of",
     "without_notes",
-    "write_rows",
 ]
 
 log = logging.getLogger("privpipe.release")
@@ -117,7 +115,7 @@ def release_with(
     if frozen is not None:
         require_fitting(frozen, policy, context.seed)
     run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
-    with target_of(policy, target) as place, Remembering(policy, place) as memory:
+    with target_of(engine, policy, target) as place, Remembering(policy, place) as memory:
         return _Release(context, run_id, place, memory).publish(frozen)
 
 
@@ -127,14 +125,13 @@ class _Release:
 
     context: RunContext
     run_id: str
-    place: LocalTarget | RemoteTarget
+    place: Target
     memory: Remembering
     records: PrivateRecords = field(init=False)
     keys: KeyHistory = field(init=False)
 
     def __post_init__(self) -> None:
-        state = self.place.state if isinstance(self.place, LocalTarget) else None
-        self.keys = KeyHistory(state, self.context.seed)
+        self.keys = KeyHistory(self.place.area, self.context.seed)
         self.records = PrivateRecords.of(self.context.policy, self.place)
         self.records.open(self.place.current())
 
@@ -148,14 +145,18 @@ class _Release:
         self.context.progress("write")
         folder = self.place.stage(self.run_id)
         formulas = formula_notes(self.context.engine, policy, staged.table)
-        written = write_rows(self.context, staged, folder)
+        rows = self.place.rows(self.run_id)
+        written = write_rows(self.context, staged, rows, self.place.marks)
         self.context.progress("judge")
         staged = self._with_memory(staged, formulas)
-        judged = self._judged(staged, folder, written)
+        judged = self._judged(staged, rows, written)
         require_stamps(stamps)
         with sink_faults(folder):
             files = [path for path in folder.iterdir() if path.is_file()]
-            private, public = run_documents(self.context, staged, judged, output=output_of(staged, files, written))
+            output = output_of(staged, files, written)
+            if isinstance(self.place, TableTarget):
+                output["table"] = str(self.place.released(self.run_id))
+            private, public = run_documents(self.context, staged, judged, output=output)
             write_public(folder, public)
         record = self.records.keep(self.run_id, private, pending=True)
         path, again = self._switched(staged, judged, written)
@@ -197,14 +198,14 @@ class _Release:
         rules = replace(staged.rules, histories=self.memory.histories, rerun=rerun)
         return replace(staged, rules=rules, notes=(*self.memory.notes, *notes))
 
-    def _judged(self, staged: Staged, folder: Path, written: Written) -> Assessment:
-        """The verdict on the written files.
+    def _judged(self, staged: Staged, rows: Path | TableName, written: Written) -> Assessment:
+        """The verdict on what was written.
 
         Raises
         ------
         Refused
         """
-        judged = judge_written(self.context, staged, folder, written).within(**self._header(staged))
+        judged = judge_written(self.context, staged, rows, written).within(**self._header(staged))
         judged = judged.noting(source=notes_of_source(self.context.engine, staged))
         if not judged.passed:
             self.place.refuse(self.run_id)
@@ -265,42 +266,13 @@ def source_of(policy: Policy) -> Source:
     return policy.source.to_source(policy.types, policy.base_dir)
 
 
-def sink_format(policy: Policy) -> Any:
-    """Format of the released files."""
-    return policy.sink.format if policy.sink else "parquet"
+def judge_written(context: RunContext, staged: Staged, place: Path | TableName, written: Written) -> Assessment:
+    """Judge the files or the table, not the frame they came from; by that only to count persons they do not tell apart.
 
-
-def target_of(policy: Policy, target: str | None) -> LocalTarget | RemoteTarget:
-    """The place to publish to: `target`, else the policy's sink."""
-    path = target or (policy.sink.path if policy.sink else None)
-    if path is None:
-        raise UsageError("nowhere to publish to: give a `sink:` in the policy, or --target")
-    if is_remote(path):
-        return RemoteTarget(path)
-    # A path of the policy starts at the policy file, one of the command line where the user stands.
-    return LocalTarget(Path(path) if target else policy.base_dir / path)
-
-
-def write_rows(context: RunContext, staged: Staged, folder: Path) -> Written:
-    """Write the released rows in their keyed order, in the sink's format."""
-    escape = escapes_formulas(context.policy)
-    return context.engine.write(staged.table, str(folder), sink_format(context.policy), staged.order, escape=escape)
-
-
-def judge_written(context: RunContext, staged: Staged, folder: Path, written: Written) -> Assessment:
-    """Judge the files, not the frame they came from; by that frame only to count persons the files do not tell apart.
-
-    Then the files are proved to hold the very same records.
+    Then they are proved to hold the very same records.
     """
     engine, policy, seed = context.engine, context.policy, context.seed
-    types = {field.name: column_type_of(field.type) for field in staged.table.schema}
-    files = Source(
-        data=str(folder),
-        format=sink_format(policy),
-        types=types,
-        quoted_nulls=False,
-        escaped_formulas=escapes_formulas(policy),
-    )
+    files = written_source(policy, staged, place)
     table = engine.scan(files)
     if list(table.schema.names) != list(staged.table.schema.names):
         raise EngineError("the written files do not have the columns of the release")

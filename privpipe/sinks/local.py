@@ -19,12 +19,13 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
+from privpipe.blocks.table_name import TableName
 from privpipe.errors import SinkError
 from privpipe.private_files import (
     flush_new,
@@ -45,6 +46,14 @@ METADATA = "_privpipe"
 class Target(Protocol):
     """A place a release can be published to."""
 
+    @property
+    def name(self) -> str:
+        """What names it: a path, a URL, a table."""
+
+    @property
+    def area(self) -> Path | None:
+        """A folder of this machine for what readers must not see; None: there is none."""
+
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
@@ -53,11 +62,18 @@ class Target(Protocol):
     def stage(self, run_id: str) -> Path:
         """An empty local folder for this run's files."""
 
-    def publish(self, run_id: str) -> str:
-        """Make the staged folder the published release, in one step; returns where it is read."""
+    @property
+    def marks(self) -> Mapping[str, str]:
+        """Properties by which a run knows the tables of this sink."""
 
-    def published(self, run_id: str) -> Path:
-        """A local folder that holds what a reader of the target would read now."""
+    def rows(self, run_id: str) -> Path | TableName:
+        """Where the rows of this run are staged: that folder, or a table."""
+
+    def publish(self, run_id: str) -> str:
+        """Make what is staged the published release, in one step; returns where it is read."""
+
+    def published(self, run_id: str) -> Path | TableName:
+        """A local folder that holds what a reader of the target would read now, or the table he reads."""
 
     def withdraw(self, run_id: str) -> None:
         """Put back what was published before this run."""
@@ -137,6 +153,25 @@ class LocalTarget:
 
     def stage(self, run_id: str) -> Path:
         return private_folder(self.state / "staging" / run_id)
+
+    @property
+    def name(self) -> str:
+        """The path."""
+        return str(self.path)
+
+    @property
+    def area(self) -> Path | None:
+        """The work area."""
+        return self.state
+
+    @property
+    def marks(self) -> Mapping[str, str]:
+        """None: files are known by where they lie."""
+        return {}
+
+    def rows(self, run_id: str) -> Path:
+        """The staged folder."""
+        return self.state / "staging" / run_id
 
     def publish(self, run_id: str) -> str:
         """See `Target.publish`; when it raises, `withdraw` sees to what had been done."""

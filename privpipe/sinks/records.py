@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privpipe.errors import SinkError, UsageError
-from privpipe.sinks.local import LocalTarget
+from privpipe.sinks.local import LocalTarget, Target
 from privpipe.sinks.remote import RemoteTarget
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class PrivateRecords:
     sink: str
 
     @classmethod
-    def of(cls, policy: Policy, place: LocalTarget | RemoteTarget) -> PrivateRecords:
+    def of(cls, policy: Policy, place: Target) -> PrivateRecords:
         """The folder that `records:` names, else one in the sink's work area, else one beside the policy.
 
         Raises
@@ -63,14 +63,14 @@ class PrivateRecords:
         UsageError
             Readers of the release would see it.
         """
-        sink = place.url if isinstance(place, RemoteTarget) else str(place.path)
+        sink = place.name
         if policy.records is not None:
             home = Path(os.path.abspath(policy.base_dir / policy.records))
-        elif isinstance(place, RemoteTarget):
+        elif place.area is None:
             # What lies in a bucket is listed with it.
             home = Path(os.path.abspath(policy.base_dir / f".{sink.rsplit('/', 1)[-1]}.privpipe" / HOME))
         else:
-            home = place.state / HOME
+            home = place.area / HOME
         real = Path(os.path.realpath(home))
         for seen in _seen(place):
             if seen == real or seen in real.parents:
@@ -129,12 +129,12 @@ class PrivateRecords:
         return self.home / f"{run_id}.{self._tag}.pending"
 
 
-def _seen(place: LocalTarget | RemoteTarget) -> Iterator[Path]:
+def _seen(place: Target) -> Iterator[Path]:
     """Folders that readers look into, and those whose content a run throws away."""
     if isinstance(place, LocalTarget):
         for folder in (place.path, *(place.state / name for name in ("releases", "staging"))):
             yield Path(os.path.realpath(folder))
-    elif place.local_root is not None:
+    elif isinstance(place, RemoteTarget) and place.local_root is not None:
         for local in (place.local_root, Path(place.state, "releases")):
             yield Path(os.path.realpath(local))
 

@@ -18,7 +18,7 @@ import json
 import logging
 import posixpath
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -106,6 +106,25 @@ class RemoteTarget:
         folder = self._local / run_id
         folder.mkdir(mode=0o700)
         return folder
+
+    @property
+    def name(self) -> str:
+        """The URL."""
+        return self.url
+
+    @property
+    def area(self) -> Path | None:
+        """None: what lies beside the sink is listed with it."""
+        return None
+
+    @property
+    def marks(self) -> Mapping[str, str]:
+        """None: files are known by where they lie."""
+        return {}
+
+    def rows(self, run_id: str) -> Path:
+        """The staged folder."""
+        return self._local / run_id
 
     def publish(self, run_id: str) -> str:
         home, staged = f"{self.state}/releases/{run_id}", self._local / run_id

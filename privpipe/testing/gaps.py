@@ -43,6 +43,21 @@ GAPS: Mapping[tuple[str, str], Gap] = {
         raises=UnsupportedError,
         why="what matches a record by wildcards is counted in records, and a person may match in several",
     ),
+    ("embedded", "source table"): Gap(
+        raises=UnsupportedError,
+        why="it has no catalogue; with a DuckDB connection of the caller's it reads the tables of that connection",
+    ),
+    ("dask", "source table"): Gap(raises=UnsupportedError, why="it has no catalogue: it reads files and frames"),
+    ("embedded", "sink table"): Gap(raises=UnsupportedError, why="it has no catalogue; it publishes into a folder"),
+    ("dask", "sink table"): Gap(raises=UnsupportedError, why="it has no catalogue; it publishes into a folder"),
+    ("*", "sink table of another catalogue"): Gap(
+        raises=UnsupportedError,
+        why="views are published in Spark's own catalogue; few others can switch one in one step",
+    ),
+    ("*", "ledger beside a sink table"): Gap(
+        raises=UnsupportedError,
+        why="a ledger asks what its sinks published, and a table answers only within its session",
+    ),
     ("dask", "mondrian relaxed"): Gap(
         raises=UnsupportedError,
         why="dividing the records of one value takes all records in one place; a strict tree is a function of values",

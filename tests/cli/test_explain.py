@@ -9,6 +9,7 @@ import pytest
 
 from privpipe.cli.explain import described
 from privpipe.policy.entries import Catalogues
+from privpipe.policy.grammar import PLAN, SINK, source_keys
 
 CATALOGUES = Catalogues.shipped()
 NAMES = [name for room in CATALOGUES.every() for name in room]
@@ -23,6 +24,18 @@ def test_every_entry_is_explained(run: Any, name: str) -> None:
     for parameter in document["parameters"]:
         assert f"  {parameter['name']}: {parameter['type']} (" in done.stdout
         assert parameter["about"], f"{name}.{parameter['name']} says nothing of itself"
+    assert json.loads(run("explain", name, "--json").stdout) == document
+
+
+@pytest.mark.parametrize("name", ["source", "population", "original", "sink", "plan"])
+def test_a_section_of_a_policy_is_explained_by_its_keys(run: Any, name: str) -> None:
+    section = {"sink": SINK, "plan": PLAN}.get(name) or source_keys(name)
+    document = described(name)
+    assert [parameter["name"] for parameter in document["parameters"]] == list(section)
+    said = run("explain", name).stdout
+    assert said.startswith(f"{name} - section of a policy\n")
+    for key in section:
+        assert f"\n  {key}: " in said
     assert json.loads(run("explain", name, "--json").stdout) == document
 
 

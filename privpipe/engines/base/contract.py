@@ -22,8 +22,10 @@ from privpipe.blocks import (
     RowBlock,
     Table,
 )
+from privpipe.engines.base.catalogue import Catalogue
 from privpipe.engines.base.source import Format, Source
 from privpipe.engines.base.thinning import FirstIds, last_id_of
+from privpipe.errors import UnsupportedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -279,6 +281,19 @@ class Engine(ABC):
         and on; original order never shows. `escape` puts an apostrophe before texts of CSV files that spreadsheets
         would run as formulas.
         """
+
+    def catalogue(self) -> Catalogue:
+        """The catalogue of tables that releases can be published in.
+
+        Raises
+        ------
+        UnsupportedError
+            The engine has none.
+        """
+        raise UnsupportedError(
+            f"the {self.name} engine has no catalogue to publish a table in: run the policy with `engine: spark`, or "
+            "publish into a folder, `sink: {path: ...}`"
+        )
 
     @abstractmethod
     def collect(self, table: Any, *, like: Any = None) -> Any:

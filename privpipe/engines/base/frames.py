@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from privpipe.blocks.table_name import TableName, refuse_table
 from privpipe.engines.base.ibis_tables import ibis_table_of, is_ibis_table, native_frame_of
 from privpipe.errors import DataError, UsageError
 
@@ -137,8 +138,10 @@ def arrow_of(data: Any) -> pa.Table | pa.RecordBatchReader | Any:
     DataError
         A pandas object column that mixes types (column name), duplicate names, a query of DuckDB that fails.
     UsageError
-        Not a frame that speaks Arrow; a lazy one.
+        Not a frame that speaks Arrow; a lazy one; the name of a table, which only a catalogue can tell.
     """
+    if isinstance(data, TableName):
+        raise refuse_table(data, "chosen")
     if isinstance(data, pa.Table | pa.RecordBatchReader):
         return data
     if is_ibis_table(data):

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from privpipe.blocks.table_name import TableName
 from privpipe.engines.base.csv_blocks import CsvDialect, csv_blocks, ragged_error, read_csv_block
 from privpipe.engines.base.files import csv_columns, list_files
 from privpipe.engines.base.frames import arrow_of
@@ -32,13 +33,18 @@ def positioned(source: Source) -> pa.Table:
     Raises
     ------
     UnsupportedError
-        A Spark frame, which has no order; JSON or Delta files, whose order no reader promises.
+        A Spark frame or a table of a catalogue, which have no order; JSON or Delta files, whose order no reader
+        promises.
     """
     table = _files(source) if source.is_path else _frame(source.data)
     return table.append_column(POSITION, pa.array(range(table.num_rows), pa.int64()))
 
 
 def _frame(data: Any) -> pa.Table:
+    if isinstance(data, TableName):
+        raise UnsupportedError(
+            "a table of a catalogue has no order, so nothing can be aligned by position; use a record_id"
+        )
     library = type(data).__module__.partition(".")[0]
     if library == "pyspark":
         raise UnsupportedError("a Spark frame has no order, so nothing can be aligned by position; use a record_id")

@@ -32,9 +32,9 @@ class Source:
 
     Parameters
     ----------
-    data : str, path or frame
-        A file or a folder of files (no sign of a path is a pattern), or a pandas, polars, pyarrow, DuckDB, Dask or
-        Spark frame.
+    data : str, path, TableName or frame
+        A file or a folder of files (no sign of a path is a pattern), a table of a catalogue, or a pandas, polars,
+        pyarrow, DuckDB, Dask or Spark frame.
     format : {"parquet", "csv", "json", "delta"}, optional
         Default: by the file name's ending.
     delimiter : str

@@ -21,6 +21,7 @@ from privpipe.blocks import (
     Reduction,
     RowBlock,
 )
+from privpipe.blocks.table_name import TableName, refuse_table
 from privpipe.draws import Seed, Stream
 from privpipe.engines.base.besides import beside_schema
 from privpipe.engines.base.contract import Engine, Where, Written
@@ -100,6 +101,8 @@ class DaskEngine(Engine):
 
     def scan(self, source: Source) -> DaskTable:
         size = self.options.partition_bytes
+        if isinstance(source.data, TableName):
+            raise refuse_table(source.data, self.name)
         if not source.is_path:
             if is_dask_frame(source.data):
                 return dask_table(self._runtime, source)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Self, TypeVar
 
 import duckdb
@@ -23,6 +24,7 @@ from privpipe.blocks import (
     Reduction,
     RowBlock,
 )
+from privpipe.blocks.table_name import TableName
 from privpipe.draws import Seed, Stream
 from privpipe.engines.base import Engine, Format, Source, Where, Written
 from privpipe.engines.base.frames import frame_like, is_local_frame
@@ -42,6 +44,7 @@ from privpipe.engines.embedded import (
     writing,
 )
 from privpipe.engines.embedded.class_table import ClassTable, reduce_class_table
+from privpipe.engines.embedded.connection_tables import table_of
 from privpipe.engines.embedded.session import OutOfMemory, Session
 from privpipe.engines.embedded.stacking import append, stack
 from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted
@@ -59,6 +62,8 @@ class EmbeddedEngine(Engine):
     ----------
     session : Session
         Owned by the engine; use `EmbeddedEngine.open`.
+    connection : DuckDB connection, optional
+        The caller's own, whose tables are read by name; nothing in it changes.
 
     Examples
     --------
@@ -72,8 +77,9 @@ class EmbeddedEngine(Engine):
     name: ClassVar[str] = "embedded"
     ranks_held: ClassVar[int] = 2_000_000
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, connection: Any = None) -> None:
         self.session = session
+        self.connection = connection
 
     @classmethod
     def open(cls, options: Mapping[str, Any]) -> Self:
@@ -90,6 +96,8 @@ class EmbeddedEngine(Engine):
         return {"duckdb": duckdb.__version__, "pyarrow": pa.__version__}
 
     def scan(self, source: Source) -> EmbeddedTable:
+        if isinstance(source.data, TableName):
+            source = replace(source, data=table_of(self.connection, source.data))
         return scanning.scan(self.session, source)
 
     def count(self, table: EmbeddedTable) -> int:

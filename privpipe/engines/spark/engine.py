@@ -22,10 +22,12 @@ from privpipe.blocks import (
     RowBlock,
 )
 from privpipe.draws import Seed, Stream
+from privpipe.engines.base.catalogue import Catalogue
 from privpipe.engines.base.contract import Engine, Where, Written
 from privpipe.engines.base.source import Format, Source
 from privpipe.engines.embedded.table import EmbeddedTable
 from privpipe.engines.spark import class_table, mapping, rank_exchange, rank_relay, ranking, records, writing
+from privpipe.engines.spark.catalogue import SparkCatalogue
 from privpipe.engines.spark.learning import count_records, distinct, estimated_distinct, learn
 from privpipe.engines.spark.near import Near, where_it_lies
 from privpipe.engines.spark.patience import Watch
@@ -251,6 +253,9 @@ class SparkEngine(Engine):
     @where_it_lies
     def write(self, table: SparkTable, folder: str, format: Format, stream: Stream, *, escape: bool = False) -> Written:
         return writing.write(table, folder, format, stream, escape)
+
+    def catalogue(self) -> Catalogue:
+        return SparkCatalogue(self.session, self.near.sent)
 
     @where_it_lies
     def collect(self, table: SparkTable, *, like: Any = None) -> Any:

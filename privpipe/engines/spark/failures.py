@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Batches = Iterator[pa.RecordBatch]
 
-__all__ = ["WorkerFailure", "guarded", "in_step", "reported", "sealed", "told", "unsealed"]
+__all__ = ["WorkerFailure", "condition_of", "guarded", "in_step", "reported", "sealed", "told", "unsealed"]
 
 SEAL = re.compile(r"privpipe-sealed:([A-Za-z0-9+/=]+):")
 JAVA_NAME = re.compile(r"\b(?:[a-z]\w*\.)+([A-Z]\w*(?:Error|Exception))\b")
@@ -140,7 +140,7 @@ def _translated(error: Exception, step: str) -> PrivpipeError:
     given_up = gave_up()
     if given_up:
         return EngineError(f"spark engine: could not {step}: {given_up}")
-    condition = _condition(error)
+    condition = condition_of(error)
     if any(mark in condition or f"[{mark}" in text for mark in UNREADABLE):
         return DataError(f"spark engine: could not {step}: a file is not readable (truncated or of another format)")
     if any(mark in text for mark in ("OutOfMemoryError", "ExecutorLostFailure", "exceeding memory limits")):
@@ -149,7 +149,13 @@ def _translated(error: Exception, step: str) -> PrivpipeError:
     return EngineError(f"spark engine: could not {step}: {', '.join(kinds[:3])}")
 
 
-def _condition(error: Any) -> str:
-    """Name of the error condition, such as PATH_NOT_FOUND."""
+def condition_of(error: Any) -> str:
+    """Name of a Spark error's condition, such as PATH_NOT_FOUND; nothing where it has none.
+
+    Examples
+    --------
+    >>> condition_of(ValueError("[PATH_NOT_FOUND]"))
+    ''
+    """
     name = error.getCondition() if hasattr(error, "getCondition") else None
     return name if isinstance(name, str) and re.fullmatch(r"[A-Z0-9_.]+", name) else ""

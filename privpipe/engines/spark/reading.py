@@ -1,4 +1,4 @@
-"""Sources: Spark frames and Parquet natively, all else on the workers by the readers that all engines share."""
+"""Sources: Spark's frames, tables and Parquet natively, all else on the workers by the readers that engines share."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.types as pt
 
+from privpipe.blocks.table_name import TableName
 from privpipe.engines.base.files import elsewhere, list_files, parquet_head, parquet_instants_fit, parquet_schema
 from privpipe.engines.base.frames import arrow_of
 from privpipe.engines.base.logical import logical_schema
@@ -22,6 +23,7 @@ from privpipe.engines.base.text import decimal_scale
 from privpipe.engines.base.typing import typing_of
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.layout import Layout, physical
+from privpipe.engines.spark.named_tables import named_frame
 from privpipe.engines.spark.pieces import csv_frame, json_frame, parquet_frame
 from privpipe.engines.spark.table import SparkTable
 from privpipe.engines.spark.typed import RawFrame, typed_table
@@ -38,9 +40,10 @@ MARKS = {"Delta": "_delta_log", "Hudi": ".hoodie", "Iceberg": "metadata/*.metada
 
 def scan(session: SparkSession, source: Source) -> tuple[SparkTable, bool]:
     """The table of a source, and whether it was made at some cost and had better be kept."""
-    if is_spark_frame(source.data):
-        refuse_streaming(source.data)
-        return typed_table(_frame(source.data), source.types), False
+    data = named_frame(session, source.data) if isinstance(source.data, TableName) else source.data
+    if is_spark_frame(data):
+        refuse_streaming(data)
+        return typed_table(_frame(data), source.types), False
     if not source.is_path:
         return _local(session, source), False
     kind = source.resolved_format

@@ -30,7 +30,7 @@ from privpipe.engines.spark.versions import arrow_table
 from privpipe.engines.spark.workers import boxed, map_batches, results_of
 from privpipe.errors import SinkError
 
-__all__ = ["collect", "lying", "sorted_rows", "write"]
+__all__ = ["ORDER", "PART", "ROWS_HERE", "collect", "lying", "share_of", "sorted_rows", "write"]
 
 log = logging.getLogger("privpipe.engines.spark")
 ROWS_HERE = 1_000_000
@@ -95,7 +95,7 @@ def _written_by_workers(
         for batch in batches:
             rows = source.block(batch)
             order = stream.order(rows.record_ids)
-            yield placed.batch(rows, **{PART: _share(order, parts), ORDER: order})
+            yield placed.batch(rows, **{PART: share_of(order, parts), ORDER: order})
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for part, rows in whole_runs(batches, PART):
@@ -143,12 +143,12 @@ def _named(folder: Path, format: Format, found: list[tuple[int, str, Written]]) 
     return Written(sum(done.records for _part, _place, done in found), tuple(files))
 
 
-def _share(order: NDArray[np.int64], parts: int) -> NDArray[np.int64]:
+def share_of(order: NDArray[np.int64], parts: int) -> NDArray[np.int64]:
     """Which of `parts` equal ranges of all 64-bit integers each word lies in, ascending.
 
     Examples
     --------
-    >>> _share(np.array([-(2**63), -1, 0, 2**63 - 1]), 4).tolist()
+    >>> share_of(np.array([-(2**63), -1, 0, 2**63 - 1]), 4).tolist()
     [0, 1, 2, 3]
     """
     from privpipe.kernels.grouping.word_groups import split_order

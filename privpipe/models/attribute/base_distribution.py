@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from privpipe.blocks.table_name import TableName
 from privpipe.errors import UsageError
 
-__all__ = ["Base", "BaseFile", "BaseTable", "as_base"]
+__all__ = ["Base", "BaseFile", "BaseNamed", "BaseTable", "GivenBase", "as_base"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +27,24 @@ class BaseFile:
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}  # an unknown key is an error
 
     file: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaseNamed:
+    """A base distribution that is a table of a catalogue, with the columns of a `BaseFile`.
+
+    Parameters
+    ----------
+    table : str
+        A table or view of the Spark session, as in ``db.census``.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+
+    table: str
+
+    def __post_init__(self) -> None:
+        TableName.parse(self.table)
 
 
 class BaseTable:
@@ -70,12 +89,13 @@ class BaseTable:
         return pa.table({"value": pa.array(list(self.data)), "count" if whole else "share": pa.array(weights)})
 
 
-Base = Literal["original", "released"] | BaseFile
+Base = Literal["original", "released"] | BaseFile | BaseNamed
+GivenBase = BaseFile | BaseNamed | BaseTable
 
 
 def as_base(owner: str, base: Any) -> Base:
-    """The parameter `base` of a model; Python callers may write the policy's mapping ``{"file": path}``, or give the
-    distribution itself as a frame or ``{value: count}``.
+    """The parameter `base` of a model; Python callers may write the policy's mapping, ``{"file": path}`` or
+    ``{"table": name}``, or give the distribution itself as a frame or ``{value: count}``.
 
     Raises
     ------
@@ -88,7 +108,11 @@ def as_base(owner: str, base: Any) -> Base:
     """
     if isinstance(base, Mapping) and list(base) == ["file"] and isinstance(base["file"], str):
         return BaseFile(file=base["file"])
-    if isinstance(base, BaseFile | BaseTable) or (isinstance(base, str) and base in ("original", "released")):
+    if isinstance(base, Mapping) and list(base) == ["table"] and isinstance(base["table"], str):
+        return BaseNamed(table=base["table"])
+    if isinstance(base, BaseFile | BaseNamed | BaseTable) or (
+        isinstance(base, str) and base in ("original", "released")
+    ):
         return base  # type: ignore[return-value]
     numbers = isinstance(base, Mapping) and all(
         isinstance(weight, int | float) and not isinstance(weight, bool) for weight in base.values()
@@ -96,6 +120,6 @@ def as_base(owner: str, base: Any) -> Base:
     if (numbers and base) or hasattr(base, "__arrow_c_stream__") or type(base).__module__.startswith("pandas."):
         return BaseTable(base)  # type: ignore[return-value]
     raise UsageError(
-        f"{owner}: base must be original, released, {{file: path}}, or in Python a frame or {{value: count}}, got "
-        f"{type(base).__name__}"
+        f"{owner}: base must be original, released, {{file: path}}, {{table: name}}, or in Python a frame or "
+        f"{{value: count}}, got {type(base).__name__}"
     )

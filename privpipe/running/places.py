@@ -1,0 +1,87 @@
+"""Where a run publishes, and where its rows are staged on the way there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privpipe.blocks.table_name import TableName
+from privpipe.engines import Engine, Source, Written
+from privpipe.errors import UsageError
+from privpipe.roles import column_type_of
+from privpipe.running.run_context import RunContext
+from privpipe.running.staging import Staged
+from privpipe.sinks.formula_cells import escapes_formulas
+from privpipe.sinks.local import LocalTarget, Target
+from privpipe.sinks.remote import RemoteTarget, is_remote
+from privpipe.sinks.table import TableTarget
+
+if TYPE_CHECKING:
+    from privpipe.policy import Policy
+
+__all__ = ["folder_of", "sink_format", "target_of", "write_rows", "written_source"]
+
+NO_MARKS: Mapping[str, str] = {}
+
+
+def sink_format(policy: Policy) -> Any:
+    """Format of the released files."""
+    return policy.sink.format if policy.sink else "parquet"
+
+
+def target_of(engine: Engine, policy: Policy, target: str | None) -> Target:
+    """The place to publish to: `target`, else the policy's sink.
+
+    Raises
+    ------
+    UsageError
+        There is none, or it is a table and the engine has no catalogue.
+    """
+    sink = policy.sink
+    if target is None and sink is not None and sink.table is not None:
+        return TableTarget(engine.catalogue(), sink.table, policy.base_dir)
+    return folder_of(policy, target)
+
+
+def folder_of(policy: Policy, target: str | None) -> LocalTarget | RemoteTarget:
+    """The same where it is a folder, which needs no engine."""
+    path = target or (policy.sink.path if policy.sink else None)
+    if path is None:
+        raise UsageError("nowhere to publish to: give a `sink:` in the policy, or --target")
+    if is_remote(path):
+        return RemoteTarget(path)
+    # A path of the policy starts at the policy file, one of the command line where the user stands.
+    return LocalTarget(Path(path) if target else policy.base_dir / path)
+
+
+def write_rows(
+    context: RunContext, staged: Staged, place: Path | TableName, marks: Mapping[str, str] = NO_MARKS
+) -> Written:
+    """Write the released rows in their keyed order, in the sink's format.
+
+    Parameters
+    ----------
+    place : Path or TableName
+        An empty folder, or the name of a table to be.
+    marks : mapping of text to text, optional
+        Properties of such a table.
+    """
+    if isinstance(place, TableName):
+        return Written(context.engine.catalogue().write(staged.table, place, staged.order, marks))
+    escape = escapes_formulas(context.policy)
+    return context.engine.write(staged.table, str(place), sink_format(context.policy), staged.order, escape=escape)
+
+
+def written_source(policy: Policy, staged: Staged, place: Path | TableName) -> Source:
+    """What was written, to be read back in the types of the release."""
+    types = {field.name: column_type_of(field.type) for field in staged.table.schema}
+    if isinstance(place, TableName):
+        return Source(data=place, types=types)
+    return Source(
+        data=str(place),
+        format=sink_format(policy),
+        types=types,
+        quoted_nulls=False,
+        escaped_formulas=escapes_formulas(policy),
+    )
