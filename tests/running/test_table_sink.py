@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import privpipe as pp
+from privpipe.engines.spark import SparkEngine
 from privpipe.errors import DataError, EngineError, Refused, SinkError
 from privpipe.sinks.table import TableTarget
 from privpipe.testing import GAPS
@@ -48,7 +49,7 @@ def fill(session: Any, records: int) -> None:
 def release(session: Any, spark_engine: Any, tmp_path: Path) -> Callable[..., Any]:
     """Run a release of the source to the sink; `k` decides whether it passes."""
 
-    def run(k: int = 5, **changes: Any) -> Any:
+    def run(k: int = 5, engine: Any = spark_engine, **changes: Any) -> Any:
         document = {
             "source": {"table": "lake.visits"},
             "columns": {
@@ -63,7 +64,7 @@ def release(session: Any, spark_engine: Any, tmp_path: Path) -> Callable[..., An
             "seed": "7d1c9a3e5b8f2046d1e7c3a95f80b264",
             **changes,
         }
-        return pp.release(pp.Policy.from_dict(document, tmp_path), engine=spark_engine)
+        return pp.release(pp.Policy.from_dict(document, tmp_path), engine=engine)
 
     return run
 
@@ -293,3 +294,13 @@ def test_an_engine_without_a_catalogue_is_refused_before_it_reads(
     }.items():
         with pytest.raises(GAPS["*", what].raises):
             pp.Policy.from_dict({**document, **change})
+
+
+def test_a_small_table_that_lies_on_the_driver_is_published_as_well(release: Callable[..., Any], session: Any) -> None:
+    release()
+    wanted = rows(session, SINK)
+    with SparkEngine(session) as near:
+        result = release(engine=near)
+    assert "duckdb" in result.manifest["versions"]  # where the work was done
+    assert rows(session, SINK) == wanted
+    assert len(wanted) == 200
