@@ -11,19 +11,34 @@ from typing import Any, Final, Protocol, Self, runtime_checkable
 
 from privpipe import plugins
 from privpipe.errors import HierarchyError, PolicyError, PrivpipeError, Problem, UsageError, did_you_mean
+from privpipe.hierarchies.bands import Bands
 from privpipe.hierarchies.canonical import checked_type
 from privpipe.hierarchies.dates import Dates
 from privpipe.hierarchies.draft import Draft
+from privpipe.hierarchies.equal_count import EqualCount
+from privpipe.hierarchies.frequency_groups import FrequencyGroups
 from privpipe.hierarchies.groups import Groups
 from privpipe.hierarchies.hierarchy import Hierarchy
 from privpipe.hierarchies.inline import Rows
 from privpipe.hierarchies.intervals import Intervals
+from privpipe.hierarchies.log import Log
 from privpipe.hierarchies.options import Options, whose
 from privpipe.hierarchies.priority import Priority
+from privpipe.hierarchies.quantiles import Quantiles
 from privpipe.hierarchies.redact import Redact
 from privpipe.hierarchies.sources import File, Prepared, Tree
 
-__all__ = ["BUILDERS", "IN_TABLES", "KEYS", "OPTION_KEYS", "Builder", "DeclaredBuilder", "HierarchySpec", "builders"]
+__all__ = [
+    "BUILDERS",
+    "IN_NUMBERS",
+    "IN_TABLES",
+    "KEYS",
+    "OPTION_KEYS",
+    "Builder",
+    "DeclaredBuilder",
+    "HierarchySpec",
+    "builders",
+]
 
 
 class Builder(Protocol):
@@ -46,6 +61,11 @@ class DeclaredBuilder(Builder, Protocol):
 
 FROM_PARAMETERS: Final[dict[str, Callable[[object], Builder]]] = {
     "intervals": Intervals.from_parameters,
+    "bands": Bands.from_parameters,
+    "quantiles": Quantiles.from_parameters,
+    "equal_count": EqualCount.from_parameters,
+    "log": Log.from_parameters,
+    "frequency_groups": FrequencyGroups.from_parameters,
     "groups": Groups.from_parameters,
     "dates": Dates.from_parameters,
     "redact": Redact.from_parameters,
@@ -55,6 +75,8 @@ FROM_PARAMETERS: Final[dict[str, Callable[[object], Builder]]] = {
 BUILDERS: Final = ("file", *FROM_PARAMETERS, "tree")
 IN_TABLES: Final = (File, Rows, Tree, Prepared)
 """Builders that list every value, whatever the data holds."""
+IN_NUMBERS: Final = (Intervals, Bands, Quantiles, EqualCount, Log)
+"""Builders of intervals of numbers, whose labels `interval_ends` reads."""
 # Keys beside the builder, and the builders they make sense for.
 OPTION_KEYS: Final = {
     "min_level": BUILDERS,
@@ -94,7 +116,7 @@ class HierarchySpec:
     >>> spec = HierarchySpec.from_mapping({"intervals": {"widths": [10, 50]}}, ".", column="age")
     >>> hierarchy = spec.build(["17", "20", None], [3, 2, 1], "integer")
     >>> hierarchy.texts(1), hierarchy.domain_size, hierarchy.height
-    (['[10, 20[', '[20, 30[', 'null'], 3.0, 3)
+    (['10-19', '20-29', 'null'], 3.0, 3)
     """
 
     builder: Builder
