@@ -12,6 +12,13 @@ import typer
 
 from privpipe.cli.arguments import JsonOption
 from privpipe.cli.console import print_json, put
+from privpipe.cli.explaining_hierarchies import (
+    TOPIC,
+    builder_document,
+    builder_lines,
+    hierarchy_document,
+    hierarchy_lines,
+)
 from privpipe.cli.plugging import plug_in_of, tell_left_out
 from privpipe.cli.suggesting import rule_of_thumb
 from privpipe.errors import UsageError, did_you_mean
@@ -38,9 +45,10 @@ def explain(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Explain a model, transformer or measure.
+    """Explain a model, transformer, measure or hierarchy builder.
 
-    Says what it guards against, its rule and parameters, how to choose them, and the source.
+    Says what it guards against, its rule and parameters, how to choose them, and the source. `hierarchy` lists the
+    builders of hierarchies.
     """
     if name is None:
         _list(json)
@@ -53,18 +61,24 @@ def explain(
 
 
 def described(name: str) -> dict[str, Any]:
-    """What the catalogue knows of an entry.
+    """What the catalogue knows of an entry, or the hierarchies of a builder.
 
     Raises
     ------
     UsageError
-        No catalogue has the name; the nearest one is offered.
+        Nothing has the name; the nearest one is offered.
     """
+    from privpipe.hierarchies import BUILDERS
+
     rooms = _rooms()
     for room in rooms:
         if name in room:
             return _document(room[name], room)
-    known = [entry for room in rooms for entry in room]
+    if name == TOPIC:
+        return hierarchy_document()
+    if name in BUILDERS:
+        return builder_document(name)
+    known = [*(entry for room in rooms for entry in room), TOPIC, *BUILDERS]
     raise UsageError(f"nothing is called {name!r}{did_you_mean(name, known)}; `privpipe explain` lists every entry")
 
 
@@ -153,19 +167,25 @@ def _type(schema: Mapping[str, Any]) -> str:
 
 
 def _lines(document: Mapping[str, Any]) -> Iterator[str]:
+    if document["name"] == TOPIC:
+        yield from hierarchy_lines(document)
+        return
     brought = f", a plug-in of {document['plug_in']}" if "plug_in" in document else ""
     yield f"{document['name']} - {document['kind']}{brought}"
     yield from _paragraphs("", document["summary"])
     for paragraph in document["about"].splitlines():
         yield from _paragraphs("", paragraph)
-    yield ""
-    yield "parameters:"
+    if document["parameters"]:
+        yield ""
+        yield "parameters:"
     for parameter in document["parameters"]:
         role = "threshold" if "threshold" in parameter else "required" if parameter["required"] else "optional"
         default = f", default {parameter['default']}" if "default" in parameter else ""
         yield f"  {parameter['name']}: {parameter['type']} ({role}{default})"
         if parameter["about"]:
             yield textwrap.fill(parameter["about"], WIDTH, initial_indent="      ", subsequent_indent="      ")
+    if "labels" in document:
+        yield from builder_lines(document)
     for name, title in TITLES.items():
         if document.get(name):
             yield ""
@@ -198,3 +218,4 @@ def _list(json: bool) -> None:
             for name in room:
                 summary = textwrap.shorten(room[name].summary(), WIDTH, placeholder=" ...")
                 put(f"  {name:24} {summary}")
+    put(f"hierarchies:\n  {TOPIC:24} The builders of hierarchies and their options.")

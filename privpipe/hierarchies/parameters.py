@@ -19,6 +19,7 @@ __all__ = [
     "check_type_of_column",
     "choice",
     "declared_values",
+    "hints_of",
     "known_keys",
     "listed",
     "number",
@@ -150,15 +151,17 @@ def read_fields(builder: Any) -> None:
     UsageError
         Names the field.
     """
+    owner: Any = type(builder)
     for field in dataclasses.fields(builder):
         given = getattr(builder, field.name)
         if not (type(given) is type(field.default) and given == field.default):
-            hint = _hints(type(builder))[field.name]
+            hint = hints_of(owner)[field.name]
             object.__setattr__(builder, field.name, _read(hint, given, field.name))
 
 
 @functools.cache
-def _hints(builder: Any) -> Mapping[str, Any]:
+def hints_of(builder: Any) -> Mapping[str, Any]:
+    """The annotations of a builder's fields, with all they say."""
     return typing.get_type_hints(builder, include_extras=True)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from os import PathLike
 from pathlib import Path
@@ -30,6 +30,7 @@ from privpipe.hierarchies.sources import File, Prepared, Tree
 
 __all__ = [
     "BUILDERS",
+    "CLASSES",
     "IN_NUMBERS",
     "IN_TABLES",
     "KEYS",
@@ -59,20 +60,21 @@ class DeclaredBuilder(Builder, Protocol):
         ...
 
 
-FROM_PARAMETERS: Final[dict[str, Callable[[object], Builder]]] = {
-    "intervals": Intervals.from_parameters,
-    "bands": Bands.from_parameters,
-    "quantiles": Quantiles.from_parameters,
-    "equal_count": EqualCount.from_parameters,
-    "log": Log.from_parameters,
-    "frequency_groups": FrequencyGroups.from_parameters,
-    "groups": Groups.from_parameters,
-    "dates": Dates.from_parameters,
-    "redact": Redact.from_parameters,
-    "priority": Priority.from_parameters,
-    "rows": Rows.from_parameters,
+FROM_PARAMETERS: Final[dict[str, type[DeclaredBuilder]]] = {
+    "intervals": Intervals,
+    "bands": Bands,
+    "quantiles": Quantiles,
+    "equal_count": EqualCount,
+    "log": Log,
+    "frequency_groups": FrequencyGroups,
+    "groups": Groups,
+    "dates": Dates,
+    "redact": Redact,
+    "priority": Priority,
+    "rows": Rows,
 }
-BUILDERS: Final = ("file", *FROM_PARAMETERS, "tree")
+CLASSES: Final[dict[str, type[Builder]]] = {"file": File, **FROM_PARAMETERS, "tree": Tree}
+BUILDERS: Final = tuple(CLASSES)
 IN_TABLES: Final = (File, Rows, Tree, Prepared)
 """Builders that list every value, whatever the data holds."""
 IN_NUMBERS: Final = (Intervals, Bands, Quantiles, EqualCount, Log)
@@ -130,7 +132,7 @@ class HierarchySpec:
         Parameters
         ----------
         mapping : mapping
-            One builder (``file | intervals | groups | dates | redact | priority | tree``, or a plug-in's), and
+            One builder (of `builders`: built in, or a plug-in's), and
             `min_level`, `max_level`, `unknown`, `level_names`; with file and tree `root`, `add_root`; with file
             `delimiter`, `header`.
         base_dir : str or PathLike
@@ -297,7 +299,7 @@ def _builder(name: str, mapping: Mapping[str, Any], base_dir: Path) -> Builder:
     if name == "tree":
         return Tree.from_parameters(mapping[name], base_dir)
     if name in FROM_PARAMETERS:
-        return FROM_PARAMETERS[name](mapping[name])
+        return FROM_PARAMETERS[name].from_parameters(mapping[name])
     return _plugged(name, mapping[name])
 
 
