@@ -116,7 +116,7 @@ def type_words(schema: Mapping[str, Any]) -> str:
         return f"list of {type_words(schema['items'])}"
     if schema["type"] == ["string", "number", "boolean"]:
         return "value"
-    kind = schema["type"][0] if isinstance(schema["type"], list) else schema["type"]
+    kind = str(schema["type"][0] if isinstance(schema["type"], list) else schema["type"])
     return {"string": "text", "boolean": "flag"}.get(kind, kind)
 
 

@@ -12,10 +12,10 @@ from typing import Annotated, ClassVar, Self
 from annotated_types import Ge
 from typing_extensions import Doc
 
-from privpipe.errors import HierarchyError, UsageError
+from privpipe.errors import UsageError
 from privpipe.hierarchies.draft import Draft
 from privpipe.hierarchies.levels import Levels
-from privpipe.hierarchies.options import ROOT, whose
+from privpipe.hierarchies.options import ROOT
 from privpipe.hierarchies.parameters import known_keys, read_fields
 
 __all__ = ["FrequencyGroups"]
@@ -25,8 +25,9 @@ __all__ = ["FrequencyGroups"]
 class FrequencyGroups:
     """The most frequent values keep their names, the others become one group, which takes in more a level.
 
-    Ties go by text. Without `keep` and `shares`, half of the values keep their names, then half of these, down to one.
-    The plan says that the hierarchy depends on the data.
+    Ties go by text; a value that reads as the group does belongs to it from the first level on. Without `keep` and
+    `shares`, half of the values keep their names, then half of these, down to one. The plan says that the hierarchy
+    depends on the data.
 
     Examples
     --------
@@ -75,14 +76,9 @@ class FrequencyGroups:
         if counts is None:
             raise UsageError("frequency_groups: needs the number of records of each value")
         pairs = sorted((-int(count), value) for value, count in zip(values, counts, strict=True))
-        order = [value for _, value in pairs]
-        if self.label in order:
-            raise HierarchyError(
-                f"{whose(column, 'frequency_groups')}: label_collision: a value reads as the group does; give the "
-                "group another `label:`",
-                kind="label_collision",
-            )
-        kept = self._kept([-count for count, _ in pairs])
+        named = [(-count, value) for count, value in pairs if value != self.label]
+        order = [*(value for _, value in named), *(value for _, value in pairs if value == self.label)]
+        kept = self._kept([count for count, _ in named], sum(-count for count, _ in pairs))
         columns = [order[:names] + [self.label] * (len(order) - names) for names in kept]
         return Draft(
             levels=Levels.from_columns([order, *columns, [ROOT] * len(order)]),
@@ -91,12 +87,11 @@ class FrequencyGroups:
             data_dependent=True,
         )
 
-    def _kept(self, counts: Sequence[int]) -> list[int]:
+    def _kept(self, counts: Sequence[int], total: int) -> list[int]:
         """How many values keep their names, by level."""
         if self.keep:
             return [min(names, len(counts)) for names in self.keep]
         if self.shares:
-            total = sum(counts)
             return [sum(Fraction(count) >= Fraction(share) * total for count in counts) for share in self.shares]
         halves = [len(counts) // 2]
         while halves[-1] > 1:
