@@ -12,6 +12,13 @@ import typer
 
 from privpipe.cli.arguments import JsonOption
 from privpipe.cli.console import print_json, put
+from privpipe.cli.explaining_hierarchies import (
+    TOPIC,
+    builder_document,
+    builder_lines,
+    hierarchy_document,
+    hierarchy_lines,
+)
 from privpipe.cli.plugging import plug_in_of, tell_left_out
 from privpipe.cli.suggesting import rule_of_thumb
 from privpipe.errors import UsageError, did_you_mean
@@ -39,9 +46,10 @@ def explain(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Explain a model, transformer or measure, or a section of a policy as `source` and `sink`.
+    """Explain a model, transformer or measure, a hierarchy builder, or a section of a policy as `source` and `sink`.
 
-    Says what it guards against, its rule and parameters, how to choose them, and the source.
+    Says what it guards against, its rule and parameters, how to choose them, and the source. `hierarchy` lists the
+    builders of hierarchies.
     """
     if name is None:
         _list(json)
@@ -54,13 +62,15 @@ def explain(
 
 
 def described(name: str) -> dict[str, Any]:
-    """What the catalogue knows of an entry, or the grammar of a section.
+    """What the catalogue knows of an entry, the hierarchies of a builder, or the grammar of a section.
 
     Raises
     ------
     UsageError
-        Neither has the name; the nearest one is offered.
+        Nothing has the name; the nearest one is offered.
     """
+    from privpipe.hierarchies import BUILDERS
+
     rooms = _rooms()
     for room in rooms:
         if name in room:
@@ -68,7 +78,11 @@ def described(name: str) -> dict[str, Any]:
     sections = _sections()
     if name in sections:
         return sections[name]
-    known = [*(entry for room in rooms for entry in room), *sections]
+    if name == TOPIC:
+        return hierarchy_document()
+    if name in BUILDERS:
+        return builder_document(name)
+    known = [*(entry for room in rooms for entry in room), *sections, TOPIC, *BUILDERS]
     raise UsageError(f"nothing is called {name!r}{did_you_mean(name, known)}; `privpipe explain` lists every entry")
 
 
@@ -187,19 +201,25 @@ def _type(schema: Mapping[str, Any]) -> str:
 
 
 def _lines(document: Mapping[str, Any]) -> Iterator[str]:
+    if document["name"] == TOPIC:
+        yield from hierarchy_lines(document)
+        return
     brought = f", a plug-in of {document['plug_in']}" if "plug_in" in document else ""
     yield f"{document['name']} - {document['kind']}{brought}"
     yield from _paragraphs("", document["summary"])
     for paragraph in document["about"].splitlines():
         yield from _paragraphs("", paragraph)
-    yield ""
-    yield "parameters:"
+    if document["parameters"]:
+        yield ""
+        yield "parameters:"
     for parameter in document["parameters"]:
         role = "threshold" if "threshold" in parameter else "required" if parameter["required"] else "optional"
         default = f", default {parameter['default']}" if "default" in parameter else ""
         yield f"  {parameter['name']}: {parameter['type']} ({role}{default})"
         if parameter["about"]:
             yield textwrap.fill(parameter["about"], WIDTH, initial_indent="      ", subsequent_indent="      ")
+    if "labels" in document:
+        yield from builder_lines(document)
     for name, title in TITLES.items():
         if document.get(name):
             yield ""
@@ -232,3 +252,4 @@ def _list(json: bool) -> None:
             for name in room:
                 summary = textwrap.shorten(room[name].summary(), WIDTH, placeholder=" ...")
                 put(f"  {name:24} {summary}")
+    put(f"hierarchies:\n  {TOPIC:24} The builders of hierarchies and their options.")

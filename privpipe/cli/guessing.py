@@ -60,6 +60,8 @@ TYPED: tuple[tuple[ColumnType, re.Pattern[str]], ...] = (
     ("timestamp", re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)?")),
 )
 LEADING_ZERO = re.compile(r"[+-]?0\d+")
+FEW_WORDS = 3
+MOST_WORDS = 8
 CODE = re.compile(r"[0-9A-Za-z-]+")
 
 
@@ -189,7 +191,7 @@ def column_disclosure(profile: Profile, role: Role) -> str:
 
 
 def suggest_hierarchy(profile: Profile) -> dict[str, Any] | None:
-    """A builder that needs no list of values; words stay or become ``*``.
+    """A builder that needs no list of values; of words the most frequent stay, or all do where there are few.
 
     Examples
     --------
@@ -204,7 +206,14 @@ def suggest_hierarchy(profile: Profile) -> dict[str, Any] | None:
         return {"intervals": {"widths": _widths(profile.spread, least=2 if profile.type == "integer" else 0)}}
     if profile.type == "text" and profile.code_length > 1:
         return {"redact": {"keep": "left"}}
+    if profile.distinct > FEW_WORDS:
+        return {"frequency_groups": {"keep": _halves(min(MOST_WORDS, profile.distinct // 2))}}
     return {"priority": {"levels": 1}} if profile.distinct else None
+
+
+def _halves(most: int) -> list[int]:
+    """The number, its half and so on, down to two."""
+    return [most >> level for level in range(most.bit_length()) if most >> level >= 2]
 
 
 def _widths(spread: float, *, least: float) -> list[int | float]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["commands"]
 
 MOST_LABELS = 20
-PARTS_OF_VALUES = ("redact", "priority")  # builders whose labels are values, whole or in part
+PARTS_OF_VALUES = ("redact", "priority", "frequency_groups")  # builders whose labels are values, whole or in part
 commands = typer.Typer(help="Check, show and write out hierarchies.", no_args_is_help=True)
 SourceArgument = Annotated[
     Path,

@@ -9,7 +9,7 @@ from typing import Any
 __all__ = ["MOST_NODES", "levels_of", "thinned"]
 
 MOST_NODES = 50_000
-LISTS = {"intervals": "widths", "dates": "levels"}
+LISTS = {"intervals": "widths", "dates": "levels", "frequency_groups": "keep"}
 
 
 def levels_of(hierarchy: Mapping[str, Any], code_length: int = 0) -> int:

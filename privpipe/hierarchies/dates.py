@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from itertools import pairwise
-from typing import Final, Self
+from typing import Annotated, ClassVar, Final, Literal, Self, cast, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from typing_extensions import Doc
 
 from privpipe.errors import UsageError
 from privpipe.hierarchies.draft import Draft
@@ -19,6 +21,7 @@ from privpipe.hierarchies.parameters import check_type_of_column, choice, known_
 __all__ = ["Dates"]
 
 EXAMPLE = "{levels: [day, month, year], timezone: UTC}"
+Unit = Literal["second", "minute", "hour", "day", "week", "month", "quarter", "year", "decade", "century"]
 
 # From YYYY-MM-DDTHH:MM:SS. A century is its first two digits, so that decades nest in it.
 LABELS: Final[dict[str, Callable[[str], str]]] = {
@@ -33,7 +36,7 @@ LABELS: Final[dict[str, Callable[[str], str]]] = {
     "decade": lambda text: f"{text[:3]}x",
     "century": lambda text: f"{text[:2]}xx",
 }
-UNITS: Final = tuple(LABELS)
+UNITS: Final = get_args(Unit)
 OF_A_DAY: Final = ("second", "minute", "hour")
 
 
@@ -41,13 +44,7 @@ OF_A_DAY: Final = ("second", "minute", "hour")
 class Dates:
     """Calendar units, one a level, and a ``*`` level above.
 
-    Parameters
-    ----------
-    levels : tuple of str
-        Of ``second | minute | hour | day | week | month | quarter | year | decade | century``, finest first.
-        Weeks are those of ISO 8601, labelled year-week; they refine into nothing but the root.
-    timezone : str
-        Where the calendar is read; timestamps only.
+    Weeks are those of ISO 8601, labelled year-week; they refine into nothing but the root.
 
     Examples
     --------
@@ -55,15 +52,19 @@ class Dates:
     (('2024-05-17',), ('2024-05',), ('2024',), ('*',))
     """
 
-    levels: tuple[str, ...]
-    timezone: str = "UTC"
+    example: ClassVar[str] = "{levels: [month, quarter, year, decade]}"
+    example_values: ClassVar[tuple[str, ...]] = ("1969-12-31", "1970-01-01", "2024-05-17")
+    example_type: ClassVar[str] = "date"
+
+    levels: Annotated[tuple[Unit, ...], Doc("units of the calendar, each once, finest first")]
+    timezone: Annotated[str, Doc("where the calendar is read; timestamps only")] = "UTC"
 
     @classmethod
     def from_parameters(cls, given: object) -> Self:
         """From the mapping under `dates:`."""
         mapping = known_keys(given, cls, EXAMPLE)
         levels = listed(mapping.get("levels"), "levels")
-        return cls(levels=tuple(levels), timezone=mapping.get("timezone", "UTC"))
+        return cls(levels=tuple(cast(Unit, level) for level in levels), timezone=mapping.get("timezone", "UTC"))
 
     def __post_init__(self) -> None:
         if not self.levels:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 from privpipe.errors import UsageError
 from privpipe.hierarchies.draft import Draft
@@ -27,6 +27,10 @@ class Rows:
     >>> rows.draft((), None, None, "illness").levels.labels[1]
     ('common', 'rare')
     """
+
+    example: ClassVar[str] = "[[flu, common, '*'], [gout, rare, '*']]"
+    example_values: ClassVar[tuple[str, ...]] = ("flu", "gout")
+    example_type: ClassVar[str] = "text"
 
     rows: tuple[tuple[str, ...], ...]
 

@@ -6,102 +6,88 @@ double stands for its shortest decimal, so a boundary value belongs to the inter
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.errors import UsageError
 from privpipe.hierarchies.draft import Draft
-from privpipe.hierarchies.levels import Levels
+from privpipe.hierarchies.interval_levels import Cutter, Span, Tails, Tier, draft_of_intervals
+from privpipe.hierarchies.interval_text import IntervalText, LabelStyle, style_for
 from privpipe.hierarchies.literals import plain_decimal
 from privpipe.hierarchies.numberline import NumberLine
 from privpipe.hierarchies.options import ROOT
-from privpipe.hierarchies.parameters import check_type_of_column, known_keys, listed, number
+from privpipe.hierarchies.parameters import check_type_of_column, known_keys, read_fields
 
-__all__ = ["Intervals"]
+__all__ = ["HIGHEST", "LABELS", "LOWEST", "NUMBERS", "Intervals", "check_multiples"]
 
-EXAMPLE = "{start: 0, widths: [5, 10, 20], lowest: 15, highest: 90}"
+NUMBERS = ("integer", "number", "decimal")
+LOWEST = Doc("values below it have one label at every level but the raw one")
+HIGHEST = Doc("values at or above it have one label at every level but the raw one")
+LABELS = Doc(
+    "how intervals read: brackets [40, 60), dash 40-59, words `40 to under 60`, open [40, 60[; left out: dash for "
+    "integers, brackets for other numbers"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Intervals:
-    """Intervals ``[a, b[`` of numbers: one width, or one list of cuts, a level; a ``*`` level above.
+    """Intervals [a, b) of numbers: one width, or one list of cuts, a level; a ``*`` level above.
 
-    Parameters
-    ----------
-    start : Decimal or None
-        Where the first interval begins; smaller values are outside the range. None: intervals are counted from
-        zero, without end on either side.
-    widths : tuple of Decimal
-        One a level, each a whole multiple of the one below.
-    cuts : tuple of tuple of Decimal
-        One list a level, rising, each a part of the one below with the same ends.
-    lowest, highest : Decimal or None
-        Values below `lowest` are ``<lowest``, at or above `highest` ``>=highest``, at every level but the raw one.
-    domain : tuple of (Decimal, Decimal) or None
-        The range [lo, hi) of possible values: shares are then parts of its length instead of parts of the values
-        seen, and its size is counted in units of the last decimal place in use.
+    A value that is a boundary belongs to the interval on its right.
 
     Examples
     --------
     >>> ages = Intervals.from_parameters({"widths": [5, 10]})
     >>> ages.draft(["19", "20", "24"], None, "integer", "age").levels.labels[1]
-    ('[15, 20[', '[20, 25[')
+    ('15-19', '20-24')
     """
 
-    start: Decimal | None = None
-    widths: tuple[Decimal, ...] = ()
-    cuts: tuple[tuple[Decimal, ...], ...] = ()
-    lowest: Decimal | None = None
-    highest: Decimal | None = None
-    domain: tuple[Decimal, Decimal] | None = None
+    example: ClassVar[str] = "{start: 0, widths: [5, 10, 20], lowest: 15, highest: 90}"
+    example_values: ClassVar[tuple[str, ...]] = ("12", "19", "20", "47", "93")
+    example_type: ClassVar[str] = "integer"
+
+    start: Annotated[
+        Decimal | None,
+        Doc("where the first interval begins; left out: at 0, without end on either side. Not with cuts"),
+    ] = None
+    widths: Annotated[tuple[Decimal, ...], Doc("one a level, each a whole multiple of the one below")] = ()
+    cuts: Annotated[
+        tuple[tuple[Decimal, ...], ...],
+        Doc("instead of widths: one rising list a level, each a part of the one below with the same ends"),
+    ] = ()
+    lowest: Annotated[Decimal | None, LOWEST] = None
+    highest: Annotated[Decimal | None, HIGHEST] = None
+    domain: Annotated[
+        tuple[Decimal, Decimal] | None,
+        Doc("the values that there can be, [lo, hi): losses are then parts of its length, not of the values seen"),
+    ] = None
+    labels: Annotated[LabelStyle | None, LABELS] = None
 
     @classmethod
     def from_parameters(cls, given: object) -> Self:
         """From the mapping under `intervals:`."""
-        mapping = known_keys(given, cls, EXAMPLE)
-        ends = [number(end, "domain") for end in listed(mapping["domain"], "domain")] if "domain" in mapping else None
-        if ends is not None and len(ends) != 2:
-            raise UsageError("domain: must be [lo, hi]")
-        return cls(
-            start=_optional(mapping, "start"),
-            widths=_numbers(mapping["widths"], "widths") if "widths" in mapping else (),
-            cuts=tuple(_numbers(row, "cuts") for row in listed(mapping["cuts"], "cuts")) if "cuts" in mapping else (),
-            lowest=_optional(mapping, "lowest"),
-            highest=_optional(mapping, "highest"),
-            domain=None if ends is None else (ends[0], ends[1]),
-        )
+        return cls(**known_keys(given, cls, cls.example))
 
     def __post_init__(self) -> None:
+        read_fields(self)
         if bool(self.widths) == bool(self.cuts):
-            raise UsageError(f"widths or cuts: give one of the two, as in {EXAMPLE}")
-        if self.lowest is not None and self.highest is not None and self.lowest >= self.highest:
-            raise UsageError("lowest: must be below highest")
-        if self.domain is not None and self.domain[0] >= self.domain[1]:
-            raise UsageError("domain: its lower end must be below its upper end")
-        self._check_widths()
+            raise UsageError(f"widths or cuts: give one of the two, as in {self.example}")
+        tails = self._tails()
+        check_multiples(self.widths, "widths")
         self._check_cuts()
         low, high = self._range()
-        if low is not None and self.lowest is not None and self.lowest < low:
-            raise UsageError(f"lowest: {self.lowest} is below the range, which begins at {low}")
-        if high is not None and self.highest is not None and self.highest > high:
-            raise UsageError(f"highest: {self.highest} is above the range, which ends at {high}")
-
-    def _check_widths(self) -> None:
-        if any(width <= 0 for width in self.widths):
-            raise UsageError("widths: must be above 0")
-        for below, above in pairwise(self.widths):
-            if (Fraction(above) / Fraction(below)).denominator != 1:
-                raise UsageError(
-                    f"widths: not functional: {above} is no whole multiple of {below}, so an interval of the level "
-                    "below would belong to two of the level above"
-                )
+        if low is not None and tails.lowest is not None and tails.lowest < low:
+            raise UsageError(f"lowest: {tails.lowest} is below the range, which begins at {low}")
+        if high is not None and tails.highest is not None and tails.highest > high:
+            raise UsageError(f"highest: {tails.highest} is above the range, which ends at {high}")
 
     def _check_cuts(self) -> None:
         if self.cuts and self.start is not None:
@@ -115,38 +101,36 @@ class Intervals:
                     "cuts: not functional: each level's cuts must be among those of the level below, with the same ends"
                 )
 
+    def _tails(self) -> Tails:
+        return Tails(lowest=self.lowest, highest=self.highest, domain=self.domain)
+
     def _range(self) -> tuple[Decimal | None, Decimal | None]:
         return (self.cuts[0][0], self.cuts[0][-1]) if self.cuts else (self.start, None)
 
-    def _bounds(self) -> list[Decimal]:
-        bounds = [*self.widths, *(cut for row in self.cuts for cut in row), *(self.domain or ())]
-        return bounds + [bound for bound in (self.start, self.lowest, self.highest) if bound is not None]
-
     def draft(self, values: Sequence[str], counts: Sequence[int] | None, kind: str | None, column: str) -> Draft:
         """Levels of the distinct values, in rising order."""
-        check_type_of_column(kind, ("integer", "number", "decimal"), "intervals", column)
-        line = NumberLine(values, self._bounds())
-        low = line.below(self.lowest) if self.lowest is not None else np.zeros(len(values), dtype=bool)
-        high = line.numeric & ~line.below(self.highest) if self.highest is not None else np.zeros_like(low)
-        held = self._held(line, low | high)
-        order = np.lexsort((line.values, line.infinite))
-        order = order[held[order]]
-        low, high, units = low[order], high[order], line.values[order]
-        tiers = [self._tier(index, line, units, low, high) for index in range(len(self.widths) or len(self.cuts))]
-        raw = tuple(values[place] for place in order.tolist())
-        codes = [np.arange(len(raw)), *(tier.codes for tier in tiers), np.zeros(len(raw), dtype=np.int64)]
-        labels = [raw, *(tier.labels for tier in tiers), (ROOT,) if raw else ()]
-        return Draft(
-            levels=Levels(tuple(labels), np.stack(codes).astype(np.int32)),
+        check_type_of_column(kind, NUMBERS, "intervals", column)
+        tails = self._tails()
+        starts = () if self.start is None else (self.start,)
+        line = NumberLine(values, [*self.widths, *(cut for row in self.cuts for cut in row), *tails.given, *starts])
+        text = IntervalText(line, style_for(self.labels, kind, line, column))
+        cutters = self._cutters(line)
+        draft, tiers = draft_of_intervals(values, line, cutters, text, tails, self._held(line, tails))
+        return replace(
+            draft,
             source="intervals",
-            shares=self._shares(line, tiers, len(raw)) if self.domain is not None else None,
+            shares=self._shares(line, tiers, self.domain, draft.levels.size) if self.domain is not None else None,
             domain_size=_size(_length(line, self.domain)) if self.domain is not None else None,
             level_names=("raw", *self._names(), ROOT),
-            outside=tuple(np.flatnonzero(~held).tolist()),
-            outside_why="set `lowest` and `highest`, or widen the range",
         )
 
-    def _held(self, line: NumberLine, coded: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def _cutters(self, line: NumberLine) -> list[Cutter]:
+        if self.cuts:
+            return [_between([line.units(cut) for cut in row]) for row in self.cuts]
+        start = line.units(self.start or Decimal(0))
+        return [_every(line.units(width), start) for width in self.widths]
+
+    def _held(self, line: NumberLine, tails: Tails) -> NDArray[np.bool_]:
         """Which values have a label: coded ones, and finite ones of the range; all within the domain."""
         low, high = self._range()
         held: NDArray[np.bool_] = line.numeric & (line.infinite == 0)
@@ -154,44 +138,24 @@ class Intervals:
             held &= ~line.below(low)
         if high is not None:
             held &= line.below(high)
-        held |= coded
+        held |= tails.below(line) | tails.above(line)
         if self.domain is not None:
             held &= line.below(self.domain[1]) & ~line.below(self.domain[0])
         return held
 
-    def _tier(
-        self, index: int, line: NumberLine, units: NDArray[Any], low: NDArray[np.bool_], high: NDArray[np.bool_]
-    ) -> _Tier:
-        plain = ~(low | high)
-        if self.widths:
-            width, start = line.units(self.widths[index]), line.units(self.start or Decimal(0))
-            bins, found = np.unique((units[plain] - start) // width, return_inverse=True)
-            ends = [(start + each * width, start + (each + 1) * width) for each in bins.tolist()]
-        else:
-            cuts = [line.units(cut) for cut in self.cuts[index]]
-            right = np.searchsorted(np.array(cuts, dtype=units.dtype), units[plain], side="right")
-            bins, found = np.unique(right - 1, return_inverse=True)
-            ends = [(cuts[each], cuts[each + 1]) for each in bins.tolist()]
-        bottom = (f"<{plain_decimal(self.lowest)}",) if self.lowest is not None and low.any() else ()
-        top = (f">={plain_decimal(self.highest)}",) if self.highest is not None and high.any() else ()
-        codes = np.zeros(len(units), dtype=np.int64)
-        codes[plain] = found + len(bottom)
-        codes[high] = len(bottom) + len(ends)
-        names = (f"[{line.text(start)}, {line.text(stop)}[" for start, stop in ends)
-        return _Tier(codes, (*bottom, *names, *top), ends)
-
-    def _shares(self, line: NumberLine, tiers: Sequence[_Tier], count: int) -> NDArray[np.float64]:
+    def _shares(
+        self, line: NumberLine, tiers: Sequence[Tier], domain: tuple[Decimal, Decimal], count: int
+    ) -> NDArray[np.float64]:
         """Part of the domain that each value's label covers, shape (levels, n_values)."""
-        domain = self.domain or (Decimal(0), Decimal(1))
         floor, ceiling, length = line.units(domain[0]), line.units(domain[1]), _length(line, domain)
         bottom = floor if self.lowest is None else max(floor, line.units(self.lowest))
         top = ceiling if self.highest is None else min(ceiling, line.units(self.highest))
         rows = [np.full(count, 1 / length)]
         for tier in tiers:
-            covered = [(min(stop, top) - max(start, bottom)) / length for start, stop in tier.ends]
-            if tier.labels[:1] and tier.labels[0].startswith("<"):
+            covered = [(min(stop or 0, top) - max(start or 0, bottom)) / length for start, stop in tier.ends]
+            if tier.bottom:
                 covered.insert(0, (bottom - floor) / length)
-            if len(tier.labels) > len(covered):
+            if tier.top:
                 covered.append((ceiling - top) / length)
             rows.append(np.array(covered, dtype=np.float64)[tier.codes])
         return np.stack([*rows, np.ones(count)])
@@ -202,13 +166,42 @@ class Intervals:
         return [f"cuts {index}" for index in range(1, len(self.cuts) + 1)]
 
 
-@dataclass(frozen=True)
-class _Tier:
-    """One level: code of each value, labels from below `lowest` to `highest` and above, ends of the intervals."""
+def check_multiples(widths: Sequence[Decimal], key: str) -> None:
+    """Raise unless each width is a whole multiple of the one below.
 
-    codes: NDArray[np.int64]
-    labels: tuple[str, ...]
-    ends: list[tuple[int, int]]
+    Raises
+    ------
+    UsageError
+    """
+    if any(width <= 0 for width in widths):
+        raise UsageError(f"{key}: must be above 0")
+    for below, above in pairwise(widths):
+        if (Fraction(above) / Fraction(below)).denominator != 1:
+            raise UsageError(
+                f"{key}: not functional: {above} is no whole multiple of {below}, so an interval of the level "
+                "below would belong to two of the level above"
+            )
+
+
+def _every(width: int, start: int) -> Cutter:
+    """Intervals of one width."""
+
+    def cut(units: NDArray[Any], _: NDArray[np.int8]) -> tuple[NDArray[np.int64], list[Span]]:
+        bins, found = np.unique((units - start) // width, return_inverse=True)
+        return found, [(start + each * width, start + (each + 1) * width) for each in bins.tolist()]
+
+    return cut
+
+
+def _between(cuts: Sequence[int]) -> Cutter:
+    """Intervals between cuts."""
+
+    def cut(units: NDArray[Any], _: NDArray[np.int8]) -> tuple[NDArray[np.int64], list[Span]]:
+        right = np.searchsorted(np.array(cuts, dtype=units.dtype), units, side="right")
+        bins, found = np.unique(right - 1, return_inverse=True)
+        return found, [(cuts[each], cuts[each + 1]) for each in bins.tolist()]
+
+    return cut
 
 
 def _length(line: NumberLine, domain: tuple[Decimal, Decimal]) -> int:
@@ -220,11 +213,3 @@ def _size(units: int) -> float:
         return float(units)
     except OverflowError:
         return float("inf")
-
-
-def _numbers(given: object, key: str) -> tuple[Decimal, ...]:
-    return tuple(number(each, key) for each in listed(given, key))
-
-
-def _optional(mapping: Mapping[str, Any], key: str) -> Decimal | None:
-    return number(mapping[key], key) if mapping.get(key) is not None else None

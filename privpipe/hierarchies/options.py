@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, TypedDict
+from typing import Annotated, Final, NamedTuple, TypedDict
+
+from annotated_types import Ge
+from typing_extensions import Doc
 
 from privpipe.errors import UsageError, did_you_mean
 
-__all__ = ["ROOT", "OptionArgs", "Options", "whose"]
+__all__ = ["ROOT", "Choices", "OptionArgs", "Options", "whose"]
 
 ROOT: Final = "*"
 UNKNOWN_RULES: Final = ("refuse", "root", "suppress")
 ROOT_RULES: Final = ("required", "optional")
+
+
+class Choices(NamedTuple):
+    """The words that an option may be."""
+
+    words: tuple[str, ...]
 
 
 class OptionArgs(TypedDict, total=False):
@@ -34,17 +43,6 @@ class Options:
     ----------
     column : str
         Named in errors and reports.
-    unknown : {"refuse", "root", "suppress"}
-        What a data value outside the hierarchy becomes: an error, the root at every level, or a record
-        suppressed before all others.
-    root : {"required", "optional"}
-        ``optional`` accepts several labels at the last level; a search may then end without a solution.
-    add_root : bool
-        Append a ``*`` level. Changes the height, hence Precision.
-    min_level, max_level : int
-        The levels a search may use, both included; None is the height. Equal: fixed.
-    level_names : tuple of str
-        One a level, for reports; empty: ``level 0``, ``level 1``, ...
 
     Examples
     --------
@@ -53,12 +51,21 @@ class Options:
     """
 
     column: str = ""
-    unknown: str = "refuse"
-    root: str = "required"
-    add_root: bool = False
-    min_level: int = 0
-    max_level: int | None = None
-    level_names: tuple[str, ...] = ()
+    unknown: Annotated[
+        str,
+        Choices(UNKNOWN_RULES),
+        Doc(
+            "what a value outside becomes: an error (refuse), the root at every level (root), or a record that is "
+            "suppressed before all others (suppress)"
+        ),
+    ] = "refuse"
+    root: Annotated[
+        str, Choices(ROOT_RULES), Doc("optional: several labels at the last level; a search may then find no solution")
+    ] = "required"
+    add_root: Annotated[bool, Doc("append a level of *; it counts in the height, hence in Precision")] = False
+    min_level: Annotated[int, Ge(0), Doc("the lowest level that a search may use")] = 0
+    max_level: Annotated[int | None, Ge(0), Doc("the highest level that a search may use; left out: all")] = None
+    level_names: Annotated[tuple[str, ...], Doc("one a level, for reports; left out: the builder's")] = ()
 
     def __post_init__(self) -> None:
         for name, rules in (("unknown", UNKNOWN_RULES), ("root", ROOT_RULES)):

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import types
+import typing
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from annotated_types import Ge, Le
 
 from privpipe.errors import UsageError, did_you_mean
 from privpipe.hierarchies.literals import canonical_literal, exact_number, scalar_text
@@ -14,9 +19,11 @@ __all__ = [
     "check_type_of_column",
     "choice",
     "declared_values",
+    "hints_of",
     "known_keys",
     "listed",
     "number",
+    "read_fields",
     "texts",
     "whole_number",
 ]
@@ -60,10 +67,11 @@ def number(given: object, key: str) -> Decimal:
     return exact
 
 
-def whole_number(given: object, key: str, *, least: int) -> int:
-    """An integer that is at least `least`."""
-    if isinstance(given, bool) or not isinstance(given, int) or given < least:
-        raise UsageError(f"{key}: must be an integer >= {least}, got {given!r}")
+def whole_number(given: object, key: str, *, least: int, most: int | None = None) -> int:
+    """An integer from `least` to `most`."""
+    if isinstance(given, bool) or not isinstance(given, int) or given < least or (most is not None and given > most):
+        wanted = f">= {least}" if most is None else f"from {least} to {most}"
+        raise UsageError(f"{key}: must be an integer {wanted}, got {given!r}")
     return given
 
 
@@ -85,8 +93,14 @@ def texts(given: object, key: str) -> tuple[str, ...]:
 
 def choice(given: object, key: str, known: Sequence[str]) -> str:
     """One of the known words."""
-    if not isinstance(given, str) or given not in known:
-        raise UsageError(f"{key}: must be {' | '.join(known)}, got {given!r}{did_you_mean(str(given), known)}")
+    return str(_one_of(given, key, known))
+
+
+def _one_of(given: object, key: str, known: Sequence[Any]) -> Any:
+    if not any(type(given) is type(word) and given == word for word in known):
+        words = [str(word) for word in known]
+        near = did_you_mean(given, words) if isinstance(given, str) else ""
+        raise UsageError(f"{key}: must be {' | '.join(words)}, got {given!r}{near}")
     return given
 
 
@@ -124,3 +138,70 @@ def check_type_of_column(kind: str | None, allowed: Sequence[str], builder: str,
             f"{builder}: column {column!r} has type {kind}; this builder needs {' or '.join(allowed)} "
             "(declare `type:` for the column, or take another builder)"
         )
+
+
+def read_fields(builder: Any) -> None:
+    """Hold the fields of a builder to what their annotations say, and make exact numbers and tuples of them.
+
+    Served are numbers (`Decimal`), integers from `Ge` to `Le`, texts, words (`Literal`), lists of these (`tuple`), and
+    unions of them with each other and with None.
+
+    Raises
+    ------
+    UsageError
+        Names the field.
+    """
+    owner: Any = type(builder)
+    for field in dataclasses.fields(builder):
+        given = getattr(builder, field.name)
+        if not (type(given) is type(field.default) and given == field.default):
+            hint = hints_of(owner)[field.name]
+            object.__setattr__(builder, field.name, _read(hint, given, field.name))
+
+
+@functools.cache
+def hints_of(builder: Any) -> Mapping[str, Any]:
+    """The annotations of a builder's fields, with all they say."""
+    return typing.get_type_hints(builder, include_extras=True)
+
+
+def _read(hint: Any, given: object, key: str, said: tuple[Any, ...] = ()) -> Any:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        return _read(arguments[0], given, key, (*said, *hint.__metadata__))
+    if origin in (types.UnionType, typing.Union):
+        return _read_either(arguments, given, key, said)
+    if origin is Literal:
+        return _one_of(given, key, arguments)
+    if origin is tuple:
+        return _read_list(arguments, given, key, said)
+    if hint is int:
+        bounds = {type(bound): bound for bound in said}
+        most = bounds[Le].le if Le in bounds else None
+        return whole_number(given, key, least=bounds[Ge].ge, most=most)
+    if hint is Decimal:
+        return number(given, key)
+    if not isinstance(given, hint):
+        raise UsageError(f"{key}: must be {'a text' if hint is str else 'true or false'}, got {given!r}")
+    return given
+
+
+def _read_either(branches: Sequence[Any], given: object, key: str, said: tuple[Any, ...]) -> Any:
+    if given is None and types.NoneType in branches:
+        return None
+    kinds = [branch for branch in branches if branch is not types.NoneType]
+    words = [branch for branch in kinds if typing.get_origin(branch) is Literal]
+    lists = [branch for branch in kinds if typing.get_origin(branch) is tuple]
+    for branch in (*words, *lists):
+        if (branch in words) == isinstance(given, str) and (branch in lists) == isinstance(given, list | tuple):
+            return _read(branch, given, key, said)
+    return _read(next((kind for kind in kinds if kind not in (*words, *lists)), kinds[0]), given, key, said)
+
+
+def _read_list(arguments: Sequence[Any], given: object, key: str, said: tuple[Any, ...]) -> tuple[Any, ...]:
+    entries = listed(given, key)
+    if arguments[-1] is Ellipsis:
+        return tuple(_read(arguments[0], entry, key, said) for entry in entries)
+    if len(entries) != len(arguments):
+        raise UsageError(f"{key}: must be a list of {len(arguments)}")
+    return tuple(_read(part, entry, key, said) for part, entry in zip(arguments, entries, strict=True))

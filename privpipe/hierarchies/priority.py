@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from annotated_types import Ge
+from typing_extensions import Doc
 
 from privpipe.errors import UsageError
 from privpipe.hierarchies.draft import Draft
@@ -14,20 +17,10 @@ from privpipe.hierarchies.parameters import choice, declared_values, known_keys,
 
 __all__ = ["Priority"]
 
-EXAMPLE = "{levels: 3, order: frequency}"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Priority:
     """At level l the lowest ceil(l / levels x values) values become ``*``; rare or important ones stay longest.
-
-    Parameters
-    ----------
-    levels : int
-        Levels above the raw one; at the last every value is ``*``.
-    order : {"frequency"} or tuple of str
-        ``frequency``: the most frequent value gives way first (ties: by text), which depends on the data. A list:
-        the most important value first; it is then the domain.
 
     Examples
     --------
@@ -35,14 +28,24 @@ class Priority:
     ['*', '*', 'b']
     """
 
-    levels: int
-    order: str | tuple[str, ...] = "frequency"
+    example: ClassVar[str] = "{levels: 3, order: [gout, measles, flu]}"
+    example_values: ClassVar[tuple[str, ...]] = ("flu", "measles", "gout")
+    example_type: ClassVar[str] = "text"
+
+    levels: Annotated[int, Ge(1), Doc("levels above the raw one; at the last every value is *")]
+    order: Annotated[
+        Literal["frequency"] | tuple[str, ...],
+        Doc(
+            "frequency: the most frequent value gives way first (ties: by text), which depends on the data; a list: "
+            "the most important value first, and it is the domain"
+        ),
+    ] = "frequency"
 
     @classmethod
     def from_parameters(cls, given: object) -> Self:
         """From the mapping under `priority:`."""
-        mapping = known_keys(given, cls, EXAMPLE)
-        order = mapping.get("order", "frequency")
+        mapping = known_keys(given, cls, cls.example)
+        order: Any = mapping.get("order", "frequency")
         if not isinstance(order, str):
             order = texts(order, "order")
         return cls(levels=whole_number(mapping.get("levels"), "levels", least=1), order=order)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
+from annotated_types import Ge
 from numpy.typing import NDArray
+from typing_extensions import Doc
 
 from privpipe.errors import HierarchyError
 from privpipe.hierarchies.draft import Draft
 from privpipe.hierarchies.levels import Levels
 from privpipe.hierarchies.options import ROOT, whose
-from privpipe.hierarchies.parameters import choice, known_keys, whole_number
+from privpipe.hierarchies.parameters import known_keys, read_fields
 
 __all__ = ["Redact"]
 
@@ -28,37 +30,33 @@ class Redact:
 
     Shorter texts are padded on the redacted side, and the padding reads ``*`` from level 1 on.
 
-    Parameters
-    ----------
-    keep : {"left", "right"}
-        The side that stays visible longest.
-    alphabet : int or None
-        Number of characters in use: the domain is then all texts of length w, and a label of level l stands for
-        alphabet^l of them. None: the values seen.
-    length : int or None
-        w; None: that of the longest value, which makes labels of shorter ones depend on the data.
-
     Examples
     --------
     >>> Redact().draft(["4711", "47"], None, "text", "zip").levels.labels[1:]
     (('47**', '471*'), ('47**',), ('4***',), ('*',))
     """
 
-    keep: str = "left"
-    alphabet: int | None = None
-    length: int | None = None
+    example: ClassVar[str] = "{keep: left, alphabet: 10, length: 5}"
+    example_values: ClassVar[tuple[str, ...]] = ("02138", "02141", "53715", "537")
+    example_type: ClassVar[str] = "text"
+
+    keep: Annotated[Literal["left", "right"], Doc("the side that stays visible longest")] = "left"
+    alphabet: Annotated[
+        Annotated[int, Ge(2)] | None,
+        Doc("characters in use: the domain is then all texts of the length; left out: the values seen"),
+    ] = None
+    length: Annotated[
+        Annotated[int, Ge(1)] | None,
+        Doc("of a text; left out: that of the longest value, and labels of shorter ones then depend on the data"),
+    ] = None
 
     @classmethod
     def from_parameters(cls, given: object) -> Self:
         """From the mapping under `redact:`."""
-        return cls(**known_keys(given, cls, "{keep: left, alphabet: 10}"))
+        return cls(**known_keys(given, cls, cls.example))
 
     def __post_init__(self) -> None:
-        choice(self.keep, "keep", ("left", "right"))
-        if self.alphabet is not None:
-            whole_number(self.alphabet, "alphabet", least=2)
-        if self.length is not None:
-            whole_number(self.length, "length", least=1)
+        read_fields(self)
 
     def draft(self, values: Sequence[str], counts: Sequence[int] | None, kind: str | None, column: str) -> Draft:
         """Levels of the distinct values, in order of their text."""

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, ClassVar, Self
+
+from typing_extensions import Doc
 
 from privpipe.errors import HierarchyError, UsageError
 from privpipe.hierarchies.csvfile import check_delimiter, read_records
@@ -29,16 +31,17 @@ class File:
         Where it is.
     shown : str
         How the policy names it; errors do too.
-    delimiter : str
-        One character.
-    header : bool
-        The first line names the levels.
     """
+
+    example: ClassVar[str] = "ages.csv"
+    example_file: ClassVar[str] = "19;10-19;*\n20;20-29;*\n24;20-29;*\n"
+    example_values: ClassVar[tuple[str, ...]] = ("19", "20", "24")
+    example_type: ClassVar[str] = "integer"
 
     path: Path
     shown: str
-    delimiter: str = ";"
-    header: bool = False
+    delimiter: Annotated[str, Doc("one character, between the fields of the file")] = ";"
+    header: Annotated[bool, Doc("the first line of the file names the levels")] = False
 
     @classmethod
     def from_parameters(cls, given: object, base_dir: Path, *, delimiter: Any = ";", header: Any = False) -> Self:
@@ -81,6 +84,10 @@ class Tree:
     nodes : mapping
         The tree in place.
     """
+
+    example: ClassVar[str] = "{Europe: {France: [Paris, Lyon]}, Asia: {Japan: [Tokyo]}}"
+    example_values: ClassVar[tuple[str, ...]] = ("Paris", "Tokyo")
+    example_type: ClassVar[str] = "text"
 
     path: Path | None
     shown: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from os import PathLike
 from pathlib import Path
@@ -11,19 +11,35 @@ from typing import Any, Final, Protocol, Self, runtime_checkable
 
 from privpipe import plugins
 from privpipe.errors import HierarchyError, PolicyError, PrivpipeError, Problem, UsageError, did_you_mean
+from privpipe.hierarchies.bands import Bands
 from privpipe.hierarchies.canonical import checked_type
 from privpipe.hierarchies.dates import Dates
 from privpipe.hierarchies.draft import Draft
+from privpipe.hierarchies.equal_count import EqualCount
+from privpipe.hierarchies.frequency_groups import FrequencyGroups
 from privpipe.hierarchies.groups import Groups
 from privpipe.hierarchies.hierarchy import Hierarchy
 from privpipe.hierarchies.inline import Rows
 from privpipe.hierarchies.intervals import Intervals
+from privpipe.hierarchies.log import Log
 from privpipe.hierarchies.options import Options, whose
 from privpipe.hierarchies.priority import Priority
+from privpipe.hierarchies.quantiles import Quantiles
 from privpipe.hierarchies.redact import Redact
 from privpipe.hierarchies.sources import File, Prepared, Tree
 
-__all__ = ["BUILDERS", "IN_TABLES", "KEYS", "OPTION_KEYS", "Builder", "DeclaredBuilder", "HierarchySpec", "builders"]
+__all__ = [
+    "BUILDERS",
+    "CLASSES",
+    "IN_NUMBERS",
+    "IN_TABLES",
+    "KEYS",
+    "OPTION_KEYS",
+    "Builder",
+    "DeclaredBuilder",
+    "HierarchySpec",
+    "builders",
+]
 
 
 class Builder(Protocol):
@@ -44,17 +60,25 @@ class DeclaredBuilder(Builder, Protocol):
         ...
 
 
-FROM_PARAMETERS: Final[dict[str, Callable[[object], Builder]]] = {
-    "intervals": Intervals.from_parameters,
-    "groups": Groups.from_parameters,
-    "dates": Dates.from_parameters,
-    "redact": Redact.from_parameters,
-    "priority": Priority.from_parameters,
-    "rows": Rows.from_parameters,
+FROM_PARAMETERS: Final[dict[str, type[DeclaredBuilder]]] = {
+    "intervals": Intervals,
+    "bands": Bands,
+    "quantiles": Quantiles,
+    "equal_count": EqualCount,
+    "log": Log,
+    "frequency_groups": FrequencyGroups,
+    "groups": Groups,
+    "dates": Dates,
+    "redact": Redact,
+    "priority": Priority,
+    "rows": Rows,
 }
-BUILDERS: Final = ("file", *FROM_PARAMETERS, "tree")
+CLASSES: Final[dict[str, type[Builder]]] = {"file": File, **FROM_PARAMETERS, "tree": Tree}
+BUILDERS: Final = tuple(CLASSES)
 IN_TABLES: Final = (File, Rows, Tree, Prepared)
 """Builders that list every value, whatever the data holds."""
+IN_NUMBERS: Final = (Intervals, Bands, Quantiles, EqualCount, Log)
+"""Builders of intervals of numbers, whose labels `interval_ends` reads."""
 # Keys beside the builder, and the builders they make sense for.
 OPTION_KEYS: Final = {
     "min_level": BUILDERS,
@@ -94,7 +118,7 @@ class HierarchySpec:
     >>> spec = HierarchySpec.from_mapping({"intervals": {"widths": [10, 50]}}, ".", column="age")
     >>> hierarchy = spec.build(["17", "20", None], [3, 2, 1], "integer")
     >>> hierarchy.texts(1), hierarchy.domain_size, hierarchy.height
-    (['[10, 20[', '[20, 30[', 'null'], 3.0, 3)
+    (['10-19', '20-29', 'null'], 3.0, 3)
     """
 
     builder: Builder
@@ -108,7 +132,7 @@ class HierarchySpec:
         Parameters
         ----------
         mapping : mapping
-            One builder (``file | intervals | groups | dates | redact | priority | tree``, or a plug-in's), and
+            One builder (of `builders`: built in, or a plug-in's), and
             `min_level`, `max_level`, `unknown`, `level_names`; with file and tree `root`, `add_root`; with file
             `delimiter`, `header`.
         base_dir : str or PathLike
@@ -275,7 +299,7 @@ def _builder(name: str, mapping: Mapping[str, Any], base_dir: Path) -> Builder:
     if name == "tree":
         return Tree.from_parameters(mapping[name], base_dir)
     if name in FROM_PARAMETERS:
-        return FROM_PARAMETERS[name](mapping[name])
+        return FROM_PARAMETERS[name].from_parameters(mapping[name])
     return _plugged(name, mapping[name])
 
 

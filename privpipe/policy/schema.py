@@ -8,7 +8,8 @@ from typing import Any
 
 from privpipe.blocks import Entry, Guarantee
 from privpipe.engines import engine_names
-from privpipe.hierarchies import OPTION_KEYS, builders
+from privpipe.hierarchies import BUILDERS, builders
+from privpipe.hierarchies.described import builder_schema, option_parameters
 from privpipe.policy.entries import Catalogues
 from privpipe.policy.grammar import COLUMN, PLAN, SINK, TOP, VERSION, Key, source_keys
 from privpipe.transforms.base import Transformer
@@ -110,7 +111,10 @@ def _hierarchy() -> dict[str, Any]:
     return {
         "type": "object",
         "description": f"one builder of {', '.join(known)}, and options",
-        "properties": {name: {} for name in (*known, *OPTION_KEYS)},
+        "properties": {
+            **{name: builder_schema(name) if name in BUILDERS else {} for name in known},
+            **{each["name"]: {**each["schema"], "description": each["about"]} for each in option_parameters()},
+        },
         "additionalProperties": False,
         "oneOf": [{"required": [name]} for name in known],
     }

@@ -92,7 +92,6 @@ def test_empty_data_under_a_natural_order() -> None:
 @pytest.mark.parametrize(
     ("groups", "message"),
     [
-        ({"order": WEEK}, "sizes or counts: give one of the two"),
         ({"sizes": [2], "counts": [2]}, "sizes or counts: give one of the two"),
         ({"sizes": [[2, 0]]}, "sizes: must be an integer >= 1, got 0"),
         ({"sizes": [[]]}, "sizes: must be a list with at least one entry"),

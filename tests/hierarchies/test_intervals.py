@@ -15,7 +15,7 @@ from privpipe.hierarchies import Hierarchy, HierarchySpec
 
 
 def build(intervals: dict[str, Any], values: list[Any], kind: str | None = "integer", **beside: Any) -> Hierarchy:
-    spec = HierarchySpec.from_mapping({"intervals": intervals, **beside}, column="age")
+    spec = HierarchySpec.from_mapping({"intervals": {"labels": "open", **intervals}, **beside}, column="age")
     return spec.build([None if value is None else str(value) for value in values], [1] * len(values), kind)
 
 
@@ -148,7 +148,7 @@ def test_other_types_are_refused(kind: str) -> None:
         ({"widths": [5], "start": 10, "lowest": 9}, "lowest: 9 is below the range"),
         ({"cuts": [[0, 10]], "highest": 11}, "highest: 11 is above the range"),
         ({"widths": [5], "domain": [5, 5]}, "domain: its lower end"),
-        ({"widths": [5], "domain": [5]}, "domain: must be [lo, hi]"),
+        ({"widths": [5], "domain": [5]}, "domain: must be a list of 2"),
         ({"widht": [5]}, "unknown key 'widht'; did you mean 'widths'?"),
         ([5, 10], "must be a mapping like {start: 0, widths: [5, 10, 20]"),
     ],

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import datetime
-import re
 from collections.abc import Sequence
 from decimal import Decimal
 from functools import lru_cache
 
+from privpipe.hierarchies.interval_text import interval_ends
 from privpipe.hierarchies.literals import exact_number
 
 __all__ = ["range_members", "range_penalty"]
 
 Text = str | None
-BETWEEN = re.compile(r"\[(?P<low>[^,\[\]]+), (?P<high>[^,\[\]]+)(?P<end>[\]\[])")
 ANY = "*"
 NUMBERS = ("integer", "number", "decimal")
 MOMENTS = ("date", "timestamp")
@@ -100,15 +99,14 @@ def _exact(text: str, kind: str) -> Decimal:
 
 def _bounds(label: str, kind: str) -> tuple[Decimal | None, Decimal | None, bool] | None:
     """Low end, high end (None: there is none) and whether the high end belongs to a range."""
+    ends = interval_ends(label, dashes=kind in NUMBERS)
+    if ends is None:
+        return None
     try:
-        if label.startswith(">="):
-            return _exact(label[2:], kind), None, True
-        if label.startswith("<"):
-            return None, _exact(label[1:], kind), False
-        found = BETWEEN.fullmatch(label)
-        return None if found is None else (_exact(found["low"], kind), _exact(found["high"], kind), found["end"] == "]")
+        low, high = (None if end is None else _exact(end, kind) for end in ends[:2])
     except ValueError:
         return None
+    return low, high, ends[2]
 
 
 def _within(number: Decimal, bounds: tuple[Decimal | None, Decimal | None, bool]) -> bool:

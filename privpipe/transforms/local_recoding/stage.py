@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -18,6 +18,7 @@ from privpipe.roles import column_type_of
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.local_recoding.rounds import GONE, Tuples
 from privpipe.transforms.mondrian.cut_columns import CutColumn, by_value, require_one_node_a_label, value_codes
+from privpipe.transforms.recoding.hierarchy_definition import with_earlier_labels
 from privpipe.transforms.recoding.stage import GeneralizeStage, generalized_columns, texts_of
 from privpipe.transforms.suppression.budget import sensitive_codes
 from privpipe.transforms.suppression.class_failures import Combinations, judged_sets
@@ -85,9 +86,11 @@ class LocalRecodingStage(Transformer):
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
         columns = generalized_columns(as_generalize(self), context)
         counted = _Counted.of(engine, table, columns, context)
-        for column, hierarchy in zip(columns, counted.tuples.hierarchies, strict=True):
-            if context.keyed(hierarchy.digest()) != plan.detail["hierarchies"].get(column):
-                raise DataError(f"{context.place}: the hierarchy of {column!r} is not the one the plan was made with")
+        if _strange(counted, columns, plan, context):
+            earlier = replace(context, hierarchies=with_earlier_labels(context.hierarchies))
+            counted = _Counted.of(engine, table, columns, earlier)
+        for column in _strange(counted, columns, plan, context):
+            raise DataError(f"{context.place}: the hierarchy of {column!r} is not the one the plan was made with")
         rounds = [[int(made["levels"][column]) for column in columns] for made in plan.detail["rounds"]]
         recode = Recoded.of(counted, counted.tuples.after(rounds), plan.detail["recoded"])
         return engine.map_rows(table, recode, self.released_schema(table.schema, plan))
@@ -95,6 +98,13 @@ class LocalRecodingStage(Transformer):
     @classmethod
     def examples(cls) -> list[Self]:
         return [cls(), cls(suppress_at_most=0.3), cls(method="rounds", share=0.5, gs_factor=0.25, suppress_at_most=1.0)]
+
+
+def _strange(counted: _Counted, columns: tuple[str, ...], plan: StagePlan, context: StageContext) -> list[str]:
+    """Columns whose hierarchy is not that of the plan."""
+    planned = plan.detail["hierarchies"]
+    pairs = zip(columns, counted.tuples.hierarchies, strict=True)
+    return [column for column, hierarchy in pairs if context.keyed(hierarchy.digest()) != planned.get(column)]
 
 
 def as_generalize(stage: LocalRecodingStage) -> GeneralizeStage:

@@ -15,6 +15,7 @@ from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.mondrian.cut_columns import CutColumn, Labels, cut_columns
 from privpipe.transforms.mondrian.cut_tree import CutTree, Leaves
+from privpipe.transforms.recoding.hierarchy_definition import with_earlier_labels
 from privpipe.transforms.suppression.class_failures import judged_sets
 
 if TYPE_CHECKING:
@@ -94,8 +95,12 @@ class MondrianStage(Transformer):
         cut, fixed = tree_names(self, context)
         histograms = engine.facts(table, FactsRequest(histograms=(*cut, *fixed))).histograms
         columns, _ = tree_columns(histograms, self, context)
+        planned = plan.detail["dictionaries"]
+        if any(context.keyed(column.digest) != planned.get(column.name) for column in columns):
+            earlier = replace(context, hierarchies=with_earlier_labels(context.hierarchies))
+            columns, _ = tree_columns(histograms, self, earlier)
         for column in columns:
-            if context.keyed(column.digest) != plan.detail["dictionaries"].get(column.name):
+            if context.keyed(column.digest) != planned.get(column.name):
                 raise DataError(
                     f"{context.place}: the values or the hierarchy of {column.name!r} are not those the plan was made "
                     "with, and a plan holds codes, never values; make a new plan for this table, or give the column "

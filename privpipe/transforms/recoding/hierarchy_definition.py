@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from privpipe.hierarchies import Hierarchy, HierarchySpec
 
-__all__ = ["declared", "definition_digest", "learnt_lengths", "with_lengths"]
+__all__ = ["declared", "definition_digest", "learnt_lengths", "with_earlier_labels", "with_lengths"]
 
 
 def declared(spec: HierarchySpec, kind: str | None) -> Any:
@@ -41,7 +41,9 @@ def definition_digest(spec: HierarchySpec, hierarchy: Hierarchy, kind: str | Non
     if hierarchy.data_dependent and not _by_longest(spec):
         return hierarchy.digest()
     options = {name: value for name, value in spec.to_dict().items() if name not in BUILDERS}
-    text = json.dumps([declared(spec, kind), options, kind], sort_keys=True)
+    # Intervals of plans made before labels had a choice read `[20, 25[`: their definition says nothing of labels.
+    said = ["labels by type"] if _labels_by_type(spec) else []
+    text = json.dumps([declared(spec, kind), options, kind, *said], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -66,6 +68,20 @@ def with_lengths(specs: Mapping[str, HierarchySpec], lengths: Mapping[str, int])
         for name, length in lengths.items()
     }
     return {**specs, **fixed}
+
+
+def with_earlier_labels(specs: Mapping[str, HierarchySpec]) -> dict[str, HierarchySpec]:
+    """The hierarchies as plans knew them before labels had a choice: intervals that declare none read `[20, 25[`."""
+    return {
+        name: replace(spec, builder=replace(spec.builder, labels="open")) if _labels_by_type(spec) else spec  # type: ignore[type-var]
+        for name, spec in specs.items()
+    }
+
+
+def _labels_by_type(spec: HierarchySpec) -> bool:
+    from privpipe.hierarchies.intervals import Intervals
+
+    return isinstance(spec.builder, Intervals) and spec.builder.labels is None
 
 
 def _by_longest(spec: HierarchySpec) -> bool:

@@ -17,7 +17,7 @@ from privpipe.blocks.parameters import check_parameters
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.local_suppression.cell_blanks import Blanked, apply_blanks
-from privpipe.transforms.recoding.hierarchy_definition import definition_digest, with_lengths
+from privpipe.transforms.recoding.hierarchy_definition import definition_digest, with_earlier_labels, with_lengths
 from privpipe.transforms.recoding.loss import LossSpec, OwnUnitLoss, quality_parameters, unit_losses
 from privpipe.transforms.suppression.budget import KeysDropped, require_within, suppress_failing
 from privpipe.transforms.suppression.marking import with_marked, with_unknown_marked
@@ -173,8 +173,16 @@ class GeneralizeStage(Transformer):
         context, declared = replace(context, hierarchies=specs), context
         levels = {column: int(plan.detail["levels"][column]) for column in columns}
         hierarchies, values = hierarchies_of(engine, table, columns, context)
-        for column in columns:
-            if self.defined(column, hierarchies[column], declared) != plan.detail["hierarchies"][column]:
+        planned = plan.detail["hierarchies"]
+        strange = [name for name in columns if self.defined(name, hierarchies[name], declared) != planned[name]]
+        if strange:
+            earlier = replace(context, hierarchies=with_earlier_labels(specs))
+            found, _ = hierarchies_of(engine, table, tuple(strange), earlier)
+            hierarchies |= found
+            # What `lengths` fix is no part of a definition, and labels of intervals are.
+            declared = replace(declared, hierarchies=with_earlier_labels(declared.hierarchies))
+        for column in strange:
+            if self.defined(column, hierarchies[column], declared) != planned[column]:
                 raise DataError(f"{context.place}: the hierarchy of {column!r} is not the one the plan was made with")
         codebooks, before, unknown = {}, table, []
         for column, level in levels.items():

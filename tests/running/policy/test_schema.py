@@ -107,3 +107,45 @@ def test_both_refuse(change: dict[str, Any]) -> None:
 def test_both_accept(change: dict[str, Any]) -> None:
     assert accepts({**DOCUMENT, **change})
     assert reads({**DOCUMENT, **change})
+
+
+@pytest.mark.parametrize(
+    ("hierarchy", "right"),
+    [
+        ({"intervals": {"widths": [5, 10.5, "1e-3"]}}, None),
+        ({"intervals": {"widths": [5, 10], "labels": "words", "domain": [0, 90]}}, True),
+        ({"intervals": {"widths": [5], "domain": [0]}}, False),
+        ({"intervals": {"widhts": [5]}}, False),
+        ({"bands": {}}, True),
+        ({"bands": {"steps": [5, 10], "labels": "dashes"}}, False),
+        ({"quantiles": {"counts": [4, 2], "round": "auto"}}, True),
+        ({"quantiles": {"counts": [4, 2], "round": 5}}, True),
+        ({"quantiles": {}}, False),
+        ({"quantiles": {"counts": [1]}}, False),
+        ({"equal_count": {"sizes": [2]}, "unknown": "root"}, True),
+        ({"equal_count": {"sizes": [2]}, "unknown": "rot"}, False),
+        ({"log": {"base": 2, "per_decade": 9}}, True),
+        ({"log": {"base": 3}}, False),
+        ({"frequency_groups": {"shares": [0.1], "label": "rest"}, "min_level": 1}, True),
+        ({"frequency_groups": {"keep": [0]}}, False),
+        ({"groups": {"order": [1, 2, 3], "sizes": [2, [1, 1]]}}, True),
+        ({"groups": {"counts": [0]}}, False),
+        ({"dates": {"levels": ["month", "year"]}}, True),
+        ({"dates": {"levels": ["moon"]}}, False),
+        ({"dates": {}}, False),
+        ({"redact": {"keep": "left", "length": 5}}, True),
+        ({"redact": {"length": 0}}, False),
+        ({"priority": {"levels": 2, "order": ["a", "b"]}}, True),
+        ({"priority": {}}, False),
+        ({"rows": [["a", "*"]]}, True),
+        ({"rows": []}, False),
+    ],
+    ids=str,
+)
+def test_builders_are_described(hierarchy: dict[str, Any], right: bool | None) -> None:
+    document = {**DOCUMENT, "columns": {"a": {"role": "quasi_identifier", "hierarchy": hierarchy}}}
+    if right is None:  # the schema knows types; which numbers divide which, the reader alone
+        assert accepts(document)
+        assert not reads(document)
+    else:
+        assert accepts(document) == reads(document) == right

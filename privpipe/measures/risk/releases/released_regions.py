@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -11,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.errors import HierarchyError
-from privpipe.hierarchies.intervals import Intervals
+from privpipe.hierarchies.interval_text import interval_ends
 from privpipe.hierarchies.literals import exact_number
 from privpipe.hierarchies.redact import Redact
+from privpipe.hierarchies.spec import IN_NUMBERS
 
 if TYPE_CHECKING:
     from privpipe.hierarchies import Hierarchy, HierarchySpec
@@ -26,7 +26,6 @@ Relation = tuple[Flags, Flags, Flags]
 """Of each pair of labels: whether they overlap, whether the one lies inside the other, and the other inside the one."""
 
 ANY = "*"
-RANGE = re.compile(r"\[(?P<low>[^,\[\]]+), (?P<high>[^,\[\]]+)(?P<end>[\]\[])")
 
 
 def relation_of(one: Sequence[Text], other: Sequence[Text], spec: HierarchySpec | None) -> Relation:
@@ -57,21 +56,26 @@ def relation_of(one: Sequence[Text], other: Sequence[Text], spec: HierarchySpec 
     """
     hierarchy = _hierarchy(spec)
     # Labels of ranges and of masked characters speak for themselves; others only where the hierarchy is at hand.
-    opaque = spec is not None and not isinstance(spec.builder, Intervals | Redact)
+    opaque = spec is not None and not isinstance(spec.builder, (*IN_NUMBERS, Redact))
     found = np.zeros((3, len(one), len(other)), dtype=np.bool_)
+    ends = _ends_of({*one, *other} - {None, ANY}, numbers=spec is not None and isinstance(spec.builder, IN_NUMBERS))
     covers = {label: _cover(label, hierarchy) for label in {*one, *other}}
     for i, first in enumerate(one):
         for j, second in enumerate(other):
-            found[:, i, j] = _pair(first, second, covers, opaque)
+            found[:, i, j] = _pair(first, second, covers, ends, opaque)
     return found[0], found[1], found[2]
 
 
+Ends = tuple[Decimal, Decimal, bool]
+ENDLESS = Decimal("Infinity")
 Flag3 = tuple[bool, bool, bool]
 APART: Flag3 = (False, False, False)
 CROSSING: Flag3 = (True, False, False)
 
 
-def _pair(one: Text, other: Text, covers: dict[Text, frozenset[int]], opaque: bool) -> Flag3:
+def _pair(
+    one: Text, other: Text, covers: dict[Text, frozenset[int]], ends: dict[Text, Ends | None], opaque: bool
+) -> Flag3:
     if one == other or ANY in (one, other):
         return True, other in (one, ANY), one in (other, ANY)
     if one is None or other is None:
@@ -79,9 +83,9 @@ def _pair(one: Text, other: Text, covers: dict[Text, frozenset[int]], opaque: bo
     first, second = covers[one], covers[other]
     if first and second:
         return bool(first & second), first <= second, second <= first
-    ends = _ends(one), _ends(other)
-    if ends[0] is not None and ends[1] is not None:
-        return _ranges(ends[0], ends[1])
+    low, high = ends[one], ends[other]
+    if low is not None and high is not None:
+        return _ranges(low, high)
     if len(one) == len(other) and (ANY in one or ANY in other):
         return _masked(one, other)
     return APART if not opaque and _is_value(one) and _is_value(other) else CROSSING
@@ -99,24 +103,24 @@ def _masked(one: str, other: str) -> Flag3:
     return True, all(b in (a, ANY) for a, b in pairs), all(a in (b, ANY) for a, b in pairs)
 
 
-Ends = tuple[Decimal, Decimal, bool]
-ENDLESS = Decimal("Infinity")
+def _ends_of(labels: set[Text], *, numbers: bool) -> dict[Text, Ends | None]:
+    """Ends of each label; ``40-59`` is a range in a column of numbers, and where all others are numbers or ranges."""
+    found = {label: _ends(str(label), dashes=True) for label in labels}
+    if numbers or None not in found.values():
+        return found
+    return {label: _ends(str(label), dashes=False) for label in labels}
 
 
-def _ends(label: str) -> Ends | None:
+def _ends(label: str, *, dashes: bool) -> Ends | None:
     """Low end, high end and whether the high end belongs to it: of a number or a range, exact beyond 2^53 too."""
+    ends = interval_ends(label, dashes=dashes) or (label, label, True)
     try:
-        if label.startswith(">="):
-            return exact_number(label[2:]), ENDLESS, True
-        if label.startswith("<"):
-            return -ENDLESS, exact_number(label[1:]), False
-        found = RANGE.fullmatch(label)
-        if found is not None:
-            return exact_number(found["low"]), exact_number(found["high"]), found["end"] == "]"
-        number = exact_number(label)
-        return (number, number, True) if number.is_finite() else None
+        low, high = (None if end is None else exact_number(end) for end in ends[:2])
     except ValueError:
         return None
+    if low is not None and low == high and not low.is_finite():
+        return None
+    return -ENDLESS if low is None else low, ENDLESS if high is None else high, ends[2]
 
 
 def _ranges(one: Ends, other: Ends) -> Flag3:
