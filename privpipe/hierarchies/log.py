@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Context, Decimal
+from functools import lru_cache
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
@@ -27,6 +29,8 @@ __all__ = ["Log"]
 
 ROUND: Final = {(10, 2): ("1", "3"), (10, 3): ("1", "2", "5"), (10, 9): tuple("123456789")}
 """Cuts of the power from 1 that people would draw; others have two digits."""
+EXACT: Final = Context(prec=60_000, Emax=999_999, Emin=-999_999)
+"""Enough for every power of 2 and 5 that a number of a column reaches."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,30 +118,22 @@ class Log:
         return [first, *(f"powers of {self.base**width}" for width in self._widths()[1:])]
 
     def _cuts(self, values: Sequence[str], width: int) -> list[Decimal]:
-        """Cuts around the positive values between the tails, and one beyond."""
-        low, high = self._exponents(values, max(width, 1))
-        exact = Context(prec=max(abs(low), abs(high)) * 3 + 30)
-        powers = [exact.power(Decimal(self.base), power) for power in range(low, high + 1, max(width, 1))]
-        if width:
-            return powers
-        return [exact.multiply(power, part) for power in powers[:-1] for part in self._parts()] + powers[-1:]
-
-    def _exponents(self, values: Sequence[str], width: int) -> tuple[int, int]:
-        """Multiples of `width` whose powers lie around every positive value."""
-        found = [exact for value in values if (exact := _positive(value)) is not None]
-        if not found:
-            return 0, width
-        low, high = self._floor(min(found)) // width * width, self._floor(max(found)) // width * width
-        return low, high + width
+        """Cuts of the powers in which there are values: between others nothing lies."""
+        step = max(width, 1)
+        powers = {self._floor(exact) // step * step for value in values if (exact := _positive(value)) is not None}
+        cuts = {_power(self.base, power + step) for power in powers}
+        for power in powers:
+            low = _power(self.base, power)
+            cuts |= {low} if width else {EXACT.multiply(low, part) for part in self._parts()}
+        return sorted(cuts) or [Decimal(1)]
 
     def _floor(self, value: Decimal) -> int:
-        """The whole part of the logarithm, exactly."""
+        """The whole part of the logarithm, exactly: a guess in doubles, held against the powers."""
         if self.base == 10:
             return value.adjusted()
-        precise = Context(prec=len(value.as_tuple().digits) + 30)
-        guess = int((precise.ln(value) / precise.ln(Decimal(self.base))).to_integral_value("ROUND_FLOOR"))
-        near = [power for power in (guess - 1, guess, guess + 1) if _power(self.base, power) <= value]
-        return near[-1]
+        mantissa = float(value.scaleb(-value.adjusted(), EXACT))
+        guess = math.floor((value.adjusted() * math.log(10) + math.log(mantissa)) / math.log(self.base))
+        return max(power for power in (guess - 1, guess, guess + 1) if _power(self.base, power) <= value)
 
     def _parts(self) -> list[Decimal]:
         if (texts := ROUND.get((self.base, self.per_decade))) is not None:
@@ -150,8 +146,9 @@ class Log:
         return [Decimal(plain_decimal(Context(prec=3 if self.base == 2 else 2).plus(part))) for part in raised]
 
 
+@lru_cache(maxsize=1024)
 def _power(base: int, exponent: int) -> Decimal:
-    return Context(prec=abs(exponent) * 3 + 30).power(Decimal(base), exponent)
+    return EXACT.power(Decimal(base), exponent) if exponent >= 0 else EXACT.divide(Decimal(1), _power(base, -exponent))
 
 
 def _positive(value: str) -> Decimal | None:

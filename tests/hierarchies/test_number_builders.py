@@ -162,6 +162,32 @@ def test_logarithms_of_other_bases_and_levels() -> None:
     assert labels(quarter) == [("0.25 to under 0.5", "0.5 to under 1")]
 
 
+@given(
+    st.sampled_from([2, 5, 10]),
+    st.integers(1, 9),
+    st.lists(st.decimals("1e-20", "1e25", places=20), min_size=1, max_size=8),
+)
+def test_logarithms_are_cut_at_whole_powers(base: int, parts: int, numbers: list[Decimal]) -> None:
+    texts = [str(canonical_literal(str(number), "decimal")) for number in numbers if number]
+    given = {"base": base, "per_decade": parts, "decades": [2], "labels": "brackets"}
+    for text, label in build({"log": given}, texts, "decimal").mapping(2).items():
+        low, high = (Fraction(Decimal(end)) for end in label.strip("[)").split(", "))
+        assert low <= Fraction(Decimal(text)) < high == low * base**2
+        power = 0
+        while Fraction(base) ** power < low:
+            power += 2
+        while Fraction(base) ** power > low:
+            power -= 2
+        assert Fraction(base) ** power == low
+
+
+def test_logarithms_of_the_least_and_greatest_numbers() -> None:
+    ends = ["5e-324", "1.7976931348623157e308", "0"]
+    values = [str(canonical_literal(text, "number")) for text in ends]
+    for base in (2, 5, 10):
+        assert len(labels(build({"log": {"base": base}}, values, "number"))[0]) == 3
+
+
 def test_logarithms_say_what_to_do_with_negative_numbers() -> None:
     with pytest.raises(HierarchyError, match=r"outside range: 2 distinct values \(3 records\): the logarithm needs"):
         build({"log": {}}, [-5, -5, -1, 0, 7])

@@ -195,9 +195,14 @@ def test_how_labels_lie_to_one_another() -> None:
         ("[10, 20[", "[20, 30[", apart), ("[10, 20]", "[20, 30[", crossing), ("15", "[10, 20[", inside),
         ("<30", "[10, 30[", around), (">=10", "[10, 20[", around), ("[10, 20[", "[10, 20[", same),
         ("0213*", "02138", around), ("0213*", "02148", apart), ("021**", "0213*", around), ("*", "x", around),
+        ("10-19", "[10, 20[", same), ("10-19", "20-29", apart), ("10-19", "15-24", crossing), ("12", "10-19", inside),
+        ("[10, 20)", "20 to under 30", apart), ("under 10", "0-9", around), ("30 or more", ">=30", same),
+        ("-10 to -1", "-5", around), ("0-4", "a", apart), ("2024-05", "2024-06", apart), ("5-1", "1-5", apart),
         ("a", "b", apart), (None, "a", apart), (None, None, same), ("{a, b}", "a", crossing),
     ):  # fmt: skip
         assert related(one, other) == wanted, (one, other)
+    bands = HierarchySpec.from_mapping({"bands": {"steps": [5, 10]}}, column="age")
+    assert related("10-14", "10-19", bands) == inside
     tree = HierarchySpec.from_mapping(TREES["race"], column="race")
     assert related("person", "black", tree) == around
     assert related("black", "white", tree) == apart
