@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from privpipe.blocks.verdict import plain
 from privpipe.errors import UsageError
+from privpipe.judging.column_loss import LossTable
 from privpipe.transforms.base import StagePlan
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ class Plan:
         What keys the hashes of the stages' details, where no seed is declared that would give it again.
     policy : Policy or None
         The policy itself; not part of the JSON.
+    lost : LossTable or None
+        What each column loses by it, where the table it was made of is at hand; not part of the JSON either.
     """
 
     policy_digest: str
@@ -86,6 +89,7 @@ class Plan:
     source: str = ""
     hash_key: bytes = field(default=b"", repr=False)
     policy: Policy | None = field(default=None, repr=False, compare=False)
+    lost: LossTable | None = field(default=None, repr=False, compare=False)
 
     @property
     def levels(self) -> dict[str, int]:
