@@ -22,6 +22,8 @@ __all__ = ["PLAN_VERSION", "PUBLIC_EDITION", "Plan", "canonical_json", "document
 
 PLAN_VERSION = 1
 SALTED = ("seed_commitment", "seed_salt", "checksum")
+BESIDE = ("alarms", "column_loss")
+"""What `privpipe plan --json` prints beside a plan and is none of it."""
 PUBLIC_EDITION = (
     "this is the public edition of a plan, which tells too little to be applied: give the plan of the private record "
     "(`records:` in the policy, else records/ in the sink's work area)"
@@ -52,7 +54,7 @@ def document_digest(document: Any) -> str:
 
 def plan_digest(document: Mapping[str, Any]) -> str:
     """`Plan.digest` of a whole plan as it stands in a file."""
-    return document_digest({name: value for name, value in document.items() if name not in SALTED})
+    return document_digest({name: value for name, value in document.items() if name not in (*SALTED, *BESIDE)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,7 +212,7 @@ class Plan:
 
 
 def _checksum(document: Mapping[str, Any]) -> str:
-    return document_digest({name: value for name, value in document.items() if name != "checksum"})
+    return document_digest({name: value for name, value in document.items() if name not in ("checksum", *BESIDE)})
 
 
 def _stage_dict(stage: StagePlan) -> dict[str, Any]:
