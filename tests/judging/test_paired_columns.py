@@ -94,8 +94,8 @@ def test_labels_of_any_level_cost_by_what_they_stand_for() -> None:
     spec = HierarchySpec.from_mapping({"tree": {"*": {"n": ["a", "b", "c"], "s": ["d", "e"]}}}, column="town")
     column = paired(["a", "b", "c", "d", None], ["a", "n", "*", "s", None])
     loss, by = column.loss(spec)
-    # Shares of the domain above 1/5, as parts of 4/5; the missing cell has nothing to lose.
-    assert (loss, by) == (pytest.approx((0 + 2 / 4 + 1 + 1 / 4) / 4), "hierarchy")
+    # Shares of six leaves (one for nulls) above 1/6, as parts of 5/6; the missing cell has nothing to lose.
+    assert (loss, by) == (pytest.approx((0 + 2 / 5 + 1 + 1 / 5) / 4), "hierarchy")
 
 
 def test_a_label_over_another_value_is_no_generalization() -> None:

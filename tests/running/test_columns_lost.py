@@ -47,6 +47,14 @@ def test_an_alarm_is_a_warning_unless_the_policy_says_more(engine: Engine, blank
     assert BLANK not in result.assessment.notes
 
 
+def test_the_loss_of_levels_is_that_of_the_search(blanking: dict[str, Any]) -> None:
+    """Where no record is suppressed and no value is missing, both are Iyengar's."""
+    made = pp.plan(None, pp.Policy.from_dict(blanking))
+    assert made.lost is not None
+    expected = made.stages[0].detail["column_losses"]
+    assert {name: made.lost.of(name).loss for name in expected} == pytest.approx(expected)
+
+
 def test_refuse_publishes_nothing(engine: Engine, refusing: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(ColumnsLost, match="`town` is blank from top to bottom") as refusal:
         pp.release(refusing, engine=engine)
