@@ -12,6 +12,7 @@
     ├── EngineError                   4  an engine or the file system broke down
     │   └── SinkError                    the target could not be written or is being written by another run
     ├── Refused                       5  a guarantee does not hold; carries the assessment
+    │   └── ColumnsLost                  every guarantee holds, and a column lost more than the policy allows
     ├── NoSolutionError               6  nothing within the limits meets the guarantees
     └── SignOffMissing                7  a release that needs a signature has none
 
@@ -26,6 +27,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 __all__ = [
+    "ColumnsLost",
     "DataError",
     "EngineError",
     "HierarchyError",
@@ -155,6 +157,10 @@ class Refused(PrivpipeError):
     def __init__(self, message: str, assessment: Any = None) -> None:
         self.assessment = assessment
         super().__init__(message)
+
+
+class ColumnsLost(Refused):
+    """A column lost all that it told, or more than `utility:` of the policy allows; nothing was published."""
 
 
 class NoSolutionError(PrivpipeError):

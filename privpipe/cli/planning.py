@@ -10,10 +10,12 @@ import typer
 
 from privpipe.cli.arguments import EngineOption, JsonOption, PolicyArgument, loaded
 from privpipe.cli.console import print_json, progress, put, say, write_text
+from privpipe.cli.lost import show_alarms, show_lost
 from privpipe.cli.verdicts import figure
 from privpipe.errors import SinkError, UsageError
 
 if TYPE_CHECKING:
+    from privpipe.judging.column_loss import LossTable
     from privpipe.policy import Policy
     from privpipe.running import Plan
 
@@ -46,7 +48,7 @@ def plan(
     if out is not None:
         write_text(out, made.to_json())
     if json:
-        print_json(made.to_dict())
+        print_json({**made.to_dict(), **({} if made.lost is None else made.lost.documents())})
     else:
         _summarise(made)
     if explore and not json:
@@ -72,13 +74,17 @@ def transform(
     """
     rules = loaded(policy)
     folder = _unjudged_target(target, rules)
-    records = _written(rules, _read(plan, rules), folder, engine)
+    records, lost = _written(rules, _read(plan, rules), folder, engine)
     if json:
-        print_json({"target": str(folder), "records": records, "judged": False})
+        print_json({"target": str(folder), "records": records, "judged": False, **lost.documents()})
+    else:
+        show_alarms(lost)
+        show_lost(lost)
     say(f"WRITTEN, NOT JUDGED: {records:,} records in {folder}; `privpipe validate` judges them")
 
 
 def _summarise(plan: Plan) -> None:
+    show_alarms(plan.lost)
     put(f"{plan.records:,} records, {len(plan.stages)} stages: {', '.join(s.name for s in plan.stages) or 'none'}")
     for column, level in plan.levels.items():
         put(f"  {column}: level {level}")
@@ -91,6 +97,7 @@ def _summarise(plan: Plan) -> None:
     for name, value in found.items():
         if value is not None:
             put(f"{name}: {figure(value)}")
+    show_lost(plan.lost)
 
 
 def _explored(plan: Plan) -> None:
@@ -134,10 +141,11 @@ def _unjudged_target(target: str, policy: Policy) -> Path:
     return folder
 
 
-def _written(policy: Policy, plan: Plan, folder: Path, engine: str | None) -> int:
+def _written(policy: Policy, plan: Plan, folder: Path, engine: str | None) -> tuple[int, LossTable]:
     from privpipe.engines import open_engine
     from privpipe.private_files import make_public, public_modes
     from privpipe.running.attaching import attach
+    from privpipe.running.losing import lost_columns
     from privpipe.running.places import write_rows
     from privpipe.running.run import source_of
     from privpipe.running.run_context import RunContext, seed_of
@@ -159,4 +167,4 @@ def _written(policy: Policy, plan: Plan, folder: Path, engine: str | None) -> in
         records = write_rows(context, staged, folder).records
         with sink_faults(folder, "the files may be incomplete"):
             make_public(folder, public_modes(folder))
-        return records
+        return records, lost_columns(context, staged)

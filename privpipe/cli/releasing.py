@@ -10,7 +10,7 @@ import typer
 from privpipe.cli.arguments import EngineOption, JsonOption, PolicyArgument, loaded
 from privpipe.cli.console import progress, say
 from privpipe.cli.verdicts import show_assessment
-from privpipe.errors import Refused
+from privpipe.errors import ColumnsLost, Refused
 
 if TYPE_CHECKING:
     from privpipe.policy import Policy
@@ -35,8 +35,9 @@ def release(
 ) -> None:
     """Transform, judge, and publish what holds.
 
-    Publishes the policy's source when every guarantee holds over the written files. Exit code 5 when one does not:
-    nothing is published then, and what was published before is untouched.
+    Publishes the policy's source when every guarantee holds over the written files. Exit code 5 when one does not, or
+    when a column lost more than `utility:` allows: nothing is published then, and what was published before is
+    untouched.
     What is printed is the private edition of the verdict; beside the data lies the public one.
     """
     code = released(loaded(policy), engine=engine, target=target, plan=plan, json=json)
@@ -55,7 +56,8 @@ def released(policy: Policy, *, engine: str | None, target: str | None, plan: Pa
         if refusal.assessment is None:
             raise
         show_assessment(refusal.assessment, json=json)
-        say("REFUSED: a guarantee does not hold. Nothing was published.")
+        why = "a column lost too much" if isinstance(refusal, ColumnsLost) else "a guarantee does not hold"
+        say(f"REFUSED: {why}. Nothing was published.")
         return refusal.exit_code
     show_assessment(result.assessment, json=json)
     say(f"PUBLISHED: {result.path} (run {result.run_id})")

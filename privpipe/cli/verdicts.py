@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from privpipe.cli.console import plain_cell, print_json, print_table, put
+from privpipe.cli.lost import show_alarms, show_lost
 
 if TYPE_CHECKING:
     from privpipe.blocks import Verdict
@@ -23,6 +24,7 @@ def show_assessment(assessment: Assessment, *, json: bool) -> None:
     if json:
         print_json(assessment.to_dict())
         return
+    show_alarms(assessment.lost)
     put(_heading(assessment))
     if sys.stdout.isatty():
         _print_on_terminal(assessment)
@@ -33,6 +35,7 @@ def show_assessment(assessment: Assessment, *, json: bool) -> None:
             put(f"{'':5} {verdict.entry!r}: {verdict.reason}")
     for note in (*assessment.notes, *assessment.source_notes):
         put(f"note: {note}")
+    show_lost(assessment.lost)
     sys.stdout.flush()  # before what is said next on stderr
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from privpipe.blocks.public_rules import PublicRules
 from privpipe.blocks.verdict import Verdict, plain
-from privpipe.errors import Refused
+from privpipe.errors import ColumnsLost, Refused
+from privpipe.judging.column_loss import LossTable
 
 __all__ = ["SCHEMA_VERSION", "Assessment"]
 
@@ -40,6 +41,8 @@ class Assessment:
         Built-in guarantees that hold (`no_identifiers`); first in the verdict document.
     run : mapping
         Run id, hashes, engine and versions, when the assessment is part of a run.
+    lost : LossTable or None
+        What each column of a release has lost; its alarms refuse where the policy says so. In private records only.
 
     Examples
     --------
@@ -56,11 +59,22 @@ class Assessment:
     source_notes: tuple[str, ...] = ()
     built_in: tuple[Verdict, ...] = ()
     run: Mapping[str, Any] = field(default_factory=dict)
+    lost: LossTable | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether there is a verdict and every verdict is a pass; an error blocks as a fail does."""
+        return bool(self.verdicts) and all(verdict.passed for verdict in self.verdicts)
 
     @property
     def passed(self) -> bool:
-        """Whether there is a verdict and every verdict is a pass; an error blocks as a fail does."""
-        return bool(self.verdicts) and all(verdict.passed for verdict in self.verdicts)
+        """Whether every guarantee holds and no alarm refuses."""
+        return self.holds and not (self.lost is not None and self.lost.refuses)
+
+    @property
+    def alarms(self) -> tuple[str, ...]:
+        """Columns that lost all that they told, or more than the policy says, in sentences."""
+        return () if self.lost is None else self.lost.alarms
 
     @property
     def failed(self) -> tuple[Verdict, ...]:
@@ -78,10 +92,13 @@ class Assessment:
         Raises
         ------
         Refused
-            Otherwise; it carries the assessment.
+            Otherwise; it carries the assessment. `ColumnsLost` where guarantees hold and an alarm refuses.
         """
         if self.passed:
             return self
+        if self.holds:
+            lines = [f"ALARM {alarm}" for alarm in self.alarms]
+            raise ColumnsLost("refused: " + "\n         ".join(lines) + f"\n{ending}", self)
         lines = [str(verdict) for verdict in self.failed] or ["no guarantee was judged"]
         raise Refused("refused: " + "\n         ".join(lines) + f"\n{ending}", self)
 
@@ -132,4 +149,5 @@ class Assessment:
             "guarantees": [verdict.to_dict() for verdict in (*self.built_in, *self.verdicts)],
             "measures": [verdict.to_measure() for verdict in self.measures],
             "notes": [*self.notes, *self.source_notes],
+            **({} if self.lost is None else self.lost.documents()),
         }

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from privpipe.blocks import Cells, ClassBlock, ClassQuery, Facts, RowBlock
+from privpipe.blocks import Cells, ClassBlock, ClassQuery, Facts
 from privpipe.blocks.marks import Columns, Levels
-from privpipe.blocks.suppressed import Kept, NothingLeft
+from privpipe.blocks.suppressed import NothingLeft
 from privpipe.engines import Engine
+from privpipe.judging.paired_sample import LARGEST_SAMPLE, PairedSample, paired_sample
 from privpipe.judging.persons import ClassCount
 from privpipe.judging.perturbed import stage_names
 from privpipe.judging.required_columns import require_columns
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LARGEST_SAMPLE", "LEAST_GAIN", "BothTables", "CountedOnEngine", "before", "recovery_notes"]
 
-LARGEST_SAMPLE = 200_000
-"""Records that the notes look at, at the most."""
 LEAST_GAIN = 0.05
 """Gains above this are noted."""
 WORDS = {
@@ -44,27 +42,34 @@ WORDS = {
 
 
 def recovery_notes(
-    engine: Engine, released: Any, original: Any, roles: Roles, rules: JudgingRules, order: Stream
+    engine: Engine,
+    released: Any,
+    original: Any,
+    roles: Roles,
+    rules: JudgingRules,
+    order: Stream,
+    sample: PairedSample | None = None,
 ) -> tuple[str, ...]:
     """A sentence for each released column that predicts a transformed one well: they disclose something of the source.
 
     A table of more than `LARGEST_SAMPLE` records is judged by those of smallest keyed order. Nothing where the two
     tables cannot be aligned.
+
+    Parameters
+    ----------
+    sample : PairedSample, optional
+        The records of both, where they were brought already.
     """
-    if original is None or not (original.has_record_ids and released.has_record_ids):
+    if original is None:
         return ()
     entry, tables = Recovery(), BothTables(released.schema, original.schema, roles)
     columns = tables.columns(entry)
     if not columns:
         return ()
-    share = 1.05 * LARGEST_SAMPLE / max(engine.count(released), 1)
-    sides = [
-        _brought(engine, engine.select(table, names), share)
-        for table, names in ((original, columns), (released, list(released.schema.names)))
-    ]
-    if not all(sides):
+    sample = sample or paired_sample(engine, released, original, columns)
+    if sample is None:
         return ()
-    counts = _sampled(_together(sides[0]), _together(sides[1]), order, roles, rules.mark)
+    counts = _sampled(sample, order, roles, rules.mark)
     found = [each for each in tables.recovered(entry, counts, rules.stages) if each.gain > LEAST_GAIN]
     return tuple(_sentence(each, roles, rules.stages) for each in found)
 
@@ -165,43 +170,15 @@ class _OnDriver(_Counted):
         return self._codes[column].distinct
 
 
-def _brought(engine: Engine, table: Any, share: float) -> list[pa.RecordBatch]:
-    """The records of smallest id, which is keyed, on the driver."""
-    thin = engine.thinned(table, share) if share < 1 else table
-    return engine.reduce_rows(thin, list(table.schema.names), _Gathered(), Facts()) or []
-
-
-class _Gathered:
-    """A reduction that brings rows to the driver."""
-
-    def measure(self, block: RowBlock, facts: Facts) -> list[pa.RecordBatch]:
-        return [block.to_batch()]
-
-    def merge(self, left: list[pa.RecordBatch], right: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-        return left + right
-
-
-def _together(batches: Sequence[pa.RecordBatch]) -> RowBlock:
-    import pyarrow as pa
-
-    whole = pa.Table.from_batches(batches).combine_chunks().to_batches()
-    return RowBlock(whole[0] if whole else batches[0])
-
-
-def _sampled(original: RowBlock, released: RowBlock, order: Stream, roles: Roles, mark: str) -> _OnDriver:
-    """The records of both samples, suppressed ones left out, the largest number allowed of them."""
-
-    from privpipe.kernels.ids.partners import partners
-
-    names = tuple(name for name in released.schema.names if name not in roles.identifiers)
-    if names:
-        released = Kept(NothingLeft(names, mark), suppressed=False)(released)
-    first, second = partners(original.record_ids, released.record_ids)
-    chosen: NDArray[np.int64] = order.arrange(released.record_ids[second])[:LARGEST_SAMPLE]
-    original, released = original.take(first[chosen]), released.take(second[chosen])
+def _sampled(sample: PairedSample, order: Stream, roles: Roles, mark: str) -> _OnDriver:
+    """The records of both tables, suppressed ones left out, the largest number allowed of them."""
+    names = tuple(name for name in sample.released.schema.names if name not in roles.identifiers)
+    kept = ~NothingLeft(names, mark)(sample.released) if names else None
+    first, second = sample.chosen(order, kept)
+    original, released = sample.original.take(first), sample.released.take(second)
     sides = [(released, name, name) for name in released.schema.names]
     sides += [(original, name, before(name)) for name in original.schema.names]
-    return _OnDriver({new: _coded(rows.column(name)) for rows, name, new in sides}, len(chosen))
+    return _OnDriver({new: _coded(rows.column(name)) for rows, name, new in sides}, len(first))
 
 
 def _coded(column: pa.Array) -> Coded:

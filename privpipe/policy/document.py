@@ -18,7 +18,7 @@ from privpipe.judging.gate import UndeclaredRule
 from privpipe.policy.objects import PolicyOptions, read_objects, to_yaml, without_secret
 from privpipe.policy.reader import read_file, read_mapping
 from privpipe.policy.secret import SecretSpec
-from privpipe.policy.specs import ColumnSpec, PlanSpec, SinkSpec, SourceSpec
+from privpipe.policy.specs import ColumnSpec, PlanSpec, SinkSpec, SourceSpec, Utility
 from privpipe.roles import ColumnType, NullRule, Roles
 from privpipe.transforms.base import Transformer
 from privpipe.wired import room_above
@@ -28,6 +28,7 @@ __all__ = ["Policy"]
 F = TypeVar("F")
 UNTOLD = ("engines", "records")
 WHERE = ("engine", "sink")
+WARNINGS = ("utility",)
 
 
 @dataclass(frozen=True, kw_only=True, init=False)
@@ -97,6 +98,7 @@ class Policy:
     undeclared: UndeclaredRule = "refuse"
     suppression_mark: str = "*"
     plan: PlanSpec | None = None
+    utility: Utility = field(default_factory=Utility)
     seed: SecretSpec | None = None
     allow_insecure_seed: bool = False
     warnings: tuple[str, ...] = field(default=(), repr=False)
@@ -285,10 +287,10 @@ class Policy:
         return _sha256(self.public_document(), "plan")
 
     def run_digest(self) -> str:
-        """SHA-256 of the policy without where it runs and where it publishes: what rows are, and in which order,
-        depends on neither.
+        """SHA-256 of the policy without where it runs, where it publishes and when it warns: what rows are, and in
+        which order, depends on none of these.
         """
-        return _sha256(self.public_document(), "plan", *WHERE)
+        return _sha256(self.public_document(), "plan", *WHERE, *WARNINGS)
 
     def place_of(self, stage: int) -> str:
         """Where a stage stands in the document, as in ``transform[1].generalize``."""

@@ -11,16 +11,18 @@ from typing import Any, Literal, get_args
 
 from privpipe.engines.base import Format
 from privpipe.engines.base.unpacking import MOST_BYTES
+from privpipe.judging.column_loss import AlarmAction, ColumnLossRule
 from privpipe.policy.specs import FormulaRule
 from privpipe.roles import ColumnType, NullRule, Role
 
-__all__ = ["COLUMN", "PLAN", "SINK", "SOURCE", "TOP", "VERSION", "Key", "source_keys"]
+__all__ = ["COLUMN", "COLUMN_LOSS", "PLAN", "SINK", "SOURCE", "TOP", "UTILITY", "VERSION", "Key", "source_keys"]
 
 VERSION = 1
 UNDECLARED = ("refuse", "note")
 Kind = Literal[
     "text",
     "integer",
+    "share",
     "flag",
     "texts",
     "mapping",
@@ -29,6 +31,8 @@ Kind = Literal[
     "source",
     "sink",
     "plan",
+    "utility",
+    "column_loss",
     "columns",
     "hierarchy",
     "engine",
@@ -99,6 +103,20 @@ PLAN: Mapping[str, Key] = {
     "file": Key("text", "JSON of a plan of this policy, as a private record holds it", required=True),
 }
 
+COLUMN_LOSS: Mapping[str, Key] = {
+    "at_most": Key("share", "loss above which a column is an alarm, from 0 to 1", default=ColumnLossRule.at_most),
+    "on_alarm": Key(
+        "text",
+        "whether an alarm is said or refuses the release",
+        get_args(AlarmAction),
+        default=ColumnLossRule.on_alarm,
+    ),
+}
+
+UTILITY: Mapping[str, Key] = {
+    "column_loss": Key("column_loss", "what each column may lose"),
+}
+
 COLUMN: Mapping[str, Key] = {
     "role": Key("text", "what the column is for", get_args(Role), required=True),
     "type": Key("text", "type of its values; left out, the source's (text in CSV)", get_args(ColumnType)),
@@ -129,6 +147,7 @@ TOP: Mapping[str, Key] = {
     "sink": Key("sink", "where the release is published"),
     "records": Key("text", "folder of the private records of runs; left out, one in the sink's work area"),
     "plan": Key("plan", "a plan of an earlier run: its stages are taken from there and not learnt anew"),
+    "utility": Key("utility", "what the release must be good for"),
     "seed": Key("secret", "secret of 128 bits from which all draws follow; left out, one is drawn for the run"),
     "allow_insecure_seed": Key(
         "flag", "publish although the seed is declared insecure; for demonstrations", default=False

@@ -44,6 +44,7 @@ class PolicyOptions(TypedDict, total=False):
     undeclared: UndeclaredRule | None
     suppression_mark: str | None
     plan: Mapping[str, Any] | None
+    utility: Mapping[str, Any] | None
     allow_insecure_seed: bool | None
     base_dir: str | os.PathLike[str] | None
 

@@ -23,6 +23,7 @@ from privpipe.policy.sections import (
     read_secret,
     read_sink,
     read_source,
+    read_utility,
 )
 
 __all__ = ["read_file", "read_mapping"]
@@ -104,6 +105,7 @@ def _read_sections(report: Report, found: Mapping[str, Any], base_dir: Path) -> 
         "population": read_source,
         "sink": read_sink,
         "plan": read_plan,
+        "utility": read_utility,
         "seed": partial(read_secret, base_dir=base_dir),
         "engines": read_engines,
     }

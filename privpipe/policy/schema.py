@@ -11,7 +11,7 @@ from privpipe.engines import engine_names
 from privpipe.hierarchies import BUILDERS, builders
 from privpipe.hierarchies.described import builder_schema, option_parameters
 from privpipe.policy.entries import Catalogues
-from privpipe.policy.grammar import COLUMN, PLAN, SINK, TOP, VERSION, Key, source_keys
+from privpipe.policy.grammar import COLUMN, COLUMN_LOSS, PLAN, SINK, TOP, UTILITY, VERSION, Key, source_keys
 from privpipe.transforms.base import Transformer
 
 __all__ = ["json_schema"]
@@ -41,6 +41,7 @@ SECRET = {
 SHAPES: Mapping[str, Mapping[str, Any]] = {
     "text": {"type": "string", "minLength": 1},
     "integer": {"type": "integer"},
+    "share": {"type": "number", "minimum": 0, "maximum": 1},
     "flag": {"type": "boolean"},
     "texts": {"type": "array", "items": {"type": "string"}},
     "mapping": {"type": "object"},
@@ -48,6 +49,8 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {
     "secret": SECRET,
     "sink": {"$ref": "#/$defs/sink"},
     "plan": {"$ref": "#/$defs/plan"},
+    "utility": {"$ref": "#/$defs/utility"},
+    "column_loss": {"$ref": "#/$defs/column_loss"},
     "columns": {"type": "object", "minProperties": 1, "additionalProperties": {"$ref": "#/$defs/column"}},
 }
 
@@ -66,6 +69,8 @@ def json_schema(catalogues: Catalogues | None = None) -> dict[str, Any]:
         "column": _section(COLUMN),
         "sink": _section(SINK),
         "plan": _section(PLAN),
+        "utility": _section(UTILITY),
+        "column_loss": _section(COLUMN_LOSS),
         "hierarchy": _hierarchy(),
         **{name: _section(source_keys(name)) for name in ("source", "population")},
     }

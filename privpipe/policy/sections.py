@@ -12,13 +12,23 @@ from privpipe.draws import Seed
 from privpipe.engines import engine_fault
 from privpipe.errors import PolicyError, UsageError, did_you_mean
 from privpipe.hierarchies import HierarchySpec
-from privpipe.policy.grammar import COLUMN, PLAN, SINK, Key, source_keys
+from privpipe.judging.column_loss import ColumnLossRule
+from privpipe.policy.grammar import COLUMN, COLUMN_LOSS, PLAN, SINK, UTILITY, Key, source_keys
 from privpipe.policy.places import Place, Report
 from privpipe.policy.secret import SecretSpec
-from privpipe.policy.specs import ColumnSpec, PlanSpec, SinkSpec, SourceSpec
+from privpipe.policy.specs import ColumnSpec, PlanSpec, SinkSpec, SourceSpec, Utility
 from privpipe.roles import case_collisions
 
-__all__ = ["read_columns", "read_engines", "read_keys", "read_plan", "read_secret", "read_sink", "read_source"]
+__all__ = [
+    "read_columns",
+    "read_engines",
+    "read_keys",
+    "read_plan",
+    "read_secret",
+    "read_sink",
+    "read_source",
+    "read_utility",
+]
 
 RESERVED = "__privpipe"
 PLACES = ("from_env", "from_file", "insecure")
@@ -155,6 +165,15 @@ def read_plan(report: Report, value: Any, place: Place) -> PlanSpec | None:
     return PlanSpec(**found) if "file" in found else None
 
 
+def read_utility(report: Report, value: Any, place: Place) -> Utility:
+    """`utility`."""
+    found = read_keys(report, value, place, UTILITY)
+    if "column_loss" not in found:
+        return Utility()
+    own = read_keys(report, found["column_loss"], (*place, "column_loss"), COLUMN_LOSS)
+    return Utility(column_loss=ColumnLossRule(**own))
+
+
 def read_columns(report: Report, value: Any, place: Place, base_dir: Path) -> dict[str, ColumnSpec]:
     """`columns`: every column that is well described."""
     if not isinstance(value, Mapping):
@@ -251,6 +270,8 @@ def _demanded_form(value: Any, kind: str) -> str:
     """The form that values of a kind have and this one lacks, or nothing."""
     if kind == "integer" and (not isinstance(value, int) or isinstance(value, bool)):
         return "an integer"
+    if kind == "share" and (isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1):
+        return "a number from 0 to 1"
     if kind == "flag" and not isinstance(value, bool):
         return "true or false"
     if kind == "texts" and not (isinstance(value, list) and all(isinstance(item, str) for item in value)):

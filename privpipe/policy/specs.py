@@ -12,9 +12,10 @@ from privpipe.blocks.table_name import TableName
 from privpipe.engines.base import Format, Source, format_of
 from privpipe.engines.base.unpacking import MOST_BYTES
 from privpipe.hierarchies import HierarchySpec
+from privpipe.judging.column_loss import ColumnLossRule
 from privpipe.roles import ColumnType, Role
 
-__all__ = ["ColumnSpec", "FormulaRule", "FrameSpec", "PlanSpec", "SinkSpec", "SourceSpec", "located"]
+__all__ = ["ColumnSpec", "FormulaRule", "FrameSpec", "PlanSpec", "SinkSpec", "SourceSpec", "Utility", "located"]
 
 FormulaRule = Literal["keep", "escape", "refuse"]
 
@@ -116,6 +117,13 @@ class PlanSpec:
     def target(self, base_dir: Path) -> str:
         """The file, seen from where the program runs."""
         return located(self.file, base_dir)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Utility:
+    """What a release must be good for."""
+
+    column_loss: ColumnLossRule = field(default_factory=ColumnLossRule)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,6 +35,10 @@ def anything(value: Any) -> str:
     return "" if not isinstance(value, int) or -(2**63) <= value < 2**63 else " is a number beyond 64 bits"
 
 
+def number(value: Any) -> str:
+    return anything(value) if isinstance(value, int | float) and not isinstance(value, bool) else " is no number"
+
+
 def optional(shape: Shape) -> Shape:
     return lambda value: "" if value is None else shape(value)
 
@@ -87,6 +91,15 @@ ROW = document(
     },
 )
 STAGE = document({"name": text, "parameters": mapping(anything)}, {"detail": mapping(anything)})
+LOST = document(
+    {"column": text, "role": text},
+    {
+        "done": listed(text),
+        **dict.fromkeys(("labels_before", "labels_after"), count),
+        **dict.fromkeys(("changed", "blanked", "loss"), number),
+        **dict.fromkeys(("measured_by", "alarm"), text),
+    },
+)
 VERDICT = document(
     {"guarantees": listed(ROW), "measures": listed(ROW)},
     {
@@ -97,6 +110,8 @@ VERDICT = document(
         "notes": listed(text),
         "source_notes": listed(text),
         "built_in": listed(ROW),
+        "alarms": listed(text),
+        "column_loss": document({"columns": listed(LOST)}, {"records": count, "whole": flag, "withheld": flag}),
     },
 )
 MANIFEST = document(

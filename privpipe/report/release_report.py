@@ -8,6 +8,7 @@ from typing import Any, Literal
 from privpipe.errors import escaped
 from privpipe.report.entry_rows import entry_class, own_parameters, parameter_text
 from privpipe.report.figures import FEW, FEWEST_SHOWN, public_figure
+from privpipe.report.lost_columns import LOST_HEAD, alarm_lines, lost_rows, lost_text
 from privpipe.report.run_documents import RunDocuments
 
 __all__ = ["ReportFormat", "release_report"]
@@ -16,7 +17,9 @@ ReportFormat = Literal["markdown", "html"]
 
 MARKDOWN = """\
 # {{ title }}
-
+{% for alarm in alarms %}
+**{{ alarm|cell }}**
+{% endfor %}
 {{ verdict }}
 
 | | |
@@ -45,10 +48,12 @@ HTML = """\
 body { font: 16px/1.4 sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; }
 table { border-collapse: collapse; margin: 1em 0; }
 td, th { border-bottom: 1px solid #bbb; padding: .3em .8em .3em 0; text-align: left; vertical-align: top; }
+.alarm { font-weight: bold; color: #b00; }
 </style></head>
 <body>
 <h1>{{ title }}</h1>
-<p>{{ verdict }}</p>
+{% for alarm in alarms %}<p class="alarm">{{ alarm }}</p>
+{% endfor %}<p>{{ verdict }}</p>
 <table>
 {% for name, value in about %}<tr><th>{{ name }}</th><td>{{ value }}</td></tr>
 {% endfor %}</table>
@@ -96,12 +101,12 @@ def release_report(run: RunDocuments, form: ReportFormat = "markdown") -> str:
         autoescape=form == "html", trim_blocks=False, keep_trailing_newline=True, finalize=_printable
     )
     environment.filters["cell"] = lambda value: str(value).replace("\n", " ").replace("|", "\\|")
-    passed = bool(run.verdict.get("passed"))
     return environment.from_string(HTML if form == "html" else MARKDOWN).render(
         title=f"Release {run.verdict.get('name') or run.name}",
-        verdict="Every guarantee holds." if passed else "A guarantee does not hold: nothing was published.",
+        alarms=alarm_lines(run.verdict),
+        verdict=_outcome(run.verdict),
         about=_about(run),
-        tables=[table for table in (_guarantees(run), _measures(run), _notes(run), _stages(run)) if table["rows"]],
+        tables=[table for table in _tables(run) if table["rows"]],
         foot=FOOT,
     )
 
@@ -109,6 +114,25 @@ def release_report(run: RunDocuments, form: ReportFormat = "markdown") -> str:
 def _printable(value: Any) -> Any:
     """What a page shows of a value: names may hold what turns the direction of reading."""
     return escaped(value) if isinstance(value, str) else value
+
+
+def _outcome(verdict: Mapping[str, Any]) -> str:
+    if verdict.get("passed"):
+        return "Every guarantee holds."
+    rows = verdict["guarantees"]
+    if rows and all(row.get("outcome") == "pass" for row in rows) and verdict.get("alarms"):
+        return "Every guarantee holds, but a column lost too much: nothing was published."
+    return "A guarantee does not hold: nothing was published."
+
+
+def _tables(run: RunDocuments) -> list[dict[str, Any]]:
+    return [_guarantees(run), _measures(run), _lost(run), _notes(run), _stages(run)]
+
+
+def _lost(run: RunDocuments) -> dict[str, Any]:
+    table = run.verdict.get("column_loss") or {}
+    rows = lost_rows(table, exact=False)
+    return {"title": "What was lost", "text": lost_text(table), "head": LOST_HEAD, "rows": rows}
 
 
 def _about(run: RunDocuments) -> list[tuple[str, str]]:

@@ -12,6 +12,7 @@ from privpipe.engines.base.stamps import require_stamps, stamps_of
 from privpipe.policy import Policy
 from privpipe.policy.specs import FrameSpec, SourceSpec
 from privpipe.running.attaching import attach
+from privpipe.running.losing import lost_columns
 from privpipe.running.opened import OpenedEngine, is_path
 from privpipe.running.population import population_beside
 from privpipe.running.reading import read_as_source
@@ -39,7 +40,10 @@ def apply_policy(policy: Policy, frame: Any, *, engine: Any = None, progress: Pr
         memory.gather(running, staged.original, staged.table, staged.roles)
         staged = replace(staged, rules=replace(staged.rules, histories=memory.histories))
         context.progress("judge")
-        judge_staged(context, staged, staged.table).raise_if_failed("Nothing was given back.")
+        judged = judge_staged(context, staged, staged.table)
+        if judged.holds and own.utility.column_loss.on_alarm == "refuse":
+            judged = replace(judged, lost=lost_columns(context, staged))
+        judged.raise_if_failed("Nothing was given back.")
         require_stamps(stamps)
         like = None if is_path(frame) else made_like(frame, handed)
         return as_handed(running.collect(staged.table, like=like), handed)

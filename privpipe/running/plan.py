@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from privpipe.blocks.verdict import plain
 from privpipe.errors import UsageError
+from privpipe.judging.column_loss import LossTable
 from privpipe.transforms.base import StagePlan
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ __all__ = ["PLAN_VERSION", "PUBLIC_EDITION", "Plan", "canonical_json", "document
 
 PLAN_VERSION = 1
 SALTED = ("seed_commitment", "seed_salt", "checksum")
+BESIDE = ("alarms", "column_loss")
+"""What `privpipe plan --json` prints beside a plan and is none of it."""
 PUBLIC_EDITION = (
     "this is the public edition of a plan, which tells too little to be applied: give the plan of the private record "
     "(`records:` in the policy, else records/ in the sink's work area)"
@@ -51,7 +54,7 @@ def document_digest(document: Any) -> str:
 
 def plan_digest(document: Mapping[str, Any]) -> str:
     """`Plan.digest` of a whole plan as it stands in a file."""
-    return document_digest({name: value for name, value in document.items() if name not in SALTED})
+    return document_digest({name: value for name, value in document.items() if name not in (*SALTED, *BESIDE)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +79,8 @@ class Plan:
         What keys the hashes of the stages' details, where no seed is declared that would give it again.
     policy : Policy or None
         The policy itself; not part of the JSON.
+    lost : LossTable or None
+        What each column loses by it, where the table it was made of is at hand; not part of the JSON either.
     """
 
     policy_digest: str
@@ -86,6 +91,7 @@ class Plan:
     source: str = ""
     hash_key: bytes = field(default=b"", repr=False)
     policy: Policy | None = field(default=None, repr=False, compare=False)
+    lost: LossTable | None = field(default=None, repr=False, compare=False)
 
     @property
     def levels(self) -> dict[str, int]:
@@ -206,7 +212,7 @@ class Plan:
 
 
 def _checksum(document: Mapping[str, Any]) -> str:
-    return document_digest({name: value for name, value in document.items() if name != "checksum"})
+    return document_digest({name: value for name, value in document.items() if name not in ("checksum", *BESIDE)})
 
 
 def _stage_dict(stage: StagePlan) -> dict[str, Any]:

@@ -16,12 +16,14 @@ from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.engines.base.stamps import require_stamps, stamps_of
 from privpipe.errors import EngineError, SinkError, UsageError
 from privpipe.judging import Assessment, assess
+from privpipe.judging.paired_sample import PairedSample
 from privpipe.judging.recovering import recovery_notes
 from privpipe.ledger import NOT_JUDGED, history_entries
 from privpipe.running.aligning import reads_pairs
 from privpipe.running.attaching import attach
 from privpipe.running.frozen import frozen_plan, require_fitting
 from privpipe.running.key_history import KeyHistory
+from privpipe.running.losing import lost_columns, sample_of
 from privpipe.running.places import target_of, write_rows, written_source
 from privpipe.running.plan import Plan
 from privpipe.running.population import population_beside
@@ -206,7 +208,9 @@ class _Release:
         Refused
         """
         judged = judge_written(self.context, staged, rows, written).within(**self._header(staged))
-        judged = judged.noting(source=notes_of_source(self.context.engine, staged))
+        sample = sample_of(self.context, staged)
+        judged = judged.noting(source=notes_of_source(self.context.engine, staged, sample))
+        judged = replace(judged, lost=lost_columns(self.context, staged, sample))
         if not judged.passed:
             self.place.refuse(self.run_id)
             self.records.keep(self.run_id, {"verdict": judged.to_dict()}, pending=False)
@@ -226,6 +230,7 @@ class _Release:
             again = judge_written(self.context, without_notes(staged), self.place.published(self.run_id), written)
             if set(again.notes) <= set(judged.notes):  # what was noted of the same rows before still holds
                 again = replace(again, notes=judged.notes, source_notes=judged.source_notes)
+            again = replace(again, lost=judged.lost)
             again = again.within(**self._header(staged))
             if again.to_dict() != judged.to_dict():
                 raise EngineError("the published files do not read back as they were judged; the release was withdrawn")
@@ -333,12 +338,12 @@ def judge_staged(context: RunContext, staged: Staged, table: Any, positions: Any
     )
 
 
-def notes_of_source(engine: Engine, staged: Staged) -> tuple[str, ...]:
+def notes_of_source(engine: Engine, staged: Staged, sample: PairedSample | None) -> tuple[str, ...]:
     """What the release discloses of its source indirectly, in sentences."""
     if not staged.rules.gate.notes:
         return ()
     rules = replace(staged.rules, stages=stages_of(staged.plan))
-    return recovery_notes(engine, staged.table, staged.original, staged.roles, rules, staged.run.attacks())
+    return recovery_notes(engine, staged.table, staged.original, staged.roles, rules, staged.run.attacks(), sample)
 
 
 def without_notes(staged: Staged) -> Staged:

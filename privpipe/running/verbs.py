@@ -23,6 +23,7 @@ from privpipe.ledger import named_ledger
 from privpipe.policy import Policy
 from privpipe.running.aligning import Align, aligned, compares_tables, reads_pairs
 from privpipe.running.attaching import attach
+from privpipe.running.losing import lost_columns
 from privpipe.running.noting import notes_beside_original
 from privpipe.running.opened import OpenedEngine, is_path
 from privpipe.running.plan import Plan
@@ -163,8 +164,9 @@ def plan(
         original = attach(context, source)
         population = raw_population(running, policy, original)
         staged = run_stages(context, original, population=population)
+        lost = lost_columns(context, staged)
         require_stamps(stamps)
-        return staged.plan
+        return replace(staged.plan, lost=lost)
 
 
 def transform(

@@ -24,6 +24,7 @@ CODES = {
     errors.EngineError: 4,
     errors.SinkError: 4,
     errors.Refused: 5,
+    errors.ColumnsLost: 5,
     errors.NoSolutionError: 6,
     errors.SignOffMissing: 7,
 }

@@ -1,0 +1,152 @@
+"""What each column of a release has lost, as a table, and which of them lost all: alarms."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from privpipe.errors import UsageError
+
+__all__ = ["NOT_RELEASED", "AlarmAction", "AlarmKind", "ColumnLoss", "ColumnLossRule", "LossTable", "alarm_of"]
+
+AlarmAction = Literal["warn", "refuse"]
+AlarmKind = Literal["blank", "one label", "loss"]
+NOT_RELEASED = "not released"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnLossRule:
+    """What a column may lose.
+
+    Parameters
+    ----------
+    at_most : float
+        Loss above which a column is an alarm, in [0, 1].
+    on_alarm : {"warn", "refuse"}
+        Whether an alarm refuses the release.
+    """
+
+    at_most: float = 0.9
+    on_alarm: AlarmAction = "warn"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.at_most, bool) or not 0 <= self.at_most <= 1:
+            raise UsageError(f"column_loss: at_most must be a number from 0 to 1, got {self.at_most!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnLoss:
+    """A row of the table. A label is a distinct value; a missing cell and the suppression mark are none.
+
+    Parameters
+    ----------
+    column, role : str
+    done : tuple of str
+        The stages that touched it, in order.
+    labels_before, labels_after : int or None
+        Labels in the source and in the release; None: not told.
+    changed, blanked : float or None
+        Shares of the cells of released records that differ; that had a label and have none.
+    loss : float or None
+        From 0, all kept, to 1; None where nothing tells.
+    measured_by : str
+        ``hierarchy``, ``rank correlation``, ``association`` or ``cells``; empty without a loss.
+    alarm : {"blank", "one label", "loss"} or None
+    """
+
+    column: str
+    role: str
+    done: tuple[str, ...] = ()
+    labels_before: int | None = None
+    labels_after: int | None = None
+    changed: float | None = None
+    blanked: float | None = None
+    loss: float | None = None
+    measured_by: str = ""
+    alarm: AlarmKind | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossTable:
+    """What was lost, column by column: for who runs the release, not for who reads it.
+
+    Parameters
+    ----------
+    columns : tuple of ColumnLoss
+        Released columns in their order, then those of the source that are not released.
+    records : int or None
+        Released records that were compared with their originals.
+    whole : bool
+        Whether these are all; else shares and losses are those of a keyed sample. Labels are always counted in all.
+    withheld : bool
+        Whether figures of the source are left out, since a model forbids counts of it.
+    rule : ColumnLossRule
+
+    Examples
+    --------
+    >>> town = ColumnLoss(column="town", role="sensitive", labels_before=7, labels_after=0, alarm="blank")
+    >>> table = LossTable(columns=(town,), records=90, rule=ColumnLossRule(on_alarm="refuse"))
+    >>> table.alarms, table.refuses
+    (('`town` is blank from top to bottom; it had 7 labels',), True)
+    """
+
+    columns: tuple[ColumnLoss, ...]
+    records: int | None = None
+    whole: bool = True
+    withheld: bool = False
+    rule: ColumnLossRule = field(default_factory=ColumnLossRule)
+
+    @property
+    def alarms(self) -> tuple[str, ...]:
+        """A sentence for each column that lost all that it told, or more than the policy says."""
+        return tuple(self._sentence(each) for each in self.columns if each.alarm is not None)
+
+    @property
+    def refuses(self) -> bool:
+        """Whether an alarm refuses the release."""
+        return self.rule.on_alarm == "refuse" and bool(self.alarms)
+
+    def of(self, column: str) -> ColumnLoss:
+        """The row of one column; KeyError where it has none."""
+        found = {each.column: each for each in self.columns}
+        return found[column]
+
+    def documents(self) -> dict[str, Any]:
+        """What a private document says of it: the table, and its alarms as notes of their own kind."""
+        table = {
+            "records": self.records,
+            "whole": self.whole,
+            "withheld": self.withheld,
+            **asdict(self.rule),
+            "columns": [{**asdict(each), "done": list(each.done)} for each in self.columns],
+        }
+        return {"alarms": list(self.alarms), "column_loss": table}
+
+    def _sentence(self, row: ColumnLoss) -> str:
+        if row.alarm == "blank":
+            had = "" if row.labels_before is None else f"; it had {_labels(row.labels_before)}"
+            return f"`{row.column}` is blank from top to bottom{had}"
+        if row.alarm == "one label":
+            of = "" if row.labels_before is None else f" of {row.labels_before:,}"
+            return f"`{row.column}` has one label left{of}"
+        return f"`{row.column}` lost {row.loss:.3g} of what it told, more than {self.rule.at_most:g}"
+
+
+def alarm_of(row: ColumnLoss, at_most: float) -> AlarmKind | None:
+    """Which alarm a row is. Where nothing is told of the source, the released labels alone decide.
+
+    Examples
+    --------
+    >>> alarm_of(ColumnLoss(column="a", role="sensitive", labels_before=1, labels_after=1, loss=0.0), 0.9)
+    >>> alarm_of(ColumnLoss(column="a", role="sensitive", labels_before=2, labels_after=1, loss=1.0), 0.9)
+    'one label'
+    """
+    if row.labels_after == 0 and row.labels_before != 0:
+        return "blank"
+    if row.labels_after == 1 and (row.labels_before is None or row.labels_before > 1):
+        return "one label"
+    return "loss" if row.loss is not None and row.loss > at_most + 1e-9 else None
+
+
+def _labels(count: int) -> str:
+    return f"{count:,} label{'' if count == 1 else 's'}"

@@ -1,0 +1,237 @@
+"""One column of both tables, counted: labels, changed and blanked cells, and the loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks.suppressed import bears_nothing
+from privpipe.errors import PrivpipeError
+from privpipe.hierarchies import canonical_text
+from privpipe.kernels.losses.association import (
+    CountedPairs,
+    counted_pairs,
+    rank_correlation,
+    rank_ratio,
+    uncertainty,
+)
+from privpipe.roles import ColumnType, column_type_of
+from privpipe.transforms.local_recoding.cell_loss import column_loss
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from privpipe.hierarchies import Hierarchy, HierarchySpec
+
+__all__ = ["CodedColumn", "Loss", "PairedColumn", "Seen", "coded_column"]
+
+Ints = NDArray[np.int64]
+Loss = tuple[float | None, str]
+"""A loss in [0, 1], and what it was measured by."""
+Seen = tuple[list[str | None], list[int]]
+"""Distinct canonical texts, None for null, and the records of each."""
+NO_LOSS: Loss = (None, "")
+ORDERED = ("integer", "number", "decimal", "date", "timestamp")
+
+
+@dataclass(frozen=True)
+class CodedColumn:
+    """A column as codes of its distinct values, which are in the order of their type, null last.
+
+    Parameters
+    ----------
+    values : pyarrow.Array, shape (m,)
+    codes : ndarray of int64, shape (n,)
+    blank : ndarray of bool, shape (m,)
+        Which values are no label: null and the suppression mark.
+    """
+
+    values: pa.Array = field(repr=False)
+    codes: Ints = field(repr=False)
+    blank: NDArray[np.bool_] = field(repr=False)
+
+    @property
+    def labels(self) -> int:
+        """Distinct labels."""
+        return int((~self.blank).sum())
+
+    @property
+    def seen(self) -> Seen:
+        """Every value but marks with its records, as a hierarchy is built for them."""
+        counts = np.bincount(self.codes, minlength=len(self.values)).tolist()
+        texts = zip(self.texts, self.values.is_valid().to_pylist(), counts, strict=True)
+        found = [(text, count) for text, valid, count in texts if text is not None or not valid]
+        return [text for text, _ in found], [count for _, count in found]
+
+    @property
+    def kind(self) -> ColumnType:
+        """The type of its values."""
+        return column_type_of(self.values.type)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether its values are numbers or points in time."""
+        return self.kind in ORDERED
+
+    @cached_property
+    def texts(self) -> list[str | None]:
+        """The values as canonical text; of a blank one, None."""
+        found = canonical_text(self.values, self.kind).to_pylist()
+        return [None if gone else text for text, gone in zip(found, self.blank.tolist(), strict=True)]
+
+
+def coded_column(column: pa.Array, mark: str) -> CodedColumn:
+    """A column of a block in codes."""
+    import pyarrow as pa
+
+    from privpipe.engines.base.histograms import group_key, value_order
+
+    encoded = group_key(column).dictionary_encode(null_encoding="encode")
+    order = value_order(encoded.dictionary).to_numpy(zero_copy_only=False)
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    values = encoded.dictionary.take(pa.array(order))
+    codes = place[encoded.indices.to_numpy(zero_copy_only=False)] if len(order) else np.zeros(0, dtype=np.int64)
+    blank = bears_nothing(values, mark) | np.asarray(values.is_null(nan_is_null=True))
+    return CodedColumn(values, codes, blank)
+
+
+@dataclass(frozen=True)
+class PairedColumn:
+    """A column before and after, with the pairs of cells of the records that both tables hold.
+
+    Parameters
+    ----------
+    before, after : CodedColumn
+    cells : CountedPairs
+        Of their codes.
+    """
+
+    before: CodedColumn
+    after: CodedColumn
+    cells: CountedPairs
+
+    @classmethod
+    def of(cls, before: CodedColumn, after: CodedColumn, first: Ints, second: Ints) -> PairedColumn:
+        """From the positions of the pairs in both."""
+        return cls(before, after, counted_pairs(before.codes[first], after.codes[second], len(after.values)))
+
+    @cached_property
+    def changed(self) -> float | None:
+        """Share of cells that differ; two blank ones do not."""
+        return self._share(self._differ)
+
+    @cached_property
+    def blanked(self) -> float | None:
+        """Share of cells that had a label and have none."""
+        return self._share(self._gone)
+
+    def loss(self, spec: HierarchySpec | None, seen: Seen | None = None) -> Loss:
+        """What the released cells no longer tell of the original ones.
+
+        By the hierarchy where every released label is one of it over the value that it stands for. Else by the
+        correlation of ranks for numbers, by the uncertainty coefficient for other values: what it keeps, times the
+        share of labels that are not blanked. Where labels have too few records for either, the share of labels that
+        changed. None where there is no label before.
+
+        Parameters
+        ----------
+        spec : HierarchySpec, optional
+            The column's hierarchy.
+        seen : texts and counts, optional
+            The values it is built for, where these are more than are here.
+        """
+        valued = ~self.before.blank[self.cells.before]
+        had = int(self.cells.counts[valued].sum())
+        if not had:
+            return NO_LOSS
+        if spec is not None:
+            lost = self._by_hierarchy(spec, seen)
+            if lost is not None:
+                return lost, "hierarchy"
+        left = self.cells.where(valued & ~self._gone)
+        share = left.records / had
+        found, by = self._kept(left)
+        if found is None:
+            changed = int(self.cells.counts[valued & self._differ].sum())
+            return changed / had, "cells"
+        return min(1.0, max(0.0, 1.0 - found * share)), by
+
+    def _kept(self, left: CountedPairs) -> tuple[float | None, str]:
+        """The association that is left where there are labels on both sides."""
+        ranked = self.before.ordered and self.after.ordered
+        by = "rank correlation" if self.before.ordered else "association"
+        if self.before.labels < 2 or not self._differ.any():
+            return (1.0 if left.records else 0.0), by
+        if not left.records:
+            return 0.0, by
+        if ranked:
+            return max(0.0, rank_correlation(left)), by
+        return (rank_ratio(left) if self.before.ordered else uncertainty(left)), by
+
+    @cached_property
+    def _gone(self) -> NDArray[np.bool_]:
+        found: NDArray[np.bool_] = ~self.before.blank[self.cells.before] & self.after.blank[self.cells.after]
+        return found
+
+    @cached_property
+    def _differ(self) -> NDArray[np.bool_]:
+        """Of each pair of codes."""
+        same = self._same_code()[self.cells.after] == self.cells.before
+        both = self.before.blank[self.cells.before] & self.after.blank[self.cells.after]
+        found: NDArray[np.bool_] = ~(same | both)
+        return found
+
+    def _same_code(self) -> Ints:
+        """For each released value the code of the same value before; -1 where there is none."""
+        import pyarrow.compute as pc
+
+        before, after = self.before.values, self.after.values
+        if before.type == after.type:
+            places = pc.fill_null(pc.index_in(after, value_set=before), -1)
+            return np.asarray(places.to_numpy(zero_copy_only=False), dtype=np.int64)
+        number = {text: code for code, text in enumerate(self.before.texts) if text is not None}
+        return np.array([-1 if text is None else number.get(text, -1) for text in self.after.texts], dtype=np.int64)
+
+    def _share(self, chosen: NDArray[np.bool_]) -> float | None:
+        records = self.cells.records
+        return int(self.cells.counts[chosen].sum()) / records if records else None
+
+    def _by_hierarchy(self, spec: HierarchySpec, seen: Seen | None) -> float | None:
+        """Iyengar's loss over the labels before; None where a released one is not of the hierarchy over its value."""
+        texts, counts = seen or self.before.seen
+        own = self.before.texts
+        known = np.array([text is not None for text in own], dtype=np.bool_)
+        leaves = np.full(len(own), -1, dtype=np.int64)
+        try:
+            hierarchy = spec.build(texts, counts, self.before.kind)
+            leaves[known] = hierarchy.encode([text for text in own if text is not None])
+        except PrivpipeError:
+            return None
+        valued = ~self.before.blank[self.cells.before]
+        kept = valued & ~self._gone
+        shares = self._shares(hierarchy, leaves[self.cells.before[kept]], kept)
+        if shares is None:
+            return None
+        gone = int(self.cells.counts[self._gone].sum())
+        return min(1.0, column_loss(self.cells.counts[kept], shares, hierarchy.domain_size, gone))
+
+    def _shares(self, hierarchy: Hierarchy, leaves: Ints, kept: NDArray[np.bool_]) -> NDArray[np.float64] | None:
+        """The share of the domain that each released label stands for, by the lowest level that has it."""
+        labels = self.after.texts
+        own = self.cells.after[kept]
+        found = np.full(len(leaves), np.nan)
+        for level in range(hierarchy.height + 1):
+            open_ = np.isnan(found) & (leaves >= 0)
+            if not open_.any():
+                break
+            number = {label: code for code, label in enumerate(hierarchy.labels(level))}
+            code_of = np.array([-1 if text is None else number.get(text, -1) for text in labels], dtype=np.int64)
+            met = open_.copy()
+            met[open_] = hierarchy.codes(level)[leaves[open_]] == code_of[own[open_]]
+            found[met] = hierarchy.shares(level)[leaves[met]]
+        return None if np.isnan(found).any() else found

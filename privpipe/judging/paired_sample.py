@@ -1,0 +1,105 @@
+"""The records of a release beside those they were made from, as many as the driver looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import Facts, RowBlock
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from privpipe.draws import Stream
+    from privpipe.engines import Engine
+
+__all__ = ["LARGEST_SAMPLE", "PairedSample", "paired_sample"]
+
+LARGEST_SAMPLE = 200_000
+"""Records that are looked at on the driver, at the most."""
+
+
+@dataclass(frozen=True)
+class PairedSample:
+    """Records of both tables: all of them, or those of smallest id where the released table is large.
+
+    Parameters
+    ----------
+    original, released : RowBlock
+        Each in an order of its own, records that only one table has among them.
+    whole : bool
+        Whether they are all there are.
+    """
+
+    original: RowBlock = field(repr=False)
+    released: RowBlock = field(repr=False)
+    whole: bool
+
+    @cached_property
+    def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Positions in both of the records that are in both."""
+        from privpipe.kernels.ids.partners import partners
+
+        return partners(self.original.record_ids, self.released.record_ids)
+
+    def chosen(self, order: Stream, kept: NDArray[np.bool_] | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
+        """At most `LARGEST_SAMPLE` of the pairs, the first in a keyed order.
+
+        Parameters
+        ----------
+        order : Stream
+        kept : ndarray of bool, optional
+            Which of the released records may be chosen.
+        """
+        first, second = self.pairs
+        if kept is not None:
+            allowed = kept[second]
+            first, second = first[allowed], second[allowed]
+        places = order.arrange(self.released.record_ids[second])[:LARGEST_SAMPLE]
+        return first[places], second[places]
+
+
+def paired_sample(engine: Engine, released: Any, original: Any, columns: Sequence[str]) -> PairedSample | None:
+    """The records of a table and of its original, with these columns of the original.
+
+    None where the two tables cannot be aligned.
+    """
+    if original is None or not (original.has_record_ids and released.has_record_ids):
+        return None
+    share = 1.05 * LARGEST_SAMPLE / max(engine.count(released), 1)
+    sides = [
+        _brought(engine, engine.select(table, list(names)), share)
+        for table, names in ((original, columns), (released, released.schema.names))
+    ]
+    if not all(sides):
+        return None
+    first, second = (_together(side) for side in sides)
+    return PairedSample(first, second, whole=share >= 1)
+
+
+def _brought(engine: Engine, table: Any, share: float) -> list[pa.RecordBatch]:
+    """The records of smallest id, which is keyed, on the driver."""
+    thin = engine.thinned(table, share) if share < 1 else table
+    return engine.reduce_rows(thin, list(table.schema.names), _Gathered(), Facts()) or []
+
+
+class _Gathered:
+    """A reduction that brings rows to the driver."""
+
+    def measure(self, block: RowBlock, facts: Facts) -> list[pa.RecordBatch]:
+        return [block.to_batch()]
+
+    def merge(self, left: list[pa.RecordBatch], right: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        return left + right
+
+
+def _together(batches: Sequence[pa.RecordBatch]) -> RowBlock:
+    import pyarrow as pa
+
+    whole = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return RowBlock(whole[0] if whole else batches[0])

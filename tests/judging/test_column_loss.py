@@ -1,0 +1,224 @@
+"""What every column of a release has lost: the figures beside an oracle in plain Python, on every engine."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import privpipe as pp
+from privpipe.engines import Engine
+from privpipe.judging import paired_sample
+
+TREE = {"*": {"north": ["a", "b", "c"], "south": ["d", "e"]}}
+SEED = {"insecure": "a seed for tests"}
+
+
+def table(seed: int = 5, rows: int = 240) -> pd.DataFrame:
+    draw = random.Random(seed)
+    return pd.DataFrame(
+        {
+            "key": [f"k{row:04d}" for row in range(rows)],
+            "town": [draw.choice("abcde") for _ in range(rows)],
+            "sex": [draw.choice(["f", "m", None]) for _ in range(rows)],
+            "age": [draw.randint(20, 59) for _ in range(rows)],
+            "income": [draw.choice([None, *range(100, 400)]) for _ in range(rows)],
+            "illness": [draw.choice(["flu", "flu", "cold", "gout"]) for _ in range(rows)],
+            "kept": [draw.choice(["x", "y", "*"]) for _ in range(rows)],
+            "name": [f"n{row}" for row in range(rows)],
+        }
+    ).astype({"income": "float64"})
+
+
+def document(transform: Sequence[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    return {
+        "columns": {
+            "key": {"role": "insensitive"},
+            "town": {"role": "quasi_identifier", "hierarchy": {"tree": TREE}},
+            "sex": {"role": "quasi_identifier"},
+            "age": {"role": "quasi_identifier", "hierarchy": {"intervals": {"start": 20, "widths": [10, 20]}}},
+            "income": {"role": "insensitive"},
+            "illness": {"role": "insensitive"},
+            "kept": {"role": "insensitive"},
+            "name": {"role": "identifier"},
+        },
+        "record_id": "name",
+        "guarantees": [{"k_anonymity": {"k": 6}}],
+        "transform": list(transform),
+        "seed": SEED,
+        "allow_insecure_seed": True,
+        **more,
+    }
+
+
+STAGES: list[dict[str, Any]] = [
+    {"add_noise": {"columns": ["income"], "variance_ratio": 0.5}},
+    {"pram": {"columns": ["illness"], "diagonal": 0.7}},
+    {"generalize": {"levels": {"town": 1, "age": 1}}},
+    {"suppress_cells": {}},
+]
+
+
+def plain(value: Any) -> Any:
+    return None if value is None or (isinstance(value, float) and math.isnan(value)) else value
+
+
+def blank(value: Any) -> bool:
+    return value is None or value == "*"
+
+
+def pairs_of(before: pd.DataFrame, after: pd.DataFrame, column: str) -> list[tuple[Any, Any]]:
+    """Cells of the records of both tables, joined by a column that no stage touches."""
+    first = dict(zip(before["key"], before[column], strict=True))
+    found = zip(after["key"], after[column], strict=True)
+    return [(plain(first[key]), plain(value)) for key, value in found]
+
+
+def ranks(values: Sequence[Any]) -> list[float]:
+    order = sorted(values)
+    first, times = {value: order.index(value) for value in set(values)}, Counter(values)
+    return [first[value] + (times[value] + 1) / 2 for value in values]
+
+
+def correlation(x: Sequence[float], y: Sequence[float]) -> float:
+    a, b = sum(x) / len(x), sum(y) / len(y)
+    own, other = (sum((v - m) ** 2 for v in side) for side, m in ((x, a), (y, b)))
+    return sum((v - a) * (w - b) for v, w in zip(x, y, strict=True)) / math.sqrt(own * other)
+
+
+def entropy(values: Sequence[Any]) -> float:
+    return -sum(count / len(values) * math.log(count / len(values)) for count in Counter(values).values())
+
+
+def uncertainty(pairs: Sequence[tuple[Any, Any]]) -> float:
+    x, y = [a for a, _ in pairs], [b for _, b in pairs]
+    chance = (len(set(x)) - 1) * (len(set(y)) - 1) / (2 * len(pairs))
+    told = entropy(x) + entropy(y) - entropy(pairs)
+    return max(0.0, (told - chance) / (entropy(x) - chance))
+
+
+def label_share(value: str, label: str) -> float:
+    if label == value:
+        return 1 / 5
+    return {"north": 3 / 5, "south": 2 / 5}[label]
+
+
+def oracle(column: str, pairs: Sequence[tuple[Any, Any]]) -> dict[str, Any]:
+    valued = [(x, y) for x, y in pairs if not blank(x)]
+    left = [(x, y) for x, y in valued if not blank(y)]
+    share = len(left) / len(valued)
+    differ = sum(x != y and not (blank(x) and blank(y)) for x, y in pairs)
+    if column == "town":
+        each = [(label_share(x, y) - 1 / 5) / (1 - 1 / 5) if not blank(y) else 1.0 for x, y in valued]
+        loss = sum(each) / len(each)
+    elif column == "income":
+        loss = 1 - share * correlation(*(ranks([pair[side] for pair in left]) for side in (0, 1)))
+    else:
+        loss = 1 - share * uncertainty(left) if differ else 0.0
+    return {
+        "changed": differ / len(pairs),
+        "blanked": sum(not blank(x) and blank(y) for x, y in pairs) / len(pairs),
+        "loss": loss,
+    }
+
+
+def labels(values: Sequence[Any]) -> int:
+    return len({value for value in map(plain, values) if not blank(value)})
+
+
+def test_the_figures_are_those_of_the_definition(engine: Engine) -> None:
+    before = table()
+    policy = pp.Policy.from_dict(document(STAGES))
+    made = pp.plan(before, policy, engine=engine)
+    after = pp.transform(before, made, policy=policy, engine="embedded")
+    assert made.lost is not None
+    assert made.lost.records == len(after)
+    assert [each.column for each in made.lost.columns] == [*after.columns, "name"]
+    for column in ("town", "sex", "income", "illness", "kept"):
+        row = made.lost.of(column)
+        expected = oracle(column, pairs_of(before, after, column))
+        assert {name: getattr(row, name) for name in expected} == pytest.approx(expected), column
+        assert row.labels_before == labels(before[column])
+        assert row.labels_after == labels(after[column])
+    assert made.lost.of("age").measured_by == made.lost.of("town").measured_by == "hierarchy"
+    assert made.lost.of("income").measured_by == "rank correlation"
+    assert made.lost.of("illness").measured_by == "association"
+    assert made.lost.of("town").done == ("generalize (level 1)", "suppress_cells")
+    assert made.lost.of("illness").done == ("pram",)
+    assert made.lost.of("name").done == ("not released",)
+    assert made.lost.of("key").loss == 0.0
+
+
+def test_every_engine_gives_the_same_figures(engine: Engine, embedded: Engine) -> None:
+    policy = pp.Policy.from_dict(document(STAGES))
+    assert pp.plan(table(), policy, engine=engine).lost == pp.plan(table(), policy, engine=embedded).lost
+
+
+def test_a_large_table_is_sampled_and_its_labels_are_counted_in_all(
+    engine: Engine, embedded: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = pp.Policy.from_dict(document(STAGES))
+    whole = pp.plan(table(), policy, engine=embedded).lost
+    monkeypatch.setattr(paired_sample, "LARGEST_SAMPLE", 60)
+    found = pp.plan(table(), policy, engine=engine).lost
+    assert whole is not None
+    assert found is not None
+    assert found == pp.plan(table(), policy, engine=embedded).lost
+    assert not found.whole
+    assert found.records is not None
+    assert 30 < found.records < 120
+    for row in whole.columns:
+        assert (found.of(row.column).labels_before, found.of(row.column).labels_after) == (
+            row.labels_before,
+            row.labels_after,
+        )
+
+
+def test_one_label_left_is_an_alarm_and_one_label_kept_is_none() -> None:
+    before = table().assign(kept="always")
+    made = pp.plan(before, pp.Policy.from_dict(document([{"generalize": {"levels": {"age": 2, "town": 1}}}])))
+    assert made.lost is not None
+    assert made.lost.of("kept").alarm is None
+    assert made.lost.of("kept").loss == 0.0
+    assert made.lost.alarms == ()
+    half = before.assign(town=[each if each in "abc" else "a" for each in before["town"]])
+    made = pp.plan(half, pp.Policy.from_dict(document([{"generalize": {"levels": {"town": 1}}}])))
+    assert made.lost is not None
+    assert made.lost.of("town").alarm == "one label"
+    assert made.lost.alarms == ("`town` has one label left of 3",)
+
+
+def test_a_column_blanked_from_top_to_bottom_is_an_alarm(engine: Engine) -> None:
+    made = pp.plan(table(), pp.Policy.from_dict(document([{"generalize": {"levels": {"town": 2}}}])), engine=engine)
+    assert made.lost is not None
+    row = made.lost.of("town")
+    assert (row.alarm, row.loss, row.blanked, row.labels_after) == ("blank", 1.0, 1.0, 0)
+    assert made.lost.alarms == ("`town` is blank from top to bottom; it had 5 labels",)
+
+
+def test_a_shuffled_column_has_lost_more_than_the_policy_allows() -> None:
+    more = {"utility": {"column_loss": {"at_most": 0.2}}}
+    made = pp.plan(table(), pp.Policy.from_dict(document(STAGES, **more)))
+    assert made.lost is not None
+    assert {each.column for each in made.lost.columns if each.alarm == "loss"} >= {"illness", "town"}
+    assert all("more than 0.2" in alarm for alarm in made.lost.alarms)
+
+
+def test_a_model_that_forbids_counts_leaves_the_source_out() -> None:
+    asked = document([{"safepub": {"epsilon": 1.0, "delta": 1e-3, "levels": {"town": 2, "age": 1}}}])
+    asked["guarantees"] = [{"differential_privacy": {"epsilon": 1.0, "delta": 1e-3}}]
+    for name in ("key", "income", "illness", "kept", "sex"):
+        asked["columns"][name]["role"] = "identifier"
+    policy = pp.Policy.from_dict(asked)
+    made = pp.plan(table(rows=2000), policy)
+    assert made.lost is not None
+    assert made.lost.withheld
+    assert made.lost.records is None
+    for row in made.lost.columns:
+        assert (row.labels_before, row.changed, row.blanked, row.loss) == (None, None, None, None)
+    assert made.lost.alarms == ("`town` is blank from top to bottom",)
