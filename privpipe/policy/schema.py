@@ -42,6 +42,12 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {
     "integer": {"type": "integer"},
     "flag": {"type": "boolean"},
     "texts": {"type": "array", "items": {"type": "string"}},
+    "text or texts by name": {
+        "anyOf": [
+            {"type": "string", "minLength": 1},
+            {"type": "object", "additionalProperties": {"type": "string", "minLength": 1}},
+        ]
+    },
     "mapping": {"type": "object"},
     "hierarchy": {"$ref": "#/$defs/hierarchy"},
     "secret": SECRET,

@@ -8,8 +8,10 @@ from typing import Any
 
 from privpipe.draws import Seed
 from privpipe.engines import engine_fault
+from privpipe.engines.base.text_form import FORM_KEYS
 from privpipe.errors import PolicyError, UsageError, did_you_mean
 from privpipe.hierarchies import HierarchySpec
+from privpipe.policy.forms import read_form
 from privpipe.policy.grammar import COLUMN, PLAN, SINK, Key, source_keys
 from privpipe.policy.places import Place, Report
 from privpipe.policy.secret import SecretSpec
@@ -20,7 +22,7 @@ __all__ = ["read_columns", "read_engines", "read_keys", "read_plan", "read_secre
 
 RESERVED = "__privpipe"
 PLACES = ("from_env", "from_file", "insecure")
-OF_CSV = ("delimiter", "header", "columns", "null_values")
+OF_CSV = ("delimiter", "header", "columns", "null_values", *FORM_KEYS)
 
 
 def read_keys(report: Report, value: Any, place: Place, keys: Mapping[str, Key]) -> dict[str, Any]:
@@ -66,7 +68,8 @@ def read_source(report: Report, value: Any, place: Place) -> SourceSpec | None:
     for name in ("columns", "null_values"):
         if name in found:
             found[name] = tuple(found[name])
-    spec = SourceSpec(**found)
+    form = read_form(report, found, place)
+    spec = SourceSpec(**{name: item for name, item in found.items() if name not in FORM_KEYS}, form=form)
     try:
         resolved = spec.resolved_format
     except UsageError as error:
@@ -208,6 +211,9 @@ def _demanded_form(value: Any, kind: str) -> str:
         return "true or false"
     if kind == "texts" and not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
         return "a list of texts"
+    if kind == "text or texts by name":
+        texts = value.values() if isinstance(value, Mapping) else [value]
+        return "" if all(isinstance(item, str) and item for item in texts) else "a text, or a mapping to texts"
     if kind in ("mapping", "hierarchy") and not isinstance(value, Mapping):
         return "a mapping"
     return ""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from privpipe.engines.base import Format, Source, format_of
+from privpipe.engines.base.text_form import TextForm
 from privpipe.engines.base.unpacking import MOST_BYTES
 from privpipe.hierarchies import HierarchySpec
 from privpipe.roles import ColumnType, Role
@@ -33,7 +34,7 @@ def located(path: str, base_dir: Path) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceSpec:
-    """A table named in a policy; the keys are those of `privpipe.engines.Source`.
+    """A table named in a policy; the keys are those of `privpipe.engines.Source` and of its `form`.
 
     `generalized` (of a population) says that the release's generalization is applied already.
     """
@@ -45,6 +46,7 @@ class SourceSpec:
     columns: tuple[str, ...] = ()
     null_values: tuple[str, ...] = ("",)
     max_bytes: int = MOST_BYTES
+    form: TextForm = field(default_factory=TextForm)
     generalized: bool = False
 
     @property
@@ -68,6 +70,7 @@ class SourceSpec:
             columns=self.columns,
             null_values=self.null_values,
             max_bytes=self.max_bytes,
+            form=self.form,
             types=dict(types),
         )
 

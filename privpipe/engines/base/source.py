@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Literal, get_args
 
-from privpipe.engines.base.unpacking import MOST_BYTES
+from privpipe.engines.base.text_form import TextForm
+from privpipe.engines.base.unpacking import MOST_BYTES, PACKED
 from privpipe.errors import UsageError, did_you_mean
 
 __all__ = ["Format", "Source", "format_of"]
@@ -51,6 +52,8 @@ class Source:
         Whether a quoted field may mean "no value" too. Our own sink quotes the empty text and nothing that is missing.
     escaped_formulas : bool
         Whether texts of CSV files stand behind an apostrophe where they would be formulas; it is taken off.
+    form : TextForm
+        How the text of CSV files is written: encoding, decimal sign, dates, what is above and below the records.
     types : mapping of column to ColumnType
         Declared types. CSV and JSON columns without one are text; the others keep the source's type.
     """
@@ -64,6 +67,7 @@ class Source:
     max_bytes: int = MOST_BYTES
     quoted_nulls: bool = True
     escaped_formulas: bool = False
+    form: TextForm = field(default_factory=TextForm)
     types: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -96,7 +100,7 @@ def format_of(path: str) -> Format:
     ('csv', 'parquet')
     """
     name = path.rstrip("/").rsplit("/", 1)[-1].casefold().lstrip(".")
-    for suffix in (".gz", ".zst", ".bz2"):
+    for suffix in PACKED:
         name = name.removesuffix(suffix)
     if "." not in name:
         return "parquet"

@@ -10,16 +10,24 @@ from numpy.typing import NDArray
 
 from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
+from privpipe.kernels.columns.csv_signs import (
+    KEPT,
+    LINE_END,
+    LITERAL,
+    QUOTED,
+    RECORD_END,
+    RECORD_START,
+    STRAY,
+    CsvSigns,
+    transitions,
+)
 
 __all__ = ["CsvStructure", "csv_structure"]
-
-QUOTE, NEWLINE, RETURN = 0x22, 0x0A, 0x0D
-FIELD_START, BARE, QUOTED, AFTER_QUOTE = 0, 1, 2, 3
 
 
 @dataclass(frozen=True)
 class CsvStructure:
-    """What a CSV text (RFC 4180) is made of.
+    """What a CSV text (RFC 4180, or one of other signs) is made of.
 
     Parameters
     ----------
@@ -30,62 +38,88 @@ class CsvStructure:
         Closing quotes with something other than a delimiter behind them.
     unclosed : bool
         Whether the text ends inside a quoted field.
+    second : int
+        Where the second record begins, comments left out; the text's length where it does not.
+    end : int
+        Where the footer begins; the text's length without one.
+    marks : int
+        Byte order marks at the beginning of records.
     """
 
     cuts: tuple[int, ...]
     astray: int
     unclosed: bool
+    second: int = 0
+    end: int = 0
+    marks: int = 0
 
 
-def csv_structure(text: NDArray[np.uint8], delimiter: str, places: Sequence[int]) -> CsvStructure:
+def csv_structure(
+    text: NDArray[np.uint8], signs: CsvSigns | str, places: Sequence[int], *, footer: int = 0
+) -> CsvStructure:
     """Find the beginnings of records behind some places, and count what is malformed.
 
     Parameters
     ----------
     text : ndarray of uint8, shape (n,)
         A whole file, any encoding that keeps ASCII.
-    delimiter : str
-        One ASCII sign.
+    signs : CsvSigns or str
+        A text is the delimiter.
     places : sequence of int
         Ascending.
+    footer : int
+        Records at the end that are none; empty lines do not count.
 
     Examples
     --------
     >>> text = np.frombuffer(b'a,"b' + bytes([10]) + b'c"' + bytes([10]) + b'd,e', dtype=np.uint8)
-    >>> csv_structure(text, ",", [1, 9])
-    CsvStructure(cuts=(8,), astray=0, unclosed=False)
+    >>> found = csv_structure(text, ",", [1, 9], footer=1)
+    >>> found.cuts, found.astray, found.unclosed, found.second, found.end
+    ((8,), 0, False, 8, 8)
     """
+    table = transitions(CsvSigns(signs) if isinstance(signs, str) else signs)
     wanted = np.asarray(places, dtype=np.int64)
     cuts = np.full(len(wanted), -1, dtype=np.int64)
-    astray, state = _scan(read_only(text, np.uint8), ord(delimiter), read_only(wanted, np.int64), cuts)
+    last = np.zeros(max(footer, 1), dtype=np.int64)
+    astray, marks, second, records, unclosed = _scan(
+        read_only(text, np.uint8), table, read_only(wanted, np.int64), cuts, last
+    )
     found = sorted({int(cut) for cut in cuts if 0 <= cut < len(text)})
-    return CsvStructure(tuple(found), int(astray), int(state) == QUOTED)
+    end = len(text) if not footer else int(last[records % footer]) if records >= footer else 0
+    return CsvStructure(tuple(found), int(astray), bool(unclosed), int(second), end, int(marks))
 
 
 @njit(nogil=True, cache=True)
 def _scan(
-    text: NDArray[np.uint8], delimiter: int, wanted: NDArray[np.int64], cuts: NDArray[np.int64]
-) -> tuple[int, int]:
-    state, astray, at = FIELD_START, 0, 0
-    for i in range(len(text)):
-        sign = text[i]
-        if state == QUOTED:
-            if sign == QUOTE:
-                state = AFTER_QUOTE
-        elif sign == delimiter:
-            state = FIELD_START
-        elif sign == NEWLINE:
-            state = FIELD_START
+    text: NDArray[np.uint8],
+    table: NDArray[np.uint8],
+    wanted: NDArray[np.int64],
+    cuts: NDArray[np.int64],
+    last: NDArray[np.int64],
+) -> tuple[int, int, int, int, bool]:
+    """`last` becomes the ring of where the last records begin."""
+    state, astray, at, marks, records, size = RECORD_START, 0, 0, 0, 0, len(text)
+    second, start, filled = size, 0, False
+    for i in range(size):
+        before = state
+        both = table[256 * state + text[i]]
+        state, found = both & 7, both >> 3
+        filled = filled or found >= KEPT
+        if found == STRAY:
+            astray += 1
+        elif before == RECORD_START and found == KEPT and text[i] == 0xEF:
+            marks += i + 2 < size and text[i + 1] == 0xBB and text[i + 2] == 0xBF
+        elif found in (LINE_END, RECORD_END):
+            if found == RECORD_END:
+                second = min(second, i + 1)
+            if filled:
+                last[records % len(last)] = start
+                records += 1
+            start, filled = i + 1, False
             while at < len(wanted) and wanted[at] <= i + 1:
                 cuts[at] = i + 1
                 at += 1
-        elif sign == RETURN:
-            state = FIELD_START
-        elif sign == QUOTE and state != BARE:
-            state = QUOTED
-        elif state == AFTER_QUOTE:
-            astray += 1
-            state = BARE
-        else:
-            state = BARE
-    return astray, state
+    if filled:
+        last[records % len(last)] = start
+        records += 1
+    return astray, marks, second, records, state == QUOTED or state >= LITERAL
