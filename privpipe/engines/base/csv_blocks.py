@@ -158,14 +158,14 @@ def csv_rows(data: bytes, dialect: CsvDialect, place: str) -> tuple[pa.RecordBat
     ([{'n': '7', 't': 'a,b'}], 1)
     """
     schema = pa.schema([(name, pa.string()) for name in dialect.names])
-    if not data.strip(b"\r\n") and (len(schema) > 1 or not data):
-        return pa.RecordBatch.from_pylist([], schema), 0
-    ragged = _Ragged()
     data = plain_text(data, dialect.form, place)
     if dialect.form.rewrites_fields:
         from privpipe.kernels.columns.csv_rewrite import rewritten_csv
 
         data = rewritten_csv(data, dialect.signs)
+    if not data.strip(b"\r\n") and (len(schema) > 1 or not data):
+        return pa.RecordBatch.from_pylist([], schema), 0
+    ragged = _Ragged()
     try:
         table = csv.read_csv(
             pa.py_buffer(data),

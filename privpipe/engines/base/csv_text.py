@@ -46,9 +46,10 @@ def text_of(path: str, form: TextForm, most: int = MOST_BYTES) -> NDArray[np.uin
     if packing is None and form.keeps_ascii:
         text = _mapped(path)
     else:
-        data = _bytes(path, form, most)
-        text = np.frombuffer(data if form.keeps_ascii else _from_utf16(data, form, place), dtype=np.uint8)
+        text = np.frombuffer(_bytes(path, form, most), dtype=np.uint8)
     _refuse_other_marks(text[:3].tobytes(), form, place)
+    if not form.keeps_ascii:
+        text = np.frombuffer(_from_utf16(text.tobytes(), form, place), dtype=np.uint8)
     if form.encoding in ("latin-1", "windows-1252"):
         _refuse_other_text(text, form, place)
     return text
@@ -121,6 +122,7 @@ def csv_lines(name: str, form: TextForm, most: int = MOST_BYTES) -> Iterator[str
     packing = form.packing(name)
     binary = io.BufferedReader(Unpacking(name, most, packing)) if packing else open(name, "rb")  # noqa: SIM115
     with io.TextIOWrapper(binary, encoding=codec, newline="") as lines:
+        _refuse_other_marks(bytes(binary.peek(3)[:3]), form, Path(name).name)
         kept = islice(lines, form.skip_rows, None)
         yield from dropwhile(lambda line: _is_comment(line, form), kept) if form.comment else kept
 
@@ -151,12 +153,6 @@ def _bytes(path: str, form: TextForm, most: int) -> bytes:
 
 
 def _from_utf16(data: bytes, form: TextForm, place: str) -> bytes:
-    marked = data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-    if form.encoding == "utf-16" and data and not marked:
-        raise DataError(
-            f"{place}: no UTF-16 text with a byte order mark; declare the `encoding:` utf-16-le or utf-16-be if it is "
-            "UTF-16 without one"
-        )
     try:
         return data.decode(form.codec).removeprefix("\ufeff").encode()
     except UnicodeError:
@@ -164,15 +160,19 @@ def _from_utf16(data: bytes, form: TextForm, place: str) -> bytes:
 
 
 def _refuse_other_marks(begin: bytes, form: TextForm, place: str) -> None:
-    if not form.keeps_ascii:
-        return
-    for encoding, mark in MARKS.items():
-        if begin.startswith(mark) and encoding != form.encoding:
-            said = "utf-16" if encoding.startswith("utf-16") else encoding
-            raise DataError(
-                f"{place}: declared {form.encoding}, and it begins with the byte order mark of {said}; write "
-                f"`encoding: {said}` into the source"
-            )
+    """Refuse a file whose first bytes are the byte order mark of another encoding, or lack the one it needs."""
+    marked = next((encoding for encoding, mark in MARKS.items() if begin.startswith(mark)), None)
+    if form.encoding == "utf-16" and begin and marked not in ("utf-16-le", "utf-16-be"):
+        raise DataError(
+            f"{place}: no UTF-16 text with a byte order mark; declare the `encoding:` utf-16-le or utf-16-be if it is "
+            "UTF-16 without one"
+        )
+    if marked is not None and marked != form.encoding and form.encoding != "utf-16":
+        said = "utf-16" if marked.startswith("utf-16") else marked
+        raise DataError(
+            f"{place}: declared {form.encoding}, and it begins with the byte order mark of {said}; write "
+            f"`encoding: {said}` into the source"
+        )
 
 
 def _refuse_other_text(text: NDArray[np.uint8], form: TextForm, place: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +12,10 @@ from numpy.typing import NDArray
 from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.columns.csv_signs import (
+    DROPPED,
     KEPT,
-    LINE_END,
     LITERAL,
+    NEWLINE,
     QUOTED,
     RECORD_END,
     RECORD_START,
@@ -98,28 +100,37 @@ def _scan(
     last: NDArray[np.int64],
 ) -> tuple[int, int, int, int, bool]:
     """`last` becomes the ring of where the last records begin."""
-    state, astray, at, marks, records, size = RECORD_START, 0, 0, 0, 0, len(text)
-    second, start, filled = size, 0, False
-    for i in range(size):
-        before = state
-        both = table[256 * state + text[i]]
-        state, found = both & 7, both >> 3
-        filled = filled or found >= KEPT
-        if found == STRAY:
-            astray += 1
-        elif before == RECORD_START and found == KEPT and text[i] == 0xEF:
-            marks += i + 2 < size and text[i + 1] == 0xBB and text[i + 2] == 0xBF
-        elif found in (LINE_END, RECORD_END):
-            if found == RECORD_END:
-                second = min(second, i + 1)
+    state: Any = np.uint64(RECORD_START)  # without a sign, an index needs no check for negative ones
+    astray, at, marks, records, size = 0, 0, 0, 0, len(text)
+    second: Any = size
+    start: Any = 0
+    filled = False
+    i: Any = np.uint64(0)
+    while i < size:
+        row, same = state << 8, 8 * KEPT + state
+        while i < size and table[row | text[i]] == same:  # most signs change nothing
+            i += np.uint64(1)
+        if i == size:
+            break
+        both = table[row | text[i]]
+        if both >> 3 >= KEPT:
+            if state == RECORD_START:
+                marks += text[i] == 0xEF and i + 2 < size and text[i + 1] == 0xBB and text[i + 2] == 0xBF
+            astray += both >> 3 == STRAY
+            filled = True
+        elif text[i] == NEWLINE and both >> 3 != DROPPED:
+            if both >> 3 == RECORD_END:
+                second = min(second, np.int64(i) + 1)
             if filled:
                 last[records % len(last)] = start
                 records += 1
-            start, filled = i + 1, False
-            while at < len(wanted) and wanted[at] <= i + 1:
-                cuts[at] = i + 1
+            start, filled = np.int64(i) + 1, False
+            while at < len(wanted) and wanted[at] <= start:
+                cuts[at] = start
                 at += 1
+        state = np.uint64(both & 7)
+        i += np.uint64(1)
     if filled:
         last[records % len(last)] = start
         records += 1
-    return astray, marks, second, records, state == QUOTED or state >= LITERAL
+    return astray, marks, second, records, bool(state == QUOTED or state >= LITERAL)
