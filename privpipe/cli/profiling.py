@@ -58,7 +58,7 @@ def profile_table(data: str, delimiter: str | None = None) -> ProfiledTable:
         records = engine.count(table)
         if not records:
             raise DataError(f"{data!r} has no records: there is nothing to guess from")
-        untyped = source.resolved_format in ("csv", "json")
+        untyped = source.resolved_format in ("csv", "json", "excel")
         histograms = {name: _histogram(engine, table, name) for name in table.schema.names}
         profiles = {
             name: _profile(name, histogram, table.schema.field(name).type, records, untyped=untyped)

@@ -23,6 +23,7 @@ __all__ = ["read_columns", "read_engines", "read_keys", "read_plan", "read_secre
 RESERVED = "__privpipe"
 PLACES = ("from_env", "from_file", "insecure")
 OF_CSV = ("delimiter", "header", "columns", "null_values", *FORM_KEYS)
+OF_EXCEL = ("header", "columns", "null_values", "skip_rows", "footer", "trim")
 
 
 def read_keys(report: Report, value: Any, place: Place, keys: Mapping[str, Key]) -> dict[str, Any]:
@@ -77,11 +78,13 @@ def read_source(report: Report, value: Any, place: Place) -> SourceSpec | None:
         return spec
     if spec.max_bytes < 1:
         report.wrong((*place, "max_bytes"), f"must be at least 1, got {spec.max_bytes}")
-    if resolved not in ("csv", "json") and "max_bytes" in found:
+    if resolved not in ("csv", "json", "excel") and "max_bytes" in found:
         report.wrong((*place, "max_bytes"), f"is for packed CSV and JSON files; the format here is {resolved}")
+    if resolved != "excel" and "sheet" in found:
+        report.wrong((*place, "sheet"), f"is for Excel files; the format here is {resolved}")
     if resolved != "csv":
         for name in OF_CSV:
-            if name in found:
+            if name in found and not (resolved == "excel" and name in OF_EXCEL):
                 report.wrong((*place, name), f"is for CSV files; the format here is {resolved}")
     else:
         _check_csv(report, spec, place)

@@ -47,6 +47,7 @@ class SourceSpec:
     null_values: tuple[str, ...] = ("",)
     max_bytes: int = MOST_BYTES
     form: TextForm = field(default_factory=TextForm)
+    sheet: str | None = None
     generalized: bool = False
 
     @property
@@ -71,6 +72,7 @@ class SourceSpec:
             null_values=self.null_values,
             max_bytes=self.max_bytes,
             form=self.form,
+            sheet=self.sheet,
             types=dict(types),
         )
 

@@ -46,6 +46,11 @@ _ENDINGS: dict[Format, tuple[str, ...]] = {
     "parquet": (".parquet", ".pq"),
     "csv": (".csv", ".tsv", ".txt", ".data"),
     "json": (".json", ".jsonl", ".ndjson"),
+    "arrow": (".arrow", ".feather", ".ipc"),
+    "excel": (".xlsx", ".xlsm"),
+    "stata": (".dta",),
+    "spss": (".sav", ".zsav"),
+    "sas": (".sas7bdat", ".xpt"),
 }
 LAST_MILLISECOND = (2**63 - 1) // 1000
 

@@ -13,7 +13,7 @@ from privpipe.errors import UsageError, did_you_mean
 
 __all__ = ["Format", "Source", "format_of"]
 
-Format = Literal["parquet", "csv", "json", "delta"]
+Format = Literal["parquet", "csv", "json", "delta", "arrow", "excel", "stata", "spss", "sas"]
 SUFFIXES: Mapping[str, Format] = {
     ".parquet": "parquet",
     ".pq": "parquet",
@@ -24,6 +24,16 @@ SUFFIXES: Mapping[str, Format] = {
     ".json": "json",
     ".jsonl": "json",
     ".ndjson": "json",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".xlsx": "excel",
+    ".xlsm": "excel",
+    ".dta": "stata",
+    ".sav": "spss",
+    ".zsav": "spss",
+    ".sas7bdat": "sas",
+    ".xpt": "sas",
 }
 
 
@@ -36,7 +46,7 @@ class Source:
     data : str, path or frame
         A file or a folder of files (no sign of a path is a pattern), or a pandas, polars, pyarrow, DuckDB, Dask or
         Spark frame.
-    format : {"parquet", "csv", "json", "delta"}, optional
+    format : {"parquet", "csv", "json", "delta", "arrow", "excel", "stata", "spss", "sas"}, optional
         Default: by the file name's ending.
     delimiter : str
         Of CSV fields.
@@ -54,6 +64,8 @@ class Source:
         Whether texts of CSV files stand behind an apostrophe where they would be formulas; it is taken off.
     form : TextForm
         How the text of CSV files is written: encoding, decimal sign, dates, what is above and below the records.
+    sheet : str, optional
+        Of an Excel file that has several.
     types : mapping of column to ColumnType
         Declared types. CSV and JSON columns without one are text; the others keep the source's type.
     """
@@ -68,6 +80,7 @@ class Source:
     quoted_nulls: bool = True
     escaped_formulas: bool = False
     form: TextForm = field(default_factory=TextForm)
+    sheet: str | None = None
     types: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
