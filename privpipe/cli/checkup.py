@@ -232,6 +232,9 @@ def check_file(file: Path, spark: bool) -> Iterator[Finding]:
         return
     parts = sorted(file.rglob("*")) if file.is_dir() else [file]
     parquet = [part for part in parts if part.suffix in PARQUET_ENDINGS and not part.name.startswith((".", "_"))]
+    if not parquet and (told := _csv_finding(file, name)):
+        yield told
+        return
     if not parquet:
         readable = all(os.access(part, os.R_OK) for part in parts)
         yield Finding(name, "ok" if readable else "failed", "readable" if readable else "cannot be read")
@@ -251,6 +254,19 @@ def check_file(file: Path, spark: bool) -> Iterator[Finding]:
         yield Finding(name, "failed" if spark else "warning", f"nanosecond timestamps in {shown}", remedy)
     else:
         yield Finding(name, "ok", f"{len(parquet)} Parquet file(s)")
+
+
+def _csv_finding(file: Path, name: str) -> Finding | None:
+    """What a CSV file is, and the `source:` that reads it; None for what is no CSV."""
+    from privpipe.cli.file_kinds import described_csv, is_csv
+
+    try:
+        if not is_csv(str(file)):
+            return None
+        found, source = described_csv(str(file))
+    except PrivpipeError as error:
+        return Finding(name, "failed", f"cannot be read as CSV: {error}", "correct the file, or say how it is written")
+    return Finding(name, "ok", found, source)
 
 
 def _nanosecond_columns(file: Path) -> list[str]:

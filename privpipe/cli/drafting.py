@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from privpipe.cli.guessing import Guess, Profile, column_disclosure, guess_role, suggest_hierarchy
 from privpipe.cli.suggesting import propose
 from privpipe.cli.thinning import thinned
+from privpipe.engines.base.text_form import TextForm
 
 if TYPE_CHECKING:
     from privpipe.engines import Source
 
-__all__ = ["draft_policy"]
+__all__ = ["draft_policy", "flow", "source_keys"]
 
 PLAIN = re.compile(r"[A-Za-z_]([\w ./-]*[\w/-])?", re.ASCII)
 WORDS_OF_YAML = frozenset(("true", "false", "null", "yes", "no", "on", "off", "y", "n"))  # of 1.1 too
@@ -24,7 +25,9 @@ LEAST_K = 5
 LEAST_L = 3
 
 
-def draft_policy(source: Source, profiles: Sequence[Profile], *, home: Path, suggest: bool) -> str:
+def draft_policy(
+    source: Source, profiles: Sequence[Profile], *, home: Path, suggest: bool, unsure: Sequence[str] = ()
+) -> str:
     """The text of a policy for these columns.
 
     Parameters
@@ -36,6 +39,8 @@ def draft_policy(source: Source, profiles: Sequence[Profile], *, home: Path, sug
         The folder the policy will stand in; its paths start there.
     suggest : bool
         Whether to suggest hierarchies, a generalization and guarantees with their reasons.
+    unsure : sequence of str
+        Columns of dates that would also be dates with the month first.
     """
     guesses = {profile.name: guess_role(profile) for profile in profiles}
     offered = {
@@ -48,21 +53,23 @@ def draft_policy(source: Source, profiles: Sequence[Profile], *, home: Path, sug
     lines = [
         "# Written by `privpipe init`. Roles and types are guesses: read every line before you rely on it.",
         "version: 1",
-        f"name: {_flow(stem)}",
-        f"source: {_flow(_source(source, profiles, home))}",
+        f"name: {flow(stem)}",
+        *_doubts(source, unsure),
+        f"source: {flow(source_keys(source, profiles, home))}",
         "columns:",
         *_columns(profiles, guesses, hierarchies),
         *_transform(guesses, hierarchies, shortened=hierarchies != offered),
         *(_suggested(profiles, guesses) if suggest else _guarantees(profiles, guesses)),
         "measures:",
-        f"  - average_risk: {_flow(_classes(guesses))}",
-        f"sink: {_flow({'path': f'published/{stem}', 'format': 'parquet'})}",
+        f"  - average_risk: {flow(_classes(guesses))}",
+        f"sink: {flow({'path': f'published/{stem}', 'format': 'parquet'})}",
         "# seed: {from_env: PRIVPIPE_SEED}   # of `privpipe seed`, to repeat a run; left out, each run draws its own",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _source(source: Source, profiles: Sequence[Profile], home: Path) -> dict[str, Any]:
+def source_keys(source: Source, profiles: Sequence[Profile], home: Path) -> dict[str, Any]:
+    """The keys of `source:` in a policy that stands in a folder; what is as it is by default is left out."""
     path = str(source.data)
     found: dict[str, Any] = {"path": path if "://" in path else os.path.relpath(path, home)}
     found["format"] = source.resolved_format
@@ -73,7 +80,19 @@ def _source(source: Source, profiles: Sequence[Profile], home: Path) -> dict[str
         nulls = ["", *dict.fromkeys(text for profile in profiles for text in profile.null_values if text)]
         if len(nulls) > 1:
             found["null_values"] = nulls
+        usual = vars(TextForm())
+        found |= {name: said for name, said in vars(source.form).items() if said != usual[name]}
     return found
+
+
+def _doubts(source: Source, unsure: Sequence[str]) -> list[str]:
+    """What of the source a person has to look at."""
+    lines = []
+    if source.form.footer:
+        lines.append(f"# The last {source.form.footer} line(s) of the file look like totals or notes, no records.")
+    if unsure:
+        lines.append(f"# UNSURE: {', '.join(map(flow, unsure))}: day first, or month first? The dates fit both.")
+    return lines
 
 
 def _columns(profiles: Sequence[Profile], guesses: dict[str, Guess], hierarchies: dict[str, Any]) -> list[str]:
@@ -93,7 +112,7 @@ def _columns(profiles: Sequence[Profile], guesses: dict[str, Guess], hierarchies
             lines.append(f"  # HIPAA Safe Harbor: {'; '.join(named)}")
         if told := column_disclosure(profile, guess.role):
             lines.append(f"  # {told}")
-        lines.append(f"  {_flow(profile.name)}: {_flow(spec)}")
+        lines.append(f"  {flow(profile.name)}: {flow(spec)}")
     return lines
 
 
@@ -116,11 +135,11 @@ def _transform(guesses: dict[str, Guess], hierarchies: dict[str, Any], *, shorte
 
 def _guarantees(profiles: Sequence[Profile], guesses: dict[str, Guess]) -> list[str]:
     own = _classes(guesses)
-    lines = ["guarantees:", f"  - k_anonymity: {_flow({'k': LEAST_K, **own})}"]
+    lines = ["guarantees:", f"  - k_anonymity: {flow({'k': LEAST_K, **own})}"]
     for profile in profiles:
         if guesses[profile.name].role == "sensitive":
             least = min(LEAST_L, profile.distinct)
-            lines.append(f"  - distinct_l_diversity: {_flow({'column': profile.name, 'l': least, **own})}")
+            lines.append(f"  - distinct_l_diversity: {flow({'column': profile.name, 'l': least, **own})}")
     return lines
 
 
@@ -134,7 +153,7 @@ def _suggested(profiles: Sequence[Profile], guesses: dict[str, Guess]) -> list[s
     ]
     for proposal in propose(sensitive, max(profile.records for profile in profiles)):
         lines.append(f"  # {proposal.reason}")
-        lines.append(f"  - {proposal.name}: {_flow({**proposal.parameters, **own})}")
+        lines.append(f"  - {proposal.name}: {flow({**proposal.parameters, **own})}")
     return lines
 
 
@@ -144,20 +163,20 @@ def _classes(guesses: dict[str, Guess]) -> dict[str, Any]:
     return {} if named else {"quasi_identifiers": []}
 
 
-def _flow(value: Any) -> str:
+def flow(value: Any) -> str:
     """A value as YAML on one line.
 
     Written here because a column may have any name, and emitters leave some unquoted that no parser takes back.
 
     Examples
     --------
-    >>> _flow({"role": "sensitive", "zip: 5": [1, 2.5, True], "no": "a\\nb"})
+    >>> flow({"role": "sensitive", "zip: 5": [1, 2.5, True], "no": "a\\nb"})
     '{role: sensitive, "zip: 5": [1, 2.5, true], "no": "a\\\\U0000000ab"}'
     """
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_flow(key)}: {_flow(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{flow(key)}: {flow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(map(_flow, value)) + "]"
+        return "[" + ", ".join(map(flow, value)) + "]"
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, str):

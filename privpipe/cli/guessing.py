@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CODE",
+    "LEADING_ZERO",
     "MISSING",
     "Guess",
     "Profile",

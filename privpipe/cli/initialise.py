@@ -37,9 +37,9 @@ def init(
 
     if out is not None and out.exists() and not force:
         raise UsageError(f"{str(out)!r} exists already; --force overwrites it")
-    source, profiles = profile_table(data, delimiter)
+    table = profile_table(data, delimiter)
     home = Path(os.path.abspath(out)).parent if out is not None else Path.cwd()
-    text = draft_policy(source, profiles, home=home, suggest=suggest)
+    text = draft_policy(table.source, table.profiles, home=home, suggest=suggest, unsure=table.unsure)
     _require_sound(text, home)
     if out is None:
         print(text, end="")

@@ -2,26 +2,43 @@
 
 from __future__ import annotations
 
-import csv
-from collections import Counter
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from privpipe.blocks import FactsRequest, Histogram
 from privpipe.cli.guessing import CODE, MISSING, Profile, guess_type
-from privpipe.engines import Source, open_engine
+from privpipe.cli.sniffing import sniffed
+from privpipe.cli.written_values import written_values
+from privpipe.engines import Engine, Source, open_engine
 from privpipe.engines.base.files import elsewhere, list_files
 from privpipe.errors import DataError, UsageError
 from privpipe.report.safe_harbor import kinds_in_column
 from privpipe.roles import ColumnType, column_type_of
 
-__all__ = ["profile_table", "seen_delimiter"]
+__all__ = ["ProfiledTable", "profile_table"]
 
-DELIMITERS = (",", ";", "\t", "|")
 MOST_COUNTS = 10_000
 
 
-def profile_table(data: str, delimiter: str | None = None) -> tuple[Source, list[Profile]]:
+@dataclass(frozen=True)
+class ProfiledTable:
+    """A table as a source describes it, and what was seen of its columns.
+
+    Parameters
+    ----------
+    source : Source
+    profiles : tuple of Profile
+    unsure : tuple of str
+        Columns of dates that would also be dates with the month first.
+    """
+
+    source: Source
+    profiles: tuple[Profile, ...]
+    unsure: tuple[str, ...] = ()
+
+
+def profile_table(data: str, delimiter: str | None = None) -> ProfiledTable:
     """The table as a source, and what was seen of its columns, by the embedded engine.
 
     Raises
@@ -41,57 +58,39 @@ def profile_table(data: str, delimiter: str | None = None) -> tuple[Source, list
         records = engine.count(table)
         if not records:
             raise DataError(f"{data!r} has no records: there is nothing to guess from")
-        profiles = []
-        for name in table.schema.names:
-            histogram = engine.facts(table, FactsRequest(histograms=(name,))).histograms[name]
-            untyped = source.resolved_format in ("csv", "json")
-            profiles.append(_profile(name, histogram, table.schema.field(name).type, records, untyped=untyped))
-    return source, profiles
+        untyped = source.resolved_format in ("csv", "json", "excel")
+        histograms = {name: _histogram(engine, table, name) for name in table.schema.names}
+        profiles = {
+            name: _profile(name, histogram, table.schema.field(name).type, records, untyped=untyped)
+            for name, histogram in histograms.items()
+        }
+        if source.resolved_format != "csv":
+            return ProfiledTable(source, tuple(profiles.values()))
+        texts = {name: found.values.drop_null().to_pylist() for name, found in histograms.items()}
+        written = written_values(texts, source.form)
+        source = replace(source, form=written.form)
+        if written.types:
+            typed = engine.scan(replace(source, types=written.types, null_values=MISSING))
+            for name in written.types:
+                found = _profile(
+                    name, _histogram(engine, typed, name), typed.schema.field(name).type, records, untyped=False
+                )
+                profiles[name] = replace(found, null_values=tuple(each for each in MISSING if each in texts[name]))
+    return ProfiledTable(source, tuple(profiles.values()), written.unsure)
+
+
+def _histogram(engine: Engine, table: Any, name: str) -> Histogram:
+    return engine.facts(table, FactsRequest(histograms=(name,))).histograms[name]
 
 
 def _csv_source(data: str, delimiter: str | None) -> Source:
-    first = _first_lines(data)
-    chosen = delimiter or seen_delimiter(first)
-    header = next(csv.reader(first[:1], delimiter=chosen), [])
-    if _is_header(header):
-        return Source(data=data, format="csv", delimiter=chosen)
-    names = tuple(f"column_{at}" for at in range(1, len(header) + 1))
-    return Source(data=data, format="csv", delimiter=chosen, header=False, columns=names)
-
-
-def _first_lines(data: str) -> list[str]:
-    """The first lines of the first file."""
-    place = Path(list_files(Source(data=data, format="csv"))[0])
-    try:
-        with place.open(encoding="utf-8-sig", newline="") as handle:
-            return [line.rstrip("\r\n") for line, _ in zip(handle, range(20), strict=False)]
-    except UnicodeDecodeError:
-        raise DataError(f"{data!r} is not UTF-8 text") from None
-    except OSError as error:
-        raise UsageError(f"cannot read {data!r}: {error.strerror}; give a plain file to `init`") from None
-
-
-def seen_delimiter(lines: list[str]) -> str:
-    """The delimiter that splits every line into the same, largest number of fields.
-
-    Examples
-    --------
-    >>> seen_delimiter(["age;zip", "39;081,02"])
-    ';'
-    """
-    best, most = ",", 1
-    for delimiter in DELIMITERS:
-        counts = Counter(len(row) for row in csv.reader(lines, delimiter=delimiter) if row)
-        if len(counts) == 1 and (fields := next(iter(counts))) > most:
-            best, most = delimiter, fields
-    return best
-
-
-def _is_header(fields: list[str]) -> bool:
-    """Whether a first line names columns: distinct texts, none a number or empty."""
-    stripped = [field.strip() for field in fields]
-    names = all(field and field not in MISSING and guess_type([field])[0] == "text" for field in stripped)
-    return names and len(set(stripped)) == len(stripped)
+    """The source as the bytes of its first file tell; numbers and dates are told by its columns."""
+    found = sniffed(list_files(Source(data=data, format="csv"))[0], delimiter)
+    given: dict[str, Any] = {"data": data, "format": "csv", "delimiter": found.delimiter, "form": found.form}
+    if found.header:
+        return Source(**given)
+    names = tuple(f"column_{at}" for at in range(1, found.fields + 1))
+    return Source(**given, header=False, columns=names)
 
 
 def _profile(name: str, histogram: Histogram, arrow_type: Any, records: int, *, untyped: bool) -> Profile:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from privpipe.engines.base import Format
-from privpipe.engines.base.unpacking import MOST_BYTES
+from privpipe.engines.base.text_form import Encoding
+from privpipe.engines.base.unpacking import MOST_BYTES, Compression
 from privpipe.judging.column_loss import AlarmAction, ColumnLossRule
 from privpipe.policy.specs import FormulaRule
 from privpipe.roles import ColumnType, NullRule, Role
@@ -25,6 +26,7 @@ Kind = Literal[
     "share",
     "flag",
     "texts",
+    "text or texts by name",
     "mapping",
     "entries",
     "secret",
@@ -80,7 +82,30 @@ SOURCE: Mapping[str, Key] = {
     "header": Key("flag", "whether the first line of a CSV file names its columns", default=True),
     "columns": Key("texts", "names of the columns of a CSV file without a header, in order"),
     "null_values": Key("texts", "CSV fields that mean a missing value", default=("",)),
-    "max_bytes": Key("integer", "what each packed CSV or JSON file may unpack to, in bytes", default=MOST_BYTES),
+    "max_bytes": Key(
+        "integer", "what each packed or UTF-16 file may unpack to, in bytes: it is read whole", default=MOST_BYTES
+    ),
+    "sheet": Key("text", "sheet of an Excel file that has several"),
+    "encoding": Key(
+        "text", "of CSV text; a byte order mark is skipped, and utf-16 needs one", get_args(Encoding), default="utf-8"
+    ),
+    "compression": Key(
+        "text", "how CSV files are packed (a zip holds one file); left out, told by the ending", get_args(Compression)
+    ),
+    "skip_rows": Key("integer", "lines above the header of a CSV file, or above its first record", default=0),
+    "footer": Key(
+        "integer", "lines with text at the end of each CSV file that are no records: totals, notes", default=0
+    ),
+    "quote": Key("text", "ASCII character around fields of a CSV file; `none` where quotes are text", default='"'),
+    "escape": Key("text", "ASCII character of a CSV file that takes the next one as it is"),
+    "comment": Key("text", "ASCII character at the beginning of lines of a CSV file that are left out"),
+    "trim": Key("flag", "whether white space around CSV fields and column names is left out", default=False),
+    "decimal": Key("text", "decimal sign of CSV columns declared integer, number or decimal", default="."),
+    "thousands": Key("text", "character between groups of three digits of such columns; a space for any narrow one"),
+    "date_format": Key(
+        "text or texts by name",
+        "how CSV columns declared date or timestamp are written, as in %d/%m/%Y: a text for all, or one by column",
+    ),
 }
 
 GENERALIZED = Key("flag", "whether the table is generalized already; else the plan is applied to it", default=False)

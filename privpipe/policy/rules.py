@@ -16,6 +16,7 @@ from privpipe.judging.unlooked import unused_quasi_identifiers
 from privpipe.policy.counting import check_counting, check_stages_under_counting
 from privpipe.policy.draft import Draft
 from privpipe.policy.entries import ReadEntry
+from privpipe.policy.forms import check_dated_columns
 from privpipe.policy.ledgers import check_ledgers
 from privpipe.policy.places import Place, Report
 from privpipe.policy.processes import check_processes
@@ -43,6 +44,7 @@ def check(draft: Draft, report: Report) -> None:
         check_stages_under_counting,
         check_processes,
         check_ledgers,
+        check_dated_columns,
         check_sink,
         check_records,
         check_packages,

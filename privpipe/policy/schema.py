@@ -44,6 +44,12 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {
     "share": {"type": "number", "minimum": 0, "maximum": 1},
     "flag": {"type": "boolean"},
     "texts": {"type": "array", "items": {"type": "string"}},
+    "text or texts by name": {
+        "anyOf": [
+            {"type": "string", "minLength": 1},
+            {"type": "object", "additionalProperties": {"type": "string", "minLength": 1}},
+        ]
+    },
     "mapping": {"type": "object"},
     "hierarchy": {"$ref": "#/$defs/hierarchy"},
     "secret": SECRET,

@@ -10,9 +10,11 @@ from typing import Any
 from privpipe.blocks.table_name import MOST_PARTS, OWN_CATALOGUE, TableName
 from privpipe.draws import Seed
 from privpipe.engines import engine_fault
+from privpipe.engines.base.text_form import FORM_KEYS
 from privpipe.errors import PolicyError, UsageError, did_you_mean
 from privpipe.hierarchies import HierarchySpec
 from privpipe.judging.column_loss import ColumnLossRule
+from privpipe.policy.forms import read_form
 from privpipe.policy.grammar import COLUMN, COLUMN_LOSS, PLAN, SINK, UTILITY, Key, source_keys
 from privpipe.policy.places import Place, Report
 from privpipe.policy.secret import SecretSpec
@@ -32,7 +34,8 @@ __all__ = [
 
 RESERVED = "__privpipe"
 PLACES = ("from_env", "from_file", "insecure")
-OF_CSV = ("delimiter", "header", "columns", "null_values")
+OF_CSV = ("delimiter", "header", "columns", "null_values", *FORM_KEYS)
+OF_EXCEL = ("header", "columns", "null_values", "skip_rows", "footer", "trim")
 
 
 def read_keys(report: Report, value: Any, place: Place, keys: Mapping[str, Key]) -> dict[str, Any]:
@@ -85,7 +88,8 @@ def read_source(report: Report, value: Any, place: Place) -> SourceSpec | None:
     for name in ("columns", "null_values"):
         if name in found:
             found[name] = tuple(found[name])
-    spec = SourceSpec(**found)
+    form = read_form(report, found, place)
+    spec = SourceSpec(**{name: item for name, item in found.items() if name not in FORM_KEYS}, form=form)
     try:
         resolved = spec.resolved_format
     except UsageError as error:
@@ -93,11 +97,13 @@ def read_source(report: Report, value: Any, place: Place) -> SourceSpec | None:
         return spec
     if spec.max_bytes < 1:
         report.wrong((*place, "max_bytes"), f"must be at least 1, got {spec.max_bytes}")
-    if resolved not in ("csv", "json") and "max_bytes" in found:
+    if resolved not in ("csv", "json", "excel") and "max_bytes" in found:
         report.wrong((*place, "max_bytes"), f"is for packed CSV and JSON files; the format here is {resolved}")
+    if resolved != "excel" and "sheet" in found:
+        report.wrong((*place, "sheet"), f"is for Excel files; the format here is {resolved}")
     if resolved != "csv":
         for name in OF_CSV:
-            if name in found:
+            if name in found and not (resolved == "excel" and name in OF_EXCEL):
                 report.wrong((*place, name), f"is for CSV files; the format here is {resolved}")
     else:
         _check_csv(report, spec, place)
@@ -276,6 +282,9 @@ def _demanded_form(value: Any, kind: str) -> str:
         return "true or false"
     if kind == "texts" and not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
         return "a list of texts"
+    if kind == "text or texts by name":
+        texts = value.values() if isinstance(value, Mapping) else [value]
+        return "" if all(isinstance(item, str) and item for item in texts) else "a text, or a mapping to texts"
     if kind in ("mapping", "hierarchy") and not isinstance(value, Mapping):
         return "a mapping"
     return ""

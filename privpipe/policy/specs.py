@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from privpipe.blocks.table_name import TableName
 from privpipe.engines.base import Format, Source, format_of
+from privpipe.engines.base.text_form import TextForm
 from privpipe.engines.base.unpacking import MOST_BYTES
 from privpipe.hierarchies import HierarchySpec
 from privpipe.judging.column_loss import ColumnLossRule
@@ -35,7 +36,7 @@ def located(path: str, base_dir: Path) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceSpec:
-    """A table named in a policy; the keys are those of `privpipe.engines.Source`.
+    """A table named in a policy; the keys are those of `privpipe.engines.Source` and of its `form`.
 
     `table` stands in place of `path`. `generalized` (of a population) says that the release's generalization is applied
     already.
@@ -49,6 +50,8 @@ class SourceSpec:
     columns: tuple[str, ...] = ()
     null_values: tuple[str, ...] = ("",)
     max_bytes: int = MOST_BYTES
+    form: TextForm = field(default_factory=TextForm)
+    sheet: str | None = None
     generalized: bool = False
 
     @property
@@ -74,6 +77,8 @@ class SourceSpec:
             columns=self.columns,
             null_values=self.null_values,
             max_bytes=self.max_bytes,
+            form=self.form,
+            sheet=self.sheet,
             types=dict(types),
         )
 

@@ -8,8 +8,10 @@ from typing import Any
 
 from privpipe.engines import Engine, Source
 from privpipe.engines.base.files import left_out, left_out_note
+from privpipe.engines.base.text_form import TextForm
 from privpipe.errors import DataError
 from privpipe.policy import Policy
+from privpipe.policy.specs import located
 
 __all__ = ["finished_source", "left_out_notes", "read_as_source", "scanned", "untyped_columns"]
 
@@ -56,6 +58,7 @@ def read_as_source(data: Any, policy: Policy, **said: Any) -> Source:
 def finished_source(data: Any, policy: Policy, **said: Any) -> Source:
     """A table to be judged as it is: the policy's own sink as it was written, all else as the policy's source is read.
 
+    The policy says how its own source is written (encoding, decimal sign, footer); any other table is plain UTF-8.
     Only sensitive columns, weights and households keep their declared type: quasi-identifiers may have become labels,
     and a column that no guarantee counts may be gone.
     """
@@ -76,7 +79,15 @@ def finished_source(data: Any, policy: Policy, **said: Any) -> Source:
                 types=types,
                 **{"format": sink.format, **said},
             )
-    return replace(read_as_source(data, policy, **said), types=types)
+    found = read_as_source(data, policy, **said)
+    # A footer of the raw files would take records of a finished table from the judgement.
+    own = found.is_path and Path(str(data)).absolute() == _own_path(policy)
+    return replace(found, types=types, form=found.form if own else TextForm())
+
+
+def _own_path(policy: Policy) -> Path | None:
+    """Where the policy's own source lies."""
+    return None if policy.source is None else Path(located(policy.source.path, policy.base_dir)).absolute()
 
 
 def untyped_columns(source: Source, policy: Policy) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from privpipe.cli.drafting import draft_policy
 from privpipe.cli.guessing import Profile, column_disclosure, guess_role, guess_type, suggest_hierarchy
-from privpipe.cli.profiling import seen_delimiter
+from privpipe.cli.sniffing import seen_delimiter
 from privpipe.engines import Source
 from privpipe.hierarchies import HierarchySpec
 from privpipe.policy import Policy
@@ -231,7 +231,7 @@ def test_a_policy_is_not_overwritten_unasked(run: Any, tmp_path: Path) -> None:
     assert run("init", path).stdout == run("init", path).stdout != ""
 
 
-@pytest.mark.parametrize(("content", "code"), [(None, 2), ("", 3), ("a;b\n", 3), (b"caf\xe9;b\n1;2\n", 3)])
+@pytest.mark.parametrize(("content", "code"), [(None, 2), ("", 3), ("a;b\n", 3), (b"a;b\n\x001;2\n;;;\n", 3)])
 def test_what_cannot_be_read_is_told(run: Any, tmp_path: Path, content: Any, code: int) -> None:
     path = tmp_path / "x.csv"
     if content is not None:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from pyarrow import csv
 
+from privpipe.engines.base.cell_forms import plain_cells, trimmed_cells
+from privpipe.engines.base.csv_text import not_of_encoding, plain_text, start_of_rows, text_of
 from privpipe.engines.base.formulas import restored_cells
 from privpipe.engines.base.source import Source
 from privpipe.engines.base.stamps import Stamp, require_stamp, stamp_of
-from privpipe.engines.base.unpacking import MOST_BYTES, is_packed, reading, unpacked
+from privpipe.engines.base.text_form import NO_QUOTE, TextForm
+from privpipe.engines.base.unpacking import MOST_BYTES, reading
 from privpipe.errors import DataError
+
+if TYPE_CHECKING:
+    from privpipe.kernels.columns.csv_signs import CsvSigns
+    from privpipe.kernels.columns.csv_structure import CsvStructure
 
 __all__ = ["CsvBlock", "CsvDialect", "csv_blocks", "csv_rows", "ragged_error", "read_csv_block"]
 
@@ -33,6 +37,8 @@ class CsvDialect:
     quoted_nulls: bool = True
     max_bytes: int = MOST_BYTES
     escaped_formulas: bool = False
+    form: TextForm = field(default_factory=TextForm)
+    types: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, names: Sequence[str], source: Source) -> Self:
@@ -46,7 +52,17 @@ class CsvDialect:
             source.quoted_nulls,
             source.max_bytes,
             source.escaped_formulas,
+            source.form,
+            source.types,
         )
+
+    @property
+    def signs(self) -> CsvSigns:
+        """What structures the text."""
+        from privpipe.kernels.columns.csv_signs import CsvSigns
+
+        quote = None if self.form.quote == NO_QUOTE else self.form.quote
+        return CsvSigns(self.delimiter, quote, self.form.escape, self.form.comment, self.form.trim)
 
 
 @dataclass(frozen=True)
@@ -63,40 +79,54 @@ class CsvBlock:
 
 
 def csv_blocks(path: str, dialect: CsvDialect, size: int) -> list[CsvBlock]:
-    """Blocks of about `size` bytes; a packed file is one, a file without records none.
+    """Blocks of about `size` bytes; a packed or UTF-16 file is one, a file without records none.
 
     Raises
     ------
     DataError
-        The file ends inside quotes, or has signs behind a closing quote; it unpacks to more than `max_bytes`, or not.
+        The file ends inside quotes, or has signs behind a closing quote; it unpacks to more than `max_bytes`, or not;
+        it is not of the declared encoding, as far as that shows.
     EngineError
         It cannot be reached.
     """
     from privpipe.kernels.columns.csv_structure import csv_structure
 
-    text = np.frombuffer(unpacked(path, dialect.max_bytes), dtype=np.uint8) if is_packed(path) else _mapped(path)
-    places = ([1] if dialect.header else []) + list(range(size, len(text), size))
-    found = csv_structure(text, dialect.delimiter, places)
+    form = dialect.form
+    text = text_of(path, form, dialect.max_bytes)
+    begin = start_of_rows(text, form)
+    whole = form.packing(path) is not None or not form.keeps_ascii
+    found = csv_structure(text[begin:], dialect.signs, range(size, len(text) - begin, size), footer=form.footer)
+    _refuse_malformed(found, Path(path).name)
+    first = found.second if dialect.header else 0
+    if found.end <= first:
+        return []
+    starts = [first, *(cut for cut in found.cuts if first < cut < found.end and not whole)]
+    stamp = stamp_of(path)
+    ends = [*starts[1:], found.end]
+    return [CsvBlock(path, begin + at, begin + end, stamp) for at, end in zip(starts, ends, strict=True)]
+
+
+def _refuse_malformed(found: CsvStructure, name: str) -> None:
     if found.unclosed:
-        raise DataError(f"{Path(path).name}: the file ends inside a quoted field; is it truncated?")
+        raise DataError(f"{name}: the file ends inside a quoted field; is it truncated?")
     if found.astray:
         raise DataError(
-            f"{Path(path).name}: {found.astray:,} quoted field{'s have' if found.astray != 1 else ' has'} text behind "
-            "the closing quote; a quote inside a quoted field is written twice"
+            f"{name}: {found.astray:,} quoted field{'s have' if found.astray != 1 else ' has'} text behind "
+            "the closing quote; a quote inside a quoted field is written twice, unless `escape:` of the source says "
+            "otherwise"
         )
-    starts = list(found.cuts) if dialect.header else sorted({0, *found.cuts})
-    if is_packed(path):
-        starts = starts[:1]
-    ends = [*starts[1:], len(text)][: len(starts)]
-    stamp = stamp_of(path)
-    return [CsvBlock(path, start, end, stamp) for start, end in zip(starts, ends, strict=True) if end > start]
+    if found.marks:
+        raise DataError(
+            f"{name}: {found.marks:,} byte order mark{'s stand' if found.marks != 1 else ' stands'} inside the file; "
+            "were several files joined? Give them one by one, in a folder"
+        )
 
 
 def read_csv_block(block: CsvBlock, dialect: CsvDialect) -> tuple[pa.RecordBatch, int]:
     """The records of a block as text, and how many lines have too few or too many fields."""
     require_stamp(block.path, block.stamp)
-    if is_packed(block.path):
-        data = unpacked(block.path, dialect.max_bytes)[block.start : block.end]
+    if dialect.form.packing(block.path) or not dialect.form.keeps_ascii:
+        data = text_of(block.path, dialect.form, dialect.max_bytes)[block.start : block.end].tobytes()
     else:
         with reading(block.path, "CSV"), open(block.path, "rb") as file:
             file.seek(block.start)
@@ -107,15 +137,19 @@ def read_csv_block(block: CsvBlock, dialect: CsvDialect) -> tuple[pa.RecordBatch
 def csv_rows(data: bytes, dialect: CsvDialect, place: str) -> tuple[pa.RecordBatch, int]:
     """Text columns of CSV records without a header, and the number of ragged lines.
 
+    Numbers and dates of columns that are declared as such come as plain texts, see `plain_cells`.
+
     Parameters
     ----------
+    data : bytes
+        In the encoding of the dialect, or UTF-8 where that does not keep ASCII.
     place : str
         File name, for errors.
 
     Raises
     ------
     DataError
-        Not UTF-8.
+        Not of the encoding.
 
     Examples
     --------
@@ -124,6 +158,11 @@ def csv_rows(data: bytes, dialect: CsvDialect, place: str) -> tuple[pa.RecordBat
     ([{'n': '7', 't': 'a,b'}], 1)
     """
     schema = pa.schema([(name, pa.string()) for name in dialect.names])
+    data = plain_text(data, dialect.form, place)
+    if dialect.form.rewrites_fields:
+        from privpipe.kernels.columns.csv_rewrite import rewritten_csv
+
+        data = rewritten_csv(data, dialect.signs)
     if not data.strip(b"\r\n") and (len(schema) > 1 or not data):
         return pa.RecordBatch.from_pylist([], schema), 0
     ragged = _Ragged()
@@ -148,9 +187,16 @@ def csv_rows(data: bytes, dialect: CsvDialect, place: str) -> tuple[pa.RecordBat
         )
     except pa.ArrowInvalid as error:
         if "UTF8" in str(error):
-            raise DataError(f"{place}: not UTF-8 text") from None
+            raise not_of_encoding(place, "utf-8") from None
         raise DataError(f"{place}: not readable as CSV") from None
     cells = [_whole(column) for column in table.columns]
+    if dialect.form.trim:
+        cells = [trimmed_cells(column, dialect.null_values) for column in cells]
+    if not dialect.form.is_plain:
+        cells = [
+            plain_cells(column, name, dialect.form, dialect.types)
+            for column, name in zip(cells, dialect.names, strict=True)
+        ]
     if dialect.escaped_formulas:
         cells = [restored_cells(column) for column in cells]
     return pa.RecordBatch.from_arrays(cells, schema=schema), ragged.lines
@@ -177,10 +223,3 @@ class _Ragged:
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-
-
-def _mapped(path: str) -> NDArray[np.uint8]:
-    with reading(path, "CSV"):
-        if os.path.getsize(path) == 0:
-            return np.empty(0, dtype=np.uint8)
-        return np.memmap(path, dtype=np.uint8, mode="r")

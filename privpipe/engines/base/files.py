@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import functools
 import io
 import logging
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
+from privpipe.engines.base.csv_text import csv_header
 from privpipe.engines.base.folders import FolderFiles, folder_files
 from privpipe.engines.base.formulas import restored_cells
 from privpipe.engines.base.logical import logical_schema
@@ -46,6 +46,11 @@ _ENDINGS: dict[Format, tuple[str, ...]] = {
     "parquet": (".parquet", ".pq"),
     "csv": (".csv", ".tsv", ".txt", ".data"),
     "json": (".json", ".jsonl", ".ndjson"),
+    "arrow": (".arrow", ".feather", ".ipc"),
+    "excel": (".xlsx", ".xlsm"),
+    "stata": (".dta",),
+    "spss": (".sav", ".zsav"),
+    "sas": (".sas7bdat", ".xpt"),
 }
 LAST_MILLISECOND = (2**63 - 1) // 1000
 
@@ -223,7 +228,7 @@ def csv_columns(source: Source, files: list[str]) -> list[str]:
         return list(source.columns)
     first: list[str] | None = None
     for name in files:
-        found = _header(name, source.delimiter, source.max_bytes)
+        found = csv_header(name, source.delimiter, source.form, source.max_bytes)
         if found is None:
             continue
         if first is not None and found != first:
@@ -234,14 +239,6 @@ def csv_columns(source: Source, files: list[str]) -> list[str]:
     if source.escaped_formulas:
         first = restored_cells(pa.array(first, pa.string())).to_pylist()
     return first
-
-
-def _header(name: str, delimiter: str, most: int) -> list[str] | None:
-    try:
-        with reading(name, "CSV"), open_text(name, most) as lines:
-            return next(csv.reader(lines, delimiter=delimiter, strict=True), None)
-    except (UnicodeDecodeError, csv.Error):
-        raise DataError(f"{Path(name).name}: not a readable CSV file (UTF-8 text is expected)") from None
 
 
 def open_text(name: str, most: int = MOST_BYTES) -> TextIO:

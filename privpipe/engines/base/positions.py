@@ -13,6 +13,7 @@ from privpipe.engines.base.files import csv_columns, list_files
 from privpipe.engines.base.frames import arrow_of
 from privpipe.engines.base.source import Source
 from privpipe.engines.base.unpacking import reading
+from privpipe.engines.base.whole_files import opened
 from privpipe.errors import DataError, UnsupportedError
 
 __all__ = ["POSITION", "positioned"]
@@ -36,6 +37,7 @@ def positioned(source: Source) -> pa.Table:
         A Spark frame or a table of a catalogue, which have no order; JSON or Delta files, whose order no reader
         promises.
     """
+    source = opened(source)
     table = _files(source) if source.is_path else _frame(source.data)
     return table.append_column(POSITION, pa.array(range(table.num_rows), pa.int64()))
 

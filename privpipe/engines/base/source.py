@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Literal, get_args
 
-from privpipe.engines.base.unpacking import MOST_BYTES
+from privpipe.engines.base.text_form import TextForm
+from privpipe.engines.base.unpacking import MOST_BYTES, PACKED
 from privpipe.errors import UsageError, did_you_mean
 
 __all__ = ["Format", "Source", "format_of"]
 
-Format = Literal["parquet", "csv", "json", "delta"]
+Format = Literal["parquet", "csv", "json", "delta", "arrow", "excel", "stata", "spss", "sas"]
 SUFFIXES: Mapping[str, Format] = {
     ".parquet": "parquet",
     ".pq": "parquet",
@@ -23,6 +24,16 @@ SUFFIXES: Mapping[str, Format] = {
     ".json": "json",
     ".jsonl": "json",
     ".ndjson": "json",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".xlsx": "excel",
+    ".xlsm": "excel",
+    ".dta": "stata",
+    ".sav": "spss",
+    ".zsav": "spss",
+    ".sas7bdat": "sas",
+    ".xpt": "sas",
 }
 
 
@@ -35,7 +46,7 @@ class Source:
     data : str, path, TableName or frame
         A file or a folder of files (no sign of a path is a pattern), a table of a catalogue, or a pandas, polars,
         pyarrow, DuckDB, Dask or Spark frame.
-    format : {"parquet", "csv", "json", "delta"}, optional
+    format : {"parquet", "csv", "json", "delta", "arrow", "excel", "stata", "spss", "sas"}, optional
         Default: by the file name's ending.
     delimiter : str
         Of CSV fields.
@@ -51,6 +62,10 @@ class Source:
         Whether a quoted field may mean "no value" too. Our own sink quotes the empty text and nothing that is missing.
     escaped_formulas : bool
         Whether texts of CSV files stand behind an apostrophe where they would be formulas; it is taken off.
+    form : TextForm
+        How the text of CSV files is written: encoding, decimal sign, dates, what is above and below the records.
+    sheet : str, optional
+        Of an Excel file that has several.
     types : mapping of column to ColumnType
         Declared types. CSV and JSON columns without one are text; the others keep the source's type.
     """
@@ -64,6 +79,8 @@ class Source:
     max_bytes: int = MOST_BYTES
     quoted_nulls: bool = True
     escaped_formulas: bool = False
+    form: TextForm = field(default_factory=TextForm)
+    sheet: str | None = None
     types: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -96,7 +113,7 @@ def format_of(path: str) -> Format:
     ('csv', 'parquet')
     """
     name = path.rstrip("/").rsplit("/", 1)[-1].casefold().lstrip(".")
-    for suffix in (".gz", ".zst", ".bz2"):
+    for suffix in PACKED:
         name = name.removesuffix(suffix)
     if "." not in name:
         return "parquet"

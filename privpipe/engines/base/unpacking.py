@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import lzma
 import os
+import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
@@ -16,9 +19,11 @@ from privpipe.errors import DataError, EngineError
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-__all__ = ["MOST_BYTES", "PACKED", "Unpacking", "is_packed", "reading", "unpacked"]
+__all__ = ["MOST_BYTES", "PACKED", "Compression", "Unpacking", "is_packed", "packing_of", "reading", "unpacked"]
 
-PACKED = (".gz", ".bz2", ".zst")
+Compression = Literal["none", "gz", "zst", "bz2", "xz", "zip"]
+PACKED = (".gz", ".bz2", ".zst", ".xz", ".zip")
+CODECS = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}
 MOST_BYTES = 4 * 2**30
 """What a packed file may unpack to unless `max_bytes` says otherwise: it is read whole."""
 CHUNK = 2**24
@@ -33,6 +38,19 @@ def is_packed(path: str) -> bool:
     (True, False)
     """
     return path.casefold().endswith(PACKED)
+
+
+def packing_of(path: str, said: Compression | None = None) -> Compression | None:
+    """How a file is packed: as is said, else by its ending; None where it is not.
+
+    Examples
+    --------
+    >>> packing_of("a.csv.GZ"), packing_of("a.csv", "zip"), packing_of("a.gz", "none")
+    ('gz', 'zip', None)
+    """
+    if said is None and is_packed(path):
+        said = path.casefold().rpartition(".")[2]  # type: ignore[assignment]
+    return None if said == "none" else said
 
 
 @contextmanager
@@ -62,7 +80,7 @@ def reading(path: str, what: str) -> Iterator[None]:
         if error.errno is not None:
             raise EngineError(f"cannot read {name}: {os.strerror(error.errno)}") from None
         raise _damaged(name, what) from None
-    except (pa.ArrowException, EOFError):
+    except (pa.ArrowException, EOFError, lzma.LZMAError, zipfile.BadZipFile, zlib.error):
         raise _damaged(name, what) from None
 
 
@@ -78,14 +96,15 @@ class Unpacking(io.RawIOBase):
     path : str
     most : int
         Bytes it may unpack to. What a file's own header says of its size is never believed.
+    packing : str, optional
+        How it is packed; default: by its ending.
     """
 
-    def __init__(self, path: str, most: int = MOST_BYTES) -> None:
+    def __init__(self, path: str, most: int = MOST_BYTES, packing: Compression | None = None) -> None:
         super().__init__()
         self._path, self._most, self._seen = path, most, 0
-        self._ended = False
         with reading(path, "packed"):
-            self._stream: Any = pa.input_stream(path, compression="detect")
+            self._stream: Any = _opened(path, packing_of(path, packing))
 
     def readable(self) -> bool:
         return True
@@ -109,7 +128,32 @@ class Unpacking(io.RawIOBase):
         super().close()
 
 
-def unpacked(path: str, most: int = MOST_BYTES) -> bytes:
+def _opened(path: str, packing: Compression | None) -> Any:
+    if packing == "zip":
+        return _only_member(path)
+    if packing == "xz":
+        return lzma.open(path)
+    return pa.input_stream(path, compression=CODECS.get(packing or ""))
+
+
+def _only_member(path: str) -> Any:
+    """The one file of a zip; folders and what macOS puts beside files are none."""
+    with zipfile.ZipFile(path) as archive:
+        files = [each for each in archive.infolist() if not (each.is_dir() or each.filename.startswith("__MACOSX/"))]
+        if len(files) != 1:
+            raise DataError(
+                f"{Path(path).name}: the zip holds {len(files):,} files; a source takes a zip of one file, or a folder "
+                "of files: unpack it"
+            )
+        try:
+            return archive.open(files[0])
+        except (RuntimeError, NotImplementedError):
+            raise DataError(
+                f"{Path(path).name}: the zip is encrypted, or packed in a way that is not known here; unpack it"
+            ) from None
+
+
+def unpacked(path: str, most: int = MOST_BYTES, packing: Compression | None = None) -> bytes:
     """All bytes of a packed file.
 
     Raises
@@ -119,7 +163,7 @@ def unpacked(path: str, most: int = MOST_BYTES) -> bytes:
     EngineError
         The file cannot be reached, or memory ran out.
     """
-    with Unpacking(path, most) as file, reading(path, "packed"):
+    with Unpacking(path, most, packing) as file, reading(path, "packed"):
         found = io.BytesIO()
         chunk = memoryview(bytearray(CHUNK))
         while size := file.readinto(chunk):

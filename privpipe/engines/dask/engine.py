@@ -27,6 +27,7 @@ from privpipe.engines.base.besides import beside_schema
 from privpipe.engines.base.contract import Engine, Where, Written
 from privpipe.engines.base.names import check_record_ids
 from privpipe.engines.base.source import Format, Source
+from privpipe.engines.base.whole_files import opened
 from privpipe.engines.dask.classes import collected_blocks, kept_parts, measured_classes
 from privpipe.engines.dask.csv_parts import csv_table
 from privpipe.engines.dask.exchange import meet
@@ -103,6 +104,7 @@ class DaskEngine(Engine):
         size = self.options.partition_bytes
         if isinstance(source.data, TableName):
             raise refuse_table(source.data, self.name)
+        source = opened(source)
         if not source.is_path:
             if is_dask_frame(source.data):
                 return dask_table(self._runtime, source)

@@ -16,7 +16,6 @@ import pyarrow as pa
 from privpipe.engines.base.files import elsewhere, list_files, parquet_head
 from privpipe.engines.base.frames import is_local_frame
 from privpipe.engines.base.source import Source
-from privpipe.engines.base.unpacking import is_packed
 from privpipe.engines.embedded import EmbeddedEngine
 from privpipe.engines.embedded.mapping import rows_of
 from privpipe.engines.embedded.table import EmbeddedTable
@@ -159,7 +158,7 @@ def _size(source: Source, kind: str) -> float:
     """Bytes of the files of a source as they lie in memory, roughly; more than any limit for many rows."""
     files = list_files(source)
     if kind != "parquet":
-        return sum(os.path.getsize(name) * (UNPACKS_TO if is_packed(name) else 1) for name in files)
+        return sum(os.path.getsize(name) * (UNPACKS_TO if source.form.packing(name) else 1) for name in files)
     heads = [parquet_head(name) for name in files]
     if sum(head.num_rows for head in heads) > MOST_ROWS:
         return float("inf")

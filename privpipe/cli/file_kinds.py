@@ -1,0 +1,74 @@
+"""What a data file is, in words, and the `source:` of a policy that reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from privpipe.cli.drafting import flow, source_keys
+from privpipe.cli.profiling import ProfiledTable, profile_table
+from privpipe.engines import Source
+from privpipe.engines.base import format_of
+from privpipe.engines.base.files import list_files
+from privpipe.engines.base.text_form import NO_QUOTE
+from privpipe.errors import UsageError
+
+__all__ = ["described_csv", "is_csv"]
+
+
+def is_csv(path: str) -> bool:
+    """Whether a path's ending says CSV.
+
+    Examples
+    --------
+    >>> is_csv("a.csv.gz"), is_csv("a.parquet"), is_csv("a.doc")
+    (True, False, False)
+    """
+    try:
+        return format_of(path) == "csv"
+    except UsageError:
+        return False
+
+
+def described_csv(path: str) -> tuple[str, str]:
+    """What a CSV file is, and the line of the policy that reads it from the working directory.
+
+    Raises
+    ------
+    DataError
+        It cannot be read as it seems to be written.
+    """
+    table = profile_table(path)
+    source = flow(source_keys(table.source, table.profiles, Path.cwd()))
+    return ", ".join(_parts(table, path)), f"source: {source}"
+
+
+def _parts(table: ProfiledTable, path: str) -> Iterator[str]:
+    source, form = table.source, table.source.form
+    yield "CSV"
+    if packing := form.packing(list_files(Source(data=path, format="csv"))[0]):
+        yield f"packed by {packing}"
+    yield form.encoding
+    yield f"delimiter {source.delimiter!r}"
+    if form.quote not in ('"', NO_QUOTE):
+        yield f"quoted by {form.quote}"
+    if form.escape is not None:
+        yield f"escaped by {form.escape}"
+    yield "a header" if source.header else "no header"
+    if form.skip_rows:
+        yield f"{_lines(form.skip_rows)} above it"
+    yield f"decimal sign {form.decimal!r}"
+    if form.thousands is not None:
+        yield f"thousands {form.thousands!r}"
+    if form.trim:
+        yield "blanks around the fields"
+    formats = {} if isinstance(form.date_format, str) else form.date_format
+    for name, written in formats.items():
+        yield f"{name} as {written}{' (or the month first)' if name in table.unsure else ''}"
+    if form.footer:
+        yield f"{_lines(form.footer)} of totals or notes below"
+    yield f"{len(table.profiles):,} columns, {table.profiles[0].records:,} records"
+
+
+def _lines(count: int) -> str:
+    return f"{count:,} line{'s' if count != 1 else ''}"
