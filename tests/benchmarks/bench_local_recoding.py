@@ -81,7 +81,11 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--cases", nargs="*", default=list(CASES), choices=list(CASES))
     asked = parser.parse_args()
-    methods = {"rounds": LocalRecoding(method="rounds"), "sweep": LocalRecoding()}
+    methods = {
+        "rounds": LocalRecoding(method="rounds"),
+        "sweep": LocalRecoding(),
+        "search": LocalRecoding(method="search"),
+    }
     with EmbeddedEngine.open({"threads": asked.threads}) as engine:
         for case in asked.cases:
             table, context = problem(engine, asked.folder, case)

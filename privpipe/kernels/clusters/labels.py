@@ -31,12 +31,13 @@ class Labels(NamedTuple):
     ----------
     table : ndarray of int32, flat
     lost : ndarray of int32, flat
-        What a record loses under the label of each node of `table`, in units; `FORBIDDEN` where it may not be given.
+        What a record loses under the label of each node of `table`, in units; `forbidden` where it may not be given.
     bottoms : ndarray of int32, shape (m,)
         Where the nodes of each column's leaves at its lowest level begin in `leaves`.
     leaves : ndarray of int32, flat
     firsts, widths : ndarray of int32, shape (m,)
         Where a column that is climbed begins, and how many leaves it has; 0 where there is a table of all pairs.
+    forbidden : int
     """
 
     table: NDArray[np.int32]
@@ -45,13 +46,20 @@ class Labels(NamedTuple):
     leaves: NDArray[np.int32]
     firsts: NDArray[np.int32]
     widths: NDArray[np.int32]
+    forbidden: int
 
     def nodes(self, leaves: NDArray[np.int32]) -> NDArray[np.int32]:
         """Node of each leaf at the lowest level of its column, shape (t, m)."""
-        return self.leaves[self.bottoms + leaves]
+        return np.asarray(self.leaves[self.bottoms + leaves])
 
 
-def labels_of(levels: Sequence[Sequence[Ints]], lost: Sequence[Sequence[Ints]], largest: int = LARGEST) -> Labels:
+def labels_of(
+    levels: Sequence[Sequence[Ints]],
+    lost: Sequence[Sequence[Ints]],
+    forbidden: int = FORBIDDEN,
+    *,
+    largest: int = LARGEST,
+) -> Labels:
     """From the label of each leaf of each column, level by level, and what a record with that leaf loses there.
 
     The last level of each column holds one label.
@@ -79,7 +87,7 @@ def labels_of(levels: Sequence[Sequence[Ints]], lost: Sequence[Sequence[Ints]], 
         begin += width
     flat = [np.concatenate([*each, np.zeros(0)]).astype(np.int32) for each in (tables, costs, leaves)]
     ends = [np.array(each, dtype=np.int32) for each in (bottoms, firsts, widths)]
-    return Labels(flat[0], flat[1], ends[0], flat[2], ends[1], ends[2])
+    return Labels(flat[0], flat[1], ends[0], flat[2], ends[1], ends[2], forbidden)
 
 
 def _levels(levels: Sequence[Ints], lost: Sequence[Ints], sizes: list[int]) -> tuple[Ints, Ints, Ints]:

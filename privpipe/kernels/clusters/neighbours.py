@@ -36,7 +36,7 @@ def nearest(labels: Labels, leaves: NDArray[np.int32], pools: NDArray[np.int64],
 
 @njit(nogil=True, cache=True)
 def _nearest(labels, leaves, nodes, pools, found):  # type: ignore[no-untyped-def]
-    table, lost, _, _, firsts, widths = labels
+    table, lost, _, _, firsts, widths, _ = labels
     many, width = found.shape[1], leaves.shape[1]
     least = np.empty(many, np.int64)
     for pool in range(len(pools) - 1):

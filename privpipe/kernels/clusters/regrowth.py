@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.compiled import njit
-from privpipe.kernels.clusters.labels import FORBIDDEN, climbed
+from privpipe.kernels.clusters.labels import climbed
 
 __all__ = ["COST", "NONE", "Freed", "Made", "allowed", "moved", "passes", "put", "regrown"]
 
@@ -59,7 +59,7 @@ def passes(records, values, rule):  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True, inline="always")
 def _lost(labels, nodes, leaves):  # type: ignore[no-untyped-def]
     """What a record loses under the labels above some nodes and leaves."""
-    table, lost, _, _, firsts, widths = labels
+    table, lost, _, _, firsts, widths, _ = labels
     found = np.int64(0)
     for j in range(len(nodes)):
         if widths[j] == 0:
@@ -72,7 +72,7 @@ def _lost(labels, nodes, leaves):  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True)
 def put(labels, freed, at, made, g):  # type: ignore[no-untyped-def]
     """Put a combination into a group, a new one where it is empty."""
-    table, lost, _, _, firsts, widths = labels
+    table, lost, _, _, firsts, widths, _ = labels
     nodes, held = made.nodes[g], made.held[g]
     leaves = freed.leaves[at]
     found = np.int64(0)
@@ -207,7 +207,7 @@ def moved(labels, freed, n, made, many, rule):  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True)
 def allowed(labels, made, many):  # type: ignore[no-untyped-def]
     """Whether no group has a label that may not be given."""
-    for g in range(many):
-        if made.held[g, COST] >= FORBIDDEN * made.held[g, RECORDS]:
+    for g in range(many):  # noqa: SIM110 (compiled)
+        if made.held[g, COST] >= labels.forbidden * made.held[g, RECORDS]:
             return False
     return True

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from privpipe.compiled import njit
 from privpipe.draws.siphash import high_product, word_of_2
 from privpipe.kernels.clusters.labels import Labels
-from privpipe.kernels.clusters.regrowth import COST, NONE, Freed, Made, allowed, moved, passes, put, regrown
+from privpipe.kernels.clusters.regrowth import COST, NONE, Freed, Made, allowed, moved, put, regrown
 
 __all__ = ["Combinations", "searched"]
 
@@ -150,11 +150,14 @@ def _search(labels, rows, groups, rule, steps, key):  # type: ignore[no-untyped-
             left += 1
     room = max(MOST_FREED, sizes.max()) + 1
     freed = Freed(
-        np.empty((room, m), np.int32), np.empty((room, m), np.int32), np.empty((room, 2), np.int64), np.empty(room, np.int64)
+        np.empty((room, m), np.int32),
+        np.empty((room, m), np.int32),
+        np.empty((room, 2), np.int64),
+        np.empty(room, np.int64),
     )
     made = Made(np.empty((room, m), np.int32), np.zeros((room, 4), np.int64))
     names, places, chosen = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(MOST, np.int64)
-    draws = np.empty(MOST, np.uint64)
+    draws = np.empty(MOST + 1, np.uint64)
     for g in range(t):
         made.held[0] = 0
         chosen[0] = g
@@ -168,9 +171,9 @@ def _search(labels, rows, groups, rule, steps, key):  # type: ignore[no-untyped-
             continue
         n = _free(state, rows, chosen[:many], freed, names)
         fewer = high_product(_word(key, step, FEWER), U(20))
-        for at in range(many):
+        for at in range(many + 1):
             draws[at] = _word(key, step, SEEDS + at)
-        wanted = max(1, many - np.int64(fewer >= U(12)) - np.int64(fewer >= U(17)))
+        wanted = max(1, many - np.int64(fewer >= U(10)) - np.int64(fewer >= U(14)) + 3 * np.int64(fewer >= U(16)))
         new = regrown(labels, freed, n, made, rule, wanted, draws)
         if new == 0 or new > many + left:
             continue

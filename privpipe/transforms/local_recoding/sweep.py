@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,7 @@ from privpipe.transforms.local_recoding.cell_loss import cell_loss, column_loss
 from privpipe.transforms.local_recoding.rounds import GONE, Tuples
 from privpipe.transforms.recoding.encoded import EncodedTable
 
-__all__ = ["MOST_VECTORS", "Sweep", "column_losses", "lattice_size"]
+__all__ = ["MOST_VECTORS", "Sweep", "column_losses", "lattice_size", "rounds_detail"]
 
 Ints = NDArray[np.int64]
 Levels = NDArray[np.int16]
@@ -34,7 +34,7 @@ MOST_VECTORS = 200_000
 """Each costs some ten microseconds at the least."""
 
 
-def lattice_size(encoded: EncodedTable) -> int:
+def lattice_size(encoded: EncodedTable | Tuples) -> int:
     """Vectors of levels within the columns' limits."""
     return math.prod(1 + hierarchy.max_level - hierarchy.min_level for hierarchy in encoded.hierarchies)
 
@@ -78,6 +78,10 @@ class Sweep:
         best = min(sound, key=lambda walk: walk.cost)
         self.made, self.levels = best.made(self.encoded.rows.counts), best.levels
         return True
+
+    def detail(self) -> dict[str, Any]:
+        """What a plan says of the vectors."""
+        return {"method": "sweep", "rounds": rounds_detail(self.encoded.columns, self.made)}
 
     @property
     def left(self) -> int:
@@ -172,7 +176,18 @@ class Sweep:
         return None
 
 
-def column_losses(encoded: EncodedTable, levels: Levels, gone: int) -> dict[str, float]:
+def rounds_detail(columns: Sequence[str], made: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Vectors of levels as a plan holds them, with what each keeps."""
+    return [
+        {
+            "levels": dict(zip(columns, one["vector"], strict=True)),
+            **{name: figure for name, figure in one.items() if name != "vector"},
+        }
+        for one in made
+    ]
+
+
+def column_losses(encoded: EncodedTable | Tuples, levels: Levels, gone: int) -> dict[str, float]:
     """Loss of each column where each combination has levels of its own, in [0, 1]."""
     kept = np.flatnonzero(levels[:, 0] != GONE)
     found = {}
