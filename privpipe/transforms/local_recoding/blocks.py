@@ -6,10 +6,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from privpipe.kernels.mondrian.cuts import ALL
 from privpipe.transforms.local_recoding.rounds import Tuples
 from privpipe.transforms.mondrian.cut_columns import CutColumn
 from privpipe.transforms.mondrian.cut_search import CutProblem, cut_tables, grow
-from privpipe.transforms.mondrian.cut_tree import ALL, CutTree
+from privpipe.transforms.mondrian.cut_tree import CutTree
 
 __all__ = ["block_tree", "cut_parts", "parts_of", "pools_of"]
 

@@ -37,7 +37,7 @@ RESETS = 4
 """How often the columns' weights follow what they lose."""
 MOST_TRIES = 4
 SMALL = 4096
-"""A block of fewer combinations is searched as long as one of so many, several times and from two starts."""
+"""A table of fewer combinations is searched as long as one of so many, several times and from two starts."""
 MOST_RECORDS = 1 << 26
 """Records of a block whose losses are counted in full units; beyond, in coarser ones."""
 
@@ -68,17 +68,18 @@ def clustered(tuples: Tuples, tree: CutTree, steps: int) -> Levels:
         Of the search, for each combination.
     """
     levels = np.full((len(tuples), len(tuples.columns)), GONE, dtype=np.int16)
+    many = max(1, SMALL * MOST_TRIES // max(SMALL, len(tuples)))
+    steps *= max(1, SMALL // max(1, len(tuples)))
     leaves = parts_of(tuples, tree)
     order = np.argsort(leaves, kind="stable")
     for number, rows in enumerate(np.split(order, np.searchsorted(leaves[order], np.arange(1, tree.leaves)))):
-        levels[rows] = _block_levels(tuples.part(rows), steps, DRAWS.child(str(number)))
+        levels[rows] = _block_levels(tuples.part(rows), steps, many, DRAWS.child(str(number)))
     return levels
 
 
-def _block_levels(tuples: Tuples, steps: int, stream: Stream) -> Levels:
-    """The best of some searches from the sweep's classes, and from Mondrian's parts where the block is small."""
+def _block_levels(tuples: Tuples, steps: int, many: int, stream: Stream) -> Levels:
+    """The best of some searches from the sweep's classes, and from Mondrian's parts where there are to be many."""
     starts = []
-    many = SMALL * MOST_TRIES // max(SMALL, len(tuples))
     if lattice_size(tuples) <= MOST_VECTORS:
         starts.append(_swept(tuples))
     if many > 1 or not starts or (starts[0] == GONE).all():
@@ -89,9 +90,9 @@ def _block_levels(tuples: Tuples, steps: int, stream: Stream) -> Levels:
         if not len(kept):
             continue
         block = _Block(tuples.part(kept), start[kept])
-        for again in range(max(1, many)):
+        for again in range(many):
             found = np.full_like(start, GONE)
-            found[kept] = block.searched(steps, stream.child(f"{number}/{again}"))
+            found[kept] = block.searched(steps * len(kept), stream.child(f"{number}/{again}"))
             cost = _cost(tuples, found)
             if best is None or cost < least:
                 best, least = found, cost
@@ -186,11 +187,10 @@ class _Block:
         return class_numbers(named, [(at, np.arange(size), size) for at, size in enumerate(many)])[0]
 
     def searched(self, steps: int, stream: Stream) -> Levels:
-        """Levels after so many steps for each combination; the start's where these lose less."""
+        """Levels after so many steps; the start's where these lose less."""
         order, _ = self._pools
         rows = Combinations(self._leaves[order], self._held[order], self._around)
         groups = self._groups[order]
-        total = steps * max(len(order), SMALL)
         for part in range(RESETS):
             labels = _labels(self._single, self._weights(groups))
             made = searched(
@@ -198,7 +198,7 @@ class _Block:
                 rows,
                 groups,
                 self._rule,
-                (total * part // RESETS, total * (part + 1) // RESETS),
+                (steps * part // RESETS, steps * (part + 1) // RESETS),
                 stream.key_words,
             )
             groups = self._sound(groups, made)

@@ -113,7 +113,7 @@ def test_a_rule_that_the_kernel_does_not_know_holds(embedded: Engine, make_probl
     """Groups that fail t-closeness give way to those they were made of; the sweep is never left for worse."""
     rows = wide_table(np.random.default_rng(4), 160)
     closeness = TCloseness(column="ill", t=0.35)
-    problem = make_problem(rows, {name: TREE for name in "abc"}, (KAnonymity(k=3), closeness))
+    problem = make_problem(rows, dict.fromkeys("abc", TREE), (KAnonymity(k=3), closeness))
     context = replace(problem.context, base=problem.context.base)
     table = scanned(embedded, problem.table)
     found, released = made(embedded, LocalRecoding(method="search", steps=3, block=block), table, context)
@@ -136,7 +136,7 @@ def test_a_judged_column_that_stays_divides_groups(embedded: Engine, make_proble
     """`d` has no hierarchy; its values in order of text and of number differ."""
     rows = wide_table(np.random.default_rng(3), 120)
     rows["d"] = [str(1 + 9 * (row % 2)) for row in range(120)]
-    problem = make_problem({**rows, "ill": rows.pop("ill")}, {name: TREE for name in "abc"}, (KAnonymity(k=4),))
+    problem = make_problem({**rows, "ill": rows.pop("ill")}, dict.fromkeys("abc", TREE), (KAnonymity(k=4),))
     table = scanned(embedded, problem.table)
     found, released = made(embedded, LocalRecoding(method="search", steps=2, block=block), table, problem.context)
     assert found.detail["method"] == "search"
@@ -149,7 +149,7 @@ def test_a_judged_column_that_stays_divides_groups(embedded: Engine, make_proble
 def test_limits_of_levels_hold(embedded: Engine, make_problem: Any) -> None:
     """`a` shows at the least its groups and never the root."""
     rows = wide_table(np.random.default_rng(5), 90)
-    problem = make_problem(rows, {name: TREE for name in "abc"}, (KAnonymity(k=5),), limit=0.2)
+    problem = make_problem(rows, dict.fromkeys("abc", TREE), (KAnonymity(k=5),), limit=0.2)
     hierarchy = Hierarchy.from_rows(TREE, column="a", min_level=1, max_level=1)
     specs = {**problem.context.hierarchies, "a": HierarchySpec.from_hierarchy(hierarchy, column="a")}
     context = replace(problem.context, hierarchies=specs)
@@ -165,7 +165,7 @@ def test_a_lattice_too_large_for_a_sweep_starts_from_cuts(
 ) -> None:
     monkeypatch.setattr(clusters, "MOST_VECTORS", 1)
     rows = wide_table(np.random.default_rng(6), 150)
-    problem = make_problem(rows, {name: TREE for name in "abc"}, (KAnonymity(k=3),))
+    problem = make_problem(rows, dict.fromkeys("abc", TREE), (KAnonymity(k=3),))
     table = scanned(embedded, problem.table)
     found, released = made(embedded, LocalRecoding(method="search", steps=4), table, problem.context)
     assert found.detail["method"] == "search"

@@ -155,13 +155,13 @@ def test_it_loses_no_more_than_one_plain_walk(embedded: Engine, random_problems:
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=SLOW)
-@given(st.data(), st.randoms(use_true_random=False), st.sampled_from(["sweep"]))
+@given(st.data(), st.randoms(use_true_random=False))
 def test_row_order_and_copies_change_nothing(
-    embedded: Engine, random_problems: Any, data: st.DataObject, random: Any, method: Any
+    embedded: Engine, random_problems: Any, data: st.DataObject, random: Any
 ) -> None:
     """Each record twice, and a k twice as large, is the same problem in another order."""
     problem = data.draw(random_problems)
-    stage = LocalRecoding(method=method, suppress_at_most=0.25)
+    stage = LocalRecoding(suppress_at_most=0.25)
     plans = []
     for copies in (1, 2):
         rows = [row for row in range(len(problem)) for _ in range(copies)]
@@ -223,6 +223,29 @@ def test_figures_of_a_prototype_are_reached(embedded: Engine, shared: Any, case:
     assert found.detail["method"] == "sweep"
     assert found.detail["cell_loss"] <= figure + 0.00005
     assert sum(done["records"] for done in found.detail["rounds"]) == len(released) == found.detail["records"]
+    sizes = Counter(zip(*released.select(list(context.hierarchies)).to_pydict().values(), strict=True))
+    assert min(sizes.values()) >= guarantees[0].k
+    assert len(sizes) == found.detail["classes"]
+
+
+CLUSTERED = {
+    "adult k=5": 0.0493,
+    "adult distinct 3": 0.0290,
+    "cmc k=5": 0.0465,
+    "cmc k=10": 0.0834,
+    "mgm k=5": 0.0825,
+}
+
+
+@pytest.mark.parametrize("name", CLUSTERED)
+def test_figures_of_clusters_are_reached(embedded: Engine, shared: Any, name: str) -> None:
+    """Ours; an independent prototype has .0504, .0293, .0471, .0882, .0824 with as many steps; all are released."""
+    folder, file, spec, guarantees, sensitive, _ = FIGURES[name]
+    table, context = of_file(embedded, shared / "data" / folder, file, spec, guarantees, sensitive)
+    found, released = made(embedded, LocalRecoding(method="search"), table, context)
+    assert found.detail["method"] == "search"
+    assert found.detail["cell_loss"] <= CLUSTERED[name] + 0.00005
+    assert len(released) == found.detail["records"]
     sizes = Counter(zip(*released.select(list(context.hierarchies)).to_pydict().values(), strict=True))
     assert min(sizes.values()) >= guarantees[0].k
     assert len(sizes) == found.detail["classes"]
