@@ -109,8 +109,10 @@ class LocalRecoding(StageEstimator):
         self,
         *,
         columns: list[str] | tuple[str, ...] | None = ...,
-        method: Literal["sweep", "rounds"] = ...,
+        method: Literal["sweep", "search", "rounds"] = ...,
         share: float | None = ...,
+        steps: int = ...,
+        block: int = ...,
         gs_factor: float = ...,
         suppress_at_most: float = ...,
         roles: Roles | None = ...,
@@ -123,8 +125,10 @@ class LocalRecoding(StageEstimator):
         mark: str | None = ...,
     ) -> None: ...
     columns: list[str] | tuple[str, ...] | None
-    method: Literal["sweep", "rounds"]
+    method: Literal["sweep", "search", "rounds"]
     share: float | None
+    steps: int
+    block: int
     gs_factor: float
     suppress_at_most: float
     roles: Roles | None

@@ -71,8 +71,10 @@ class LocalRecoding(_LocalRecoding):
         self,
         *,
         columns: list[str] | tuple[str, ...] | None = ...,
-        method: Literal["sweep", "rounds"] = ...,
+        method: Literal["sweep", "search", "rounds"] = ...,
         share: float | None = ...,
+        steps: int = ...,
+        block: int = ...,
         gs_factor: float = ...,
         suppress_at_most: float = ...,
     ) -> None: ...

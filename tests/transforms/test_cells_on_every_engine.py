@@ -36,11 +36,16 @@ STAGES: dict[str, tuple[Transformer, dict[str, Any]]] = {
     "by values": (Mondrian(columns=ALL), {**JUDGED, "guarantees": MODELS}),
     "by loss": (Mondrian(columns=ALL, score="loss", labels="values"), {**JUDGED, "guarantees": [KAnonymity(k=4)]}),
     "a column stays": (Mondrian(k=3), {**JUDGED, "roles": FEW, "guarantees": [AverageRisk(at_most=0.1)]}),
-    "rounds": (LocalRecoding(suppress_at_most=0.2), {**JUDGED, "roles": FEW, "guarantees": MODELS}),
+    "sweep": (LocalRecoding(), {**JUDGED, "roles": FEW, "guarantees": MODELS[:2]}),
+    "clusters": (
+        LocalRecoding(method="search", steps=1, block=20),
+        {**JUDGED, "roles": FEW, "guarantees": MODELS[:2]},
+    ),
+    "judged sweep": (LocalRecoding(suppress_at_most=0.2), {**JUDGED, "roles": FEW, "guarantees": MODELS}),
 }
 
-ON_SPARK = ("by values", "rounds")
-"""Two kinds of functions that travel; the others differ on the driver alone."""
+ON_SPARK = ("by values", "sweep", "clusters", "judged sweep")
+"""Functions that travel; the others differ on the driver alone."""
 
 
 def multiset(rows: pa.Table) -> Counter[Any]:

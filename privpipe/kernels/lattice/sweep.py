@@ -17,22 +17,30 @@ NONE = -1
 LARGEST_MASK = 64
 """Sensitive values that a word tells apart; classes with more of them are judged elsewhere."""
 SPACE = 1 << 62
+MOST_LEAVES = 4096
+MOST_LABELS = 1 << 17
+"""Of columns that share one code: a look-up must stay in the processor's cache, and its table small."""
 
 
 @dataclass(frozen=True)
 class CodedTuples:
-    """Distinct combinations with the code of each label of each column at each level.
+    """Distinct combinations with the code of each label at each level; neighbouring columns are looked up at once.
 
     Parameters
     ----------
-    codes : ndarray of int32, shape (t, m)
-        Leaf codes; of columns without a hierarchy, ranks of their values.
+    codes : ndarray of int32, shape (t, g)
+        Leaf codes of each group of columns.
     labels : ndarray of int64, flat
-        For each column and level the label's code of each leaf, times the column's stride within its word.
-    starts, widths : ndarray of int64, shape (m,)
-        Where a column's labels begin, and how many leaves it has.
-    ends : ndarray of int64, shape (w,)
-        Column behind the last one of each word of a class key: as many words as exact keys need.
+        For each group and each of its vectors of levels, the code of each leaf's labels, times the stride of the group
+        within its word.
+    starts, widths : ndarray of int64, shape (g,)
+        Where the labels of a group begin, and how many leaves it has.
+    steps : ndarray of int64, shape (m,)
+        What a level more of a column adds to the number of its group's vector.
+    ends : ndarray of int64, shape (g,)
+        Column behind the last one of each group.
+    words : ndarray of int64, shape (w,)
+        Group behind the last one of each word of a class key: as many words as exact keys need.
     counts : ndarray of int64, shape (t,)
     values : ndarray of int64, shape (t,) or (0,)
         Sensitive codes below `LARGEST_MASK`; none where they are not looked at.
@@ -42,7 +50,9 @@ class CodedTuples:
     labels: Ints = field(repr=False)
     starts: Ints
     widths: Ints
+    steps: Ints
     ends: Ints
+    words: Ints
     counts: Ints = field(repr=False)
     values: Ints = field(repr=False)
 
@@ -53,31 +63,63 @@ class CodedTuples:
         Examples
         --------
         >>> tuples = CodedTuples.of(np.array([[0], [1]], np.int32), [[np.array([0, 1])]], np.array([2, 3]), None)
-        >>> tuples.ends.tolist(), tuples.widths.tolist()
+        >>> tuples.words.tolist(), tuples.widths.tolist()
         ([1], [2])
         """
-        flat, starts, widths, ends = [], [], [], []
-        at, stride = 0, 1
-        for column, levels in enumerate(lookups):
-            many = max((int(own.max(initial=-1)) for own in levels), default=0) + 1
+        flat, starts, widths, steps, grouped = [], [], [], [], []
+        ends, words, at, stride = _groups(lookups), [], 0, 1
+        for group, (first, last) in enumerate(zip([0, *ends], ends, strict=False)):
+            leaves, table, many = np.zeros(len(codes), np.int64), np.zeros((1, 1), np.int64), 1
+            own: list[int] = []
+            for column in range(first, last):
+                levels = np.array(lookups[column], dtype=np.int64).reshape(len(lookups[column]), -1)
+                labels = int(levels.max(initial=-1)) + 1
+                leaves = leaves * levels.shape[1] + codes[:, column]
+                own = [step * len(levels) for step in own] + [1]
+                wider = table[:, None, :, None] * labels + levels[None, :, None, :]
+                table, many = wider.reshape(len(table) * len(levels), -1), many * labels
             if stride > 1 and stride * many >= SPACE:
-                ends.append(column)
+                words.append(group)
                 stride = 1
             starts.append(at)
-            widths.append(len(levels[0]))
-            flat += [own.astype(np.int64) * stride for own in levels]
-            at += sum(len(own) for own in levels)
-            stride *= many
-        ends.append(len(lookups))
+            widths.append(table.shape[1])
+            steps += own
+            flat.append(table.ravel() * stride)
+            grouped.append(leaves)
+            at, stride = at + table.size, stride * many
+        words.append(len(ends))
         return cls(
-            np.ascontiguousarray(codes, dtype=np.int32),
+            np.ascontiguousarray(np.column_stack(grouped) if grouped else codes[:, :0], dtype=np.int32),
             np.concatenate(flat) if flat else np.zeros(0, np.int64),
             np.array(starts, np.int64),
             np.array(widths, np.int64),
+            np.array(steps, np.int64),
             np.array(ends, np.int64),
+            np.array(words, np.int64),
             np.ascontiguousarray(counts, dtype=np.int64),
             np.zeros(0, np.int64) if values is None else np.ascontiguousarray(values, dtype=np.int64),
         )
+
+    def places(self, vectors: NDArray[np.int16]) -> Ints:
+        """Where the labels of each group begin at each vector of levels, shape (v, g); further columns: level 0."""
+        steps = self.steps[: vectors.shape[1]]
+        reached = np.zeros((len(vectors), len(self.steps) + 1), dtype=np.int64)
+        np.cumsum(vectors * steps, axis=1, out=reached[:, 1 : len(steps) + 1])
+        reached[:, len(steps) + 1 :] = reached[:, [len(steps)]]
+        own = reached[:, self.ends] - reached[:, np.concatenate([[0], self.ends[:-1]]).astype(np.int64)]
+        return np.ascontiguousarray(self.starts + own * self.widths)
+
+
+def _groups(lookups: list[list[Ints]]) -> list[int]:
+    """Column behind the last one of each group."""
+    ends, leaves, labels = [], 1, 1
+    for column, levels in enumerate(lookups):
+        own = max(len(levels[0]), 1)
+        if column and (leaves * own > MOST_LEAVES or labels * own * len(levels) > MOST_LABELS):
+            ends.append(column)
+            leaves = labels = 1
+        leaves, labels = leaves * own, labels * own * len(levels)
+    return [*ends, len(lookups)] if lookups else []
 
 
 def swept(
@@ -102,7 +144,8 @@ def swept(
     [0, 1, 1]
     """
     found = np.full(len(tuples.codes), NONE, dtype=np.int32)
-    _sweep(_packed(tuples), _wide(tuples, vectors), rest.astype(np.int64), (k, values, least), found)
+    asked = (k, values, least)
+    _sweep((tuples.labels, tuples.words), tuples.places(vectors), _taken(tuples, rest), asked, found)
     return found
 
 
@@ -129,129 +172,138 @@ def next_vector(
         -1 and no combination where there is none.
     """
     passing = np.zeros(len(rest), dtype=np.bool_)
-    asked = (k, values, first, whole)
-    return int(_next(_packed(tuples), _wide(tuples, vectors), rest.astype(np.int64), asked, passing)), passing
+    asked = (k, values, whole)
+    places = tuples.places(vectors[first:])
+    found = int(_next((tuples.labels, tuples.words), places, _taken(tuples, rest), asked, passing))
+    return (NONE if found == NONE else first + found), passing
 
 
-def _packed(tuples: CodedTuples) -> tuple[Any, ...]:
-    keys = (tuples.labels, tuples.starts, tuples.widths, tuples.ends)
-    return (tuples.codes, *keys, tuples.counts, tuples.values)
+def _taken(tuples: CodedTuples, rest: NDArray[np.intp]) -> tuple[Any, ...]:
+    """Rows, codes, counts and values of some combinations, free to be moved."""
+    values = tuples.values[rest] if len(tuples.values) else tuples.values
+    return rest.astype(np.int64), tuples.codes[rest], tuples.counts[rest], values
 
 
-def _wide(tuples: CodedTuples, vectors: NDArray[np.int16]) -> NDArray[np.int16]:
-    wide = np.zeros((len(vectors), len(tuples.starts)), dtype=np.int16)
-    wide[:, : vectors.shape[1]] = vectors
-    return wide
-
-
-@njit(nogil=True, cache=True)
-def _table(rows: int, words: int) -> tuple[Ints, Ints, NDArray[np.uint64], Ints]:
-    """Stamp, records, values and key of each slot of a hash table at most half full."""
-    size = 2
-    while size < 2 * rows:
-        size *= 2
-    stamps, totals = np.zeros(size, np.int64), np.zeros(size, np.int64)
-    return stamps, totals, np.zeros(size, np.uint64), np.zeros((size, words), np.int64)
-
-
-@njit(nogil=True, cache=True)
-def _slot(own: Ints, stamp: int, stamps: Ints, keys: Ints) -> int:
+@njit(nogil=True, cache=True, inline="always")
+def _slot(table, last, stamp, own):  # type: ignore[no-untyped-def]
     """Where a class stands in the table, or the free slot that is to be its own."""
     mixed = np.uint64(0)
     for word in range(len(own)):
         mixed = (mixed ^ np.uint64(own[word])) * np.uint64(0x9E3779B97F4A7C15)
         mixed ^= mixed >> np.uint64(32)
-    last = len(stamps) - 1
     slot = np.int64(mixed) & last
-    while stamps[slot] == stamp:
+    while table[slot, 0] == stamp:
         same = True
         for word in range(len(own)):
-            same &= keys[slot, word] == own[word]
+            same &= table[slot, 3 + word] == own[word]
         if same:
             break
         slot = (slot + 1) & last
-    return int(slot)
+    return slot
 
 
 @njit(nogil=True, cache=True)
-def _group(coded: Any, vector: NDArray[np.int16], rest: Ints, stamp: int, k: int, table: Any, slots: Ints) -> bool:
-    """The slot of the class of each of `rest`; whether some class holds k records."""
-    codes, labels, starts, widths, ends, counts, values = coded
-    stamps, totals, masks, keys = table
-    own = np.empty(len(ends), np.int64)
-    enough = False
-    for i in range(len(rest)):
-        row = rest[i]
-        column = 0
-        for word in range(len(ends)):
+def _group(keys, places, rest, n, stamp, k, room):  # type: ignore[no-untyped-def]
+    """The slot of the class of each of the first n; whether some class holds k records.
+
+    A slot of the table: stamp of the vector that uses it, records, values seen, key. As much of the table is used as n
+    combinations need, so that it stays in the processor's cache.
+    """
+    labels, words = keys
+    _, codes, counts, values = rest
+    table, slots = room
+    last = 1
+    while last < 2 * n:
+        last *= 2
+    last -= 1
+    own = np.empty(len(words), np.int64)
+    most = 0
+    for i in range(n):
+        group = 0
+        for word in range(len(words)):
             key = np.int64(0)
-            while column < ends[word]:
-                key += labels[starts[column] + vector[column] * widths[column] + codes[row, column]]
-                column += 1
+            while group < words[word]:
+                key += labels[places[group] + codes[i, group]]
+                group += 1
             own[word] = key
-        slot = _slot(own, stamp, stamps, keys)
-        if stamps[slot] != stamp:
-            stamps[slot], totals[slot], masks[slot] = stamp, 0, 0
-            keys[slot] = own
-        totals[slot] += counts[row]
-        enough |= totals[slot] >= k
+        slot = _slot(table, last, stamp, own)
+        if table[slot, 0] != stamp:
+            table[slot, 0], table[slot, 1], table[slot, 2] = stamp, 0, 0
+            for word in range(len(words)):
+                table[slot, 3 + word] = own[word]
+        table[slot, 1] += counts[i]
+        most = max(most, table[slot, 1])
         if len(values):
-            masks[slot] |= np.uint64(1) << np.uint64(values[row])
+            table[slot, 2] |= np.int64(1) << values[i]
         slots[i] = slot
-    return enough
+    return most >= k
 
 
-@njit(nogil=True, cache=True)
-def _passes(slot: int, table: Any, k: int, values: int) -> bool:
-    _, totals, masks, _ = table
-    if totals[slot] < k:
+@njit(nogil=True, cache=True, inline="always")
+def _passes(table, slot, k, values):  # type: ignore[no-untyped-def]
+    if table[slot, 1] < k:
         return False
-    many, mask = 0, masks[slot]
-    while mask and many < values:
+    many, mask = 0, np.uint64(table[slot, 2])
+    while mask != np.uint64(0) and many < values:
         mask &= mask - np.uint64(1)
         many += 1
     return many >= values
 
 
 @njit(nogil=True, cache=True)
-def _sweep(coded: Any, vectors: NDArray[np.int16], rest: Ints, asked: Any, found: NDArray[np.int32]) -> None:
+def _room(n, words):  # type: ignore[no-untyped-def]
+    size = 1
+    while size < 2 * n:
+        size *= 2
+    return np.zeros((size, 3 + len(words)), np.int64), np.empty(n, np.int64)
+
+
+@njit(nogil=True, cache=True)
+def _sweep(keys, places, rest, asked, found):  # type: ignore[no-untyped-def]
     k, values, least = asked
-    table = _table(len(rest), len(coded[4]))
-    slots, n = np.empty(len(rest), np.int64), len(rest)
-    for v in range(len(vectors)):
+    rows, codes, counts, own = rest
+    n = len(rows)
+    room = _room(n, keys[1])
+    table, slots = room
+    for v in range(len(places)):
         if n == 0:
             break
-        if not _group(coded, vectors[v], rest[:n], v + 1, k, table, slots):
+        if not _group(keys, places[v], rest, n, v + 1, k, room):
             continue
         kept = 0
         for i in range(n):
-            if _passes(slots[i], table, k, values):
-                kept += coded[5][rest[i]]
+            if _passes(table, slots[i], k, values):
+                kept += counts[i]
         if kept == 0 or kept < least:
             continue
         left = 0
         for i in range(n):
-            if _passes(slots[i], table, k, values):
-                found[rest[i]] = v
+            if _passes(table, slots[i], k, values):
+                found[rows[i]] = v
             else:
-                rest[left] = rest[i]
+                rows[left], counts[left] = rows[i], counts[i]
+                for group in range(codes.shape[1]):
+                    codes[left, group] = codes[i, group]
+                if len(own):
+                    own[left] = own[i]
                 left += 1
         n = left
 
 
 @njit(nogil=True, cache=True)
-def _next(coded: Any, vectors: NDArray[np.int16], rest: Ints, asked: Any, passing: NDArray[np.bool_]) -> int:
-    k, values, first, whole = asked
-    table = _table(len(rest), len(coded[4]))
-    slots = np.empty(len(rest), np.int64)
-    for v in range(first, len(vectors)):
-        if not _group(coded, vectors[v], rest, v + 1, k, table, slots):
+def _next(keys, places, rest, asked, passing):  # type: ignore[no-untyped-def]
+    k, values, whole = asked
+    n = len(rest[0])
+    room = _room(n, keys[1])
+    table, slots = room
+    for v in range(len(places)):
+        if not _group(keys, places[v], rest, n, v + 1, k, room):
             continue
         many = 0
-        for i in range(len(rest)):
-            passing[i] = _passes(slots[i], table, k, values)
+        for i in range(n):
+            passing[i] = _passes(table, slots[i], k, values)
             many += passing[i]
-        if many == len(rest) or (many > 0 and not whole):
+        if many == n or (many > 0 and not whole):
             return v
     passing[:] = False
     return NONE

@@ -11,7 +11,7 @@ from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.mondrian.cuts import goes_first
 
-__all__ = ["folded", "leaf_cells", "leaf_numbers", "side_cells", "side_sizes"]
+__all__ = ["folded", "leaf_cells", "leaf_numbers", "leaves_below", "side_cells", "side_sizes"]
 
 Ints = NDArray[np.int64]
 
@@ -61,6 +61,26 @@ def leaf_numbers(codes: NDArray[Any], keys: Ints, columns: Ints, cuts: Ints, tie
     [0, 1, 1, 2]
     """
     return np.asarray(_leaf_numbers(read_only(codes, np.int32), keys, columns, cuts, ties))
+
+
+def leaves_below(columns: Ints) -> Ints:
+    """Leaves at or below each node of a tree in preorder, shape (nodes,).
+
+    Examples
+    --------
+    >>> leaves_below(np.array([0, 0, -1, -1, -1])).tolist()
+    [3, 2, 1, 1, 1]
+    """
+    return np.asarray(_leaves_below(columns))
+
+
+@njit(nogil=True, cache=True)
+def _leaves_below(columns):  # type: ignore[no-untyped-def]
+    found = np.ones(len(columns), np.int64)
+    for node in range(len(columns) - 1, -1, -1):
+        if columns[node] >= 0:
+            found[node] = found[node + 1] + found[node + 2 * found[node + 1]]
+    return found
 
 
 @njit(nogil=True, cache=True)

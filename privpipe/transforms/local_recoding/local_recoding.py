@@ -18,19 +18,27 @@ class LocalRecoding(LocalRecodingStage):
     """Generalize to one vector of levels after the other, and keep at each the classes that pass among what is left.
 
     What no vector can keep is suppressed, within the limit. The guarantees are judged again over all of them
-    together, for classes of different vectors may get the same labels.
+    together, for classes of different vectors or groups may get the same labels.
 
     Parameters
     ----------
     columns : tuple of str, optional
         Default: every quasi-identifier that has a hierarchy.
-    method : {"sweep", "rounds"}
-        `sweep` walks all vectors of levels in the order of what they lose. `rounds` searches for the best vector again
-        and again; it also serves guarantees over some quasi-identifiers alone or over all classes together, and
-        lattices of more than 200,000 vectors, for which `sweep` takes it by itself.
+    method : {"sweep", "search", "rounds"}
+        `sweep` walks all vectors of levels in the order of what they lose. `search` goes on from there: it regroups
+        combinations of values, a few groups at a time, and labels each group by its lowest common ancestors; it loses
+        less, takes longer and serves lattices of any size. `rounds` searches for the best vector again and again; it
+        also serves guarantees over some quasi-identifiers alone or over all classes together, and the sweep's lattices
+        of more than 200,000 vectors: for these the others take it by themselves. The plan says which one was taken.
     share : float, optional
         What a vector must keep, in [0, 1]: under `sweep` of all records (default 0; 0.01 gives short plans), under
         `rounds` of what it got, above 0 (default 0.05); a round that does not is tried again with suppression dearer.
+    steps : int
+        Under `search`, at least 1: steps for each combination of values. Fewer than 4,096 combinations are searched as
+        long as so many.
+    block : int
+        Under `search`, at least 2: combinations of values that are regrouped together. A larger table is cut into
+        blocks, as `mondrian` cuts it.
     gs_factor : float
         Under `rounds`, in [0, 1], of the first round; below 0.5 suppression is cheap, above it generalization is.
     suppress_at_most : float
@@ -38,8 +46,9 @@ class LocalRecoding(LocalRecodingStage):
 
     Notes
     -----
-    What a vector loses is the loss of the whole table at it. Source: Xu et al., KDD 2006 (local recoding); Iyengar,
-    KDD 2002 (loss).
+    What a vector loses is the loss of the whole table at it. What `search` draws is public and the same for every
+    seed: it hides nothing, and the plan is a function of the counts. Source: Xu et al., KDD 2006 (local recoding);
+    Iyengar, KDD 2002 (loss).
 
     Examples
     --------

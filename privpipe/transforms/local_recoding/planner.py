@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from privpipe.errors import NoSolutionError, UsageError
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.local_recoding.cell_loss import cell_loss, mean_penalty
+from privpipe.transforms.local_recoding.clusters import Clusters
 from privpipe.transforms.local_recoding.rounds import GONE, Tuples
 from privpipe.transforms.local_recoding.stage import LocalRecodingStage, as_generalize
-from privpipe.transforms.local_recoding.sweep import MOST_VECTORS, Sweep, column_losses, lattice_size
+from privpipe.transforms.local_recoding.sweep import MOST_VECTORS, Sweep, column_losses, lattice_size, rounds_detail
 from privpipe.transforms.mondrian.cut_columns import require_one_node_a_label
 from privpipe.transforms.recoding.encoded import EncodedTable, encode
 from privpipe.transforms.recoding.loss import LossSpec
@@ -54,17 +55,23 @@ def plan(engine: Any, table: Any, stage: LocalRecodingStage, context: StageConte
     tuples = Tuples(
         encoded.columns, encoded.fixed, encoded.hierarchies, encoded.codes, encoded.rows, sets, context.base
     )
-    rounds = _chosen(stage, encoded, tuples, context)
-    require_within(rounds.fewest + encoded.unknown, stage.suppress_at_most, encoded.records, context)
-    return _plan(stage, encoded, tuples, rounds, context)
+    found = _chosen(stage, encoded, tuples, context)
+    require_within(found.fewest + encoded.unknown, stage.suppress_at_most, encoded.records, context)
+    return _plan(stage, encoded, tuples, found, context)
 
 
-def _chosen(stage: LocalRecodingStage, encoded: EncodedTable, tuples: Tuples, context: StageContext) -> Sweep | _Rounds:
-    """The sweep where it serves and holds, else the rounds."""
-    if stage.method == "sweep" and tuples.by_class is not None and lattice_size(encoded) <= MOST_VECTORS:
+def _chosen(
+    stage: LocalRecodingStage, encoded: EncodedTable, tuples: Tuples, context: StageContext
+) -> Clusters | Sweep | _Rounds:
+    """The search or the sweep where they serve and hold, else the rounds."""
+    allowed = max(0, budget_of(stage.suppress_at_most, encoded.records, context) - encoded.unknown)
+    if stage.method == "search" and tuples.by_class is not None:
+        clusters = Clusters(tuples, stage.steps, stage.block)
+        if clusters.left <= allowed and tuples.holds(clusters.levels):
+            return clusters
+    if stage.method != "rounds" and tuples.by_class is not None and lattice_size(encoded) <= MOST_VECTORS:
         sweep = Sweep(encoded, tuples)
-        budget = budget_of(stage.suppress_at_most, encoded.records, context)
-        if sweep.run(stage.share or 0.0, max(0, budget - encoded.unknown)):
+        if sweep.run(stage.share or 0.0, allowed):
             return sweep
     rounds = _Rounds(encoded, tuples, context)
     rounds.run(stage)
@@ -85,6 +92,10 @@ class _Rounds:
         self._keeping: dict[tuple[int, float], bool] = {}
         models = [model for group in tuples.sets.class_models.values() for model in group]
         self.least = max([1, *(model.least_size() for model in models)])
+
+    def detail(self) -> dict[str, Any]:
+        """What a plan says of the rounds."""
+        return {"method": "rounds", "rounds": rounds_detail(self.encoded.columns, self.made)}
 
     @property
     def rest(self) -> NDArray[np.intp]:
@@ -172,10 +183,13 @@ class _Rounds:
 
 
 def _plan(
-    stage: LocalRecodingStage, encoded: EncodedTable, tuples: Tuples, rounds: Sweep | _Rounds, context: StageContext
+    stage: LocalRecodingStage,
+    encoded: EncodedTable,
+    tuples: Tuples,
+    found: Clusters | Sweep | _Rounds,
+    context: StageContext,
 ) -> StagePlan:
-    gone = rounds.left + encoded.unknown
-    levels = rounds.levels
+    gone, levels = found.left + encoded.unknown, found.levels
     kept = np.flatnonzero(levels[:, 0] != GONE)
     counts = encoded.rows.counts[kept]
     losses, penalties, recoded = column_losses(encoded, levels, gone), [], []
@@ -183,7 +197,7 @@ def _plan(
         table = np.array([hierarchy.shares(level) for level in range(hierarchy.height + 1)])
         shares = table[levels[kept, at], encoded.codes[kept, at]]
         penalties.append(np.where(shares <= 1.0 / hierarchy.domain_size, 0.0, shares))
-        if any(is_recoded(hierarchy, made["vector"][at]) for made in rounds.made):
+        if any(is_recoded(hierarchy, level) for level in np.unique(levels[kept, at]).tolist()):
             recoded.append(column)
     loss = cell_loss(list(losses.values()))
     tops = np.array([hierarchy.height for hierarchy in encoded.hierarchies])
@@ -193,15 +207,7 @@ def _plan(
         parameters=stage.parameters(),
         detail={
             "approach": "CG_TS",
-            "method": "sweep" if isinstance(rounds, Sweep) else "rounds",
-            "rounds": [
-                {
-                    "levels": dict(zip(encoded.columns, made["vector"], strict=True)),
-                    "records": made["records"],
-                    **({"gs_factor": made["gs_factor"]} if "gs_factor" in made else {}),
-                }
-                for made in rounds.made
-            ],
+            **found.detail(),
             "recoded": recoded,
             "hierarchies": {
                 column: context.keyed(hierarchy.digest())
@@ -217,7 +223,7 @@ def _plan(
             "classes": tuples.classes_of(levels),
             "records_without_information": int(counts[blind].sum()),
             "left": gone,
-            "nodes_checked": rounds.checked,
+            "nodes_checked": found.checked,
             "loss": loss,
             "cell_loss": loss,
             "column_losses": losses,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,6 +122,20 @@ class Tuples:
         """Whether what is kept meets everything: classes of different rounds may have become one."""
         kept = np.flatnonzero(levels[:, 0] != GONE)
         return len(kept) > 0 and not self._failing(kept, levels[kept]).any()
+
+    def failing(self, levels: Levels) -> NDArray[np.intp]:
+        """Combinations that are kept and in classes that must go."""
+        kept = np.flatnonzero(levels[:, 0] != GONE)
+        return kept[self._failing(kept, levels[kept])] if len(kept) else kept
+
+    def left(self, levels: Levels) -> int:
+        """Records that are not kept."""
+        return int(self.rows.counts[levels[:, 0] == GONE].sum())
+
+    def part(self, some: NDArray[np.intp]) -> Self:
+        """Some of the combinations."""
+        sensitive = {column: codes[some] for column, codes in self.rows.sensitive.items()}
+        return replace(self, codes=self.codes[some], rows=Combinations(self.rows.counts[some], sensitive))
 
     def classes_of(self, levels: Levels) -> int:
         """Classes that are released, over all the columns."""

@@ -14,13 +14,15 @@ from typing_extensions import Doc
 from privpipe.blocks import FactsRequest, Primitives, RowBlock
 from privpipe.blocks.marks import Columns
 from privpipe.errors import DataError, UsageError
+from privpipe.hierarchies import canonical_text
 from privpipe.roles import column_type_of
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.local_recoding.rounds import GONE, Tuples
 from privpipe.transforms.mondrian.cut_columns import CutColumn, by_value, require_one_node_a_label, value_codes
+from privpipe.transforms.mondrian.cut_tree import CutTree
 from privpipe.transforms.recoding.hierarchy_definition import with_earlier_labels
 from privpipe.transforms.recoding.stage import GeneralizeStage, generalized_columns, texts_of
-from privpipe.transforms.suppression.budget import sensitive_codes
+from privpipe.transforms.suppression.budget import sensitive_codes, text_ranks
 from privpipe.transforms.suppression.class_failures import Combinations, judged_sets
 
 if TYPE_CHECKING:
@@ -47,12 +49,14 @@ class LocalRecodingStage(Transformer):
         tuple[str, ...] | None, Columns(), Doc("columns to generalize; default: the quasi-identifiers with a hierarchy")
     ] = None
     method: Annotated[
-        Literal["sweep", "rounds"],
-        Doc("walk all vectors of levels in order of loss, or search for the best one again and again"),
+        Literal["sweep", "search", "rounds"],
+        Doc("walk all vectors of levels, regroup what they make, or search for the best one again and again"),
     ] = "sweep"
     share: Annotated[
         float | None, Ge(0), Le(1), Doc("least share of the records that a vector of levels must keep")
     ] = None
+    steps: Annotated[int, Ge(1), Doc("under search: steps for each combination of values")] = 5
+    block: Annotated[int, Ge(2), Doc("under search: combinations of values that are regrouped together")] = 32_000
     gs_factor: Annotated[
         float, Ge(0), Le(1), Doc("under rounds: weight of generalization against suppression in the first one, 0 to 1")
     ] = 0.5
@@ -91,13 +95,27 @@ class LocalRecodingStage(Transformer):
             counted = _Counted.of(engine, table, columns, earlier)
         for column in _strange(counted, columns, plan, context):
             raise DataError(f"{context.place}: the hierarchy of {column!r} is not the one the plan was made with")
-        rounds = [[int(made["levels"][column]) for column in columns] for made in plan.detail["rounds"]]
-        recode = Recoded.of(counted, counted.tuples.after(rounds), plan.detail["recoded"])
+        recode = Recoded.of(counted, self._levels(counted.tuples, plan), plan.detail["recoded"])
         return engine.map_rows(table, recode, self.released_schema(table.schema, plan))
+
+    def _levels(self, tuples: Tuples, plan: StagePlan) -> NDArray[np.int16]:
+        """What the plan makes of each combination."""
+        if "tree" in plan.detail:
+            from privpipe.transforms.local_recoding.clusters import clustered
+
+            return clustered(tuples, CutTree.unpacked(plan.detail["tree"]), int(plan.detail["steps"]))
+        return tuples.after(
+            [[int(made["levels"][column]) for column in tuples.columns] for made in plan.detail["rounds"]]
+        )
 
     @classmethod
     def examples(cls) -> list[Self]:
-        return [cls(), cls(suppress_at_most=0.3), cls(method="rounds", share=0.5, gs_factor=0.25, suppress_at_most=1.0)]
+        return [
+            cls(),
+            cls(method="search", steps=1),
+            cls(suppress_at_most=0.3),
+            cls(method="rounds", share=0.5, gs_factor=0.25, suppress_at_most=1.0),
+        ]
 
 
 def _strange(counted: _Counted, columns: tuple[str, ...], plan: StagePlan, context: StageContext) -> list[str]:
@@ -188,7 +206,8 @@ class _Counted:
                 hierarchies.append(hierarchy)
                 codes.append(hierarchy.encode(texts).astype(np.int64)[own])
             else:
-                codes.append(own)
+                # By rank of the text, as a planner codes them.
+                codes.append(text_ranks(canonical_text(histograms[name].values, None, column=name).to_pylist())[own])
         values = np.column_stack([value_codes(column, distinct[column.name]) for column in by_values])
         matrix = np.column_stack(codes).astype(np.int32)
         known: NDArray[np.bool_] = np.all(matrix >= 0, axis=1)

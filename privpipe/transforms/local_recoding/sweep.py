@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -15,19 +15,26 @@ from privpipe.transforms.local_recoding.cell_loss import cell_loss, column_loss
 from privpipe.transforms.local_recoding.rounds import GONE, Tuples
 from privpipe.transforms.recoding.encoded import EncodedTable
 
-__all__ = ["MOST_VECTORS", "Sweep", "column_losses", "lattice_size"]
+__all__ = ["MOST_VECTORS", "Sweep", "column_losses", "lattice_size", "rounds_detail"]
 
+Ints = NDArray[np.int64]
 Levels = NDArray[np.int16]
-Order = Callable[[NDArray[np.float64]], NDArray[np.float64]]
-ORDERS: tuple[Order, ...] = (np.square, np.positive, np.log1p)
-"""A vector loses the sum of what its columns lose: squared, as they are, and as the geometric mean has it."""
-MOST_IN_SEVERAL_ORDERS = 50_000
-"""Combinations; above it the first order alone is walked."""
+Order = Callable[[Ints], Ints]
+UNIT = 1 << 26
+"""A loss of 1 as a whole number: no rounding of a processor decides the order of vectors."""
+ORDERS: tuple[Order, ...] = (lambda x: x * x // UNIT, lambda x: x, lambda x: x - x * x // (4 * UNIT))
+"""A vector loses the sum of what its columns lose: squared, as they are, or a little less where they lose much."""
+MOST_IN_SEVERAL_ORDERS = 500_000_000
+"""Combinations times vectors of a walk; above it the first order alone is walked."""
+MOST_AGAIN = 20_000_000
+"""Combinations times vectors of all the walks that leave a vector out."""
+MOST_BACK = 4
+"""Ways of taking vectors back that are compared where vectors are left out; elsewhere the first one counts."""
 MOST_VECTORS = 200_000
 """Each costs some ten microseconds at the least."""
 
 
-def lattice_size(encoded: EncodedTable) -> int:
+def lattice_size(encoded: EncodedTable | Tuples) -> int:
     """Vectors of levels within the columns' limits."""
     return math.prod(1 + hierarchy.max_level - hierarchy.min_level for hierarchy in encoded.hierarchies)
 
@@ -36,7 +43,8 @@ class Sweep:
     """The vectors that keep something, and what they make of each combination.
 
     What is left only shrinks, so no vector need be seen twice. Where too much is left, the last vectors are taken back
-    until one passes for all that is left. Small tables are walked in several orders, and the best walk counts.
+    until one passes for all that is left. Small tables are walked in several orders, and each time again without one
+    of the vectors that kept something; the best walk counts.
     """
 
     def __init__(self, encoded: EncodedTable, tuples: Tuples) -> None:
@@ -45,6 +53,7 @@ class Sweep:
         self.made: list[dict[str, Any]] = []
         self.levels = tuples.after(())
         self.checked = 0
+        self.backs = 1
 
     def run(self, share: float, allowed: int) -> bool:
         """Walk, and leave no more than so many records; whether the union of all vectors meets the guarantees.
@@ -57,15 +66,22 @@ class Sweep:
             Records with known values that may be left.
         """
         least = math.ceil(share * self.encoded.records)
-        orders = ORDERS if len(self.encoded) <= MOST_IN_SEVERAL_ORDERS else ORDERS[:1]
-        walks = [self._walked(order, least, allowed) for order in orders]
+        size = len(self.encoded) * lattice_size(self.encoded)
+        orders = ORDERS if size <= MOST_IN_SEVERAL_ORDERS else ORDERS[:1]
+        own = self.tuples.by_class
+        again = MOST_AGAIN // max(1, size * len(orders)) if own is not None and own.exact else 0
+        self.backs = MOST_BACK if again else 1
+        walks = [self._improved(self._vectors(order), least, allowed, again) for order in orders]
         sound = [walk for walk in walks if self.tuples.holds(walk.levels)]
         if not sound:
             return False
-        # Too much left is worse than any loss.
-        best = min(sound, key=lambda walk: (max(0, self._left(walk.levels) - allowed), self._loss(walk.levels)))
-        self.made, self.levels = best.made, best.levels
+        best = min(sound, key=lambda walk: walk.cost)
+        self.made, self.levels = best.made(self.encoded.rows.counts), best.levels
         return True
+
+    def detail(self) -> dict[str, Any]:
+        """What a plan says of the vectors."""
+        return {"method": "sweep", "rounds": rounds_detail(self.encoded.columns, self.made)}
 
     @property
     def left(self) -> int:
@@ -80,66 +96,70 @@ class Sweep:
     def _left(self, levels: Levels) -> int:
         return int(self.encoded.rows.counts[levels[:, 0] == GONE].sum())
 
-    def _loss(self, levels: Levels) -> float:
-        return cell_loss(list(column_losses(self.encoded, levels, self._left(levels)).values()))
+    def _improved(self, vectors: Levels, least: int, allowed: int, again: int) -> _Walk:
+        """A walk, then walks without one of its vectors while that costs less, at most so many."""
+        best, at = self._walked(vectors, least, allowed), 0
+        while again > 0 and at < len(best.kept):
+            own = best.kept[at]
+            tried = self._walked(np.delete(best.vectors, own, axis=0), least, allowed)
+            again -= 1
+            best, at = (tried, 0) if tried.cost < best.cost else (best, at + 1)
+        return best
 
-    def _walked(self, order: Order, least: int, allowed: int) -> _Walk:
-        vectors = self._vectors(order)
+    def _walked(self, vectors: Levels, least: int, allowed: int) -> _Walk:
         places = self.tuples.swept(vectors, least)
         self.checked += len(vectors)
-        kept = np.unique(places[places >= 0]).tolist()
-        levels, counts = self.tuples.levels_of(places, vectors), self.encoded.rows.counts
-        if self._left(levels) > allowed:
-            return self._taken_back(vectors, places, kept, allowed) or _Walk(
-                self._made(vectors, places, kept, counts), levels
-            )
-        return _Walk(self._made(vectors, places, kept, counts), levels)
+        walk = self._walk(vectors, places, allowed)
+        if not walk.cost[0]:
+            return walk
+        return min([walk, *self._taken_back(walk, allowed)], key=lambda one: one.cost)
+
+    def _walk(self, vectors: Levels, places: NDArray[np.int32], allowed: int) -> _Walk:
+        levels = self.tuples.levels_of(places, vectors)
+        left = self._left(levels)
+        loss = cell_loss(list(column_losses(self.encoded, levels, left).values()))
+        # Too much left is worse than any loss.
+        return _Walk(vectors, places, levels, (max(0, left - allowed), loss))
 
     def _vectors(self, order: Order) -> Levels:
         """Every vector of levels, the one that loses least first; ties in lexicographic order."""
         nodes = self.encoded.nodes()
-        loss = np.zeros(len(nodes), dtype=np.float64)
-        for at in range(len(self.encoded.hierarchies)):
-            loss += order(self._losses[at])[nodes[:, at]]
+        loss = np.zeros(len(nodes), dtype=np.int64)
+        for at, own in enumerate(self._losses):
+            loss += order(own)[nodes[:, at]]
         return np.ascontiguousarray(nodes[np.argsort(loss, kind="stable")])
 
     @cached_property
-    def _losses(self) -> list[NDArray[np.float64]]:
-        """Mean loss of each column at each of its levels, in [0, 1]."""
+    def _losses(self) -> list[Ints]:
+        """Mean loss of each column at each of its levels, in units."""
         found, counts = [], self.encoded.rows.counts
         for at, hierarchy in enumerate(self.encoded.hierarchies):
             domain = hierarchy.domain_size
             leaves = np.bincount(self.encoded.codes[:, at], weights=counts, minlength=len(hierarchy.shares(0)))
-            lost = [
-                math.fsum((leaves * (hierarchy.shares(level) * domain - 1.0)).tolist())
-                for level in range(hierarchy.height + 1)
-            ]
-            found.append(np.array(lost) / (float(counts.sum()) * max(domain - 1.0, 1.0)) * (domain > 1))
+            lost = []
+            for level in range(hierarchy.height + 1):
+                own = (hierarchy.shares(level) * domain - 1.0) / max(domain - 1.0, 1.0) * (domain > 1)
+                units = np.rint(own * UNIT).astype(np.int64).tolist()
+                total = sum(int(count) * unit for count, unit in zip(leaves.tolist(), units, strict=True))
+                lost.append(total // int(counts.sum()))
+            found.append(np.array(lost, dtype=np.int64))
         return found
 
-    def _made(
-        self, vectors: Levels, places: NDArray[np.int32], kept: list[int], counts: NDArray[np.int64]
-    ) -> list[dict[str, Any]]:
-        own = places >= 0
-        records = np.bincount(places[own], weights=counts[own], minlength=len(vectors))
-        return [{"vector": tuple(vectors[at].tolist()), "records": int(records[at])} for at in kept]
-
-    def _taken_back(self, vectors: Levels, places: NDArray[np.int32], kept: list[int], allowed: int) -> _Walk | None:
-        """Take the last 0, 1, 2, ... vectors back until one passes for all that is left then, the cheapest one."""
-        counts = self.encoded.rows.counts
-        for back in range(len(kept) + 1):
-            first = kept[len(kept) - back] if back else len(vectors)
-            rest = np.flatnonzero((places < 0) | (places >= first))
-            if int(counts[rest].sum()) <= allowed:
+    def _taken_back(self, walk: _Walk, allowed: int) -> list[_Walk]:
+        """The last 0, 1, 2, ... vectors taken back, with the cheapest one at which all that is left then passes."""
+        counts, found = self.encoded.rows.counts, list[_Walk]()
+        for back in range(len(walk.kept) + 1):
+            first = walk.kept[len(walk.kept) - back] if back else len(walk.vectors)
+            rest = np.flatnonzero((walk.places < 0) | (walk.places >= first))
+            last = None if counts[rest].sum() <= allowed else self._for_all(walk.vectors, rest)
+            if last is None:
                 continue
-            last = self._for_all(vectors, rest)
-            if last is not None:
-                made = self._made(vectors, places, kept[: len(kept) - back], counts)
-                made.append({"vector": last, "records": int(counts[rest].sum())})
-                again = places.copy()
-                again[rest] = len(vectors)
-                return _Walk(made, self.tuples.levels_of(again, np.vstack([vectors, [last]])))
-        return None
+            places = walk.places.copy()
+            places[rest] = len(walk.vectors)
+            found.append(self._walk(np.vstack([walk.vectors, [last]]).astype(np.int16), places, allowed))
+            if len(found) == self.backs:
+                break
+        return found
 
     def _for_all(self, vectors: Levels, rest: NDArray[np.intp]) -> tuple[int, ...] | None:
         from privpipe.kernels.lattice.sweep import next_vector
@@ -156,7 +176,18 @@ class Sweep:
         return None
 
 
-def column_losses(encoded: EncodedTable, levels: Levels, gone: int) -> dict[str, float]:
+def rounds_detail(columns: Sequence[str], made: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Vectors of levels as a plan holds them, with what each keeps."""
+    return [
+        {
+            "levels": dict(zip(columns, one["vector"], strict=True)),
+            **{name: figure for name, figure in one.items() if name != "vector"},
+        }
+        for one in made
+    ]
+
+
+def column_losses(encoded: EncodedTable | Tuples, levels: Levels, gone: int) -> dict[str, float]:
     """Loss of each column where each combination has levels of its own, in [0, 1]."""
     kept = np.flatnonzero(levels[:, 0] != GONE)
     found = {}
@@ -169,7 +200,23 @@ def column_losses(encoded: EncodedTable, levels: Levels, gone: int) -> dict[str,
 
 @dataclass(frozen=True)
 class _Walk:
-    """What one walk made of the combinations."""
+    """What one walk made of the combinations: the vector that keeps each, and its levels.
 
-    made: list[dict[str, Any]]
-    levels: Levels
+    Its cost is the records left beyond those allowed, then the loss.
+    """
+
+    vectors: Levels = field(repr=False)
+    places: NDArray[np.int32] = field(repr=False)
+    levels: Levels = field(repr=False)
+    cost: tuple[int, float]
+
+    @cached_property
+    def kept(self) -> list[int]:
+        """Places of the vectors that keep something."""
+        return [int(at) for at in np.unique(self.places[self.places >= 0])]
+
+    def made(self, counts: Ints) -> list[dict[str, Any]]:
+        """The rounds of a plan, with the records that each keeps."""
+        own = self.places >= 0
+        records = np.bincount(self.places[own], weights=counts[own], minlength=len(self.vectors))
+        return [{"vector": tuple(self.vectors[at].tolist()), "records": int(records[at])} for at in self.kept]

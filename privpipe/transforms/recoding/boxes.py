@@ -12,7 +12,7 @@ from privpipe.errors import UnsupportedError
 from privpipe.transforms.recoding.comparison import above_and_not_below
 from privpipe.transforms.recoding.explorer import Explorer, Spent, rises
 from privpipe.transforms.recoding.found import Found
-from privpipe.transforms.recoding.heuristics import bottom_up, top_down
+from privpipe.transforms.recoding.heuristics import climb, genetic, top_down
 from privpipe.transforms.recoding.optimal import LatticeSearch, finer_fails_too
 
 __all__ = ["BoxSearch"]
@@ -54,8 +54,10 @@ class BoxSearch:
         self._push([(explorer.lattice.bottom, explorer.lattice.top)])
         interrupted = False
         try:
-            for greedy in (top_down, bottom_up):
-                greedy(explorer)
+            if explorer.is_timed:
+                genetic(explorer)  # so that what is found in time is never worse
+            top_down(explorer)
+            climb(explorer)
             self._improve()
             self._prove()
         except Spent:

@@ -77,6 +77,11 @@ class Explorer:
         """Checks that are still allowed."""
         return max(0, self._limits.nodes - self.checked)
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether time is limited."""
+        return self._end is not None
+
     def visit(self, levels: Levels) -> Visit:
         """Check a node, unless it was.
 

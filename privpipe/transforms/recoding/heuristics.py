@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable
 
 import numpy as np
@@ -11,7 +12,7 @@ from privpipe.draws import Draws, Seed
 from privpipe.transforms.recoding.comparison import is_below
 from privpipe.transforms.recoding.explorer import Explorer, Visit
 
-__all__ = ["STRATEGIES", "bottom_up", "datafly", "genetic", "top_down"]
+__all__ = ["STRATEGIES", "bottom_up", "climb", "datafly", "genetic", "top_down"]
 
 Levels = tuple[int, ...]
 POPULATION = 100
@@ -39,20 +40,54 @@ def datafly(explorer: Explorer) -> None:
         node = raised[int(np.argmax(seen))]
 
 
+def climb(explorer: Explorer) -> Visit | None:
+    """From the finest levels raise the column that spares most suppressed records for the loss it adds, until valid."""
+    here: Visit | None = explorer.visit(explorer.lattice.bottom)
+    while here is not None and here.loss is None:
+        here = _raised(explorer, here)
+    return here
+
+
 def bottom_up(explorer: Explorer) -> None:
-    """From the finest levels raise the column that spares most suppressed records for the loss it adds."""
-    lattice = explorer.lattice
-    here = explorer.visit(lattice.bottom)
-    while here.loss is None:
-        steps = [explorer.visit(node) for node in lattice.above(here.levels)]
-        if not steps:
+    """Climb to the first valid vector and on to the coarsest levels, then go from the best by single steps.
+
+    The first valid vector may suppress all that the limit allows; those above it suppress less. Single steps are taken
+    while they lose less; where the time is limited, from one vector after the other, cheapest first, until it is over.
+    """
+    here = climb(explorer)
+    while here is not None:
+        here = _raised(explorer, here)
+    _go_on(explorer)
+
+
+def _raised(explorer: Explorer, here: Visit) -> Visit | None:
+    """The step up that spares most for what it adds; None at the coarsest levels."""
+    steps = [explorer.visit(node) for node in explorer.lattice.above(here.levels)]
+    if not steps:
+        return None
+    least = explorer.bounds([here.levels, *(step.levels for step in steps)])[:, 0]
+    spared = np.array([_gone(explorer, here) - _gone(explorer, step) for step in steps], dtype=np.float64)
+    paid = np.maximum(least[1:] - least[0], 1e-9)
+    # Where nothing is spared, the cheapest step.
+    score = np.where(spared > 0, spared / paid, -paid)
+    return steps[int(np.argmax(score))]
+
+
+def _go_on(explorer: Explorer) -> None:
+    """Valid vectors a step away from one already seen, from the best on."""
+    best = explorer.best
+    if best is None or best.loss is None:
+        return
+    waiting, known = [(best.loss, best.levels)], {best.levels}
+    while waiting:
+        _, levels = heapq.heappop(waiting)
+        if not explorer.is_timed and explorer.best is not None and explorer.best.levels != levels:
             return
-        least = explorer.bounds([here.levels, *(step.levels for step in steps)])[:, 0]
-        spared = np.array([_gone(explorer, here) - _gone(explorer, step) for step in steps], dtype=np.float64)
-        paid = np.maximum(least[1:] - least[0], 1e-9)
-        # Where nothing is spared, the cheapest step.
-        score = np.where(spared > 0, spared / paid, -paid)
-        here = steps[int(np.argmax(score))]
+        for node in (*explorer.lattice.above(levels), *explorer.lattice.below(levels)):
+            step = explorer.visit(node)
+            if step.loss is not None and node not in known:
+                heapq.heappush(waiting, (step.loss, node))
+                known.add(node)
 
 
 def top_down(explorer: Explorer) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 import time
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from privpipe.kernels.lattice.vectors import below, raise_bounds, still_alive
 from privpipe.transforms.recoding.comparison import Loss, above_and_not_below, is_below, tie, tied
 from privpipe.transforms.recoding.explorer import Explorer, Limits, Spent
 from privpipe.transforms.recoding.found import Found, Solution, solution_of
-from privpipe.transforms.recoding.heuristics import top_down
+from privpipe.transforms.recoding.heuristics import genetic, top_down
 from privpipe.transforms.recoding.lattice import Lattice
 from privpipe.transforms.recoding.node import CheckedNode, NodeCheck
 from privpipe.transforms.recoding.witness import Witnesses
@@ -58,17 +58,33 @@ def search_optimal(
 
 
 def ended_search(check: NodeCheck, lattice: Lattice, budget: int, limits: Limits) -> LatticeSearch:
-    """The search of `search_optimal` once it has ended."""
+    """The search of `search_optimal` once it has ended.
+
+    Under a limit of time it goes on from what the genetic search finds, so that it never finds less.
+    """
     search = LatticeSearch(check, budget, lattice.nodes(), limits.nodes, limits.seconds)
-    if lattice.size > LARGE and budget:
+    if limits.seconds is not None:
+        _start_from(search, Explorer(check, lattice, budget, limits), genetic)
+    elif lattice.size > LARGE and budget:
         # A good solution at once spares sorting and sifting a large lattice again and again.
-        explorer = Explorer(check, lattice, budget, Limits(min(limits.nodes, GREEDY), limits.seconds))
-        with contextlib.suppress(Spent):
-            top_down(explorer)
-        if explorer.best is not None:
-            search.start_from(explorer.best.levels)
-    search.run()
+        _start_from(search, Explorer(check, lattice, budget, Limits(min(limits.nodes, GREEDY))), top_down)
+    if not search.interrupted:
+        search.run()
     return search
+
+
+def _start_from(search: LatticeSearch, explorer: Explorer, strategy: Callable[[Explorer], None]) -> None:
+    try:
+        strategy(explorer)
+    except Spent:
+        pass  # the best so far will do
+    except KeyboardInterrupt:
+        if explorer.best is None:
+            raise
+        search.interrupted = True
+    search.checked += explorer.checked
+    if explorer.best is not None:
+        search.start_from(explorer.best.levels)
 
 
 class LatticeSearch:

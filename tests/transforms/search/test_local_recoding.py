@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +26,7 @@ from privpipe.tolerance import floor_share
 from privpipe.transforms import Generalize, LocalRecoding
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.local_recoding.planner import plan
+from privpipe.transforms.recoding.loss import LossSpec
 from privpipe.transforms.recoding.planner import plan as plan_one_vector
 
 SEED = Seed.insecure(1)
@@ -115,6 +118,67 @@ def test_a_release_is_what_its_rounds_say_and_meets_everything(
         assert not suppressed_rows(released, problem.guarantees, problem.keys, values, lambda *_: [])
 
 
+def plain_sweep(problem: Any) -> float:
+    """Loss of one walk over all vectors, in the order of the sum of their columns' losses, from the definition."""
+    alone = {
+        (name, level): sum(problem.unit(name, problem.share(name, value, level)) for value in problem.rows[name])
+        for name, rows in problem.hierarchies.items()
+        for level in range(len(rows[0]))
+    }
+    order = sorted(problem.nodes(), key=lambda node: sum(alone[at] for at in zip(problem.columns, node, strict=True)))
+    rounds = [{"levels": dict(zip(problem.columns, node, strict=True))} for node in order]
+    kept = by_rounds(problem, rounds)
+    each = []
+    for at, name in enumerate(problem.columns):
+        lost = [
+            Fraction(1)
+            if number is None
+            else problem.unit(name, problem.share(name, problem.rows[name][row], order[number][at]))
+            for row, number in enumerate(kept)
+        ]
+        each.append(sum(lost, Fraction(0)) / len(problem))
+    return float(math.prod(1 + u for u in each)) ** (1 / len(each)) - 1
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=SLOW)
+@given(st.data())
+def test_it_loses_no_more_than_one_plain_walk(embedded: Engine, random_problems: Any, data: st.DataObject) -> None:
+    problem = data.draw(random_problems)
+    problem = replace(problem, guarantees=(KAnonymity(k=3), DistinctLDiversity(column="ill", l=2)), loss=LossSpec())
+    table = scanned(embedded, problem.table)
+    try:
+        found, _ = made(embedded, LocalRecoding(suppress_at_most=1.0), table, problem.context)
+    except NoSolutionError:
+        return
+    if found.detail["method"] == "sweep":
+        assert found.detail["cell_loss"] <= plain_sweep(problem) + 1e-9
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=SLOW)
+@given(st.data(), st.randoms(use_true_random=False))
+def test_row_order_and_copies_change_nothing(
+    embedded: Engine, random_problems: Any, data: st.DataObject, random: Any
+) -> None:
+    """Each record twice, and a k twice as large, is the same problem in another order."""
+    problem = data.draw(random_problems)
+    stage = LocalRecoding(suppress_at_most=0.25)
+    plans = []
+    for copies in (1, 2):
+        rows = [row for row in range(len(problem)) for _ in range(copies)]
+        random.shuffle(rows)
+        part = {name: [cells[row] for row in rows] for name, cells in problem.rows.items()}
+        own = replace(problem, rows=part, guarantees=(KAnonymity(k=3 * copies),))
+        try:
+            detail = plan(embedded, scanned(embedded, own.table), stage, own.context).detail
+        except NoSolutionError:
+            plans.append(None)
+            continue
+        assert detail["left"] <= floor_share(0.25, len(rows))
+        plans.append([(done["levels"], done["records"] / copies) for done in detail["rounds"]])
+    if floor_share(0.25, 2 * len(problem)) == 2 * floor_share(0.25, len(problem)):
+        assert plans[0] == plans[1]
+
+
 def of_file(engine: Engine, folder: Any, name: str, spec: str, given: Any, sensitive: tuple[str, ...] = ()) -> Any:
     rows = pc.read_csv(folder / name, parse_options=pc.ParseOptions(delimiter=";"))
     names = [column for column in rows.column_names if (folder / spec.format(column)).is_file()]
@@ -137,7 +201,7 @@ def of_file(engine: Engine, folder: Any, name: str, spec: str, given: Any, sensi
 ADULT = ("adult", "adult.csv", "adult_hierarchy_{}.csv")
 FIGURES = {
     "adult k=5": (*ADULT, (KAnonymity(k=5),), (), 0.0510),
-    "adult k=10": (*ADULT, (KAnonymity(k=10),), (), 0.0743),
+    "adult k=10": (*ADULT, (KAnonymity(k=10),), (), 0.0742),
     "adult distinct 3": (
         *ADULT,
         (KAnonymity(k=5), DistinctLDiversity(column="occupation", l=3)),
@@ -145,20 +209,43 @@ FIGURES = {
         0.0314,
     ),
     "cmc k=5": ("cmc", "cmc.csv", "hierarchies/cmc_hierarchy_{}.csv", (KAnonymity(k=5),), (), 0.0513),
-    "cmc k=10": ("cmc", "cmc.csv", "hierarchies/cmc_hierarchy_{}.csv", (KAnonymity(k=10),), (), 0.0945),
-    "mgm k=5": ("mgm", "mgm.csv", "hierarchies/mgm_hierarchy_{}.csv", (KAnonymity(k=5),), (), 0.0861),
+    "cmc k=10": ("cmc", "cmc.csv", "hierarchies/cmc_hierarchy_{}.csv", (KAnonymity(k=10),), (), 0.0925),
+    "mgm k=5": ("mgm", "mgm.csv", "hierarchies/mgm_hierarchy_{}.csv", (KAnonymity(k=5),), (), 0.0849),
 }
 
 
 @pytest.mark.parametrize("case", FIGURES.values(), ids=FIGURES)
 def test_figures_of_a_prototype_are_reached(embedded: Engine, shared: Any, case: Any) -> None:
-    """An independent prototype's cell_loss (Adult, .0517 and .0750), else ours; every record is released."""
+    """Ours; an independent prototype of one walk has .0517, .0750, .0314, .0500, .0927, .0852; all are released."""
     folder, name, spec, guarantees, sensitive, figure = case
     table, context = of_file(embedded, shared / "data" / folder, name, spec, guarantees, sensitive)
     found, released = made(embedded, LocalRecoding(), table, context)
     assert found.detail["method"] == "sweep"
     assert found.detail["cell_loss"] <= figure + 0.00005
     assert sum(done["records"] for done in found.detail["rounds"]) == len(released) == found.detail["records"]
+    sizes = Counter(zip(*released.select(list(context.hierarchies)).to_pydict().values(), strict=True))
+    assert min(sizes.values()) >= guarantees[0].k
+    assert len(sizes) == found.detail["classes"]
+
+
+CLUSTERED = {
+    "adult k=5": 0.0493,
+    "adult distinct 3": 0.0290,
+    "cmc k=5": 0.0465,
+    "cmc k=10": 0.0834,
+    "mgm k=5": 0.0825,
+}
+
+
+@pytest.mark.parametrize("name", CLUSTERED)
+def test_figures_of_clusters_are_reached(embedded: Engine, shared: Any, name: str) -> None:
+    """Ours; an independent prototype has .0504, .0293, .0471, .0882, .0824 with as many steps; all are released."""
+    folder, file, spec, guarantees, sensitive, _ = FIGURES[name]
+    table, context = of_file(embedded, shared / "data" / folder, file, spec, guarantees, sensitive)
+    found, released = made(embedded, LocalRecoding(method="search"), table, context)
+    assert found.detail["method"] == "search"
+    assert found.detail["cell_loss"] <= CLUSTERED[name] + 0.00005
+    assert len(released) == found.detail["records"]
     sizes = Counter(zip(*released.select(list(context.hierarchies)).to_pydict().values(), strict=True))
     assert min(sizes.values()) >= guarantees[0].k
     assert len(sizes) == found.detail["classes"]

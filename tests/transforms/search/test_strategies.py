@@ -15,7 +15,7 @@ from privpipe.hierarchies import Hierarchy
 from privpipe.models import EntropyLDiversity, KAnonymity
 from privpipe.tolerance import floor_share
 from privpipe.transforms import Generalize
-from privpipe.transforms.recoding import strategies
+from privpipe.transforms.recoding import optimal, strategies
 from privpipe.transforms.recoding.approaches import APPROACHES, approach_of
 from privpipe.transforms.recoding.boxes import BoxSearch
 from privpipe.transforms.recoding.encoded import encode
@@ -24,6 +24,7 @@ from privpipe.transforms.recoding.heuristics import STRATEGIES
 from privpipe.transforms.recoding.lattice import Lattice
 from privpipe.transforms.recoding.loss import LossSpec
 from privpipe.transforms.recoding.node import NodeCheck
+from privpipe.transforms.recoding.optimal import LatticeSearch
 from privpipe.transforms.recoding.planner import plan
 from privpipe.transforms.recoding.quality import searched_quality
 
@@ -305,3 +306,51 @@ def test_a_hierarchy_of_height_zero_and_fixed_levels(plain: Any, make_problem: A
     with pytest.raises(NoSolutionError, match="no levels meet"):
         plan(plain, strict.table, strict.stage, strict.context)
     assert Hierarchy.from_rows([["x"]]).height == 0
+
+
+@pytest.mark.parametrize("budget", [None, {"seconds": 30}])
+def test_bottom_up_goes_on_beyond_the_first_valid_vector(plain: Any, make_problem: Any, budget: Any) -> None:
+    """Where all may be suppressed, the finest levels are valid, and almost nobody is left."""
+    tree = [[f"v{i}", f"g{i // 2}", "*"] for i in range(8)]
+    rows = {name: [f"v{(i * step) % 8}" for i in range(64)] for name, step in (("a", 1), ("b", 3), ("c", 5))}
+    rows["b"] = [f"v{i // 8}" for i in range(64)]
+    rows["ill"] = ["flu"] * 64
+    problem = make_problem(rows, dict.fromkeys("abc", tree), (KAnonymity(k=4),), limit=1.0)
+    given = {"search": "bottom_up", "suppress_at_most": 1.0, **({"budget": budget} if budget else {})}
+    detail = plan(plain, problem.table, Generalize.build(given), problem.context).detail
+    best = problem.optimum()
+    assert len(valid(problem)[tuple(detail["levels"].values())]) < 0.5 * 64
+    if budget:
+        assert detail["loss"] == pytest.approx(best[1][0])
+
+
+def test_optimal_in_little_time_is_no_worse_than_genetic(
+    plain: Any, make_problem: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No time at all is left for a proof, but the genetic search has had its turn."""
+    tree = [[f"v{i}", f"p{i // 2}", f"q{i // 4}", "*"] for i in range(8)]
+    names = [f"c{j}" for j in range(6)]
+    rows = {name: [f"v{(i * (j + 1) + i // 3) % 8}" for i in range(60)] for j, name in enumerate(names)}
+    rows["ill"] = ["flu", "gout"] * 30
+    problem = make_problem(rows, dict.fromkeys(names, tree), (KAnonymity(k=3),), limit=0.3)
+    genes = Generalize.build({"search": "genetic", "suppress_at_most": 0.3})
+    wanted = plan(plain, problem.table, genes, problem.context).detail["loss"]
+    monkeypatch.setattr(LatticeSearch, "_late", lambda self: True)
+    timed = Generalize.build({"suppress_at_most": 0.3, "budget": {"seconds": 60}})
+    detail = plan(plain, problem.table, timed, problem.context).detail
+    assert detail["loss"] <= wanted + 1e-12
+    assert detail["nodes_checked"] > 100
+    monkeypatch.setattr(strategies, "LARGEST_HELD", 2)
+    boxed = plan(plain, problem.table, timed, problem.context).detail
+    assert boxed["loss"] <= wanted + 1e-12
+    monkeypatch.undo()
+    monkeypatch.setattr(LatticeSearch, "_late", lambda self: True)
+    monkeypatch.setattr(optimal, "genetic", cut_short)
+    shortened = plan(plain, problem.table, timed, problem.context).detail
+    assert shortened["interrupted"]
+    assert shortened["loss"] == 1
+
+
+def cut_short(explorer: Explorer) -> None:
+    explorer.visit(explorer.lattice.top)
+    raise KeyboardInterrupt

@@ -1,0 +1,1 @@
+"""Groups of combinations under common labels, and the search that makes them lose less."""

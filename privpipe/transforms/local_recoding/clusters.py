@@ -1,0 +1,301 @@
+"""Local recoding by clusters: groups of combinations, block by block, each labelled by its lowest common ancestors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.draws import Stream
+from privpipe.kernels.clusters.labels import FORBIDDEN, UNIT, Labels, labels_of
+from privpipe.kernels.clusters.neighbours import nearest
+from privpipe.kernels.clusters.search import Combinations, searched
+from privpipe.kernels.lattice.tuple_classes import class_numbers
+from privpipe.transforms.local_recoding.blocks import block_tree, cut_parts, parts_of, pools_of
+from privpipe.transforms.local_recoding.cell_loss import cell_loss
+from privpipe.transforms.local_recoding.rounds import GONE, Tuples
+from privpipe.transforms.local_recoding.sweep import MOST_VECTORS, Sweep, column_losses, lattice_size
+from privpipe.transforms.mondrian.cut_tree import CutTree
+from privpipe.transforms.recoding.encoded import EncodedTable
+
+if TYPE_CHECKING:
+    from privpipe.hierarchies import Hierarchy
+
+__all__ = ["Clusters", "clustered"]
+
+Ints = NDArray[np.int64]
+Levels = NDArray[np.int16]
+DRAWS = Stream(b"privpipe/cluster")
+"""The search makes no noise: what it draws is public, and the same for everybody."""
+NEIGHBOURS = 20
+POOL = 500
+"""Combinations among which neighbours are looked for."""
+RESETS = 4
+"""How often the columns' weights follow what they lose."""
+MOST_TRIES = 4
+SMALL = 4096
+"""A table of fewer combinations is searched as long as one of so many, several times and from two starts."""
+MOST_RECORDS = 1 << 26
+"""Records of a block whose losses are counted in full units; beyond, in coarser ones."""
+
+
+class Clusters:
+    """The groups of all blocks, and what they make of each combination."""
+
+    def __init__(self, tuples: Tuples, steps: int, block: int) -> None:
+        self.steps = steps
+        self.tree = block_tree(tuples, block)
+        self.levels = clustered(tuples, self.tree, steps)
+        self.left = self.fewest = tuples.left(self.levels)
+        self.checked = 0
+
+    def detail(self) -> dict[str, Any]:
+        """What a plan says of them."""
+        return {"method": "search", "steps": self.steps, "tree": self.tree.packed()}
+
+
+def clustered(tuples: Tuples, tree: CutTree, steps: int) -> Levels:
+    """Levels of each combination under the labels of its group, `GONE` where no group can take it, shape (t, m).
+
+    Parameters
+    ----------
+    tree : CutTree
+        Its leaves are recoded apart.
+    steps : int
+        Of the search, for each combination.
+    """
+    levels = np.full((len(tuples), len(tuples.columns)), GONE, dtype=np.int16)
+    many = max(1, SMALL * MOST_TRIES // max(SMALL, len(tuples)))
+    steps *= max(1, SMALL // max(1, len(tuples)))
+    leaves = parts_of(tuples, tree)
+    order = np.argsort(leaves, kind="stable")
+    for number, rows in enumerate(np.split(order, np.searchsorted(leaves[order], np.arange(1, tree.leaves)))):
+        levels[rows] = _block_levels(tuples.part(rows), steps, many, DRAWS.child(str(number)))
+    return levels
+
+
+def _block_levels(tuples: Tuples, steps: int, many: int, stream: Stream) -> Levels:
+    """The best of some searches from the sweep's classes, and from Mondrian's parts where there are to be many."""
+    starts = []
+    if lattice_size(tuples) <= MOST_VECTORS:
+        starts.append(_swept(tuples))
+    if many > 1 or not starts or (starts[0] == GONE).all():
+        starts.append(_cut(tuples))
+    best, least = None, (0, 0.0)
+    for number, start in enumerate(starts):
+        kept = np.flatnonzero(start[:, 0] != GONE)
+        if not len(kept):
+            continue
+        block = _Block(tuples.part(kept), start[kept])
+        for again in range(many):
+            found = np.full_like(start, GONE)
+            found[kept] = block.searched(steps * len(kept), stream.child(f"{number}/{again}"))
+            cost = _cost(tuples, found)
+            if best is None or cost < least:
+                best, least = found, cost
+    return starts[0] if best is None else best
+
+
+def _swept(tuples: Tuples) -> Levels:
+    table = EncodedTable(
+        columns=tuples.columns,
+        fixed=tuples.fixed,
+        hierarchies=tuples.hierarchies,
+        codes=tuples.codes,
+        rows=tuples.rows,
+        records=int(tuples.rows.counts.sum()),
+        unknown=0,
+    )
+    sweep = Sweep(table, tuples)
+    sweep.run(0.0, 0)
+    return sweep.levels
+
+
+def _cut(tuples: Tuples) -> Levels:
+    """The labels of Mondrian's parts, where they meet the guarantees."""
+    levels = _common_levels(tuples, cut_parts(tuples))
+    levels[tuples.failing(levels)] = GONE
+    return levels
+
+
+def _cost(tuples: Tuples, levels: Levels) -> tuple[int, float]:
+    left = tuples.left(levels)
+    return left, cell_loss(list(column_losses(tuples, levels, left).values()))
+
+
+def _common_levels(tuples: Tuples, groups: Ints) -> Levels:
+    """Levels of the lowest common ancestors of each group, `GONE` where a label may not be given."""
+    order = np.argsort(groups, kind="stable")
+    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
+    sizes = np.diff(np.append(starts, len(order)))
+    found = np.empty((len(groups), len(tuples.columns)), dtype=np.int16)
+    for at, hierarchy in enumerate(tuples.hierarchies):
+        codes = tuples.codes[order, at]
+        low, high = np.minimum.reduceat(codes, starts), np.maximum.reduceat(codes, starts)
+        level = np.maximum(hierarchy.common_level(low, high), hierarchy.min_level)
+        found[order, at] = np.repeat(np.where(level > hierarchy.max_level, GONE, level), sizes)
+    found[(found == GONE).any(axis=1)] = GONE
+    return found
+
+
+@dataclass(frozen=True)
+class _Block:
+    """What is searched at once, and the levels it starts from."""
+
+    tuples: Tuples
+    start: Levels = field(repr=False)
+
+    @cached_property
+    def _numbers(self) -> tuple[Ints, NDArray[np.intp]]:
+        """Number of each row's combination, and a row of each; in the order of their codes."""
+        codes = self.tuples.codes
+        order = np.lexsort(codes.T[::-1])
+        fresh = np.concatenate([[True], (codes[order[1:]] != codes[order[:-1]]).any(axis=1)])
+        numbers = np.empty(len(codes), dtype=np.int64)
+        numbers[order] = np.cumsum(fresh) - 1
+        return numbers, order[fresh]
+
+    @cached_property
+    def _held(self) -> Ints:
+        """Records and sensitive values of each combination."""
+        numbers, firsts = self._numbers
+        own = self.tuples.by_class
+        held = np.zeros((len(firsts), 2), dtype=np.int64)
+        np.add.at(held[:, 0], numbers, self.tuples.rows.counts)
+        if own is not None and own.values:
+            np.bitwise_or.at(held[:, 1], numbers, np.left_shift(np.int64(1), own.coded.values))
+        return held
+
+    @cached_property
+    def _single(self) -> Tuples:
+        """The combinations without their sensitive values."""
+        _, firsts = self._numbers
+        one = self.tuples.part(firsts)
+        return replace(one, rows=replace(one.rows, counts=self._held[:, 0], sensitive={}))
+
+    @cached_property
+    def _groups(self) -> Ints:
+        """The classes of the start."""
+        _, firsts = self._numbers
+        levels, own = self.start[firsts], self.tuples.part(firsts)
+        columns = [own.labels(at, levels)[0] for at in range(len(own.columns))]
+        named = np.column_stack([*columns, own.codes[:, len(own.columns) :]]).astype(np.int32)
+        many = (named.max(axis=0, initial=-1) + 1).tolist()
+        return class_numbers(named, [(at, np.arange(size), size) for at, size in enumerate(many)])[0]
+
+    def searched(self, steps: int, stream: Stream) -> Levels:
+        """Levels after so many steps; the start's where these lose less."""
+        order, _ = self._pools
+        rows = Combinations(self._leaves[order], self._held[order], self._around)
+        groups = self._groups[order]
+        for part in range(RESETS):
+            labels = _labels(self._single, self._weights(groups))
+            made = searched(
+                labels,
+                rows,
+                groups,
+                self._rule,
+                (steps * part // RESETS, steps * (part + 1) // RESETS),
+                stream.key_words,
+            )
+            groups = self._sound(groups, made)
+        levels = self._levels(groups)
+        return min((self.start, levels), key=lambda one: _cost(self.tuples, one))
+
+    @cached_property
+    def _rule(self) -> tuple[int, int]:
+        own = self.tuples.by_class
+        return (1, 0) if own is None else (own.k, own.values)
+
+    @cached_property
+    def _pools(self) -> tuple[NDArray[np.intp], Ints]:
+        return pools_of(self._single, self._rule[0], POOL)
+
+    @cached_property
+    def _leaves(self) -> NDArray[np.int32]:
+        return np.ascontiguousarray(self._single.codes, dtype=np.int32)
+
+    @cached_property
+    def _around(self) -> NDArray[np.int32]:
+        order, pools = self._pools
+        return nearest(_labels(self._single), self._leaves[order], pools, NEIGHBOURS)
+
+    def _levels(self, groups: Ints) -> Levels:
+        """Levels of each row from the groups of the combinations, which are given in the order of the pools."""
+        numbers, firsts = self._numbers
+        placed = np.empty(len(firsts), dtype=np.int64)
+        placed[self._pools[0]] = groups
+        return _common_levels(self.tuples, placed[numbers])
+
+    def _weights(self, groups: Ints) -> list[int]:
+        """Of each column, 1 / (1 + u) in units: what its loss counts in that of the geometric mean."""
+        single, counts = self._single, self._held[:, 0]
+        placed = np.empty(len(groups), dtype=np.int64)
+        placed[self._pools[0]] = groups
+        levels, found = _common_levels(single, placed), []
+        for at, hierarchy in enumerate(single.hierarchies):
+            units = np.array([_units(hierarchy, level) for level in range(hierarchy.height + 1)])
+            lost = int((units[levels[:, at], single.codes[:, at]] * counts).sum())
+            found.append(UNIT * UNIT * int(counts.sum()) // (UNIT * int(counts.sum()) + lost))
+        return found
+
+    def _sound(self, before: Ints, after: Ints) -> Ints:
+        """The new groups where they meet every guarantee; where they do not, the ones before that they were made of."""
+        own = self.tuples.by_class
+        if own is None or own.exact:
+            return after
+        numbers, _ = self._numbers
+        order = self._pools[0]
+        while True:
+            bad = np.zeros(len(order), dtype=np.bool_)
+            bad[numbers[self.tuples.failing(self._levels(after))]] = True
+            bad = bad[order] & (after < len(order))
+            if not bad.any():
+                return np.unique(after, return_inverse=True)[1].reshape(-1)
+            bad = _spread(bad, before, after)
+            # Numbers of their own, for groups of both kinds may bear the same.
+            after = np.where(bad, before + len(order), after)
+
+
+def _spread(bad: NDArray[np.bool_], before: Ints, after: Ints) -> NDArray[np.bool_]:
+    """All that hangs together with some combinations by groups of the one kind or the other."""
+    many = -1
+    while many < (many := int(bad.sum())):
+        for groups in (before, after):
+            names = np.zeros(int(groups.max()) + 1, dtype=np.bool_)
+            names[groups[bad]] = True
+            bad = names[groups]
+    return bad
+
+
+def _units(hierarchy: Hierarchy, level: int) -> Ints:
+    """What a record with each leaf loses at a level."""
+    domain = hierarchy.domain_size
+    lost = (hierarchy.shares(level) * domain - 1.0) / max(domain - 1.0, 1.0) * (domain > 1)
+    return np.rint(lost * UNIT).astype(np.int64)
+
+
+def _labels(tuples: Tuples, weights: list[int] | None = None) -> Labels:
+    """The columns' trees; a column that stays as it is has labels of its values alone."""
+    coarser = 1
+    while int(tuples.rows.counts.sum()) * len(tuples.columns) // coarser > MOST_RECORDS * 16:
+        coarser *= 2
+    levels, lost = [], []
+    for at, hierarchy in enumerate(tuples.hierarchies):
+        used = range(hierarchy.min_level, hierarchy.max_level + 1)
+        own = [hierarchy.codes(level).astype(np.int64) for level in used]
+        weight = UNIT if weights is None else weights[at]
+        lost.append([_units(hierarchy, level) * weight // UNIT // coarser for level in used])
+        levels.append(own)
+    for at in range(len(tuples.columns), tuples.codes.shape[1]):
+        values = np.arange(int(tuples.codes[:, at].max(initial=0)) + 1)
+        levels.append([values])
+        lost.append([np.zeros_like(values)])
+    for own, cost in zip(levels, lost, strict=True):
+        if own[-1].max(initial=0) > 0:
+            own.append(np.zeros_like(own[-1]))
+            cost.append(np.full(len(own[-1]), FORBIDDEN // coarser))
+    return labels_of(levels, lost, FORBIDDEN // coarser)
