@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privpipe.cli.guessing import Guess, Profile, column_disclosure, guess_role, suggest_hierarchy
+from privpipe.cli.guessing import Guess, Profile, column_disclosure, suggest_hierarchy
+from privpipe.cli.relating import Relations, finely_valued, related_guesses
 from privpipe.cli.suggesting import propose
 from privpipe.cli.thinning import thinned
 from privpipe.engines.base.text_form import TextForm
@@ -16,7 +18,7 @@ from privpipe.engines.base.text_form import TextForm
 if TYPE_CHECKING:
     from privpipe.engines import Source
 
-__all__ = ["draft_policy", "flow", "source_keys"]
+__all__ = ["Method", "draft_policy", "flow", "source_keys"]
 
 PLAIN = re.compile(r"[A-Za-z_]([\w ./-]*[\w/-])?", re.ASCII)
 WORDS_OF_YAML = frozenset(("true", "false", "null", "yes", "no", "on", "off", "y", "n"))  # of 1.1 too
@@ -25,8 +27,34 @@ LEAST_K = 5
 LEAST_L = 3
 
 
+@dataclass(frozen=True)
+class Method:
+    """How the guarantees are to be met.
+
+    Parameters
+    ----------
+    stage : str
+        A line of `transform:`, for the quasi-identifiers.
+    notes : tuple of str
+        What is said of it and of the others.
+    without : tuple of str
+        Names of proposed guarantees that no method met: they stand as comments.
+    """
+
+    stage: str = "generalize: {search: optimal, suppress_at_most: 0.05}"
+    notes: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+
+
 def draft_policy(
-    source: Source, profiles: Sequence[Profile], *, home: Path, suggest: bool, unsure: Sequence[str] = ()
+    source: Source,
+    profiles: Sequence[Profile],
+    *,
+    home: Path,
+    suggest: bool,
+    unsure: Sequence[str] = (),
+    relations: Relations | None = None,
+    method: Method | None = None,
 ) -> str:
     """The text of a policy for these columns.
 
@@ -41,8 +69,13 @@ def draft_policy(
         Whether to suggest hierarchies, a generalization and guarantees with their reasons.
     unsure : sequence of str
         Columns of dates that would also be dates with the month first.
+    relations : Relations, optional
+        Between the columns.
+    method : Method, optional
+        Default: an optimal generalization.
     """
-    guesses = {profile.name: guess_role(profile) for profile in profiles}
+    guesses = related_guesses(profiles, relations or Relations())
+    method = method or Method()
     offered = {
         profile.name: found
         for profile in profiles
@@ -58,8 +91,8 @@ def draft_policy(
         f"source: {flow(source_keys(source, profiles, home))}",
         "columns:",
         *_columns(profiles, guesses, hierarchies),
-        *_transform(guesses, hierarchies, shortened=hierarchies != offered),
-        *(_suggested(profiles, guesses) if suggest else _guarantees(profiles, guesses)),
+        *_transform(profiles, guesses, hierarchies, method if suggest else None, shortened=hierarchies != offered),
+        *(_suggested(profiles, guesses, method.without) if suggest else _guarantees(profiles, guesses)),
         "measures:",
         f"  - average_risk: {flow(_classes(guesses))}",
         f"sink: {flow({'path': f'published/{stem}', 'format': 'parquet'})}",
@@ -116,21 +149,29 @@ def _columns(profiles: Sequence[Profile], guesses: dict[str, Guess], hierarchies
     return lines
 
 
-def _transform(guesses: dict[str, Guess], hierarchies: dict[str, Any], *, shortened: bool) -> list[str]:
+def _transform(
+    profiles: Sequence[Profile],
+    guesses: dict[str, Guess],
+    hierarchies: dict[str, Any],
+    method: Method | None,
+    *,
+    shortened: bool,
+) -> list[str]:
+    lines = []
+    fine = finely_valued(profiles, guesses) if method is not None else []
+    if fine:
+        lines.append("  # By a measured number records can be linked: each value becomes the mean of at least 5.")
+        lines += [f"  - microaggregate: {flow({'columns': [name], 'k': 5})}" for name in fine]
     if not any(guess.role == "quasi_identifier" for guess in guesses.values()):
-        return []
-    if hierarchies:
+        return ["transform:", *lines] if lines else []
+    if hierarchies and method is not None:
         note = "  # Hierarchies are kept short so that the search ends soon; fewer quasi-identifiers allow finer ones."
-        return [
-            "transform:",
-            *([note] if shortened else []),
-            "  - generalize: {search: optimal, suppress_at_most: 0.05}",
-        ]
-    return [
-        "transform:",
-        "  # Without hierarchies records can only be left out; `privpipe init --suggest` proposes some.",
-        "  - suppress_records: {suppress_at_most: 0.05}",
-    ]
+        lines += [note] if shortened else []
+        lines += [f"  # {said}" for said in method.notes]
+        return ["transform:", *lines, f"  - {method.stage}"]
+    if method is None:
+        lines.append("  # Without hierarchies records can only be left out; without --bare some are proposed.")
+    return ["transform:", *lines, "  - suppress_records: {suppress_at_most: 0.05}"]
 
 
 def _guarantees(profiles: Sequence[Profile], guesses: dict[str, Guess]) -> list[str]:
@@ -143,7 +184,7 @@ def _guarantees(profiles: Sequence[Profile], guesses: dict[str, Guess]) -> list[
     return lines
 
 
-def _suggested(profiles: Sequence[Profile], guesses: dict[str, Guess]) -> list[str]:
+def _suggested(profiles: Sequence[Profile], guesses: dict[str, Guess], without: Sequence[str]) -> list[str]:
     """Guarantees with the reason of each."""
     own = _classes(guesses)
     sensitive = [profile for profile in profiles if guesses[profile.name].role == "sensitive"]
@@ -153,7 +194,11 @@ def _suggested(profiles: Sequence[Profile], guesses: dict[str, Guess]) -> list[s
     ]
     for proposal in propose(sensitive, max(profile.records for profile in profiles)):
         lines.append(f"  # {proposal.reason}")
-        lines.append(f"  - {proposal.name}: {flow({**proposal.parameters, **own})}")
+        line = f"- {proposal.name}: {flow({**proposal.parameters, **own})}"
+        if proposal.name in without:
+            lines.append(f"  # Left out, for no method met it on this table without blanking columns: {line}")
+        else:
+            lines.append(f"  {line}")
     return lines
 
 

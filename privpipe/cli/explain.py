@@ -46,7 +46,7 @@ def explain(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Explain a model, transformer, measure, builder of hierarchies or section of a policy.
+    """Explain an entry, a hierarchy builder or a section of a policy.
 
     Says what it guards against, its rule and parameters, how to choose them, and the source. `hierarchy` lists the
     builders of hierarchies.

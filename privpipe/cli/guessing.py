@@ -86,6 +86,8 @@ class Profile:
         Share of record pairs that differ in the column.
     counts : tuple of int
         Records of each value, a missing one too; empty for more values than a class could show.
+    words : float
+        Mean number of words of distinct texts; 0 elsewhere.
     findings : tuple of Finding
         Kinds of identifiers that HIPAA Safe Harbor would have removed.
     """
@@ -100,16 +102,18 @@ class Profile:
     code_length: int = 0
     separation: float = 0.0
     counts: tuple[int, ...] = ()
+    words: float = 0.0
     findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True)
 class Guess:
-    """A role and why."""
+    """A role and why; `unknown`: nothing speaks for one, and the cautious one was taken."""
 
     role: Role
     reason: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    unknown: bool = False
 
 
 def guess_type(values: Sequence[str]) -> tuple[ColumnType, tuple[str, ...]]:
@@ -150,7 +154,8 @@ def guess_role(profile: Profile) -> Guess:
         return Guess(role, f"by its name ({word}); {seen}")
     if seen_as:
         return Guess("quasi_identifier", f"looks like {' and '.join(map(str, seen_as))}; {seen}")
-    return Guess("quasi_identifier", f"not recognised, and somebody may know it; insensitive if nobody can; {seen}")
+    cautious = f"not recognised, and somebody may know it; insensitive if nobody can; {seen}"
+    return Guess("quasi_identifier", cautious, unknown=True)
 
 
 def _named_roles(profile: Profile) -> Iterator[tuple[Role, str]]:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from privpipe.cli.console import say, write_text
-from privpipe.cli.drafting import draft_policy
+from privpipe.cli.drafting import Method, draft_policy
 from privpipe.errors import UsageError
 
 __all__ = ["init"]
@@ -21,8 +21,9 @@ def init(
         Path | None, typer.Option("--out", metavar="FILE", help="Write here instead of stdout.", show_default=False)
     ] = None,
     suggest: Annotated[
-        bool, typer.Option("--suggest", help="Suggest hierarchies, a generalization and guarantees, with reasons.")
-    ] = False,
+        bool,
+        typer.Option("--suggest/--bare", help="Suggest hierarchies, a method and guarantees, or write roles alone."),
+    ] = True,
     delimiter: Annotated[
         str | None, typer.Option("--delimiter", help="Between the fields of a CSV file; left out, detected.")
     ] = None,
@@ -30,16 +31,30 @@ def init(
 ) -> None:
     """Draft a commented policy for a table.
 
-    Guesses the role and type of each column and says why. The guesses are a start, not a decision: read every
-    line. No value of the table is printed.
+    Guesses the role and type of each column by its name, its values and its relations to the others, tries on a
+    sample which method keeps most, and says why. The guesses are a start, not a decision: read every line. No value
+    of the table is printed.
     """
     from privpipe.cli.profiling import profile_table
+    from privpipe.cli.trying import chosen_method
 
     if out is not None and out.exists() and not force:
         raise UsageError(f"{str(out)!r} exists already; --force overwrites it")
     table = profile_table(data, delimiter)
     home = Path(os.path.abspath(out)).parent if out is not None else Path.cwd()
-    text = draft_policy(table.source, table.profiles, home=home, suggest=suggest, unsure=table.unsure)
+
+    def draft(method: Method | None) -> str:
+        return draft_policy(
+            table.source,
+            table.profiles,
+            home=home,
+            suggest=suggest,
+            unsure=table.unsure,
+            relations=table.relations,
+            method=method,
+        )
+
+    text = draft(chosen_method(draft, home) if suggest else None)
     _require_sound(text, home)
     if out is None:
         print(text, end="")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from privpipe.blocks import FactsRequest, Histogram
 from privpipe.cli.guessing import CODE, MISSING, Profile, guess_type
+from privpipe.cli.relating import Relations, relate
 from privpipe.cli.sniffing import sniffed
 from privpipe.cli.written_values import written_values
 from privpipe.engines import Engine, Source, open_engine
@@ -31,11 +32,14 @@ class ProfiledTable:
     profiles : tuple of Profile
     unsure : tuple of str
         Columns of dates that would also be dates with the month first.
+    relations : Relations
+        Between columns.
     """
 
     source: Source
     profiles: tuple[Profile, ...]
     unsure: tuple[str, ...] = ()
+    relations: Relations = field(default_factory=Relations)
 
 
 def profile_table(data: str, delimiter: str | None = None) -> ProfiledTable:
@@ -65,7 +69,8 @@ def profile_table(data: str, delimiter: str | None = None) -> ProfiledTable:
             for name, histogram in histograms.items()
         }
         if source.resolved_format != "csv":
-            return ProfiledTable(source, tuple(profiles.values()))
+            seen = tuple(profiles.values())
+            return ProfiledTable(source, seen, relations=relate(engine, table, seen))
         texts = {name: found.values.drop_null().to_pylist() for name, found in histograms.items()}
         written = written_values(texts, source.form)
         source = replace(source, form=written.form)
@@ -76,7 +81,8 @@ def profile_table(data: str, delimiter: str | None = None) -> ProfiledTable:
                     name, _histogram(engine, typed, name), typed.schema.field(name).type, records, untyped=False
                 )
                 profiles[name] = replace(found, null_values=tuple(each for each in MISSING if each in texts[name]))
-    return ProfiledTable(source, tuple(profiles.values()), written.unsure)
+        seen = tuple(profiles.values())
+        return ProfiledTable(source, seen, written.unsure, relate(engine, table, seen))
 
 
 def _histogram(engine: Engine, table: Any, name: str) -> Histogram:
@@ -117,6 +123,7 @@ def _profile(name: str, histogram: Histogram, arrow_type: Any, records: int, *, 
         code_length=_code_length(present) if found == "text" else 0,
         separation=_separation(histogram),
         counts=tuple(histogram.counts.tolist()) if len(histogram) <= MOST_COUNTS else (),
+        words=sum(len(text.split()) for text in present) / len(present) if present and found == "text" else 0.0,
         findings=tuple(kinds_in_column(name, histogram)),
     )
 

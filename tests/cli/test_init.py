@@ -141,7 +141,7 @@ def test_a_csv_file_becomes_a_policy(run: Any, tmp_path: Path, delimiter: str, s
     path = table(tmp_path, delimiter=delimiter)
     (tmp_path / "policies").mkdir()
     out = tmp_path / "policies" / "release.yaml"
-    done = run("init", path, "--out", out, *(["--suggest"] if suggest else []))
+    done = run("init", path, "--out", out, "--suggest" if suggest else "--bare")
     assert done.exit_code == 0, done.output
     assert CANARY not in done.output + out.read_text()
     policy = Policy.load(out)
