@@ -85,6 +85,7 @@ SOURCE: Mapping[str, Key] = {
     "max_bytes": Key(
         "integer", "what each packed or UTF-16 file may unpack to, in bytes: it is read whole", default=MOST_BYTES
     ),
+    "partitions": Key("texts", "columns in the names of folders above Parquet files (`year=2024`), in their order"),
     "sheet": Key("text", "sheet of an Excel file that has several"),
     "encoding": Key(
         "text", "of CSV text; a byte order mark is skipped, and utf-16 needs one", get_args(Encoding), default="utf-8"

@@ -85,7 +85,7 @@ def read_source(report: Report, value: Any, place: Place) -> SourceSpec | None:
         return _named_source(report, found, place)
     if "path" not in found:
         return None
-    for name in ("columns", "null_values"):
+    for name in ("columns", "null_values", "partitions"):
         if name in found:
             found[name] = tuple(found[name])
     form = read_form(report, found, place)
@@ -99,6 +99,8 @@ def read_source(report: Report, value: Any, place: Place) -> SourceSpec | None:
         report.wrong((*place, "max_bytes"), f"must be at least 1, got {spec.max_bytes}")
     if resolved not in ("csv", "json", "excel") and "max_bytes" in found:
         report.wrong((*place, "max_bytes"), f"is for packed CSV and JSON files; the format here is {resolved}")
+    if resolved != "parquet" and "partitions" in found:
+        report.wrong((*place, "partitions"), f"is for Parquet files; the format here is {resolved}")
     if resolved != "excel" and "sheet" in found:
         report.wrong((*place, "sheet"), f"is for Excel files; the format here is {resolved}")
     if resolved != "csv":

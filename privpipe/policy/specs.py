@@ -52,6 +52,7 @@ class SourceSpec:
     max_bytes: int = MOST_BYTES
     form: TextForm = field(default_factory=TextForm)
     sheet: str | None = None
+    partitions: tuple[str, ...] = ()
     generalized: bool = False
 
     @property
@@ -79,6 +80,7 @@ class SourceSpec:
             max_bytes=self.max_bytes,
             form=self.form,
             sheet=self.sheet,
+            partitions=self.partitions,
             types=dict(types),
         )
 

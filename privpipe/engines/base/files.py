@@ -68,7 +68,7 @@ def list_files(source: Source) -> list[str]:
         A path on a file system that is not mounted here, or a folder that cannot be listed.
     """
     path, kind = local_path(source), source.resolved_format
-    found = _found(path, kind)
+    found = _found(path, kind, bool(source.partitions))
     if not found.read:
         raise DataError(f"no {kind} file at {path!r}; check the path{_hint(path)}")
     if found.left_out:
@@ -80,7 +80,7 @@ def left_out(source: Source) -> tuple[str, ...]:
     """Names of what lies in a source's folder and is not read though it may hold data; nothing for a frame or file."""
     if not source.is_path or source.resolved_format == "delta" or elsewhere(os.fspath(source.data)):
         return ()
-    return tuple(_found(local_path(source), source.resolved_format).left_out)
+    return tuple(_found(local_path(source), source.resolved_format, bool(source.partitions)).left_out)
 
 
 def local_path(source: Source) -> str:
@@ -113,11 +113,11 @@ def elsewhere(path: str) -> str:
     return found[1] if found and not os.path.lexists(path) else ""
 
 
-def _found(path: str, kind: Format) -> FolderFiles:
+def _found(path: str, kind: Format, partitioned: bool) -> FolderFiles:
     if os.path.exists(path):
         refuse_table_format(path)
     if os.path.isdir(path):
-        return folder_files(path, lambda name: _is_of(name, kind))
+        return folder_files(path, lambda name: _is_of(name, kind), partitioned=partitioned)
     return FolderFiles([path] if os.path.isfile(path) else [])
 
 

@@ -32,11 +32,12 @@ class FolderFiles:
     left_out: list[str] = field(default_factory=list)
 
 
-def folder_files(folder: str, is_data: Callable[[str], bool]) -> FolderFiles:
+def folder_files(folder: str, is_data: Callable[[str], bool], *, partitioned: bool = False) -> FolderFiles:
     """The files below a folder, found alike for every engine.
 
     Read are files of folders at any depth, also through links. Names with a leading ``.`` or ``_`` are left out, as
-    data tools do, and files whose name `is_data` denies.
+    data tools do, and files whose name `is_data` denies. Hive partitions are folders like others where the source is
+    `partitioned`.
 
     Raises
     ------
@@ -47,13 +48,20 @@ def folder_files(folder: str, is_data: Callable[[str], bool]) -> FolderFiles:
         A folder that cannot be listed.
     """
     found = FolderFiles()
-    _look(folder, folder, (), is_data, found)
+    _look(folder, folder, (), is_data, found, partitioned)
     found.read.sort()
     found.left_out.sort()
     return found
 
 
-def _look(top: str, folder: str, above: tuple[str, ...], is_data: Callable[[str], bool], found: FolderFiles) -> None:
+def _look(
+    top: str,
+    folder: str,
+    above: tuple[str, ...],
+    is_data: Callable[[str], bool],
+    found: FolderFiles,
+    partitioned: bool,
+) -> None:
     real = os.path.realpath(folder)
     if real in above:
         raise DataError(f"{os.path.relpath(folder, top)!r} is a link to a folder above it; remove the link")
@@ -66,13 +74,13 @@ def _look(top: str, folder: str, above: tuple[str, ...], is_data: Callable[[str]
         if name.startswith((".", "_")):
             if not _is_furniture(name):
                 found.left_out.append(below)
-        elif is_folder and "=" in name:
+        elif is_folder and "=" in name and not partitioned:
             raise DataError(
                 f"the folder holds Hive partitions (sub-folders `{name.partition('=')[0]}=...`), whose columns are not "
-                "in the files; write it without partitions"
+                "in the files; name them under `partitions:` of a Parquet source, or write it without partitions"
             )
         elif is_folder:
-            _look(top, path, (*above, real), is_data, found)
+            _look(top, path, (*above, real), is_data, found, partitioned)
         elif is_data(name):
             found.read.append(path)
         else:

@@ -69,6 +69,10 @@ def _parquet(name: str) -> pa.Table:
 
 def _files(source: Source) -> pa.Table:
     kind = source.resolved_format
+    if source.partitions:
+        raise UnsupportedError(
+            "a folder of partitions is not aligned by position; use a record_id, or one of its files"
+        )
     if kind == "parquet":
         return pa.concat_tables(map(_parquet, list_files(source)))
     if kind != "csv":

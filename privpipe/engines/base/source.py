@@ -66,6 +66,8 @@ class Source:
         How the text of CSV files is written: encoding, decimal sign, dates, what is above and below the records.
     sheet : str, optional
         Of an Excel file that has several.
+    partitions : tuple of str
+        Columns in the names of folders above Parquet files (`year=2024`), in their order.
     types : mapping of column to ColumnType
         Declared types. CSV and JSON columns without one are text; the others keep the source's type.
     """
@@ -81,6 +83,7 @@ class Source:
     escaped_formulas: bool = False
     form: TextForm = field(default_factory=TextForm)
     sheet: str | None = None
+    partitions: tuple[str, ...] = ()
     types: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

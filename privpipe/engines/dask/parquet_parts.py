@@ -10,13 +10,14 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from privpipe.engines.base.files import list_files, parquet_head, parquet_schema
+from privpipe.engines.base.partitions import partition_values, partitioned_schema, with_partitions
 from privpipe.engines.base.source import Source
 from privpipe.engines.base.typing import Typing, typing_of
 from privpipe.engines.base.unpacking import reading
 from privpipe.engines.dask.graph import Node
 from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.dask.table import DaskTable
-from privpipe.engines.dask.typed import may_fail, narrowed, scales_of, summed, text_decimals, whole_batch
+from privpipe.engines.dask.typed import may_fail, narrowed, scales_of, summed, text_decimals, typed_table, whole_batch
 
 __all__ = ["parquet_table"]
 
@@ -41,6 +42,8 @@ def parquet_table(runtime: Runtime, source: Source, partition_bytes: int) -> Das
         An unreadable file, files that do not agree, cells that do not convert.
     """
     files = list_files(source)
+    if source.partitions:
+        return _partitioned_table(runtime, source, files, partition_bytes)
     schema = parquet_schema(files)
     heads = {name: parquet_head(name) for name in files}
     runs = list(_runs(heads, schema, partition_bytes, runtime.workers)) or [RowGroups(files[0], ())]
@@ -54,6 +57,23 @@ def parquet_table(runtime: Runtime, source: Source, partition_bytes: int) -> Das
         typing.refuse(summed(runtime.compute("check types", checks)))
     reading = _Reading(runtime, tuple(runs), typing, _plain_texts(schema, typing.schema))
     return DaskTable(typing.schema, tuple(reading(typing.schema.names)), narrow=reading)
+
+
+def _partitioned_table(runtime: Runtime, source: Source, files: list[str], partition_bytes: int) -> DaskTable:
+    """The table of a folder of Hive partitions."""
+    schema, values = partitioned_schema(source, files), partition_values(source, files)
+    columns = [name for name in schema.names if name not in source.partitions]
+    heads = {name: parquet_head(name) for name in files}
+    runs = list(_runs(heads, schema, partition_bytes, runtime.workers)) or [RowGroups(files[0], ())]
+    raw = [
+        runtime.task("read Parquet", partitioned_run, run=run, columns=columns, values=values[run.path]) for run in runs
+    ]
+    return typed_table(runtime, raw, schema, source.types)
+
+
+def partitioned_run(run: RowGroups, columns: Sequence[str], values: Mapping[str, str | None]) -> pa.RecordBatch:
+    """Row groups in the file's types, with the columns in the names of the folders above."""
+    return with_partitions(raw_columns(run, columns), values)
 
 
 def _plain_texts(found: pa.Schema, logical: pa.Schema) -> frozenset[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from privpipe.engines.base.files import list_files, parquet_instants_fit, parque
 from privpipe.engines.base.frames import arrow_of
 from privpipe.engines.base.logical import inexact_error, kind_of, logical_type
 from privpipe.engines.base.names import check_names
+from privpipe.engines.base.partitions import partitioned_dataset
 from privpipe.engines.base.source import Source
 from privpipe.engines.base.text_lists import is_text_list
 from privpipe.engines.base.typing import Typing, normalised, typing_of
@@ -35,6 +37,8 @@ def scan(session: Session, source: Source) -> EmbeddedTable:
     kind = source.resolved_format
     if kind == "delta":
         return _scan_delta(session, source)
+    if source.partitions:
+        return _scan_frame(session, replace(source, data=partitioned_dataset(source)))
     files = list_files(source)
     if kind == "parquet":
         found = parquet_schema(files)

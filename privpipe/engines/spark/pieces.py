@@ -16,6 +16,7 @@ from privpipe.engines.base.files import csv_columns, parquet_head, wrong_delimit
 from privpipe.engines.base.json_rows import json_batches, json_columns
 from privpipe.engines.base.names import check_declared, check_names
 from privpipe.engines.base.parallel import in_order
+from privpipe.engines.base.partitions import partition_values, with_partitions
 from privpipe.engines.base.source import Source
 from privpipe.engines.base.stamps import stamp_of
 from privpipe.engines.base.typing import Typing, typing_of
@@ -77,12 +78,13 @@ def json_frame(session: SparkSession, source: Source, files: list[str]) -> Spark
 def parquet_frame(session: SparkSession, source: Source, files: list[str], schema: pa.Schema) -> SparkTable:
     """The table of Parquet files, a task a row group."""
     pieces = [(name, group) for name in files for group in range(parquet_head(name).num_row_groups)]
+    values = partition_values(source, files) if source.partitions else {}
 
     def read(piece: tuple[str, int]) -> Iterator[tuple[pa.RecordBatch, int]]:
         with reading(piece[0], "Parquet"), pq.ParquetFile(piece[0]) as file:
             batches = file.read_row_group(piece[1]).to_batches()
         for batch in batches:
-            yield batch, 0
+            yield with_partitions(batch, values.get(piece[0], {})), 0
 
     typing = typing_of(schema, source.types)
     return _table(session, pieces, read, typing)

@@ -17,6 +17,7 @@ from privpipe.engines.base.files import elsewhere, list_files, parquet_head, par
 from privpipe.engines.base.frames import arrow_of
 from privpipe.engines.base.logical import logical_schema
 from privpipe.engines.base.names import check_names
+from privpipe.engines.base.partitions import partitioned_schema
 from privpipe.engines.base.source import Source
 from privpipe.engines.base.table_formats import table_format_error
 from privpipe.engines.base.text import decimal_scale
@@ -59,10 +60,12 @@ def scan(session: SparkSession, source: Source) -> tuple[SparkTable, bool]:
         return csv_frame(session, source, files), True
     if kind == "json":
         return json_frame(session, source, files), True
-    found = parquet_schema(files)
+    found = partitioned_schema(source, files) if source.partitions else parquet_schema(files)
     check_names(found.names)  # before Spark folds their case and fails
     logical_schema(found)  # what no release can carry; Spark would read some of it as something else
-    native = all(_is_native(field.type) for field in found) and all(map(_is_found_by_spark, files))
+    native = (
+        not source.partitions and all(_is_native(field.type) for field in found) and all(map(_is_found_by_spark, files))
+    )
     if not (native and parquet_instants_fit(files, found)):
         return parquet_frame(session, source, files, found), True
     with reported("open the Parquet files"):

@@ -1,0 +1,84 @@
+"""Hive partitions: columns that stand in the names of folders above Parquet files; the same on every engine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from privpipe.engines.base.files import list_files, local_path, parquet_schema
+from privpipe.engines.base.source import Source
+from privpipe.errors import DataError
+
+__all__ = ["partition_values", "partitioned_dataset", "partitioned_schema", "with_partitions"]
+
+MISSING: Final = "__HIVE_DEFAULT_PARTITION__"
+"""What writers put in the place of a missing value."""
+
+
+def partition_values(source: Source, files: Sequence[str]) -> dict[str, dict[str, str | None]]:
+    """By file, the value of each partition column, as text.
+
+    Raises
+    ------
+    DataError
+        A file lies below other folders than those that the source names, in their order.
+    """
+    top = local_path(source)
+    found, strange = {}, 0
+    for name in files:
+        parts = [part.partition("=") for part in os.path.dirname(os.path.relpath(name, top)).split(os.sep)]
+        names = tuple(unquote(key) for key, sign, _ in parts if sign)
+        strange += names != tuple(source.partitions)
+        found[name] = {unquote(key): None if value == MISSING else unquote(value) for key, sign, value in parts if sign}
+    if strange:
+        folders = "/".join(f"{key}=..." for key in source.partitions)
+        raise DataError(
+            f"{strange:,} of {len(files):,} files do not lie below folders `{folders}`; `partitions:` of the "
+            "source names the columns of the folders in their order"
+        )
+    return found
+
+
+def partitioned_schema(source: Source, files: Sequence[str]) -> pa.Schema:
+    """The schema of the files with the partition columns behind, which are text until typed.
+
+    Raises
+    ------
+    DataError
+        As `parquet_schema`; a partition column is also in the files.
+    """
+    found = parquet_schema(list(files))
+    partition_values(source, files)
+    for name in source.partitions:
+        if name in found.names:
+            raise DataError(f"the partition column {name!r} is also a column of the files; write it once")
+        found = found.append(pa.field(name, pa.string()))
+    return found
+
+
+def with_partitions(batch: pa.RecordBatch, values: Mapping[str, str | None]) -> pa.RecordBatch:
+    """Rows of a file with its partition columns behind.
+
+    Examples
+    --------
+    >>> with_partitions(pa.record_batch({"n": [1, 2]}), {"year": "2024"}).to_pylist()
+    [{'n': 1, 'year': '2024'}, {'n': 2, 'year': '2024'}]
+    """
+    added = [pa.array([value] * batch.num_rows, pa.string()) for value in values.values()]
+    return pa.RecordBatch.from_arrays([*batch.columns, *added], names=[*batch.schema.names, *values])
+
+
+def partitioned_dataset(source: Source) -> ds.Dataset:
+    """The rows of a partitioned folder, read when they are scanned; raises as `partitioned_schema`."""
+    files = list_files(source)
+    schema = partitioned_schema(source, files)
+    keys = pa.schema([schema.field(name) for name in source.partitions])
+    partitioning = ds.partitioning(keys, flavor="hive")
+    return ds.dataset(
+        files, schema=schema, format="parquet", partitioning=partitioning, partition_base_dir=local_path(source)
+    )
