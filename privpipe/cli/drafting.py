@@ -13,7 +13,6 @@ from privpipe.cli.guessing import Guess, Profile, column_disclosure, suggest_hie
 from privpipe.cli.relating import Relations, finely_valued, related_guesses
 from privpipe.cli.suggesting import propose
 from privpipe.cli.thinning import thinned
-from privpipe.engines.base.text_form import TextForm
 
 if TYPE_CHECKING:
     from privpipe.engines import Source
@@ -113,7 +112,7 @@ def source_keys(source: Source, profiles: Sequence[Profile], home: Path) -> dict
         nulls = ["", *dict.fromkeys(text for profile in profiles for text in profile.null_values if text)]
         if len(nulls) > 1:
             found["null_values"] = nulls
-        usual = vars(TextForm())
+        usual = vars(type(source.form)())
         found |= {name: said for name, said in vars(source.form).items() if said != usual[name]}
     return found
 
