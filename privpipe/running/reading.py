@@ -82,7 +82,9 @@ def finished_source(data: Any, policy: Policy, **said: Any) -> Source:
     found = read_as_source(data, policy, **said)
     # A footer of the raw files would take records of a finished table from the judgement.
     own = found.is_path and Path(str(data)).absolute() == _own_path(policy)
-    return replace(found, types=types, form=found.form if own else TextForm())
+    if not own:
+        found = replace(found, form=TextForm(), sheet=None, partitions=())
+    return replace(found, types=types)
 
 
 def _own_path(policy: Policy) -> Path | None:

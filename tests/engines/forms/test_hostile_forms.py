@@ -109,6 +109,14 @@ def test_the_narrow_spaces_between_digits(embedded: Engine, tmp_path: Path) -> N
     assert embedded.collect(embedded.scan(source))["x"].to_pylist() == [1234.5] * 3
 
 
+@pytest.mark.parametrize("ending", ["xz", "zip"])
+def test_json_is_unpacked_by_its_ending_too(embedded: Engine, ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a.jsonl.{ending}"
+    data = '{"a": "é"}\n'.encode()
+    path.write_bytes(lzma.compress(data) if ending == "xz" else zip_of("a.jsonl", data=data))
+    assert embedded.collect(embedded.scan(Source(data=str(path))))["a"].to_pylist() == ["é"]
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "utf-16"])
 @pytest.mark.parametrize("size", [1, 7, 50, 10**6])
 def test_blocks_of_any_size_hold_the_same_records(encoding: str, size: int, tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import privpipe as pp
@@ -114,6 +116,17 @@ def test_a_footer_takes_no_record_of_a_finished_table_from_the_judgement(tmp_pat
     policy = Policy.from_dict(document({"skip_rows": 1, "footer": 1}), base_dir=tmp_path)
     assert pp.assess(str(tmp_path / "people.csv"), policy).passed
     assert not pp.assess(str(tmp_path / "made.csv"), policy).passed
+
+
+def test_a_finished_table_is_not_asked_for_the_partitions_of_the_source(tmp_path: Path) -> None:
+    for folder in ("lake/zip=1", "made"):
+        (tmp_path / folder).mkdir(parents=True)
+    rows = pa.table({"born": pa.array([None, None], pa.date32()), "pay": [1.5, 2.5]})
+    pq.write_table(rows, tmp_path / "lake" / "zip=1" / "a.parquet")
+    pq.write_table(rows.append_column("zip", pa.array(["1", "1"])), tmp_path / "made" / "a.parquet")
+    policy = Policy.from_dict(document({"path": "lake", "format": "parquet", "partitions": ["zip"]}), base_dir=tmp_path)
+    assert pp.assess(str(tmp_path / "lake"), policy).passed
+    assert pp.assess(str(tmp_path / "made"), policy).passed
 
 
 def test_cells_of_another_form_are_counted_and_not_quoted(tmp_path: Path) -> None:
