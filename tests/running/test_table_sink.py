@@ -148,6 +148,31 @@ def test_nothing_of_the_source_but_judged_cells_is_in_the_release(session: Any, 
     assert pq.read_table(part).to_pylist() == written  # the order is that of the run key
 
 
+def test_many_records_lie_in_several_files_in_keyed_order(
+    session: Any, spark_engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An oracle: the files, each sorted by the keyed order of its records, hold every record once."""
+    import numpy as np
+
+    from privpipe.blocks.table_name import TableName
+    from privpipe.draws import Seed, Stream
+    from privpipe.engines import Source
+    from privpipe.kernels.ids.record_ids import declared_id
+
+    monkeypatch.setattr("privpipe.engines.spark.catalogue.ROWS_HERE", 50)
+    seed, stream = Seed.of("7d1c9a3e5b8f2046d1e7c3a95f80b264"), Stream(bytes(16))
+    numbers = session.range(200).toDF("number")
+    table = spark_engine.with_record_ids(spark_engine.scan(Source(data=numbers)), "number", seed)
+    assert spark_engine.catalogue().write(table, TableName(("lake", "ordered")), stream, {}) == 200
+    parts = [pq.read_table(file)["number"] for file in sorted(folder_of(session, "lake.ordered").glob("part-*"))]
+    assert 1 < len(parts) <= 4
+    assert sorted(number for part in parts for number in part.to_pylist()) == list(range(200))
+    for part in parts:
+        order = stream.order(declared_id(part.combine_chunks(), seed))
+        assert (np.diff(order) > 0).all()
+        assert part.to_pylist() != sorted(part.to_pylist())
+
+
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
