@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from privpipe.cli.console import say, write_text
-from privpipe.cli.drafting import Method, draft_policy
 from privpipe.errors import UsageError
+
+if TYPE_CHECKING:
+    from privpipe.cli.drafting import Method
 
 __all__ = ["init"]
 
@@ -35,6 +37,7 @@ def init(
     sample which method keeps most, and says why. The guesses are a start, not a decision: read every line. No value
     of the table is printed.
     """
+    from privpipe.cli.drafting import draft_policy
     from privpipe.cli.profiling import profile_table
     from privpipe.cli.trying import chosen_method
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from privpipe.cli.console import plain_cell, print_table, put
-from privpipe.report.lost_columns import LOST_HEAD, alarm_lines, lost_rows, lost_text
 
 if TYPE_CHECKING:
     from privpipe.judging.column_loss import LossTable
@@ -18,6 +17,8 @@ TEXTS = 3
 
 def show_alarms(lost: LossTable | None) -> None:
     """Columns that lost all, before anything else is said."""
+    from privpipe.report.lost_columns import alarm_lines
+
     for line in alarm_lines({} if lost is None else lost.documents()):
         put(line)
 
@@ -27,6 +28,8 @@ def show_lost(lost: LossTable | None) -> None:
     if lost is None or not lost.columns:
         return
     from rich.table import Table
+
+    from privpipe.report.lost_columns import LOST_HEAD, lost_rows, lost_text
 
     document = lost.documents()["column_loss"]
     table = Table(show_edge=False, pad_edge=False, title="what was lost", title_justify="left")

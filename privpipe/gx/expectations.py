@@ -62,7 +62,7 @@ class PrivacyExpectation(BatchExpectation):
     seed: Any = None
     identifiers: list[str] = []
     insensitive: list[str] = []
-    undeclared: Literal["note", "refuse"] | None = None
+    undeclared: Literal["refuse", "note"] | None = None
 
     entry: ClassVar[type[Guarantee]]
     metric_dependencies: ClassVar[tuple[str, ...]] = (METRIC,)

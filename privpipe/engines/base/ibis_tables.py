@@ -18,6 +18,7 @@ def is_ibis_table(data: Any) -> bool:
 
     Examples
     --------
+    >>> import pyarrow as pa
     >>> is_ibis_table(pa.table({"a": [1]}))
     False
     """

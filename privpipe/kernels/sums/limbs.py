@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from privpipe.compiled import njit
 from privpipe.draws.siphash import high_product
 
-__all__ = ["FINEST", "LIMBS", "MISSING", "add_up", "carry", "split_floats", "split_integers"]
+__all__ = ["FINEST", "INFINITE", "LIMBS", "MISSING", "add_up", "carry", "split_floats", "split_integers"]
 
 U = np.uint64
 FINEST = 1074
