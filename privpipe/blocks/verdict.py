@@ -9,13 +9,18 @@ from typing import Any, Literal
 
 from privpipe.blocks.entry import Entry
 from privpipe.blocks.public_rules import PublicRules
+from privpipe.blocks.shown_parameters import shown_parameters
+from privpipe.html_tables import Table, cut, figure, html_tables
 
-__all__ = ["Outcome", "Verdict", "plain"]
+__all__ = ["VERDICT_HEAD", "Outcome", "Verdict", "plain"]
 
 Outcome = Literal["pass", "fail", "error"]
 OF_THE_SOURCE = "the figure compares with the source and stands in the private record."
 OF_FEW = "the figure rests on few records and stands in the private record."
 WITHHELD = dict.fromkeys(("observed", "failing_classes", "failing_records", "failing_share"))
+VERDICT_HEAD = ("guarantee", "parameters", "observed", "asked", "outcome", "failing records")
+"""What the cells of `Verdict.row` are."""
+LONGEST = 80
 SAID = {"pass": "held", "fail": "failed", "error": "not judged"}
 
 
@@ -110,8 +115,31 @@ class Verdict:
         shown = rules.reported(row["observed"], records, shares=self.entry.counts_records())
         return row if shown == row["observed"] else {**row, "observed": shown, "reason": f"measured; {OF_FEW}"}
 
+    def row(self) -> tuple[str, ...]:
+        """What a table for people says of it; see `VERDICT_HEAD`."""
+        return (
+            self.name,
+            shown_parameters(type(self.entry), plain(self.parameters)),
+            _few_signs(self.observed),
+            "" if self.threshold is None else _few_signs(self.threshold),
+            self.outcome,
+            figure(self.failing_records),
+        )
+
+    def _repr_html_(self) -> str:
+        rows = list(zip(VERDICT_HEAD[1:], self.row()[1:], strict=True))
+        return html_tables(self.name, Table(rows=rows), notes=[self.reason])
+
+    def __repr__(self) -> str:
+        asked = "" if self.threshold is None else f", asked {_few_signs(self.threshold)}"
+        return f"Verdict({self.name}, {self.outcome}, observed {_few_signs(self.observed)}{asked})"
+
     def __str__(self) -> str:
         return f"{self.outcome.upper():5} {self.entry!r}: {self.reason}"
+
+
+def _few_signs(value: Any) -> str:
+    return cut(figure(plain(value)), LONGEST)
 
 
 def plain(value: Any) -> Any:

@@ -9,8 +9,8 @@ import typer
 
 from privpipe.cli.arguments import EngineOption, JsonOption, loaded
 from privpipe.cli.console import plain_cell, print_json, print_table, progress, put, say
-from privpipe.cli.verdicts import figure
 from privpipe.errors import UsageError
+from privpipe.html_tables import figure
 
 if TYPE_CHECKING:
     from privpipe.report.risk_utility import Point, RiskUtilityMap

@@ -11,8 +11,8 @@ import typer
 from privpipe.cli.arguments import EngineOption, JsonOption, PolicyArgument, loaded
 from privpipe.cli.console import print_json, progress, put, say, write_text
 from privpipe.cli.lost import show_alarms, show_lost
-from privpipe.cli.verdicts import figure
 from privpipe.errors import SinkError, UsageError
+from privpipe.html_tables import figure
 
 if TYPE_CHECKING:
     from privpipe.judging.column_loss import LossTable

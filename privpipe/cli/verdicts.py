@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from privpipe.cli.console import plain_cell, print_json, print_table, put
 from privpipe.cli.lost import show_alarms, show_lost
+from privpipe.html_tables import figure
 
 if TYPE_CHECKING:
     from privpipe.blocks import Verdict
     from privpipe.judging import Assessment
 
-__all__ = ["figure", "show_assessment"]
+__all__ = ["show_assessment"]
 
 SIGNS = {"at_least": ">=", "at_most": "<=", "below": "<"}
 COLOURS = {"pass": "green", "fail": "red", "error": "red"}
@@ -88,22 +88,3 @@ def _failing(verdict: Verdict) -> str:
         return ""
     share = f" ({verdict.failing_share:.2%})" if verdict.failing_share else ""
     return f"{verdict.failing_records:,}{share}"
-
-
-def figure(value: Any) -> str:
-    """A figure in a few characters.
-
-    Examples
-    --------
-    >>> figure(30162), figure(0.123456789), figure(None), figure({"average": 0.5})
-    ('30,162', '0.123457', '-', 'average 0.5')
-    """
-    if value is None:
-        return "-"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {figure(item)}" for name, item in value.items())
-    if isinstance(value, list | tuple):
-        return ", ".join(map(figure, value))
-    if isinstance(value, bool | str):
-        return str(value)
-    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"

@@ -41,6 +41,8 @@ class Draft:
         Places, among the values a builder was given, of those it has no interval or group for.
     outside_why : str
         What would let them in.
+    written_out : bool
+        Somebody wrote the labels out, row by row or as a tree in place; no builder drew them from values.
     """
 
     levels: Levels
@@ -53,6 +55,7 @@ class Draft:
     warnings: tuple[str, ...] = ()
     outside: tuple[int, ...] = ()
     outside_why: str = ""
+    written_out: bool = False
 
     def place(self, index: int) -> str:
         """Where value `index` stands in the source."""

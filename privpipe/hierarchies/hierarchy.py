@@ -16,6 +16,7 @@ from privpipe.hierarchies.cover import Extras, absent, extended, refuse_unknown
 from privpipe.hierarchies.csvfile import check_delimiter, write_records
 from privpipe.hierarchies.draft import Draft, check_levels_in_range, checked, level_warnings
 from privpipe.hierarchies.options import OptionArgs, Options, whose
+from privpipe.hierarchies.page import hierarchy_page
 from privpipe.hierarchies.rows import draft_from_rows
 from privpipe.hierarchies.sources import File, Tree
 from privpipe.hierarchies.table import LabelTable
@@ -49,6 +50,8 @@ class Hierarchy(LabelTable):
         File name or builder.
     warnings : tuple of str
         What is legal but seldom meant.
+    written_out : bool
+        Made of rows or of a tree in place, not of values or a file.
 
     Examples
     --------
@@ -72,6 +75,7 @@ class Hierarchy(LabelTable):
     label_collisions: int = 0
     data_dependent: bool = False
     warnings: tuple[str, ...] = ()
+    written_out: bool = False
 
     @classmethod
     def read_csv(
@@ -121,7 +125,8 @@ class Hierarchy(LabelTable):
     ) -> Self:
         """From rows of text, as a file has them."""
         settings = Options(**options)
-        return cls.from_draft(draft_from_rows(rows, kind=type, column=settings.column, source=source), settings)
+        draft = draft_from_rows(rows, kind=type, column=settings.column, source=source)
+        return cls.from_draft(replace(draft, written_out=True), settings)
 
     @classmethod
     def from_tree(
@@ -172,6 +177,7 @@ class Hierarchy(LabelTable):
             label_collisions=collisions,
             data_dependent=draft.data_dependent,
             warnings=level_warnings(draft, collisions),
+            written_out=draft.written_out,
         )
 
     @property
@@ -305,6 +311,17 @@ class Hierarchy(LabelTable):
 
     def __repr__(self) -> str:
         return f"Hierarchy({self._name!r}, values={len(self.values)}, height={self.height})"
+
+    def _repr_html_(self) -> str:
+        return hierarchy_page(self.describe(), self._told_labels())
+
+    def _told_labels(self) -> list[tuple[str, ...]]:
+        """Labels of each level that a page may show: those that somebody wrote out, and no raw value among them."""
+        raw = set(self.values)
+        return [
+            tuple(label for label in self.labels(level) if self.written_out and level and label not in raw)
+            for level in range(self.height + 1)
+        ]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Hierarchy):

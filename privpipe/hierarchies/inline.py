@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from privpipe.errors import UsageError
@@ -46,4 +46,5 @@ class Rows:
 
     def draft(self, values: Sequence[str], counts: Sequence[int] | None, kind: str | None, column: str) -> Draft:
         """Levels of the rows, in their order; the data's values do not matter."""
-        return draft_from_rows(self.rows, kind=kind, column=column, source="rows")
+        draft = draft_from_rows(self.rows, kind=kind, column=column, source="rows")
+        return replace(draft, written_out=True)

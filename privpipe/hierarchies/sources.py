@@ -106,7 +106,8 @@ class Tree:
         """Levels of the tree's leaves, in its order; the data's values do not matter."""
         name = whose(column, self.shown)
         rows, lines = tree_rows(self.nodes if self.path is None else read_tree(self.path, name), name)
-        return draft_from_rows(rows, lines=lines, kind=kind, column=column, source=self.shown)
+        draft = draft_from_rows(rows, lines=lines, kind=kind, column=column, source=self.shown)
+        return replace(draft, written_out=self.path is None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from privpipe.blocks.public_rules import PublicRules
-from privpipe.blocks.verdict import Verdict, plain
+from privpipe.blocks.verdict import VERDICT_HEAD, Verdict, plain
 from privpipe.errors import ColumnsLost, Refused
+from privpipe.html_tables import Table, figure, html_tables
 from privpipe.judging.column_loss import LossTable
 
 __all__ = ["SCHEMA_VERSION", "Assessment"]
@@ -113,6 +114,33 @@ class Assessment:
     def within(self, **run: Any) -> Assessment:
         """The same assessment as part of a run."""
         return replace(self, run={**self.run, **run})
+
+    def __repr__(self) -> str:
+        return (
+            f"Assessment({'passed' if self.passed else 'failed'}, {self.records:,} records, "
+            f"{len(self.verdicts)} guarantees, {len(self.failed)} of them failed, {len(self.measures)} measures)"
+        )
+
+    def _repr_html_(self) -> str:
+        # Sentences of alarms and notes of the source tell figures of it; a notebook is often handed on.
+        kept = [("alarms", len(self.alarms)), ("notes of the source", len(self.source_notes))]
+        about = [
+            ("records judged", self.records),
+            ("suppressed records", self.suppressed_records),
+            ("classes", self.classes),
+            ("engine", str(self.run.get("engine") or "-")),
+            *((name, f"{count}, not shown here") for name, count in kept if count),
+        ]
+        rows = [verdict.row() for verdict in (*self.built_in, *self.verdicts)]
+        measured = [verdict.row()[:3] for verdict in self.measures]
+        reasons = [f"{verdict.name}: {verdict.reason}" for verdict in self.failed]
+        return html_tables(
+            "Passed: every guarantee holds" if self.passed else "Failed",
+            Table(head=VERDICT_HEAD, rows=rows),
+            Table(head=("measure", *VERDICT_HEAD[1:3]), rows=measured),
+            Table(rows=[(name, value if isinstance(value, str) else figure(value)) for name, value in about]),
+            notes=[*reasons, *(f"note: {note}" for note in self.notes)],
+        )
 
     def public_dict(self, rules: PublicRules) -> dict[str, Any]:
         """The public edition of the verdict document: outcomes, and figures of the released table alone.

@@ -14,8 +14,10 @@ from typing import Any, Self, TypeVar, Unpack
 from privpipe.blocks import Guarantee
 from privpipe.draws import Seed
 from privpipe.hierarchies import HierarchySpec
+from privpipe.html_tables import cut
 from privpipe.judging.gate import UndeclaredRule
 from privpipe.policy.objects import PolicyOptions, read_objects, to_yaml, without_secret
+from privpipe.policy.page import policy_page
 from privpipe.policy.reader import read_file, read_mapping
 from privpipe.policy.secret import SecretSpec
 from privpipe.policy.specs import ColumnSpec, PlanSpec, SinkSpec, SourceSpec, Utility
@@ -26,6 +28,8 @@ from privpipe.wired import room_above
 __all__ = ["Policy"]
 
 F = TypeVar("F")
+DIGEST_SIGNS = 12
+LONGEST_NAME = 40
 UNTOLD = ("engines", "records")
 WHERE = ("engine", "sink")
 WARNINGS = ("utility",)
@@ -267,6 +271,28 @@ class Policy:
     def hierarchies(self) -> dict[str, HierarchySpec]:
         """Declared hierarchies, by column."""
         return {name: column.hierarchy for name, column in self.columns.items() if column.hierarchy is not None}
+
+    def __repr__(self) -> str:
+        counts = {
+            "columns": self.columns,
+            "stages": self.transform,
+            "guarantees": self.guarantees,
+            "measures": self.measures,
+        }
+        said = ", ".join(f"{len(items)} {name}" for name, items in counts.items())
+        return f"Policy({cut(self.name, LONGEST_NAME)!r}, {said})"
+
+    def _repr_html_(self) -> str:
+        about = {
+            "engine": self.engine,
+            "record id": self.record_id,
+            "person id": self.person_id,
+            "missing values": self.nulls,
+            "columns without a role": self.undeclared,
+            "seed": None if self.seed is None else self.seed.whereabouts,
+            "digest": self.digest()[:DIGEST_SIGNS],
+        }
+        return policy_page(self.name, self.columns, self.transform, (self.guarantees, self.measures), about)
 
     def public_document(self) -> dict[str, Any]:
         """The document as a manifest may carry it.

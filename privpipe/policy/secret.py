@@ -94,6 +94,15 @@ class SecretSpec:
             raise UsageError(f"the seed file {path} is empty")
         return content
 
+    @property
+    def whereabouts(self) -> str:
+        """Where it comes from, in words; neither the secret nor the name of a file."""
+        if self.from_env is not None:
+            return "from the environment"
+        if self.from_file is not None:
+            return "from a file"
+        return "held in memory" if self.held is not None else "within the policy"
+
     def __repr__(self) -> str:
         if self.from_env is not None:
             return f"SecretSpec(from_env={self.from_env!r})"

@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from privpipe.blocks.shown_parameters import shown_parameters
 from privpipe.blocks.verdict import plain
 from privpipe.errors import UsageError
+from privpipe.html_tables import Table, html_tables, short_list
 from privpipe.judging.column_loss import LossTable
 from privpipe.transforms.base import StagePlan
 
@@ -21,7 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["PLAN_VERSION", "PUBLIC_EDITION", "Plan", "canonical_json", "document_digest"]
 
 PLAN_VERSION = 1
+DIGEST_SIGNS = 12
 SALTED = ("seed_commitment", "seed_salt", "checksum")
+OF_COLUMNS = ("dropped", "levels")
+"""Figures of a stage by column."""
 BESIDE = ("alarms", "column_loss")
 """What `privpipe plan --json` prints beside a plan and is none of it."""
 PUBLIC_EDITION = (
@@ -132,6 +137,19 @@ class Plan:
         """
         return plan_digest(self.to_dict())
 
+    def __repr__(self) -> str:
+        names = short_list([stage.name for stage in self.stages])
+        return f"Plan({len(self.stages)} stages: {names or 'none'}; policy {self.policy_digest[:DIGEST_SIGNS]})"
+
+    def _repr_html_(self) -> str:
+        # A notebook is often handed on: it shows what the public edition tells.
+        stages = Table(
+            head=("stage", "name", "parameters", "learnt"),
+            rows=[(at, stage.name, *_told(stage.public())) for at, stage in enumerate(self.stages, 1)],
+        )
+        about = [("policy", self.policy_digest[:DIGEST_SIGNS]), ("plan", self.digest[:DIGEST_SIGNS])]
+        return html_tables("Plan", stages, Table(rows=about), notes=["What else was learnt is private: `to_json`."])
+
     def public_dict(self) -> dict[str, Any]:
         """The public edition: methods, parameters, and of each stage's detail what its transformer says is public."""
         stages = [stage.public() for stage in self.stages]
@@ -213,6 +231,14 @@ class Plan:
 
 def _checksum(document: Mapping[str, Any]) -> str:
     return document_digest({name: value for name, value in document.items() if name not in ("checksum", *BESIDE)})
+
+
+def _told(stage: StagePlan) -> tuple[str, str]:
+    from privpipe.transforms import CATALOGUE
+
+    kind = CATALOGUE.get(stage.name)
+    parameters, detail = plain(stage.parameters), plain(stage.detail)
+    return shown_parameters(kind, parameters), shown_parameters(None, detail, OF_COLUMNS)
 
 
 def _stage_dict(stage: StagePlan) -> dict[str, Any]:
