@@ -31,6 +31,7 @@ WIRES = {
     "t_closeness": "privpipe.observe",
     "transform": "privpipe.stages",
     "uniqueness": "privpipe.observe",
+    "validate": "privpipe.running.validating",
 }
 ROOMS = ("errors", "measures", "models", "observe", "transforms")
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from privpipe.cli.arguments import EngineOption, JsonOption, PolicyArgument, loaded
 from privpipe.cli.console import say
 from privpipe.cli.verdicts import show_assessment
-from privpipe.errors import Refused, UsageError, did_you_mean
+from privpipe.errors import Refused, UsageError
 
 if TYPE_CHECKING:
     from privpipe.judging import Assessment
-    from privpipe.policy import Policy
 
 __all__ = ["assess", "validate"]
 
@@ -70,15 +69,11 @@ def validate(
 
     The gate alone, for tables of other pipelines. Exit code 5 when a guarantee fails.
     """
-    from privpipe.running.verbs import assess as judge
+    from privpipe.running.validating import validate as judge
 
-    rules = loaded(policy)
-    how = _alignment(align)
-    table = _finished(data, rules, format, delimiter)
-    first: Any = original
-    if original is None and rules.original is not None:
-        first = rules.original.to_source(rules.types, rules.base_dir)
-    _end(judge(table, rules, original=first, align=how, engine=engine), json=json)
+    rules, how = loaded(policy), _alignment(align)
+    judged = judge(data, rules, original=original, align=how, format=format, delimiter=delimiter, engine=engine)
+    _end(judged, json=json)
 
 
 def _end(assessment: Assessment, *, json: bool) -> None:
@@ -96,22 +91,3 @@ def _alignment(how: str) -> Literal["record_id", "position"]:
     if how == "record_id":
         return "record_id"
     raise UsageError(f"--align must be record_id or position, not {how!r}")
-
-
-def _finished(data: str, policy: Policy, format: str | None, delimiter: str | None) -> Any:
-    """The table to judge, read as the arguments say and else as `pp.assess` reads it."""
-    from privpipe.running.reading import finished_source
-
-    given: dict[str, Any] = {} if delimiter is None else {"delimiter": delimiter}
-    if format is not None:
-        given["format"] = _format(format)
-    return finished_source(data, policy, **given)
-
-
-def _format(name: str) -> str:
-    from privpipe.policy.grammar import SOURCE
-
-    formats = SOURCE["format"].choices
-    if name not in formats:
-        raise UsageError(f"--format must be one of {', '.join(formats)}, not {name!r}{did_you_mean(name, formats)}")
-    return name
