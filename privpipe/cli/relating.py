@@ -76,16 +76,11 @@ def relate(engine: Engine, table: Any, profiles: Sequence[Profile]) -> Relations
         else:
             finer, coarser = (first, second) if sizes[first] > sizes[second] else (second, first)
             follows.setdefault(coarser, finer)
-    known = [
-        each.name
-        for each in profiles
-        if each.name not in repeats and (found := guess_role(each)).role == "quasi_identifier" and not found.unknown
-    ]
-    unknown = [
-        each for each in profiles if each.name not in repeats and guess_role(each).unknown and not _is_fine(each)
-    ]
+    guesses = {each.name: _of_column(each, Relations(repeats, follows)) for each in profiles}
+    known = [name for name, guess in guesses.items() if guess.role == "quasi_identifier" and not guess.unknown]
+    unknown = [name for name, guess in guesses.items() if guess.unknown]
     alone = _uniqueness(engine, table, known, records)
-    adds = {each.name: _uniqueness(engine, table, [*known, each.name], records) - alone for each in unknown}
+    adds = {name: _uniqueness(engine, table, [*known, name], records) - alone for name in unknown}
     return Relations(repeats, follows, alone, adds)
 
 
