@@ -22,6 +22,7 @@ __all__ = [
     "guess_role",
     "guess_type",
     "suggest_hierarchy",
+    "word_set",
     "words_of",
 ]
 
@@ -31,22 +32,23 @@ FEW_RECORDS = 20
 MUCH_SEPARATION = 0.9
 
 
-def _words(*lines: str) -> frozenset[str]:
+def word_set(*lines: str) -> frozenset[str]:
+    """The words of some lines."""
     return frozenset(" ".join(lines).split())
 
 
 # Whole words of a name split at anything but letters: 'DateOfBirth' has date, of, birth.
 WORDS: Mapping[Role, frozenset[str]] = {
-    "identifier": _words(
+    "identifier": word_set(
         "id ids uuid guid ssn nin passport licence license iban account email mail phone telephone mobile fax name",
         "firstname lastname surname forename address street ip url username login mrn nhs insurance plate",
     ),
-    "sensitive": _words(
+    "sensitive": word_set(
         "diagnosis disease illness condition disorder symptom treatment medication drug therapy hiv icd pregnancy",
         "disability religion belief union party orientation gene genome conviction crime offence income salary wage",
         "earnings debt wealth credit balance grade score",
     ),
-    "quasi_identifier": _words(
+    "quasi_identifier": word_set(
         "age birth born birthday dob birthdate yob year sex gender zip zipcode postcode postal city town municipality",
         "county district region state province country nationality citizenship nation native race ethnicity ethnic",
         "language marital married status education degree school occupation profession job employer workclass work",

@@ -7,21 +7,17 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
-from privpipe.cli.guessing import Guess, Profile, guess_role, words_of
+from privpipe.cli.guessing import Guess, Profile, guess_role, word_set, words_of
 from privpipe.engines import Engine
 
 __all__ = ["Relations", "finely_valued", "relate", "related_guesses"]
 
 
-def words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
 MANY = 8
 """Quasi-identifiers after which a further unknown column is released as it is."""
-WEIGHTS = words("weight weights wgt wt fnlwgt pweight poids ponderation gewicht hochrechnung peso pond")
-BODIES = words("body birth kg lb lbs height")
-HOUSEHOLDS = words("household hh hhid hnr family dwelling haushalt hogar menage foyer couple")
+WEIGHTS = word_set("weight weights wgt wt fnlwgt pweight poids ponderation gewicht hochrechnung peso pond")
+BODIES = word_set("body birth kg lb lbs height")
+HOUSEHOLDS = word_set("household hh hhid hnr family dwelling haushalt hogar menage foyer couple")
 FREE_WORDS = 4.0
 MOST_DISTINCT = 10_000
 MOST_RECORDS = 1_000_000

@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 from privpipe.compiled import SMALL, njit
 from privpipe.draws.siphash import record_words, word_of_3
 
-__all__ = ["LARGEST_BELOW_ONE", "natural_log", "normal_quantile", "record_normals", "record_uniforms", "unit_interval"]
+__all__ = [
+    "LARGEST_BELOW_ONE",
+    "natural_log",
+    "normal_quantile",
+    "plain_normals",
+    "plain_uniforms",
+    "record_normals",
+    "record_uniforms",
+    "unit_interval",
+]
 
 U = np.uint64
 
@@ -100,9 +109,18 @@ def normal_quantile(u: float) -> float:
     return quantile
 
 
-def _record_uniforms(k0: U, k1: U, ids: NDArray[np.int64], word: U) -> NDArray[np.float64]:
-    words = np.asarray(record_words(k0, k1, ids, word))
+def plain_uniforms(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """`unit_interval` of whole columns, without the compiler."""
     return np.minimum(((words >> U(11)).astype(np.float64) + 0.5) * 2.0**-53, LARGEST_BELOW_ONE)
+
+
+def plain_normals(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """`normal_quantile` of these, without the compiler."""
+    return np.array([normal_quantile(u) for u in plain_uniforms(words).tolist()], np.float64)
+
+
+def _record_uniforms(k0: U, k1: U, ids: NDArray[np.int64], word: U) -> NDArray[np.float64]:
+    return plain_uniforms(np.asarray(record_words(k0, k1, ids, word)))
 
 
 @njit(small=SMALL, plain=_record_uniforms, nogil=True, cache=True)
@@ -114,7 +132,7 @@ def record_uniforms(k0: U, k1: U, ids: NDArray[np.int64], word: U) -> NDArray[np
 
 
 def _record_normals(k0: U, k1: U, ids: NDArray[np.int64], word: U) -> NDArray[np.float64]:
-    return np.array([normal_quantile(u) for u in _record_uniforms(k0, k1, ids, word).tolist()], np.float64)
+    return plain_normals(np.asarray(record_words(k0, k1, ids, word)))
 
 
 @njit(small=SMALL, plain=_record_normals, nogil=True, cache=True)

@@ -87,7 +87,10 @@ def _learnt(judged_table: JudgedTable, entries: Sequence[Guarantee], roles: Role
         learnt = replace(engine.facts(judged_table.left, request), records=learnt.records)
     for column, count in learnt.nulls.items():
         if count:
-            raise DataError(f"column {column!r} has {count:,} missing values and the policy says `nulls: refuse`")
+            raise DataError(
+                f"column {column!r} has {count:,} missing values and the policy says `nulls: refuse`; "
+                "complete or leave out those records, or write `nulls: own_value` or `nulls: wildcard`"
+            )
     if rules.person is None:
         return learnt
     left = judged_table.left if judged_table.known else table

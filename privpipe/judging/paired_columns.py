@@ -34,6 +34,8 @@ Loss = tuple[float | None, str]
 """A loss in [0, 1], and what it was measured by."""
 Seen = tuple[list[str | None], list[int]]
 """Distinct canonical texts, None for null, and the records of each."""
+ROUNDING = 1e-12
+"""A loss below this is what adding up shares leaves of none."""
 NO_LOSS: Loss = (None, "")
 ORDERED = ("integer", "number", "decimal", "date", "timestamp")
 
@@ -152,7 +154,7 @@ class PairedColumn:
         if spec is not None:
             lost = self._by_hierarchy(spec, seen)
             if lost is not None:
-                return lost, "hierarchy"
+                return (lost if abs(lost) > ROUNDING else 0.0), "hierarchy"
         left = self.cells.where(valued & ~self._gone)
         share = left.records / had
         found, by = self._kept(left)

@@ -47,7 +47,10 @@ def require_no_refused_null(engine: Engine, table: Any, policy: Policy) -> None:
     nulls = engine.facts(table, FactsRequest(nulls=refused)).nulls if refused else {}
     for column, count in nulls.items():
         if count:
-            raise DataError(f"column {column!r} has {count:,} missing values and the policy says `nulls: refuse`")
+            raise DataError(
+                f"column {column!r} has {count:,} missing values and the policy says `nulls: refuse`; "
+                "complete or leave out those records, or write `nulls: own_value` or `nulls: wildcard`"
+            )
 
 
 def require_declared(table: Any, policy: Policy) -> None:

@@ -11,15 +11,9 @@ import pytest
 from privpipe.engines import Engine
 from privpipe.testing import first_outcome
 from privpipe.testing.stages import SEEDS, Staging, keys_of, sorted_rows
-from privpipe.transforms import CATALOGUE
-from privpipe.transforms.base import Transformer
 
-STAGES: dict[str, Transformer] = {
-    f"{name}-{at}": example  # type: ignore[misc]
-    for name in CATALOGUE
-    for at, example in enumerate(CATALOGUE[name].examples())
-}
-ONE_EACH = [name for name in STAGES if name.endswith("-0")]
+from .test_stages import ONE_EACH, STAGES
+
 WANTED: dict[str, Any] = {}
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from privpipe.blocks import RowBlock
 from privpipe.compiled import SMALL, njit
 from privpipe.draws import Stream
-from privpipe.draws.elementary import LARGEST_BELOW_ONE, normal_quantile, unit_interval
+from privpipe.draws.elementary import normal_quantile, plain_normals, plain_uniforms, unit_interval
 from privpipe.draws.siphash import absorb, close_64, start
 from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.columns.cell_words import encode_column
@@ -112,11 +112,7 @@ def _close(state: NDArray[np.uint64], lengths: NDArray[np.uint64], word: U, out:
         out[i] = close_64(a, b, c, d, lengths[i] + U(1))
 
 
-def _uniforms_plain(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    return np.minimum(((words >> U(11)).astype(np.float64) + 0.5) * 2.0**-53, LARGEST_BELOW_ONE)
-
-
-@njit(small=SMALL, plain=_uniforms_plain, nogil=True, cache=True)
+@njit(small=SMALL, plain=plain_uniforms, nogil=True, cache=True)
 def _uniforms(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     out = np.empty(len(words), np.float64)
     for i in range(len(words)):
@@ -124,11 +120,7 @@ def _uniforms(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     return out
 
 
-def _normals_plain(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    return np.array([normal_quantile(u) for u in _uniforms_plain(words).tolist()], np.float64)
-
-
-@njit(small=SMALL, plain=_normals_plain, nogil=True, cache=True)
+@njit(small=SMALL, plain=plain_normals, nogil=True, cache=True)
 def _normals(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     out = np.empty(len(words), np.float64)
     for i in range(len(words)):
