@@ -28,6 +28,7 @@ WIRES = {
     "l_diversity": "privpipe.observe",
     "plan": "privpipe.running.verbs",
     "release": "privpipe.running.verbs",
+    "report": "privpipe.reporting.report",
     "t_closeness": "privpipe.observe",
     "transform": "privpipe.stages",
     "uniqueness": "privpipe.observe",

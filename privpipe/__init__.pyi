@@ -17,6 +17,7 @@ from privpipe.observe import l_diversity as l_diversity
 from privpipe.observe import t_closeness as t_closeness
 from privpipe.observe import uniqueness as uniqueness
 from privpipe.policy import Policy as Policy
+from privpipe.reporting.report import report as report
 from privpipe.roles import Roles as Roles
 from privpipe.running.plan import Plan as Plan
 from privpipe.running.validating import validate as validate

@@ -16,7 +16,7 @@ from toy import Toy
 
 from privpipe.measures import CATALOGUE as MEASURES
 from privpipe.models import CATALOGUE as MODELS
-from privpipe.report import catalogue_tables
+from privpipe.reporting import catalogue_tables
 from privpipe.transforms import CATALOGUE as TRANSFORMS
 
 __all__ = ["on_config", "on_files"]

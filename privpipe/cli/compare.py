@@ -13,8 +13,8 @@ from privpipe.errors import UsageError
 from privpipe.html_tables import figure
 
 if TYPE_CHECKING:
-    from privpipe.report.risk_utility import Point, RiskUtilityMap
-    from privpipe.report.run_comparison import RunComparison
+    from privpipe.reporting.risk_utility import Point, RiskUtilityMap
+    from privpipe.reporting.run_comparison import RunComparison
 
 __all__ = ["compare"]
 
@@ -130,8 +130,8 @@ def _value(value: Any) -> str:
 
 
 def _runs(left: str, right: str, *, json: bool) -> None:
-    from privpipe.report.run_comparison import compare_runs
-    from privpipe.report.run_documents import RunDocuments
+    from privpipe.reporting.run_comparison import compare_runs
+    from privpipe.reporting.run_documents import RunDocuments
 
     found = compare_runs(RunDocuments.read(left), RunDocuments.read(right))
     if json:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from privpipe.roles import ColumnType, Role
 
 if TYPE_CHECKING:
-    from privpipe.report.safe_harbor import Finding
+    from privpipe.reporting.safe_harbor import Finding
 
 __all__ = [
     "CODE",

@@ -17,7 +17,7 @@ TEXTS = 3
 
 def show_alarms(lost: LossTable | None) -> None:
     """Columns that lost all, before anything else is said."""
-    from privpipe.report.lost_columns import alarm_lines
+    from privpipe.reporting.lost_columns import alarm_lines
 
     for line in alarm_lines({} if lost is None else lost.documents()):
         put(line)
@@ -29,7 +29,7 @@ def show_lost(lost: LossTable | None) -> None:
         return
     from rich.table import Table
 
-    from privpipe.report.lost_columns import LOST_HEAD, lost_rows, lost_text
+    from privpipe.reporting.lost_columns import LOST_HEAD, lost_rows, lost_text
 
     document = lost.documents()["column_loss"]
     table = Table(show_edge=False, pad_edge=False, title="what was lost", title_justify="left")

@@ -14,7 +14,7 @@ from privpipe.cli.written_values import written_values
 from privpipe.engines import Engine, Source, open_engine
 from privpipe.engines.base.files import elsewhere, list_files
 from privpipe.errors import DataError, UsageError
-from privpipe.report.safe_harbor import kinds_in_column
+from privpipe.reporting.safe_harbor import kinds_in_column
 from privpipe.roles import ColumnType, column_type_of
 
 __all__ = ["ProfiledTable", "profile_table"]

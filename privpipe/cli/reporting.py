@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 import typer
 
-from privpipe.cli.console import put, say, write_text
+from privpipe.cli.console import put, say
 from privpipe.errors import UsageError
 
 __all__ = ["report"]
@@ -33,19 +33,12 @@ def report(
     From its documents alone, never from the data; the report says whether they are the public or the private edition.
     What rests on fewer than 5 records is shown as such.
     """
-    from privpipe.report.release_report import release_report
-    from privpipe.report.run_documents import RunDocuments
+    from privpipe.reporting.report import report as write
 
-    text = release_report(RunDocuments.read(run), _form(format, out))
-    if out is None:
-        put(text, end="")
-        return
-    write_text(out, text)
-    say(f"REPORTED: {out}")
-
-
-def _form(format: str | None, out: Path | None) -> Literal["markdown", "html"]:
     if format not in (None, "markdown", "html"):
         raise UsageError(f"--format must be markdown or html, not {format!r}")
-    by_name = out is not None and out.suffix.lower() in (".html", ".htm")
-    return "html" if format == "html" or (format is None and by_name) else "markdown"
+    text = write(run, out, format=cast(Literal["markdown", "html"] | None, format))
+    if out is None:
+        put(text, end="")
+    else:
+        say(f"REPORTED: {out}")

@@ -21,8 +21,8 @@ from privpipe.judging import Assessment
 from privpipe.policy import Policy
 from privpipe.policy.plain_values import decoded, from_yaml
 from privpipe.private_files import scratch_folder
-from privpipe.report.figures import leading_figure
-from privpipe.report.risk_utility import Point, RiskUtilityMap, risk_weights
+from privpipe.reporting.figures import leading_figure
+from privpipe.reporting.risk_utility import Point, RiskUtilityMap, risk_weights
 from privpipe.running.attaching import attach
 from privpipe.running.places import write_rows
 from privpipe.running.population import population_beside

@@ -12,8 +12,8 @@ import pytest
 
 from privpipe.cli.console import as_json, settle
 from privpipe.errors import PolicyError, Problem, escaped
-from privpipe.report.release_report import release_report
-from privpipe.report.run_documents import RunDocuments
+from privpipe.reporting.release_report import release_report
+from privpipe.reporting.run_documents import RunDocuments
 
 EVIL = "a\x1b[2J\u202eb\u2066\x9b31m\x7f"
 NAME = "ok\nPASSED: every guarantee holds.\u202e"

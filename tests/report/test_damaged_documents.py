@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from privpipe.errors import UsageError
-from privpipe.report.run_documents import RunDocuments
+from privpipe.reporting.run_documents import RunDocuments
 from privpipe.running.plan import Plan
 from privpipe.transforms.base import StagePlan
 

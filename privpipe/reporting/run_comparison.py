@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from privpipe.report.entry_rows import own_parameters, parameter_text
-from privpipe.report.figures import leading_figure
-from privpipe.report.run_documents import RunDocuments
+from privpipe.reporting.entry_rows import own_parameters, parameter_text
+from privpipe.reporting.figures import leading_figure
+from privpipe.reporting.run_documents import RunDocuments
 
 __all__ = ["ComparedFigure", "RunComparison", "compare_runs"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from privpipe.report.figures import public_figure
+from privpipe.reporting.figures import public_figure
 
 __all__ = ["LOST_HEAD", "alarm_lines", "lost_rows", "lost_text"]
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from privpipe.report.catalogue_tables import catalogue_tables
+from privpipe.reporting.catalogue_tables import catalogue_tables
 
 __all__ = ["catalogue_tables"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from privpipe.errors import UsageError
-from privpipe.report.document_shapes import MANIFEST, VERDICT, misshapen
+from privpipe.reporting.document_shapes import MANIFEST, VERDICT, misshapen
 
 __all__ = ["RunDocuments"]
 

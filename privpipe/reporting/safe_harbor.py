@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.report.safe_harbor_kinds import KINDS, NAMES, PATTERNS, QUASI_KINDS, Pattern
+from privpipe.reporting.safe_harbor_kinds import KINDS, NAMES, PATTERNS, QUASI_KINDS, Pattern
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from privpipe.errors import escaped
-from privpipe.report.entry_rows import entry_class, own_parameters, parameter_text
-from privpipe.report.figures import FEW, FEWEST_SHOWN, public_figure
-from privpipe.report.lost_columns import LOST_HEAD, alarm_lines, lost_rows, lost_text
-from privpipe.report.run_documents import RunDocuments
+from privpipe.reporting.entry_rows import entry_class, own_parameters, parameter_text
+from privpipe.reporting.figures import FEW, FEWEST_SHOWN, public_figure
+from privpipe.reporting.lost_columns import LOST_HEAD, alarm_lines, lost_rows, lost_text
+from privpipe.reporting.run_documents import RunDocuments
 
 __all__ = ["ReportFormat", "release_report"]
 
