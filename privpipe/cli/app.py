@@ -12,6 +12,7 @@ from privpipe.cli import (
     compare,
     demo,
     doctor,
+    expecting,
     explain,
     hierarchy,
     initialise,
@@ -90,6 +91,7 @@ for name, command in (
     app.command(name)(guarded(command))
 app.add_typer(hierarchy.commands, name="hierarchy")
 app.add_typer(ledger.commands, name="ledger")
+app.add_typer(expecting.commands, name="gx")
 
 
 def main() -> None:

@@ -5,6 +5,9 @@ Importing this room registers them, so do it before a saved suite is loaded::
     import privpipe.gx as ppgx
     suite = ppgx.load_suite("expectations/adult.json")
 
+Great Expectations passes over an expectation that it does not know and reports success. `protect` has every
+process that opens a data context load these; `check` finds suites that have lost some.
+
 Results carry aggregates only: what was observed, what was asked, how many classes and records fail. An expectation that
 compares the batch with its original or a population gets the path of that table, never its content::
 
@@ -24,19 +27,24 @@ os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
 from privpipe.blocks.entry import snake_case
 from privpipe.errors import UnsupportedError
 from privpipe.gx.action import RaiseOnFailure
+from privpipe.gx.checking import ContextFinding, check
 from privpipe.gx.expectations import EXPECTATIONS, REFUSED, PrivacyExpectation
 from privpipe.gx.handle import handle, hold, let_go
+from privpipe.gx.store import protect
 from privpipe.gx.suites import load_suite, save_suite, suite_of
 
 __all__ = [
     "EXPECTATIONS",
     "REFUSED",
+    "ContextFinding",
     "PrivacyExpectation",
     "RaiseOnFailure",
+    "check",
     "handle",
     "hold",
     "let_go",
     "load_suite",
+    "protect",
     "save_suite",
     "suite_of",
 ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from great_expectations.checkpoint.actions import ActionContext, ValidationAction
@@ -35,25 +36,50 @@ class RaiseOnFailure(ValidationAction):
     """Raise `Refused` when an expectation of the checkpoint failed, and when a validation judged less than it should.
 
     A report alone stops no publish. Neither does a validation whose suite holds no privacy expectation, or has lost
-    some: a process that did not import `privpipe.gx` before it read the suite.
+    some: a process that did not import `privpipe.gx` before it read the suite. An expectation of severity ``warning``
+    or ``info`` that fails is a Python warning; the run goes on.
+
+    Parameters
+    ----------
+    expects : int or list of str, optional
+        How many privacy expectations each validation must evaluate, or their types, such as
+        ``["expect_k_anonymity"]``. Left out, as many as its suite was saved with, and at least one.
     """
 
     type: Literal["privpipe_raise_on_failure"] = "privpipe_raise_on_failure"
+    expects: int | list[str] | None = None
 
     def run(self, checkpoint_result: CheckpointResult, action_context: ActionContext | None = None) -> dict[str, Any]:
-        """Raise, or say that nothing failed."""
+        """Raise, or say how many warnings there are.
+
+        Raises
+        ------
+        Refused
+            An expectation failed whose severity is critical, or fewer were evaluated than there should be.
+        """
         declared = _declared(checkpoint_result)
         for run in checkpoint_result.run_results.values():
-            _require_judged(run, declared.get(run.suite_name, 0))
+            _require_judged(run, declared.get(run.suite_name, 0), self.expects)
         if checkpoint_result.success:
-            return {"failed": 0}
+            return {"failed": 0, "warned": 0}
         failed = [
-            outcome.expectation_config.type
+            outcome.expectation_config
             for run in checkpoint_result.run_results.values()
             for outcome in run.results
             if not outcome.success and outcome.expectation_config is not None
         ]
-        raise Refused(f"refused: {len(failed)} expectation(s) failed: {', '.join(sorted(failed))}")
+        critical = [each.type for each in failed if _severity(each) == "critical"]
+        if critical or not failed:
+            raise Refused(f"refused: {len(critical)} expectation(s) failed: {', '.join(sorted(critical))}")
+        types = ", ".join(sorted(each.type for each in failed))
+        warnings.warn(f"{len(failed)} expectation(s) that only warn failed: {types}", stacklevel=2)
+        return {"failed": 0, "warned": len(failed)}
+
+
+def _severity(configuration: Any) -> str:
+    """Critical where nothing is said: before GX 1.6 expectations have no severity."""
+    found = getattr(configuration, "severity", None)
+    return str(getattr(found, "value", found) or "critical")
 
 
 def _declared(result: CheckpointResult) -> Mapping[str, int]:
@@ -67,13 +93,19 @@ def _declared(result: CheckpointResult) -> Mapping[str, int]:
     return found
 
 
-def _require_judged(run: Any, declared: int) -> None:
+def _require_judged(run: Any, declared: int, expects: int | Sequence[str] | None) -> None:
     types = [outcome.expectation_config.type for outcome in run.results if outcome.expectation_config is not None]
     judged = sum(map(is_privacy_type, types))
-    if judged and judged >= declared:
+    if isinstance(expects, int):
+        declared = max(declared, expects)
+    lacking = [] if expects is None or isinstance(expects, int) else sorted(set(expects) - set(types))
+    if judged and judged >= declared and not lacking:
         return
     said = f"{judged} of the {declared} privacy expectations" if judged or declared else "no privacy expectation"
+    if lacking:
+        said = f"{said} and lacks {', '.join(lacking)}" if judged < declared else f"no {', no '.join(lacking)}"
     raise Refused(
         f"refused: the validation of suite {run.suite_name!r} evaluated {said}, so nothing vouches for its data; "
-        "import privpipe.gx before the suite is read, and save a suite that was changed on purpose with save_suite"
+        "import privpipe.gx before the suite is read (`privpipe gx protect` does it for all that open the context), "
+        "and save a suite that was changed on purpose with save_suite"
     )

@@ -8,7 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from great_expectations.core.metric_domain_types import MetricDomainTypes
-from great_expectations.execution_engine import PandasExecutionEngine, SparkDFExecutionEngine
+from great_expectations.execution_engine import (
+    ExecutionEngine,
+    PandasExecutionEngine,
+    SparkDFExecutionEngine,
+    SqlAlchemyExecutionEngine,
+)
 from great_expectations.expectations.metrics.metric_provider import metric_value
 from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
 
@@ -18,7 +23,7 @@ from privpipe.engines import Source, engine_for, open_engine
 from privpipe.engines.base.files import left_out, left_out_note
 from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.engines.base.positions import POSITION, positioned
-from privpipe.errors import DataError, EngineError, PrivpipeError, UsageError, did_you_mean
+from privpipe.errors import DataError, EngineError, PrivpipeError, UnsupportedError, UsageError, did_you_mean
 from privpipe.gx.counted_once import Counts, counting_once
 from privpipe.gx.handle import held
 from privpipe.gx.other_tables import OtherTable, read_seed, read_stages
@@ -26,7 +31,7 @@ from privpipe.hierarchies import HierarchySpec
 from privpipe.judging import Assessment, Gate, JudgingRules, assess
 from privpipe.roles import NullRule, Roles, column_type_of
 
-__all__ = ["METRIC", "Asked", "OpenBatch", "PrivpipeBatch"]
+__all__ = ["METRIC", "Asked", "OpenBatch", "PrivpipeBatch", "require_whole"]
 
 METRIC = "privpipe.batch"
 
@@ -226,6 +231,44 @@ class PrivpipeBatch(TableMetricProvider):
     ) -> OpenBatch:
         frame, _, _ = execution_engine.get_compute_domain(metric_domain_kwargs, domain_type=MetricDomainTypes.TABLE)
         return opened(frame)
+
+    @metric_value(engine=SqlAlchemyExecutionEngine)
+    def _sql(
+        cls,  # noqa: N805
+        execution_engine: SqlAlchemyExecutionEngine,
+        metric_domain_kwargs: dict[str, Any],
+        metric_value_kwargs: dict[str, Any],
+        metrics: dict[str, Any],
+        runtime_configuration: dict[str, Any],
+    ) -> OpenBatch:
+        raise UnsupportedError(
+            "a SQL data source cannot be judged as it lies: read its rows with a pandas or Spark data source, or hand "
+            "over a table of any engine as `privpipe.gx.handle(table)`"
+        )
+
+
+def require_whole(execution_engine: ExecutionEngine | None) -> None:
+    """Whether the batch that is validated is all of its asset.
+
+    Raises
+    ------
+    UsageError
+        It is a part, or Great Expectations does not say.
+    """
+    batch = execution_engine.batch_manager.active_batch if execution_engine is not None else None
+    request = getattr(batch, "batch_request", None)
+    partitioner = getattr(request, "partitioner", None)
+    if batch is None or partitioner is not None or _is_by_name(request):
+        raise UsageError(
+            "`judge: whole` is asked for, and the batch is one part of its asset: judge the asset by a batch "
+            "definition of the whole table, or write `judge: batch` where each batch is published by itself"
+        )
+
+
+def _is_by_name(request: Any) -> bool:
+    """Whether options of the request choose among files or rows."""
+    options = getattr(request, "options", None) or {}
+    return any(name not in ("dataframe", "path") for name in options)
 
 
 def opened(data: Any) -> OpenBatch:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from great_expectations.compatibility import pydantic
+from great_expectations.core.suite_parameters import is_suite_parameter
 from great_expectations.expectations.expectation import BatchExpectation, MetaExpectation
 from great_expectations.expectations.metrics.metric_provider import MetricConfiguration
 from great_expectations.validator.validator import ValidationDependencies
@@ -14,9 +15,10 @@ from great_expectations.validator.validator import ValidationDependencies
 from privpipe.blocks import Guarantee
 from privpipe.blocks.verdict import plain
 from privpipe.errors import PrivpipeError, UnsupportedError, UsageError, did_you_mean
-from privpipe.gx.batch import METRIC, Asked, OpenBatch
+from privpipe.gx.batch import METRIC, Asked, OpenBatch, require_whole
 from privpipe.gx.other_tables import OtherTable
 from privpipe.gx.refused import taken, ways_of, why_refused
+from privpipe.gx.rendering import Rendered
 from privpipe.hierarchies import HierarchySpec
 from privpipe.judging import Gate
 from privpipe.judging.ways import way_of
@@ -28,12 +30,12 @@ __all__ = ["EXPECTATIONS", "REFUSED", "SETTINGS", "Expectations", "PrivacyExpect
 
 SETTINGS = (
     *("quasi_identifiers", "sensitive", "nulls", "suppression_mark", "original_source", "align", "record_id"),
-    *("population_source", "hierarchies", "plan", "seed", "identifiers", "insensitive", "undeclared"),
+    *("population_source", "hierarchies", "plan", "seed", "identifiers", "insensitive", "undeclared", "judge"),
 )
 """What every expectation takes besides its guarantee's own parameters."""
 
 
-class PrivacyExpectation(BatchExpectation):
+class PrivacyExpectation(Rendered, BatchExpectation):
     """Base of all; not an expectation of its own.
 
     Besides the guarantee's parameters each takes `quasi_identifiers` (required, a list), `sensitive` (every
@@ -47,6 +49,10 @@ class PrivacyExpectation(BatchExpectation):
     `identifiers` and `insensitive` are the roles of the batch's other columns. An identifier in the batch fails every
     expectation that is told of it. A column without a role is named in the result's notes, for an expectation judges
     what it names; ``undeclared: refuse``, the default of `expect_no_identifiers` alone, makes it an error.
+
+    A batch is judged by itself. Where the batches of an asset are published together, ``judge: whole`` fails one that
+    is only a part of it: k records in each of two months say nothing of a person in both, and a class of k that is
+    spread over them fails in each.
     """
 
     quasi_identifiers: list[str]
@@ -63,6 +69,7 @@ class PrivacyExpectation(BatchExpectation):
     identifiers: list[str] = []
     insensitive: list[str] = []
     undeclared: Literal["refuse", "note"] | None = None
+    judge: Literal["batch", "whole"] = "batch"
 
     entry: ClassVar[type[Guarantee]]
     metric_dependencies: ClassVar[tuple[str, ...]] = (METRIC,)
@@ -152,6 +159,8 @@ class PrivacyExpectation(BatchExpectation):
         batch: OpenBatch = metrics[METRIC]
         guarantee = self.guarantee()
         try:
+            if self.judge == "whole":
+                require_whole(execution_engine)
             found = batch.judged(guarantee, self.asked())
         except PrivpipeError as error:
             details = {"outcome": "error", "threshold": plain(guarantee.demanded()), "reason": str(error)}
@@ -187,7 +196,12 @@ def _expectation(entry: type[Guarantee]) -> type[PrivacyExpectation]:
 
     def checked(cls: type[PrivacyExpectation], values: dict[str, Any]) -> dict[str, Any]:
         given = {field.name: values[field.name] for field in own if values.get(field.name) is not None}
-        problems = entry.problems(given)
+        later = {name for name, value in given.items() if is_suite_parameter(value)}
+        problems = {
+            name: text
+            for name, text in entry.problems({name: each for name, each in given.items() if name not in later}).items()
+            if name not in later
+        }
         if entry.threshold_field is not None and given.get(entry.threshold_field) is None:
             problems[entry.threshold_field] = "is required: an expectation needs a threshold"
         problems |= _problems_of_settings(values)

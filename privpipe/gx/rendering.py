@@ -1,0 +1,120 @@
+"""What Data Docs show of a privacy expectation: what was asked, what was found, and why it failed; never a value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from great_expectations.core.expectation_validation_result import ExpectationValidationResult
+from great_expectations.expectations.expectation import render_suite_parameter_string
+from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+from great_expectations.render import (
+    LegacyDiagnosticRendererType,
+    LegacyRendererType,
+    RenderedStringTemplateContent,
+)
+from great_expectations.render.renderer.renderer import renderer
+from great_expectations.render.renderer_configuration import RendererConfiguration, RendererValueType
+
+from privpipe.blocks import Guarantee
+from privpipe.blocks.parameters import parameters_of
+
+__all__ = ["Rendered"]
+
+_OVER = "quasi_identifiers"
+
+
+class Rendered:
+    """The renderers of all privacy expectations."""
+
+    entry: ClassVar[type[Guarantee]]
+
+    @classmethod
+    def _prescriptive_template(cls, renderer_configuration: RendererConfiguration) -> RendererConfiguration:
+        asked = _asked(renderer_configuration.kwargs, cls.entry)
+        for position, (_, text) in enumerate(asked):
+            renderer_configuration.add_param(name=f"v{position}", param_type=RendererValueType.STRING, value=text)
+        renderer_configuration.template_str = _template(cls.entry, asked)
+        return renderer_configuration
+
+    @classmethod
+    @renderer(renderer_type=LegacyRendererType.PRESCRIPTIVE)
+    @render_suite_parameter_string
+    def _prescriptive_renderer(
+        cls,
+        configuration: ExpectationConfiguration | None = None,
+        result: ExpectationValidationResult | None = None,
+        runtime_configuration: dict[str, Any] | None = None,
+    ) -> list[RenderedStringTemplateContent]:
+        stated = configuration or (result.expectation_config if result is not None else None)
+        asked = _asked(stated.kwargs if stated is not None else {}, cls.entry)
+        template = {
+            "template": _template(cls.entry, asked),
+            "params": {f"v{position}": text for position, (_, text) in enumerate(asked)},
+            "styling": (runtime_configuration or {}).get("styling") or {},
+        }
+        return [RenderedStringTemplateContent(content_block_type="string_template", string_template=template)]
+
+    @classmethod
+    @renderer(renderer_type=LegacyDiagnosticRendererType.OBSERVED_VALUE)
+    def _diagnostic_observed_value_renderer(
+        cls,
+        configuration: ExpectationConfiguration | None = None,
+        result: ExpectationValidationResult | None = None,
+        runtime_configuration: dict[str, Any] | None = None,
+    ) -> str:
+        observed = (result.result if result is not None else {}).get("observed_value")
+        return "--" if observed is None else f"{observed:,.4g}" if isinstance(observed, float) else f"{observed}"
+
+    @classmethod
+    @renderer(renderer_type=LegacyDiagnosticRendererType.UNEXPECTED_STATEMENT)
+    def _diagnostic_unexpected_statement_renderer(
+        cls,
+        configuration: ExpectationConfiguration | None = None,
+        result: ExpectationValidationResult | None = None,
+        runtime_configuration: dict[str, Any] | None = None,
+    ) -> list[RenderedStringTemplateContent]:
+        if result is None or result.success:
+            return []
+        text = " ".join(_why(result.result, result.exception_info or {}))
+        template = {
+            "template": "$why",
+            "params": {"why": text},
+            "tag": "strong",
+            "styling": {"classes": ["text-danger"]},
+        }
+        return [RenderedStringTemplateContent(content_block_type="string_template", string_template=template)]
+
+
+def _asked(kwargs: Mapping[str, Any], entry: type[Guarantee]) -> list[tuple[str, str]]:
+    """The guarantee's own parameters and the columns it is over, as texts."""
+    own = [name for name in parameters_of(entry) if kwargs.get(name) is not None and name != _OVER]
+    shown = [(name, _text(kwargs[name])) for name in own]
+    columns = kwargs.get(_OVER)
+    return [*shown, (_OVER, _text(columns))] if columns else shown
+
+
+def _template(entry: type[Guarantee], asked: list[tuple[str, str]]) -> str:
+    terms = [f"{name} = $v{position}" for position, (name, _) in enumerate(asked) if name != _OVER]
+    over = [f" over $v{position}" for position, (name, _) in enumerate(asked) if name == _OVER]
+    return f"{entry.name()}{' with ' if terms else ''}{', '.join(terms)}{''.join(over)}: {entry.summary()}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping) and "$PARAMETER" in value:
+        return f"parameter {value['$PARAMETER']}"
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _why(result: Mapping[str, Any], exception: Mapping[str, Any]) -> Iterator[str]:
+    """Reason, counts and share, a sentence each."""
+    details = result.get("details") or {}
+    if not details:
+        raised = [each for each in (exception, *exception.values()) if isinstance(each, Mapping)]
+        yield next((str(each["exception_message"]) for each in raised if each.get("exception_message")), "Not judged.")
+        return
+    yield str(details.get("reason") or "The guarantee does not hold.")
+    failing, records = details.get("failing_records"), result.get("element_count")
+    if failing and records:
+        classes = f"{details.get('failing_classes') or 0:,} failing classes"
+        yield f"{failing:,} of {records:,} records ({failing / records:.2%}) lie in {classes}."

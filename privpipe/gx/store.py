@@ -1,0 +1,157 @@
+"""A store of suites that loads the privacy expectations by itself, and refuses a suite that lost one.
+
+Named in the configuration of a data context, it is imported by Great Expectations in every process that opens the
+context, so that no script can forget to.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from great_expectations.core.expectation_suite import ExpectationSuite
+from great_expectations.data_context.store.expectations_store import ExpectationsStore as PlainStore
+from great_expectations.exceptions import ExpectationNotFoundError
+from great_expectations.expectations.registry import get_expectation_impl
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from privpipe.errors import DataError, UsageError
+from privpipe.gx.action import DECLARED, is_privacy_type
+
+__all__ = ["CONFIGURATION", "ExpectationsStore", "protect", "root_of", "store_of"]
+
+CONFIGURATION: Final = "great_expectations.yml"
+_FOLDERS = (".", "gx", "great_expectations")
+
+
+class ExpectationsStore(PlainStore):
+    """Suites of a data context; a suite is read whole or not at all.
+
+    Great Expectations drops what it cannot make from a suite and goes on. This store raises `DataError` instead,
+    and records how many privacy expectations each suite was saved with. Its name is that of the class it stands for:
+    beside a store of any other name Great Expectations makes one of its own.
+    """
+
+    def get(self, key: Any) -> dict[str, Any]:
+        """A suite as a dictionary.
+
+        Raises
+        ------
+        DataError
+            An expectation of it cannot be made, or it holds fewer privacy expectations than it was saved with.
+        """
+        found: dict[str, Any] = super().get(key)
+        _require_whole(found)
+        return found
+
+    def serialize(self, value: Any) -> Any:
+        """A suite as text, with the number of its privacy expectations."""
+        if isinstance(value, ExpectationSuite):
+            held = sum(is_privacy_type(expectation.expectation_type) for expectation in value.expectations)
+            if held or "privpipe" in (value.meta or {}):
+                value.meta = {**(value.meta or {}), "privpipe": {DECLARED: held}}
+        return super().serialize(value)
+
+
+def _require_whole(suite: Mapping[str, Any]) -> None:
+    unknown = 0
+    for expectation in suite["expectations"]:
+        try:
+            get_expectation_impl(expectation["type"])
+        except ExpectationNotFoundError:
+            unknown += 1
+    if unknown:
+        raise DataError(
+            f"suite {suite['name']!r}: {unknown} of its {len(suite['expectations'])} expectations are of no type that "
+            "is installed here, and Great Expectations would pass over them; install what brings them"
+        )
+    held = sum(is_privacy_type(expectation["type"]) for expectation in suite["expectations"])
+    declared = ((suite.get("meta") or {}).get("privpipe") or {}).get(DECLARED, 0)
+    if held < declared:
+        raise DataError(
+            f"suite {suite['name']!r} holds {held} of the {declared} privacy expectations it was saved with: a process "
+            "that did not import privpipe.gx has saved it; restore it from version control, or make it anew"
+        )
+
+
+def root_of(context: str | Path) -> Path:
+    """The folder of a data context's configuration: the one given, or ``gx`` in it.
+
+    Raises
+    ------
+    UsageError
+        There is no configuration.
+    """
+    for folder in _FOLDERS:
+        if (Path(context) / folder / CONFIGURATION).is_file():
+            return Path(context) / folder
+    raise UsageError(
+        f"{str(context)!r} is no data context: no {CONFIGURATION} in it, nor in its folder gx; name the folder that "
+        'was given to `gx.get_context(mode="file", project_root_dir=...)`'
+    )
+
+
+def protect(context: str | Path) -> bool:
+    """Have every process that opens a data context load the privacy expectations.
+
+    Names the module of `ExpectationsStore` in the context's configuration; all else in it stays as it is.
+
+    Parameters
+    ----------
+    context : str or Path
+        Folder of the context, or of its project.
+
+    Returns
+    -------
+    bool
+        Whether anything was changed: False where the context was protected before.
+
+    Raises
+    ------
+    UsageError
+        No data context, or one whose suites lie in a store of another class.
+    """
+    path = root_of(context) / CONFIGURATION
+    yaml = YAML()
+    document = _read(path, yaml)
+    store = store_of(document, path)
+    if store.get("module_name") == __name__:
+        return False
+    if store["class_name"] != ExpectationsStore.__name__ or store.get("module_name"):
+        raise UsageError(
+            f"{str(path)!r} keeps suites in a store of class {store['class_name']!r}; make that a subclass of "
+            f"{__name__}.{ExpectationsStore.__name__}"
+        )
+    store.insert(1, "module_name", __name__)
+    text = io.StringIO()
+    yaml.dump(document, text)
+    fresh = path.with_name(f"{path.name}.new")
+    fresh.write_text(text.getvalue(), encoding="utf-8")
+    fresh.replace(path)
+    return True
+
+
+def store_of(document: Any, path: Path) -> Any:
+    """The entry of the store of suites in the configuration of a data context.
+
+    Raises
+    ------
+    UsageError
+        There is none.
+    """
+    try:
+        store = document["stores"][document["expectations_store_name"]]
+        store["class_name"]
+    except (KeyError, TypeError) as error:
+        raise UsageError(f"{str(path)!r} names no store of suites: {type(error).__name__}") from None
+    return store
+
+
+def _read(path: Path, yaml: YAML) -> Any:
+    try:
+        return yaml.load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, YAMLError) as error:
+        raise UsageError(f"{str(path)!r} cannot be read: {type(error).__name__}") from None

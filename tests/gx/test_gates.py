@@ -1,0 +1,172 @@
+"""Severities, numbers of expectations, parameters of a run, parts of an asset, SQL sources and Data Docs."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import privpipe as pp
+from privpipe.errors import Refused
+
+gx = pytest.importorskip("great_expectations")
+from great_expectations.exceptions import SuiteParameterError  # noqa: E402
+
+import privpipe.gx as ppgx  # noqa: E402  # after the check that great_expectations is there
+
+pytestmark = [pytest.mark.gx, pytest.mark.filterwarnings("default")]
+ROWS = pd.DataFrame(
+    {"zip": ["a", "a", "b", "b"], "illness": ["flu", "cold", "flu", "cold"], "month": ["1", "1", "1", "2"]}
+)
+KEYS = ["zip"]
+
+
+def checked(suite: Any, *, frame: pd.DataFrame = ROWS, expects: Any = None, **parameters: Any) -> Any:
+    context = gx.get_context(mode="ephemeral")
+    data = context.data_sources.add_pandas("p").add_dataframe_asset("a").add_batch_definition_whole_dataframe("b")
+    definition = gx.ValidationDefinition(name="gate", data=data, suite=context.suites.add(suite))
+    gate = gx.Checkpoint(
+        name="gate",
+        validation_definitions=[context.validation_definitions.add(definition)],
+        actions=[ppgx.RaiseOnFailure(name="gate", expects=expects)],
+    )
+    return context.checkpoints.add(gate).run(batch_parameters={"dataframe": frame}, expectation_parameters=parameters)
+
+
+def suite(*expectations: Any) -> Any:
+    return gx.ExpectationSuite(name="suite", expectations=list(expectations))
+
+
+def outcome(result: Any, position: int = 0) -> Any:
+    (run,) = result.run_results.values()
+    return run.results[position]
+
+
+def test_a_warning_that_fails_warns() -> None:
+    both = suite(
+        ppgx.ExpectKAnonymity(k=2, quasi_identifiers=KEYS),
+        ppgx.ExpectKAnonymity(k=3, quasi_identifiers=KEYS, severity="warning"),
+    )
+    with pytest.warns(UserWarning, match=r"1 expectation\(s\) that only warn failed: expect_k_anonymity"):
+        result = checked(both)
+    assert not outcome(result, 1).success
+
+
+def test_a_critical_one_beside_a_warning_refuses() -> None:
+    both = suite(
+        ppgx.ExpectKAnonymity(k=3, quasi_identifiers=KEYS),
+        ppgx.ExpectKAnonymity(k=4, quasi_identifiers=KEYS, severity="warning"),
+    )
+    with pytest.raises(Refused, match=r"1 expectation\(s\) failed"):
+        checked(both)
+
+
+@pytest.mark.parametrize(
+    ("expects", "said"),
+    [(2, "1 of the 2"), (["expect_k_anonymity", "expect_t_closeness"], "no expect_t_closeness")],
+)
+def test_a_gate_asks_for_what_it_expects(expects: Any, said: str) -> None:
+    one = suite(ppgx.ExpectKAnonymity(k=2, quasi_identifiers=KEYS))
+    with pytest.raises(Refused, match=said):
+        checked(one, expects=expects)
+
+
+@pytest.mark.parametrize("expects", [1, ["expect_k_anonymity"], None])
+def test_a_gate_that_has_what_it_expects_passes(expects: Any) -> None:
+    assert checked(suite(ppgx.ExpectKAnonymity(k=2, quasi_identifiers=KEYS)), expects=expects).success
+
+
+def test_a_threshold_may_be_a_parameter_of_the_run() -> None:
+    def later() -> Any:
+        return suite(ppgx.ExpectKAnonymity(k={"$PARAMETER": "least"}, quasi_identifiers=KEYS))
+
+    assert checked(later(), least=2).success
+    with pytest.raises(Refused):
+        checked(later(), least=3)
+    with pytest.raises(SuiteParameterError):
+        checked(later())
+    with pytest.raises(ValueError, match="valid integer"):
+        checked(later(), least="many")
+
+
+def test_a_wrong_parameter_beside_a_later_one_is_still_found() -> None:
+    with pytest.raises(Exception, match="column"):
+        ppgx.ExpectDistinctLDiversity(column=7, l={"$PARAMETER": "least"}, quasi_identifiers=KEYS)
+
+
+def test_a_part_of_an_asset_is_judged_only_where_parts_are_meant(tmp_path: Any) -> None:
+    context = gx.get_context(mode="ephemeral")
+    for month in ("2026-01", "2026-02"):
+        ROWS.to_csv(tmp_path / f"visits_{month}.csv", index=False)
+    asset = context.data_sources.add_pandas_filesystem("f", base_directory=tmp_path).add_csv_asset("visits")
+    parts = asset.add_batch_definition_monthly(
+        "monthly", regex=re.compile(r"visits_(?P<year>\d{4})-(?P<month>\d{2})\.csv")
+    )
+    for judge, success in (("batch", True), ("whole", False)):
+        result = parts.get_batch(batch_parameters={"year": 2026, "month": 1}).validate(
+            ppgx.ExpectKAnonymity(k=2, quasi_identifiers=KEYS, judge=judge)
+        )
+        assert result.success is success
+    assert "one part of its asset" in str(result)
+    whole = context.data_sources.add_pandas("p").add_dataframe_asset("a").add_batch_definition_whole_dataframe("b")
+    batch = whole.get_batch(batch_parameters={"dataframe": ROWS})
+    assert batch.validate(ppgx.ExpectKAnonymity(k=2, quasi_identifiers=KEYS, judge="whole")).success
+
+
+def test_a_sql_source_is_refused_in_one_sentence(tmp_path: Any) -> None:
+    pytest.importorskip("sqlalchemy")
+    import sqlite3
+
+    with sqlite3.connect(tmp_path / "visits.db") as connection:
+        ROWS.to_sql("visits", connection, index=False)
+    connection.close()
+    context = gx.get_context(mode="ephemeral")
+    source = context.data_sources.add_sqlite("s", connection_string=f"sqlite:///{tmp_path / 'visits.db'}")
+    batch = source.add_table_asset("t", table_name="visits").add_batch_definition_whole_table("b").get_batch()
+    result = batch.validate(ppgx.ExpectKAnonymity(k=2, quasi_identifiers=KEYS))
+    assert not result.success
+    assert "a SQL data source cannot be judged as it lies" in str(result)
+
+
+def shown(expectation: Any, frame: pd.DataFrame = ROWS) -> str:
+    """The text of the page that Data Docs would write."""
+    from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
+    from great_expectations.render.view import DefaultJinjaPageView
+
+    context = gx.get_context(mode="ephemeral")
+    data = context.data_sources.add_pandas("p").add_dataframe_asset("a").add_batch_definition_whole_dataframe("b")
+    definition = gx.ValidationDefinition(name="gate", data=data, suite=context.suites.add(suite(expectation)))
+    result = context.validation_definitions.add(definition).run(batch_parameters={"dataframe": frame})
+    page = str(DefaultJinjaPageView().render(ValidationResultsPageRenderer().render(result)))
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page))
+
+
+def test_data_docs_say_what_was_asked_and_why_it_failed() -> None:
+    text = shown(ppgx.ExpectKAnonymity(k=3, quasi_identifiers=KEYS))
+    assert "k_anonymity with k = 3" in text
+    assert "over zip" in text
+    assert "4 of 4 records (100.00%) lie in 2 failing classes" in text
+
+
+def test_data_docs_hold_no_value_of_the_table() -> None:
+    canary = "Zanzibarella"
+    text = shown(
+        ppgx.ExpectDistinctLDiversity(column="illness", l=3, quasi_identifiers=KEYS),
+        ROWS.assign(illness=canary, zip=[canary, "a", "a", "b"]),
+    )
+    assert "distinct_l_diversity" in text
+    assert canary not in text
+
+
+def test_data_docs_tell_what_could_not_be_judged() -> None:
+    text = shown(ppgx.ExpectKAnonymity(k=3, quasi_identifiers=["postcode"]))
+    assert "column 'postcode' is not in the batch" in text
+
+
+def test_a_suite_of_a_policy_keeps_severity_when_saved(tmp_path: Any) -> None:
+    made = ppgx.suite_of([pp.models.KAnonymity(k=2)], pp.Roles(quasi_identifiers=KEYS), name="s")
+    made.expectations[0].severity = "warning"
+    ppgx.save_suite(made, tmp_path / "s.json")
+    assert ppgx.load_suite(tmp_path / "s.json").expectations[0].severity == "warning"
