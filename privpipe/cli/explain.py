@@ -20,7 +20,7 @@ from privpipe.cli.explaining_hierarchies import (
     hierarchy_lines,
 )
 from privpipe.cli.plugging import plug_in_of, tell_left_out
-from privpipe.cli.suggesting import rule_of_thumb
+from privpipe.drafting.suggesting import rule_of_thumb
 from privpipe.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:

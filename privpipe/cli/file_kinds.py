@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from privpipe.cli.drafting import flow, source_keys
-from privpipe.cli.profiling import ProfiledTable, profile_table
+from privpipe.drafting.draft import flow, source_keys
+from privpipe.drafting.profiling import ProfiledTable, profile_table
 from privpipe.engines import Source
 from privpipe.engines.base import format_of
 from privpipe.engines.base.files import list_files

@@ -12,7 +12,7 @@ from privpipe.cli.console import say, write_text
 from privpipe.errors import UsageError
 
 if TYPE_CHECKING:
-    from privpipe.cli.drafting import Method
+    from privpipe.drafting.draft import Method
 
 __all__ = ["init"]
 
@@ -37,9 +37,9 @@ def init(
     sample which method keeps most, and says why. The guesses are a start, not a decision: read every line. No value
     of the table is printed.
     """
-    from privpipe.cli.drafting import draft_policy
-    from privpipe.cli.profiling import profile_table
-    from privpipe.cli.trying import chosen_method
+    from privpipe.drafting.draft import draft_policy
+    from privpipe.drafting.profiling import profile_table
+    from privpipe.drafting.trying import chosen_method
 
     if out is not None and out.exists() and not force:
         raise UsageError(f"{str(out)!r} exists already; --force overwrites it")

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privpipe.cli.drafting import draft_policy
-from privpipe.cli.guessing import Profile, column_disclosure, guess_role, guess_type, suggest_hierarchy
-from privpipe.cli.sniffing import seen_delimiter
+from privpipe.drafting.draft import draft_policy
+from privpipe.drafting.guessing import Profile, column_disclosure, guess_role, guess_type, suggest_hierarchy
+from privpipe.drafting.sniffing import seen_delimiter
 from privpipe.engines import Source
 from privpipe.hierarchies import HierarchySpec
 from privpipe.policy import Policy

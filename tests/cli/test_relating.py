@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from privpipe.cli.drafting import Method
-from privpipe.cli.profiling import profile_table
-from privpipe.cli.relating import related_guesses
-from privpipe.cli.trying import chosen_method
+from privpipe.drafting.draft import Method
+from privpipe.drafting.profiling import profile_table
+from privpipe.drafting.relating import related_guesses
+from privpipe.drafting.trying import chosen_method
 from privpipe.policy import Policy
 
 N = 2000

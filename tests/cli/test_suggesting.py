@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from privpipe.blocks import ClassModel, Facts, Histogram
 from privpipe.blocks.guarantee import one_class
-from privpipe.cli.guessing import Profile
-from privpipe.cli.suggesting import RULE_OF_THUMB, effective_values, least_distance, propose
-from privpipe.cli.thinning import MOST_NODES, levels_of, thinned
+from privpipe.drafting.guessing import Profile
+from privpipe.drafting.suggesting import RULE_OF_THUMB, effective_values, least_distance, propose
+from privpipe.drafting.thinning import MOST_NODES, levels_of, thinned
 from privpipe.models import CATALOGUE
 from privpipe.policy import Policy
 

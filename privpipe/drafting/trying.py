@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privpipe.cli.drafting import Method
+from privpipe.drafting.draft import Method
 from privpipe.draws import Seed
 from privpipe.engines import Engine, open_engine
 from privpipe.errors import DataError, HierarchyError, NoSolutionError, Refused

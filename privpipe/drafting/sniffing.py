@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from privpipe.cli.guessing import MISSING, guess_type
+from privpipe.drafting.guessing import MISSING, guess_type
 from privpipe.engines.base.text_form import Encoding, TextForm
 from privpipe.engines.base.unpacking import MOST_BYTES, Compression, Unpacking, packing_of, reading
 from privpipe.errors import DataError

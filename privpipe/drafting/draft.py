@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privpipe.cli.guessing import Guess, Profile, column_disclosure, suggest_hierarchy
-from privpipe.cli.relating import Relations, finely_valued, related_guesses
-from privpipe.cli.suggesting import propose
-from privpipe.cli.thinning import thinned
+from privpipe.drafting.guessing import Guess, Profile, column_disclosure, suggest_hierarchy
+from privpipe.drafting.relating import Relations, finely_valued, related_guesses
+from privpipe.drafting.suggesting import propose
+from privpipe.drafting.thinning import thinned
 
 if TYPE_CHECKING:
     from privpipe.engines import Source

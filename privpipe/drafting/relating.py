@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
-from privpipe.cli.guessing import Guess, Profile, guess_role, word_set, words_of
+from privpipe.drafting.guessing import Guess, Profile, guess_role, word_set, words_of
 from privpipe.engines import Engine
 
 __all__ = ["Relations", "finely_valued", "relate", "related_guesses"]

@@ -8,7 +8,7 @@ from itertools import product
 
 import pyarrow as pa
 
-from privpipe.cli.guessing import LEADING_ZERO, MISSING, guess_type
+from privpipe.drafting.guessing import LEADING_ZERO, MISSING, guess_type
 from privpipe.engines.base.cell_forms import plain_cells
 from privpipe.engines.base.text import from_text
 from privpipe.engines.base.text_form import TextForm

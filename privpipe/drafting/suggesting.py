@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from privpipe.cli.guessing import Profile, words_of
+from privpipe.drafting.guessing import Profile, words_of
 
 __all__ = ["RULE_OF_THUMB", "Band", "Proposal", "least_distance", "propose", "rule_of_thumb"]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from privpipe.blocks import FactsRequest, Histogram
-from privpipe.cli.guessing import CODE, MISSING, Profile, guess_type
-from privpipe.cli.relating import Relations, relate
-from privpipe.cli.sniffing import sniffed
-from privpipe.cli.written_values import written_values
+from privpipe.drafting.guessing import CODE, MISSING, Profile, guess_type
+from privpipe.drafting.relating import Relations, relate
+from privpipe.drafting.sniffing import sniffed
+from privpipe.drafting.written_values import written_values
 from privpipe.engines import Engine, Source, open_engine
 from privpipe.engines.base.files import elsewhere, list_files
 from privpipe.errors import DataError, UsageError
