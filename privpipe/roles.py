@@ -11,9 +11,11 @@ from privpipe.errors import RolesError, did_you_mean
 
 __all__ = ["ColumnType", "NullRule", "Role", "Roles", "case_collisions", "column_type_of"]
 
-Role = Literal["identifier", "quasi_identifier", "sensitive", "insensitive"]
+Role = Literal["identifier", "quasi_identifier", "sensitive", "insensitive", "drop"]
 ColumnType = Literal["text", "integer", "number", "decimal", "date", "timestamp", "boolean"]
 NullRule = Literal["own_value", "wildcard", "refuse"]
+FIELDS = ("identifiers", "quasi_identifiers", "sensitive", "insensitive", "dropped")
+"""Where `Roles` keeps the columns of each `Role`."""
 
 
 def case_collisions(names: Iterable[str]) -> list[tuple[str, ...]]:
@@ -38,6 +40,8 @@ class Roles:
     ----------
     quasi_identifiers, sensitive, identifiers, insensitive : sequence of str
         Column names, exactly as the table spells them; no name twice.
+    dropped : sequence of str
+        Likewise: columns that no release holds and nothing looks at, whatever they are.
 
     Raises
     ------
@@ -55,9 +59,10 @@ class Roles:
     sensitive: Sequence[str] = ()
     identifiers: Sequence[str] = ()
     insensitive: Sequence[str] = ()
+    dropped: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        for field in ("quasi_identifiers", "sensitive", "identifiers", "insensitive"):
+        for field in FIELDS:
             names = getattr(self, field)
             if isinstance(names, str):
                 raise RolesError(f"{field} must be a list of column names, got the text {names!r}")
@@ -71,13 +76,16 @@ class Roles:
     @property
     def columns(self) -> tuple[str, ...]:
         """Every column that has a role."""
-        return (*self.quasi_identifiers, *self.sensitive, *self.identifiers, *self.insensitive)
+        return (*self.quasi_identifiers, *self.sensitive, *self.identifiers, *self.insensitive, *self.dropped)
+
+    @property
+    def unreleased(self) -> tuple[str, ...]:
+        """Columns that no finished table holds: identifiers, then those that are dropped."""
+        return (*self.identifiers, *self.dropped)
 
     def of(self, name: str) -> Role:
         """The role of one column."""
-        for role, field in zip(
-            get_args(Role), ("identifiers", "quasi_identifiers", "sensitive", "insensitive"), strict=True
-        ):
+        for role, field in zip(get_args(Role), FIELDS, strict=True):
             if name in getattr(self, field):
                 return role  # type: ignore[no-any-return]
         raise RolesError(f"column {name!r} has no role{did_you_mean(name, self.columns)}")

@@ -83,7 +83,7 @@ def _expectation(
     kind = EXPECTATIONS[guarantee.name()]
     own = guarantee.quasi_identifiers
     keys = list(roles.quasi_identifiers if own is None else own)
-    named = {"identifiers": list(roles.identifiers), "insensitive": list(roles.insensitive)}
+    named = {"identifiers": list(roles.unreleased), "insensitive": list(roles.insensitive)}
     return kind(
         **{role: columns for role, columns in named.items() if columns},
         **settings,

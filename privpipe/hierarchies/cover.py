@@ -62,8 +62,10 @@ class Extras:
     size: float
 
 
-def extended(base: Extras, name: str, *, null: bool, unknown: bool) -> Extras:
+def extended(base: Extras, name: str, *, null: bool, unknown: bool, null_label: str | None = None) -> Extras:
     """With a leaf for nulls (counted in the domain) and one for unknown values (not counted), again in leaf order.
+
+    Without a `null_label`, the text of the leaf of nulls is never released below the root, and may be a label too.
 
     Raises
     ------
@@ -71,7 +73,7 @@ def extended(base: Extras, name: str, *, null: bool, unknown: bool) -> Extras:
         ``no_root`` when a leaf cannot reach a root; ``label_collision`` when its label names another node.
     """
     if null:
-        base = _with_leaf(_with_counted_share(base), _null_path(base.levels, name), NULL_PLACE, name)
+        base = _with_leaf(_with_counted_share(base), _null_path(base.levels, name, null_label), NULL_PLACE, name)
     if unknown:
         root = _root_label(base.levels)
         if root is None:
@@ -87,12 +89,26 @@ def _root_label(levels: Levels) -> str | None:
     return ROOT if not top else top[0] if len(top) == 1 else None
 
 
-def _null_path(levels: Levels, name: str) -> list[str]:
+def _null_path(levels: Levels, name: str, null_label: str | None) -> list[str]:
     root = _root_label(levels)
+    _require_own(levels, name, null_label)
     if levels.height == 0 and root is not None:
         message = f"{name}: no root: it has a single level and the data holds nulls; `add_root: true` joins the two"
         raise HierarchyError(message, kind="no_root")
-    return [NULL] * levels.height + [NULL if root is None else root]
+    label = null_label or NULL
+    above = [label] * levels.height if root is None else [*[label] * (levels.height - 1), root]
+    return [NULL, *above]
+
+
+def _require_own(levels: Levels, name: str, null_label: str | None) -> None:
+    # The text of before, `null`, may be a raw value: missing values were never written so at level 0.
+    for level in range(null_label == NULL, levels.height + 1):
+        if null_label in levels.labels[level]:
+            raise HierarchyError(
+                f"{name}: label_collision: level {level} already has a label {null_label!r}, which is how nulls are "
+                "written; rename it, or choose another null_label",
+                kind="label_collision",
+            )
 
 
 def _with_counted_share(base: Extras) -> Extras:
@@ -119,12 +135,13 @@ def _with_leaf(base: Extras, path: Sequence[str], place: int, name: str) -> Extr
     """Append a value with the labels of `path`; shares already have its column."""
     labels, column = [], []
     for level, (names, text) in enumerate(zip(base.levels.labels, path, strict=True)):
-        # A missing value and the text "null" are two leaves: at level 0 a release writes the former as missing.
-        taken = text in names and not (level == 0 and place == NULL_PLACE)
-        if taken and (level == 0 or text == NULL):
+        # A missing value and the text "null" are two nodes below the root: a release writes the former as missing.
+        root = level == base.levels.height and len(names) == 1
+        taken = text in names and (place != NULL_PLACE or root)
+        if taken and level == 0:
             raise HierarchyError(
-                f"{name}: label_collision: level {level} already has a label {text!r}, which is how "
-                f"{'nulls' if place == NULL_PLACE else 'values outside the hierarchy'} are written; rename it",
+                f"{name}: label_collision: level {level} already has a label {text!r}, which is how values outside the "
+                "hierarchy are written; rename it",
                 kind="label_collision",
             )
         labels.append(names if taken else (*names, text))

@@ -169,6 +169,7 @@ class Hierarchy(LabelTable):
             leaf_order=order,
             domain_size=float(levels.size) if draft.domain_size is None else draft.domain_size,
             declared_shares=None if draft.shares is None else draft.shares[:, order],
+            null_label=options.null_label,
             options=options,
             level_names=options.level_names or draft.level_names or tuple(f"level {at}" for at in range(count)),
             min_level=least,
@@ -239,8 +240,8 @@ class Hierarchy(LabelTable):
     def cover(self, values: Sequence[str | None], counts: Sequence[int] | None = None) -> Self:
         """The same hierarchy, made to hold the distinct values seen in the data.
 
-        Adds a leaf for nulls (``null`` up to the level below the root) when there are any, applies the `unknown`
-        rule, counts what is never seen.
+        Adds a leaf for nulls (see `released`) when there are any, applies the `unknown` rule, counts what is never
+        seen.
 
         Parameters
         ----------
@@ -262,6 +263,7 @@ class Hierarchy(LabelTable):
             Extras(self.levels, self.leaf_order, self.declared_shares, self.domain_size),
             self._name,
             null=self.null_code is None and any(value is None for value in values),
+            null_label=self.null_label,
             unknown=self.unknown_code is None and self.unknown == "root" and outside.values > 0,
         )
         return replace(

@@ -162,8 +162,17 @@ def _first_positions(row: NDArray[np.int32], count: int) -> NDArray[np.int64]:
     return first
 
 
-def content_digest(levels: Levels, order: NDArray[np.int32], shares: NDArray[np.float64] | None, size: float) -> str:
+def content_digest(
+    levels: Levels,
+    order: NDArray[np.int32],
+    shares: NDArray[np.float64] | None,
+    size: float,
+    *,
+    missing: bool = False,
+) -> str:
     """SHA-256 of levels in leaf order, which of them are leaves of nulls or unknown values, and shares.
+
+    `missing`: whether nulls are released as such above level 0; plans of versions that wrote a label know the other.
 
     The same on every machine: texts are UTF-8 with their length before them, numbers little-endian.
     """
@@ -176,4 +185,6 @@ def content_digest(levels: Levels, order: NDArray[np.int32], shares: NDArray[np.
     whole.update(np.minimum(order, 0).astype("<i4").tobytes())
     if shares is not None:
         whole.update(shares.astype("<f8").tobytes())
+    if missing:
+        whole.update(b"nulls stay missing")
     return whole.hexdigest()

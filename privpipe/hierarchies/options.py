@@ -33,6 +33,7 @@ class OptionArgs(TypedDict, total=False):
     min_level: int
     max_level: int | None
     level_names: tuple[str, ...]
+    null_label: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +67,10 @@ class Options:
     min_level: Annotated[int, Ge(0), Doc("the lowest level that a search may use")] = 0
     max_level: Annotated[int | None, Ge(0), Doc("the highest level that a search may use; left out: all")] = None
     level_names: Annotated[tuple[str, ...], Doc("one a level, for reports; left out: the builder's")] = ()
+    null_label: Annotated[
+        str | None,
+        Doc("label of missing values between the raw level and the root; left out: they stay missing there"),
+    ] = None
 
     def __post_init__(self) -> None:
         for name, rules in (("unknown", UNKNOWN_RULES), ("root", ROOT_RULES)):
@@ -82,6 +87,8 @@ class Options:
                 raise UsageError(f"{name}: must be an integer >= 0, got {given!r}")
         if self.max_level is not None and self.max_level < self.min_level:
             raise UsageError(f"max_level: {self.max_level} is below min_level {self.min_level}")
+        if self.null_label is not None and not (isinstance(self.null_label, str) and self.null_label):
+            raise UsageError("null_label: must be a text, and not an empty one")
         object.__setattr__(self, "level_names", self._names(self.level_names))
 
     @staticmethod

@@ -85,6 +85,7 @@ OPTION_KEYS: Final = {
     "max_level": BUILDERS,
     "unknown": BUILDERS,
     "level_names": BUILDERS,
+    "null_label": BUILDERS,
     "root": ("file", "rows", "tree"),
     "add_root": ("file", "rows", "tree"),
     "delimiter": ("file",),
@@ -117,8 +118,8 @@ class HierarchySpec:
     --------
     >>> spec = HierarchySpec.from_mapping({"intervals": {"widths": [10, 50]}}, ".", column="age")
     >>> hierarchy = spec.build(["17", "20", None], [3, 2, 1], "integer")
-    >>> hierarchy.texts(1), hierarchy.domain_size, hierarchy.height
-    (['10-19', '20-29', 'null'], 3.0, 3)
+    >>> hierarchy.released(1), hierarchy.domain_size, hierarchy.height
+    (['10-19', '20-29', None], 3.0, 3)
     """
 
     builder: Builder
@@ -133,8 +134,8 @@ class HierarchySpec:
         ----------
         mapping : mapping
             One builder (of `builders`: built in, or a plug-in's), and
-            `min_level`, `max_level`, `unknown`, `level_names`; with file and tree `root`, `add_root`; with file
-            `delimiter`, `header`.
+            `min_level`, `max_level`, `unknown`, `level_names`, `null_label`; with file and tree `root`, `add_root`;
+            with file `delimiter`, `header`.
         base_dir : str or PathLike
             Where relative paths start.
         column : str

@@ -32,6 +32,8 @@ class LabelTable:
         D_j: the number of values, unless the builder declares a domain; the leaf of unknown values not counted.
     declared_shares : ndarray of float64, shape (levels, n_values), or None
         Shares of a declared domain.
+    null_label : str or None
+        What the leaf of nulls is released as between level 0 and the root; None: it stays missing there.
 
     Examples
     --------
@@ -45,6 +47,7 @@ class LabelTable:
     leaf_order: NDArray[np.int32]
     domain_size: float
     declared_shares: NDArray[np.float64] | None = None
+    null_label: str | None = None
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -84,6 +87,33 @@ class LabelTable:
     def texts(self, level: int) -> list[str]:
         """The label of each value at a level."""
         return self.levels.texts(level)
+
+    def released(self, level: int) -> list[str | None]:
+        """What each value is released as at a level: its label, or None where a missing value stays missing.
+
+        Examples
+        --------
+        >>> levels, order = Levels.from_columns([["a", "null"], ["x", "null"], ["*", "*"]]).in_leaf_order()
+        >>> table = LabelTable(levels=levels, leaf_order=np.array([0, -1], dtype=np.int32), domain_size=2.0)
+        >>> [table.released(level) for level in range(3)]
+        [['a', None], ['x', None], ['*', '*']]
+        """
+        labels = self.released_labels(level)
+        return [labels[code] for code in self.levels.codes[level].tolist()]
+
+    def released_labels(self, level: int) -> tuple[str | None, ...]:
+        """`labels` as they are released: None for that of missing values where they stay missing."""
+        labels: tuple[str | None, ...] = self.labels(level)
+        if not self.stays_missing(level):
+            return labels
+        place = int(self.levels.codes[level, self.null_code])
+        return (*labels[:place], None, *labels[place + 1 :])
+
+    def stays_missing(self, level: int) -> bool:
+        """Whether there are missing values and a release at this level shows them as such; never at the root."""
+        if self.null_code is None or (level == self.height and level > 0 and self.root is not None):
+            return False
+        return level == 0 or self.null_label is None
 
     def mapping(self, level: int) -> dict[str, str]:
         """Canonical raw text to label, without the leaves of nulls and unknown values.
@@ -150,7 +180,8 @@ class LabelTable:
 
         Names, rules and limits are not part of it.
         """
-        return content_digest(self.levels, self.leaf_order, self.declared_shares, self.domain_size)
+        missing = any(self.stays_missing(level) for level in range(1, self.height + 1))
+        return content_digest(self.levels, self.leaf_order, self.declared_shares, self.domain_size, missing=missing)
 
     def __getstate__(self) -> dict[str, Any]:
         # The look-up table is rebuilt where it is needed: a broadcast hierarchy stays small.

@@ -63,9 +63,10 @@ def column_verdicts(
     seen = gate.seen(names)
     notes = _undeclared(gate, seen, roles)
     if gate.raw:
-        found = [name for name in seen if name in roles.identifiers]
-        if found:
-            notes.append(f"identifiers of the source, which no release holds: {_listed(found)}")
+        for what, those in (("identifiers", roles.identifiers), ("dropped columns", roles.dropped)):
+            found = [name for name in seen if name in those]
+            if found:
+                notes.append(f"{what} of the source, which no release holds: {_listed(found)}")
         return (), (), notes
     if any(isinstance(guarantee, NoIdentifiers) for guarantee in guarantees):
         return (), (), notes

@@ -231,8 +231,8 @@ class PairedColumn:
             open_ = np.isnan(found) & (leaves >= 0)
             if not open_.any():
                 break
-            number = {label: code for code, label in enumerate(hierarchy.labels(level))}
-            code_of = np.array([-1 if text is None else number.get(text, -1) for text in labels], dtype=np.int64)
+            number = {label: code for code, label in enumerate(hierarchy.released_labels(level))}
+            code_of = np.array([number.get(text, -1) for text in labels], dtype=np.int64)
             met = open_.copy()
             met[open_] = hierarchy.codes(level)[leaves[open_]] == code_of[own[open_]]
             found[met] = hierarchy.shares(level)[leaves[met]]

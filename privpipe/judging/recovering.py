@@ -96,9 +96,7 @@ class BothTables:
     def columns(self, entry: Recovery) -> list[str]:
         """Columns of both tables whose values the entry guesses."""
         both = [name for name in self.released.names if name in self.original.names]
-        return [
-            name for name in both if name not in self.roles.identifiers and (not entry.named or name in entry.named)
-        ]
+        return [name for name in both if name not in self.roles.unreleased and (not entry.named or name in entry.named)]
 
     def recovered(self, entry: Recovery, counts: Any, stages: Sequence[Mapping[str, Any]]) -> Iterator[Recovered]:
         """What each released column tells of each of them."""
@@ -172,7 +170,7 @@ class _OnDriver(_Counted):
 
 def _sampled(sample: PairedSample, order: Stream, roles: Roles, mark: str) -> _OnDriver:
     """The records of both tables, suppressed ones left out, the largest number allowed of them."""
-    names = tuple(name for name in sample.released.schema.names if name not in roles.identifiers)
+    names = tuple(name for name in sample.released.schema.names if name not in roles.unreleased)
     kept = ~NothingLeft(names, mark)(sample.released) if names else None
     first, second = sample.chosen(order, kept)
     original, released = sample.original.take(first), sample.released.take(second)

@@ -241,6 +241,7 @@ class Policy:
             sensitive=names.get("sensitive", ()),
             identifiers=names.get("identifier", ()),
             insensitive=names.get("insensitive", ()),
+            dropped=names.get("drop", ()),
         )
 
     @property

@@ -40,6 +40,7 @@ def check(draft: Draft, report: Report) -> None:
         check_tail_codes,
         check_base,
         check_keys,
+        check_dropped_columns,
         check_counting,
         check_stages_under_counting,
         check_processes,
@@ -222,6 +223,24 @@ def check_keys(draft: Draft, report: Report) -> None:
     for key in ("record_id", "person_id"):
         if key in draft.values:
             _require_column(draft, report, (key,), draft.values[key])
+
+
+def check_dropped_columns(draft: Draft, report: Report) -> None:
+    """A dropped column is gone before anything looks at it, so nothing may be said of it but its type."""
+    dropped = draft.with_role("drop")
+    for name in dropped:
+        if draft.columns[name].hierarchy is not None:
+            report.wrong(("columns", name, "hierarchy"), "the column is dropped, so nothing generalizes it")
+    for key in ("record_id", "person_id"):
+        if draft.values.get(key) in dropped:
+            report.wrong((key,), f"{draft.values[key]!r} is dropped; a key of the run has `role: identifier`")
+    for read in (*draft.transform, *draft.guarantees, *draft.measures):
+        named = list(_named(read, read.entry))
+        if isinstance(read.entry, Guarantee):
+            named += [(read.place, column) for column in read.entry.record_columns()]
+        for place, column in named:
+            if column in dropped:
+                report.wrong(place, f"{column!r} is dropped before anything looks at it; give it another role")
 
 
 def check_sink(draft: Draft, report: Report) -> None:

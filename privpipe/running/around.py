@@ -50,6 +50,9 @@ def policy_around(
         )
         for name in columns
     }
+    for key in ("record_id", "person_id"):
+        if values.get(key) in roles.dropped:
+            raise UsageError(f"{key}: column {values[key]!r} is dropped; a key has the role of an identifier, or none")
     stages = [{stage.name(): plain(stage.parameters())} for stage in transform]
     judged = [{entry.name(): plain(entry.parameters())} for entry in guarantees]
     return Policy.of_fields(

@@ -171,7 +171,7 @@ class StageRun:
     def _remove_suppressed(self) -> None:
         """Suppressed records pass by the stages: none turns a blank into a value, or spends one on others."""
         self.marked = False
-        unreleased = {name for name in self.roles.identifiers if name not in self.policy.pseudonyms}
+        unreleased = {name for name in self.roles.unreleased if name not in self.policy.pseudonyms}
         released = tuple(name for name in self.table.schema.names if name not in unreleased)
         nothing = NothingLeft(released, self.policy.suppression_mark)
         found = suppressed_records(self.engine, self.table, nothing)
@@ -199,15 +199,18 @@ class StageRun:
         return tuple(dict.fromkeys((*((self.policy.person_id,) if self.policy.person_id else ()), *unreleased)))
 
     def drop_identifiers(self) -> None:
-        """Identifiers go first, but for those to be pseudonymised and those the run itself needs."""
-        if not self.context.releases:
-            return
+        """Dropped columns go first, and identifiers but for those to be pseudonymised and those the run itself needs.
+
+        A stage over a frame leaves the identifiers that it is not about.
+        """
         kept = {*self.policy.pseudonyms, *self._held()}
-        gone = [name for name in self.roles.identifiers if name not in kept]
+        identifiers = [name for name in self.roles.identifiers if name not in kept and self.context.releases]
+        gone = (*identifiers, *self.roles.dropped)
         if gone:
             left = [name for name in self.table.schema.names if name not in gone]
             self.table = self.engine.select(self.table, left)
-            self.roles = replace(self.roles, identifiers=[n for n in self.roles.identifiers if n not in gone])
+            staying = [name for name in self.roles.identifiers if name not in gone]
+            self.roles = replace(self.roles, identifiers=staying, dropped=())
 
     def released_columns(self) -> tuple[Any, Any]:
         """The last look: no column with the role identifier leaves; and the table that persons, weights and households

@@ -15,7 +15,7 @@ from privpipe.spark.parameters import Asked, as_json, capital, lower_camel
 
 __all__ = ["KEPT", "gate_options", "option_values", "stage_options", "unsavable"]
 
-ROLES = ("quasi_identifiers", "sensitive", "identifiers", "insensitive")
+ROLES = ("quasi_identifiers", "sensitive", "identifiers", "insensitive", "dropped")
 KEPT = ("from_env", "from_file")
 """Places of a seed outside what is saved."""
 Convert = Callable[[str, str, Any], Any]
@@ -161,7 +161,7 @@ def _seed(owner: str, name: str, value: Any) -> Any:
 
 
 OPTIONS: Mapping[str, tuple[str, Convert]] = {
-    "roles": ("what columns are for: {quasi_identifiers, sensitive, identifiers, insensitive}, each a list", _roles),
+    "roles": (f"what columns are for: {{{', '.join(ROLES)}}}, each a list", _roles),
     "hierarchies": ("the hierarchy of each column: a builder, or the path of a CSV file", _hierarchies),
     "guarantees": ("what a search works for: models, as [KAnonymity(k=5)] or [{k_anonymity: {k: 5}}]", _guarantees),
     "record_id": ("a unique column by which draws know a record; default: its content", _text),

@@ -150,7 +150,7 @@ class Staging:
         import pyarrow as pa
 
         kept = self.stage.masked_columns() if self.stage.name() == "pseudonymise" else ()
-        gone = {name for name in policy.roles.identifiers if name not in kept}
+        gone = {name for name in policy.roles.unreleased if name not in kept}
         return pa.schema([entry for entry in schema if entry.name not in gone])
 
 

@@ -81,8 +81,8 @@ class StageContext:
 
     @property
     def unreleased(self) -> tuple[str, ...]:
-        """Identifiers that no stage releases as pseudonyms."""
-        return tuple(name for name in self.roles.identifiers if name not in self.released_identifiers)
+        """Dropped columns, and identifiers that no stage releases as pseudonyms."""
+        return tuple(name for name in self.roles.unreleased if name not in self.released_identifiers)
 
     def released(self, schema: pa.Schema) -> tuple[str, ...]:
         """Columns of a table of the stage that are to be released."""

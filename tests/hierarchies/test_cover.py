@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from privpipe.errors import HierarchyError
+from privpipe.errors import HierarchyError, UsageError
 from privpipe.hierarchies import Hierarchy, HierarchySpec
 
 ROWS = [["a", "x", "*"], ["b", "x", "*"], ["c", "y", "*"]]
@@ -13,7 +15,7 @@ ROWS = [["a", "x", "*"], ["b", "x", "*"], ["c", "y", "*"]]
 def test_nulls_get_a_leaf_below_the_root_and_count_in_the_domain() -> None:
     covered = Hierarchy.from_rows(ROWS).cover(["a", None], [5, 2])
     assert (covered.domain_size, covered.null_code, covered.height) == (4.0, 3, 2)
-    assert [covered.texts(level)[3] for level in range(3)] == ["null", "null", "*"]
+    assert [covered.released(level)[3] for level in range(3)] == [None, None, "*"]
     assert covered.shares(1).tolist() == [0.5, 0.5, 0.25, 0.25]
     assert covered.encode([None, "c"]).tolist() == [3, 2]
     assert covered.leaf_order.tolist() == [0, 1, 2, -1]
@@ -29,20 +31,44 @@ def test_covering_twice_adds_nothing() -> None:
     assert once.cover(["a", "q", None]) == once
 
 
-def test_a_label_null_collides_with_nulls() -> None:
-    hierarchy = Hierarchy.from_rows([["a", "null", "*"], ["b", "y", "*"]])
+def test_a_null_label_is_written_between_the_raw_level_and_the_root() -> None:
+    covered = Hierarchy.from_rows(ROWS, null_label="missing").cover(["a", None], [5, 2])
+    assert [covered.released(level)[3] for level in range(3)] == [None, "missing", "*"]
+    forest = Hierarchy.from_rows([["a", "x"], ["b", "y"]], root="optional", null_label="missing").cover(["a", None])
+    assert [forest.released(level)[2] for level in range(2)] == [None, "missing"]
+    for wrong in ("", 5):
+        with pytest.raises(UsageError, match="null_label: must be a text"):
+            Hierarchy.from_rows(ROWS, null_label=wrong)  # type: ignore[arg-type]
+
+
+def test_the_label_null_is_no_missing_value() -> None:
+    covered = Hierarchy.from_rows([["a", "null", "*"], ["b", "y", "*"]]).cover(["a", None])
+    assert covered.released(1) == ["null", "y", None]
+    assert len(set(covered.codes(1).tolist())) == 3
+
+
+@pytest.mark.parametrize("label", ["a", "x", "*"])
+def test_a_null_label_is_no_label_of_the_hierarchy(label: str) -> None:
+    hierarchy = Hierarchy.from_rows(ROWS, null_label=label)
     assert hierarchy.cover(["a"]).null_code is None
-    with pytest.raises(
-        HierarchyError, match="level 1 already has a label 'null', which is how nulls are written"
-    ) as caught:
+    with pytest.raises(HierarchyError, match=f"already has a label '{re.escape(label)}', which is how") as caught:
         hierarchy.cover(["a", None])
     assert caught.value.kind == "label_collision"
+
+
+def test_how_nulls_are_released_is_part_of_the_digest() -> None:
+    """A plan made before `null_label` knows the hierarchy that labels them `null`, and no other."""
+    digests = {
+        Hierarchy.from_rows(ROWS, null_label=label).cover(["a", None]).digest() for label in (None, "null", "missing")
+    }
+    assert len(digests) == 3
+    assert len({Hierarchy.from_rows(ROWS, null_label=label).cover(["a"]).digest() for label in (None, "null")}) == 1
 
 
 def test_the_raw_text_null_is_another_leaf_than_a_missing_value() -> None:
     covered = Hierarchy.from_rows([["null", "x", "*"], ["a", "y", "*"]]).cover(["null", None])
     assert covered.encode(["null", None, "a"]).tolist() == [0, 2, 1]
-    assert covered.texts(1) == ["x", "y", "null"]
+    assert covered.released(1) == ["x", "y", None]
     assert len(covered.labels(0)) == covered.domain_size == 3
 
 
@@ -52,7 +78,7 @@ def test_nulls_need_a_level_to_meet_the_root() -> None:
         single.cover(["a", None])
     assert caught.value.kind == "no_root"
     forest = Hierarchy.from_rows([["a", "x"], ["b", "y"]], root="optional").cover(["a", None])
-    assert forest.texts(1) == ["x", "y", "null"]
+    assert forest.released(1) == ["x", "y", None]
 
 
 def test_unknown_root_maps_to_the_root_at_every_level_and_leaves_the_domain() -> None:
@@ -69,7 +95,7 @@ def test_unknown_root_maps_to_the_root_at_every_level_and_leaves_the_domain() ->
 def test_unknown_root_joins_a_node_that_already_reads_as_the_root() -> None:
     spec = HierarchySpec.from_mapping({"priority": {"levels": 2, "order": ["a", "b"]}, "unknown": "root"})
     covered = spec.build(["a", "b", "q", None], [1, 1, 1, 1], "text")
-    assert covered.labels(1) == ("*", "a", "null")
+    assert covered.released_labels(1) == ("*", "a", None)
     assert all((covered.codes(level)[1:] >= covered.codes(level)[:-1]).all() for level in range(3))
 
 

@@ -102,7 +102,7 @@ def test_the_release_is_the_data_at_the_levels_of_the_plan(published: Published)
     for name, level in LEVELS.items():
         with (ADULT / "hierarchies" / f"{name}.csv").open(encoding="utf-8", newline="") as file:
             upwards[name] = {row[0]: row[level] for row in csv.reader(file, delimiter=";")}
-        upwards[name][""] = "" if LEVELS[name] == 0 else "null"
+        upwards[name][""] = ""
     with (ADULT / "data" / "adult.csv").open(encoding="utf-8", newline="") as file:
         source = [
             {name: upwards[name][value] if name in upwards else value for name, value in record.items()}
@@ -121,11 +121,7 @@ def test_the_release_is_the_data_at_the_levels_of_the_plan(published: Published)
         if sizes[key] >= 5 and len(occupations[key]) >= 3
     )
     got = Counter(
-        tuple(
-            "null" if row[name] is None and name in LEVELS else "" if row[name] is None else str(row[name])
-            for name in RELEASED
-        )
-        for row in rows_of(published("cli"))
+        tuple("" if row[name] is None else str(row[name]) for name in RELEASED) for row in rows_of(published("cli"))
     )
     assert got == expected
 

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from privpipe.blocks.table_name import TableName, refuse_table
+from privpipe.engines.base.frame_types import named_alone, typed_as_before
 from privpipe.engines.base.ibis_tables import ibis_table_of, is_ibis_table, native_frame_of
 from privpipe.errors import DataError, UsageError
 
@@ -219,7 +220,8 @@ def _arrow_of_pandas(frame: Any) -> pa.Table:
 def frame_like(table: pa.Table, like: Any) -> Any:
     """An Arrow table as a frame of the kind of `like`; the table itself for None and unknown kinds.
 
-    pandas: integers with missing values become the nullable ``Int64``, text is ``str`` with None.
+    pandas: integers with missing values become the nullable ``Int64``, text is ``str`` with None. Columns that
+    `like` has come in its types, see `typed_as_before`.
 
     Examples
     --------
@@ -229,11 +231,11 @@ def frame_like(table: pa.Table, like: Any) -> Any:
     if like is None or isinstance(like, pa.Table):
         return table
     if _root(like) == "pandas":
-        return _pandas_of(table)
+        return typed_as_before(_pandas_of(table), like)
     if _root(like) == "polars":
         import polars
 
-        return polars.from_arrow(table)
+        return typed_as_before(polars.from_arrow(table), like)
     if isinstance(like, pa.RecordBatch):
         return table.combine_chunks().to_batches()[0] if len(table) else pa.RecordBatch.from_pylist([], table.schema)
     if isinstance(like, pa.RecordBatchReader):
@@ -291,11 +293,15 @@ def taken_from(like: Any, before: pa.Table, rows: pa.Table, places: Any) -> Any:
     taken = before.take(pa.array(places))
     same = [name for name in rows.column_names if name in taken.column_names and _equal(taken, rows, name)]
     if _root(like) == "polars":
-        return out.with_columns([like.get_column(name).gather(places) for name in same])
-    out.index = like.index.take(places)
+        import polars
+
+        # Gathered texts would share the memory of all texts, also of those that are gone.
+        own = [name for name in same if like.schema[name] not in (polars.String, polars.Binary)]
+        return typed_as_before(out.with_columns([like.get_column(name).gather(places) for name in own]), like)
+    out.index = named_alone(like.index.take(places))
     for name in same:
         out[name] = like[name].iloc[places]
-    return out
+    return typed_as_before(out, like)
 
 
 def _equal(before: pa.Table, after: pa.Table, name: str) -> bool:

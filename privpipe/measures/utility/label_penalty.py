@@ -45,12 +45,15 @@ class LabelCosts:
         shares: dict[Text, float] = {}
         for level in range(hierarchy.height + 1):
             leaves = np.bincount(hierarchy.codes(level))
-            found = dict(zip(hierarchy.texts(level), hierarchy.shares(level).tolist(), strict=True))
-            for label, below in zip(hierarchy.labels(level), leaves.tolist(), strict=True):
+            found = dict(zip(hierarchy.released(level), hierarchy.shares(level).tolist(), strict=True))
+            for label, below in zip(hierarchy.released_labels(level), leaves.tolist(), strict=True):
                 penalties.setdefault(label, 0.0 if below == 1 else found[label])
                 shares.setdefault(label, found[label])
         if hierarchy.null_code is not None:
             penalties[None], shares[None] = 0.0, float(hierarchy.shares(0)[hierarchy.null_code])
+            # Releases of before wrote a label for missing values.
+            for costs in (penalties, shares):
+                costs.setdefault(hierarchy.values[hierarchy.null_code], costs[None])
         return cls(penalties, shares, max(hierarchy.domain_size, 1.0))
 
 

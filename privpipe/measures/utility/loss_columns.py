@@ -247,7 +247,7 @@ def _by_hierarchy(
     known = codes >= 0
     for level in range(hierarchy.height, -1, -1):
         of = hierarchy.codes(level)
-        number = {text: at for at, text in enumerate(hierarchy.labels(level))}
+        number = {text: at for at, text in enumerate(hierarchy.released_labels(level))}
         for at, label in enumerate(labels):
             if label in number:
                 covers[known, at] = of[codes[known]] == number[label]

@@ -193,9 +193,10 @@ def _level(hierarchy: Hierarchy, column: str, labels: Sequence[Text], pair: Dist
 
 def _label_codes(hierarchy: Hierarchy, level: int, labels: Sequence[Text]) -> NDArray[np.int64]:
     """Code of each label at a level; -1 where the level has it not."""
-    number: dict[Text, int] = {label: code for code, label in enumerate(hierarchy.labels(level))}
-    if level == 0 and hierarchy.null_code is not None:
-        number[None] = int(hierarchy.codes(0)[hierarchy.null_code])
+    number: dict[Text, int] = {label: code for code, label in enumerate(hierarchy.released_labels(level))}
+    if level and hierarchy.null_code is not None:
+        # Releases of before wrote a label for missing values.
+        number.setdefault(hierarchy.label(level, hierarchy.null_code), int(hierarchy.codes(level)[hierarchy.null_code]))
     return np.array([number.get(label, -1) for label in labels], dtype=np.int64)
 
 

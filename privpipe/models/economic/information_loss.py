@@ -99,7 +99,7 @@ def _along(
 ) -> tuple[float, dict[str | None, float]] | None:
     """D and ln share of each label; None where the hierarchy does not have them all."""
     hierarchy = spec.build([], [], kind)
-    if None in labels or (NULL in labels and NULL not in hierarchy.values):
+    if None in labels or (NULL in labels and all(NULL not in level for level in hierarchy.levels.labels)):
         hierarchy = spec.build([None], [1], kind)  # missing values are a leaf of their own
     shares = _shares_by_level(hierarchy)
     named = [label for label in labels if label is not None]
@@ -119,7 +119,10 @@ def _shares_by_level(hierarchy: Hierarchy) -> list[dict[str, float]]:
     shares: list[dict[str, float]] = []
     for level in range(hierarchy.height + 1):
         each: NDArray[np.float64] = hierarchy.shares(level)
-        shares.append(dict(zip(hierarchy.texts(level), each.tolist(), strict=True)))
+        # Releases of before wrote a label for missing values; where it is a value's too, the value counts.
+        found = dict(zip(hierarchy.texts(level), each.tolist(), strict=True))
+        shown = zip(hierarchy.released(level), each.tolist(), strict=True)
+        shares.append(found | {text: share for text, share in shown if text is not None})
     return shares
 
 

@@ -19,14 +19,14 @@ __all__ = ["NoIdentifiers"]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class NoIdentifiers(ColumnRule):
-    """No column of the table is an identifier; observed = number of identifier columns.
+    """No column of the table is an identifier, or one to be dropped; observed = number of such columns.
 
     Every table is judged by it, whether or not a policy lists it.
 
     Parameters
     ----------
     columns : tuple of str, optional
-        Columns that must not be there besides those whose role is `identifier`.
+        Columns that must not be there besides those whose role is `identifier` or `drop`.
     quasi_identifiers : tuple of str, optional
         Not used: it looks at names of columns alone.
 
@@ -46,7 +46,7 @@ class NoIdentifiers(ColumnRule):
 
     source: ClassVar[str] = "45 CFR 164.514(b)(2)"
     threat: ClassVar[str] = "An intruder reads the name, or any other direct identifier, off the row."
-    formula: ClassVar[str] = "number of columns with the role identifier = 0"
+    formula: ClassVar[str] = "number of columns with the role identifier or drop = 0"
     choose: ClassVar[str] = "Built in: nothing to choose. Released identifiers go through `pseudonymise`."
 
     columns: Annotated[
@@ -68,14 +68,16 @@ class NoIdentifiers(ColumnRule):
 
     def judge_columns(self, present: Sequence[str], roles: Roles) -> Verdict:
         """The verdict over a table with these columns."""
-        named = {*roles.identifiers, *(self.columns or ())}
+        named = {*roles.unreleased, *(self.columns or ())}
         found = [name for name in present if name in named]
         if not found:
             return Verdict(self, 0, "pass", 0, reason="no column is an identifier.")
         shown = ", ".join(map(repr, found))
-        one = len(found) == 1
-        are, them = ("column is an identifier", "it") if one else ("columns are identifiers", "them")
+        are, them = ("column is an identifier", "it") if len(found) == 1 else ("columns are identifiers", "them")
         reason = f"{len(found)} {are}: {shown}; take {them} out, or pseudonymise {them}."
+        if any(name in roles.dropped for name in found):
+            are = "column is" if len(found) == 1 else "columns are"
+            reason = f"{len(found)} {are} to be dropped, or an identifier: {shown}; take {them} out."
         return Verdict(self, len(found), "fail", 0, reason=reason)
 
     @classmethod

@@ -173,7 +173,7 @@ class Tuples:
         """Every text a column may release, in order, a missing value last."""
         found = []
         for hierarchy in self.hierarchies:
-            texts = {text for level in range(hierarchy.height + 1) for text in _released(hierarchy, level)}
+            texts = {text for level in range(hierarchy.height + 1) for text in hierarchy.released(level)}
             found.append(sorted(texts, key=lambda text: (text is None, text or "")))
         return found
 
@@ -183,7 +183,7 @@ class Tuples:
         found = []
         for hierarchy, texts in zip(self.hierarchies, self._texts, strict=True):
             known = {text: number for number, text in enumerate(texts)}
-            levels = [[known[text] for text in _released(hierarchy, level)] for level in range(hierarchy.height + 1)]
+            levels = [[known[text] for text in hierarchy.released(level)] for level in range(hierarchy.height + 1)]
             found.append(np.array(levels, dtype=np.int64))
         return found
 
@@ -242,13 +242,6 @@ def _lookups(tuples: Tuples) -> list[list[Ints]]:
     for place in range(len(tuples.columns), tuples.codes.shape[1]):
         lookups.append([np.arange(int(tuples.codes[:, place].max(initial=-1)) + 1)])
     return lookups
-
-
-def _released(hierarchy: Hierarchy, level: int) -> list[str | None]:
-    texts: list[str | None] = list(hierarchy.texts(level))
-    if level == 0 and hierarchy.null_code is not None:
-        texts[hierarchy.null_code] = None
-    return texts
 
 
 def _classes(named: NDArray[np.int32], places: Sequence[int]) -> Classes:

@@ -20,7 +20,7 @@ from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer,
 from privpipe.transforms.local_recoding.rounds import GONE, Tuples
 from privpipe.transforms.mondrian.cut_columns import CutColumn, by_value, require_one_node_a_label, value_codes
 from privpipe.transforms.mondrian.cut_tree import CutTree
-from privpipe.transforms.recoding.hierarchy_definition import with_earlier_labels
+from privpipe.transforms.recoding.hierarchy_definition import earlier
 from privpipe.transforms.recoding.stage import GeneralizeStage, generalized_columns, texts_of
 from privpipe.transforms.suppression.budget import sensitive_codes, text_ranks
 from privpipe.transforms.suppression.class_failures import Combinations, judged_sets
@@ -90,9 +90,10 @@ class LocalRecodingStage(Transformer):
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
         columns = generalized_columns(as_generalize(self), context)
         counted = _Counted.of(engine, table, columns, context)
-        if _strange(counted, columns, plan, context):
-            earlier = replace(context, hierarchies=with_earlier_labels(context.hierarchies))
-            counted = _Counted.of(engine, table, columns, earlier)
+        for older in earlier(context.hierarchies):
+            if not _strange(counted, columns, plan, context):
+                break
+            counted = _Counted.of(engine, table, columns, replace(context, hierarchies=older))
         for column in _strange(counted, columns, plan, context):
             raise DataError(f"{context.place}: the hierarchy of {column!r} is not the one the plan was made with")
         recode = Recoded.of(counted, self._levels(counted.tuples, plan), plan.detail["recoded"])

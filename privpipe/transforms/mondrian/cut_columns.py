@@ -187,8 +187,7 @@ class CutColumn:
         """The label at level `one` of code `other`; without a hierarchy, that of the codes `one` to `other`."""
         if self.hierarchy is None:
             return self._range(one, other, labels)
-        leaf = int(self.leaves[other])
-        return None if one == 0 and leaf == self.hierarchy.null_code else self.hierarchy.label(one, leaf)
+        return self.hierarchy.released_labels(one)[int(self.hierarchy.codes(one)[self.leaves[other]])]
 
     def _range(self, first: int, last: int, labels: Labels) -> str | None:
         if first == last:

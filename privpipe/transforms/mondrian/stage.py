@@ -15,7 +15,7 @@ from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.mondrian.cut_columns import CutColumn, Labels, cut_columns
 from privpipe.transforms.mondrian.cut_tree import CutTree, Leaves
-from privpipe.transforms.recoding.hierarchy_definition import with_earlier_labels
+from privpipe.transforms.recoding.hierarchy_definition import earlier
 from privpipe.transforms.suppression.class_failures import judged_sets
 
 if TYPE_CHECKING:
@@ -96,9 +96,10 @@ class MondrianStage(Transformer):
         histograms = engine.facts(table, FactsRequest(histograms=(*cut, *fixed))).histograms
         columns, _ = tree_columns(histograms, self, context)
         planned = plan.detail["dictionaries"]
-        if any(context.keyed(column.digest) != planned.get(column.name) for column in columns):
-            earlier = replace(context, hierarchies=with_earlier_labels(context.hierarchies))
-            columns, _ = tree_columns(histograms, self, earlier)
+        for older in earlier(context.hierarchies):
+            if all(context.keyed(column.digest) == planned.get(column.name) for column in columns):
+                break
+            columns, _ = tree_columns(histograms, self, replace(context, hierarchies=older))
         for column in columns:
             if context.keyed(column.digest) != planned.get(column.name):
                 raise DataError(

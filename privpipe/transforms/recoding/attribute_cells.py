@@ -206,10 +206,7 @@ def _recoded_cells(
 
 def _shares_of(texts: Any, hierarchy: Hierarchy, level: int) -> NDArray[np.float64]:
     """Share of the domain that each released text stands for."""
-    names: list[str | None] = list(hierarchy.texts(level))
-    if level == 0 and hierarchy.null_code is not None:
-        names[hierarchy.null_code] = None
-    share = dict(zip(names, hierarchy.shares(level).tolist(), strict=True))
+    share = dict(zip(hierarchy.released(level), hierarchy.shares(level).tolist(), strict=True))
     return np.array([share[text] for text in canonical_text(texts, None).to_pylist()], dtype=np.float64)
 
 
@@ -234,7 +231,7 @@ def _cells_at(
         axis=1,
     )
     for at, (hierarchy, level) in enumerate(zip(encoded.hierarchies, levels, strict=True)):
-        if level == 0 and hierarchy.null_code is not None:
+        if hierarchy.stays_missing(level):
             distinct[encoded.codes[first, at] == hierarchy.null_code, at] = -1
     counts = np.bincount(owner.ravel(), weights=encoded.rows.counts, minlength=len(distinct)).astype(np.int64)
     cells = CellTable(

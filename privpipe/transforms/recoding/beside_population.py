@@ -113,7 +113,7 @@ def _labels(
     both, codes = _over_both(hierarchy, own, column, texts, context)
     found = []
     for level in range(hierarchy.height + 1):
-        mine, theirs = _released(hierarchy, level), _released(both, level)
+        mine, theirs = hierarchy.released(level), both.released(level)
         labels = dict(zip(mine, hierarchy.codes(level).tolist(), strict=True))
         added = np.array([labels.setdefault(theirs[code], len(labels)) for code in codes.tolist()], dtype=np.int64)
         found.append((own.place, np.concatenate([hierarchy.codes(level).astype(np.int64), added]), len(labels)))
@@ -146,16 +146,8 @@ def _over_both(
     return both, codes
 
 
-def _released(hierarchy: Hierarchy, level: int) -> list[str | None]:
-    """What a release writes for each leaf: at level 0 a missing value stays missing."""
-    texts: list[str | None] = list(hierarchy.texts(level))
-    if level == 0 and hierarchy.null_code is not None:
-        texts[hierarchy.null_code] = None
-    return texts
-
-
 def _of(hierarchy: Hierarchy, level: int, codes: NDArray[np.int32]) -> list[str | None]:
-    texts = _released(hierarchy, level)
+    texts = hierarchy.released(level)
     return [None if code < 0 else texts[code] for code in codes.tolist()]
 
 

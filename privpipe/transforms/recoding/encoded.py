@@ -163,10 +163,7 @@ class EncodedTable:
         if place >= len(self.columns):
             fixed: NDArray[np.int64] = self.codes[rows, place].astype(np.int64)
             return fixed
-        hierarchy, level = self.hierarchies[place], levels[place]
-        texts: list[str | None] = list(hierarchy.texts(level))
-        if level == 0 and hierarchy.null_code is not None:
-            texts[hierarchy.null_code] = None
+        texts = self.hierarchies[place].released(levels[place])
         ranks: NDArray[np.int64] = text_ranks(texts)[self.codes[rows, place]]
         return ranks
 

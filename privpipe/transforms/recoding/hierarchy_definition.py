@@ -8,10 +8,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+NULL = "null"
+"""What plans made before `null_label` write for missing values."""
+
 if TYPE_CHECKING:
     from privpipe.hierarchies import Hierarchy, HierarchySpec
 
-__all__ = ["declared", "definition_digest", "learnt_lengths", "with_earlier_labels", "with_lengths"]
+__all__ = ["declared", "definition_digest", "earlier", "learnt_lengths", "with_lengths"]
 
 
 def declared(spec: HierarchySpec, kind: str | None) -> Any:
@@ -43,6 +46,7 @@ def definition_digest(spec: HierarchySpec, hierarchy: Hierarchy, kind: str | Non
     options = {name: value for name, value in spec.to_dict().items() if name not in BUILDERS}
     # Intervals of plans made before labels had a choice read `[20, 25[`: their definition says nothing of labels.
     said = ["labels by type"] if _labels_by_type(spec) else []
+    said += ["nulls stay missing"] if spec.options.null_label is None else []
     text = json.dumps([declared(spec, kind), options, kind, *said], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -70,12 +74,21 @@ def with_lengths(specs: Mapping[str, HierarchySpec], lengths: Mapping[str, int])
     return {**specs, **fixed}
 
 
-def with_earlier_labels(specs: Mapping[str, HierarchySpec]) -> dict[str, HierarchySpec]:
-    """The hierarchies as plans knew them before labels had a choice: intervals that declare none read `[20, 25[`."""
-    return {
-        name: replace(spec, builder=replace(spec.builder, labels="open")) if _labels_by_type(spec) else spec  # type: ignore[type-var]
+def earlier(specs: Mapping[str, HierarchySpec]) -> tuple[dict[str, HierarchySpec], ...]:
+    """The hierarchies as plans of earlier versions knew them, the last version first.
+
+    Before `null_label`, missing values were labelled `null`; before labels had a choice, intervals that declare none
+    read `[20, 25[` besides.
+    """
+    labelled = {
+        name: replace(spec, options=replace(spec.options, null_label=NULL)) if spec.options.null_label is None else spec
         for name, spec in specs.items()
     }
+    opened = {
+        name: replace(spec, builder=replace(spec.builder, labels="open")) if _labels_by_type(spec) else spec  # type: ignore[type-var]
+        for name, spec in labelled.items()
+    }
+    return labelled, opened
 
 
 def _labels_by_type(spec: HierarchySpec) -> bool:

@@ -37,10 +37,8 @@ def unit_losses(hierarchy: Hierarchy, level: int, loss: LossSpec) -> dict[str | 
     >>> {label: round(u, 3) for label, u in unit_losses(ages, 1, LossSpec()).items()}
     {'child': 0.5, 'adult': 0.0}
     """
-    texts: list[str | None] = list(hierarchy.texts(level))
-    if hierarchy.null_code is not None and level == 0:
-        texts[hierarchy.null_code] = None
-    return dict(zip(texts, normalised(hierarchy.shares(level), hierarchy.domain_size, loss).tolist(), strict=True))
+    losses = normalised(hierarchy.shares(level), hierarchy.domain_size, loss)
+    return dict(zip(hierarchy.released(level), losses.tolist(), strict=True))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from privpipe.blocks import FactsRequest, Histogram, Primitives
 from privpipe.errors import DataError, HierarchyError, UnsupportedError
 from privpipe.transforms.base import StageContext, StagePlan
+from privpipe.transforms.recoding.hierarchy_definition import earlier
 from privpipe.transforms.recoding.stage import GeneralizeStage, generalized_columns, labels_at, texts_of
 
 if TYPE_CHECKING:
@@ -45,11 +47,25 @@ def generalize_population(
     codebooks = {}
     for column in recoded:
         level = int(plan.detail["levels"][column])
+        known = _as_planned(column, seen[column], stage, plan, context)
         codebooks[column] = (
             everybody[column].values,
-            _labels(column, level, seen[column], everybody[column].values, context),
+            _labels(column, level, seen[column], everybody[column].values, known),
         )
     return engine.recode(population, codebooks)
+
+
+def _as_planned(
+    column: str, seen: Histogram, stage: GeneralizeStage, plan: StagePlan, context: StageContext
+) -> StageContext:
+    """The context with the hierarchy that the plan knows: plans of earlier versions give other labels."""
+    kind = context.types.get(column) or _kind(seen.values)
+    texts, counts = texts_of(seen.values, context, column).to_pylist(), seen.counts.tolist()
+    for specs in (context.hierarchies, *earlier(context.hierarchies)):
+        known = replace(context, hierarchies=specs)
+        if stage.defined(column, specs[column].build(texts, counts, kind), known) == plan.detail["hierarchies"][column]:
+            return known
+    return context
 
 
 def _labels(column: str, level: int, seen: Histogram, values: pa.Array, context: StageContext) -> pa.Array:

@@ -17,7 +17,7 @@ from privpipe.blocks.parameters import check_parameters
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.local_suppression.cell_blanks import Blanked, apply_blanks
-from privpipe.transforms.recoding.hierarchy_definition import definition_digest, with_earlier_labels, with_lengths
+from privpipe.transforms.recoding.hierarchy_definition import definition_digest, earlier, with_lengths
 from privpipe.transforms.recoding.loss import LossSpec, OwnUnitLoss, quality_parameters, unit_losses
 from privpipe.transforms.suppression.budget import KeysDropped, require_within, suppress_failing
 from privpipe.transforms.suppression.marking import with_marked, with_unknown_marked
@@ -175,15 +175,16 @@ class GeneralizeStage(Transformer):
         hierarchies, values = hierarchies_of(engine, table, columns, context)
         planned = plan.detail["hierarchies"]
         strange = [name for name in columns if self.defined(name, hierarchies[name], declared) != planned[name]]
-        if strange:
-            earlier = replace(context, hierarchies=with_earlier_labels(specs))
-            found, _ = hierarchies_of(engine, table, tuple(strange), earlier)
+        # What `lengths` fix is no part of a definition, and labels are.
+        for older, definition in zip(earlier(specs), earlier(declared.hierarchies), strict=True):
+            if not strange:
+                break
+            found, _ = hierarchies_of(engine, table, tuple(strange), replace(context, hierarchies=older))
             hierarchies |= found
-            # What `lengths` fix is no part of a definition, and labels of intervals are.
-            declared = replace(declared, hierarchies=with_earlier_labels(declared.hierarchies))
+            before = replace(declared, hierarchies=definition)
+            strange = [name for name in strange if self.defined(name, hierarchies[name], before) != planned[name]]
         for column in strange:
-            if self.defined(column, hierarchies[column], declared) != planned[column]:
-                raise DataError(f"{context.place}: the hierarchy of {column!r} is not the one the plan was made with")
+            raise DataError(f"{context.place}: the hierarchy of {column!r} is not the one the plan was made with")
         codebooks, before, unknown = {}, table, []
         for column, level in levels.items():
             hierarchy = hierarchies[column]
@@ -295,12 +296,10 @@ def texts_of(values: pa.Array, context: StageContext, column: str) -> Any:
 
 
 def labels_at(hierarchy: Hierarchy, level: int, codes: NDArray[np.int32]) -> pa.Array:
-    """Labels of values; a missing value has none at level 0, where it stays what it is."""
+    """Labels of values; a missing value has none where it stays missing."""
     import pyarrow as pa
 
-    texts = np.array(hierarchy.texts(level), dtype=object)
-    if level == 0 and hierarchy.null_code is not None:
-        texts[hierarchy.null_code] = None
+    texts = np.array(hierarchy.released(level), dtype=object)
     return pa.array(texts[codes], pa.string())
 
 

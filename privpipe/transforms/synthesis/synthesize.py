@@ -111,7 +111,7 @@ class Synthesize(Transformer):
 
     def learn(self, engine: Primitives, table: Any, context: StageContext) -> StagePlan:
         columns = self._drawn(context)
-        left = [n for n in context.schema.names if n not in (*columns, *self.by, *context.roles.identifiers)]
+        left = [n for n in context.schema.names if n not in (*columns, *self.by, *context.roles.unreleased)]
         if left and self.records != "same":
             named = ", ".join(map(repr, left))
             raise UsageError(
@@ -166,7 +166,7 @@ class Synthesize(Transformer):
     def _drawn(self, context: StageContext) -> tuple[str, ...]:
         if isinstance(self.columns, tuple):
             return self.columns
-        left = {*context.roles.identifiers, *self.by}
+        left = {*context.roles.unreleased, *self.by}
         return tuple(name for name in context.schema.names if name not in left)
 
     @classmethod

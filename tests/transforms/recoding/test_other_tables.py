@@ -24,7 +24,7 @@ def fitted(**options: Any) -> pp.FittedStage:
 def test_new_values_get_the_labels_that_the_old_ones_would() -> None:
     out = fitted().transform(pd.DataFrame({"zip": ["0811", "9", "0777"]}))
     assert out["zip"].tolist() == ["081*", "9***", "077*"]
-    assert fitted().transform(TODAY)["zip"].tolist() == ["081*", "081*", "82**", "null"]
+    assert fitted().transform(TODAY)["zip"].tolist() == ["081*", "081*", "82**", None]
 
 
 def test_a_longer_value_goes_by_the_rule_for_unknown_ones() -> None:

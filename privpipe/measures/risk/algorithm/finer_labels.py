@@ -78,7 +78,7 @@ def finer_labels(files: FilePair, column: str, others: Sequence[Text] = ()) -> F
     kind = column_type_of(files.original.schema.field(column).type)
     hierarchy: Any = files.hierarchies[column].build(values, counts, kind)
     codes = np.asarray(hierarchy.encode(values), dtype=np.int64)
-    levels = [list(hierarchy.texts(level)) for level in range(hierarchy.height + 1)]
+    levels = [hierarchy.released(level) for level in range(hierarchy.height + 1)]
     split = [_split(label, levels, codes) for label in labels]
     return Finer(values, labels, value_of, label_of, [each[0] for each in split], [each[1] for each in split])
 

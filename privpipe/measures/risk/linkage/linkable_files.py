@@ -210,10 +210,12 @@ def _mismatch(
         hierarchy: Any = files.hierarchies[column].build(own, counts, kind)
         codes = hierarchy.encode(own).tolist()
         for level in range(1, hierarchy.height + 1):
-            shown = list(hierarchy.texts(level))
+            # Releases of before wrote a label for missing values.
+            shown = list(zip(hierarchy.released(level), hierarchy.texts(level), strict=True))
             for value, code in enumerate(codes):
-                if code >= 0 and shown[code] in at:
-                    apart[value, at[shown[code]]] = False
+                for label in shown[code] if code >= 0 else ():
+                    if label in at:
+                        apart[value, at[label]] = False
     for label, place in at.items():
         if apart[:, place].all():
             apart[:, place] = ~np.array(range_members(label, own, kind), dtype=np.bool_)

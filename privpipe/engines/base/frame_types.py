@@ -1,0 +1,133 @@
+"""Types of a library's frame that Arrow does not have: columns come back in those that they came in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["named_alone", "typed_as_before"]
+
+
+def typed_as_before(out: Any, like: Any) -> Any:
+    """A pandas or polars frame with its columns in the types of another, as far as the values allow.
+
+    A categorical column has the categories that occur, and no other: an unused one is a value that somebody had who
+    is in the release no more. They keep their order where all of them were categories before. A column that was
+    recoded to text is a category of labels where it was categorical, else of the text type in use.
+
+    Parameters
+    ----------
+    out : frame
+    like : frame
+        Of the same library.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> like = pd.DataFrame({"size": pd.Categorical(["s", "l"], categories=["s", "m", "l"], ordered=True)})
+    >>> typed_as_before(pd.DataFrame({"size": ["l", "s"]}), like)["size"].dtype
+    CategoricalDtype(categories=['s', 'l'], ordered=True, categories_dtype=object)
+    """
+    return _of_polars(out, like) if type(out).__module__.startswith("polars") else _of_pandas(out, like)
+
+
+def named_alone(index: Any) -> Any:
+    """A pandas index without levels and categories that no row of it has."""
+    import pandas as pd
+
+    if isinstance(index, pd.MultiIndex):
+        return index.remove_unused_levels()
+    return index.remove_unused_categories() if isinstance(index, pd.CategoricalIndex) else index
+
+
+def _of_pandas(out: Any, like: Any) -> Any:
+    import pandas as pd
+
+    texts = next((kind for kind in like.dtypes if isinstance(kind, pd.StringDtype) or _is_arrow_text(kind)), None)
+    for name in [name for name in out.columns if name in like.columns]:
+        out[name] = _pandas_column(out[name], like[name].dtype, texts)
+    return out
+
+
+def _is_arrow_text(kind: Any) -> bool:
+    import pandas as pd
+    import pyarrow as pa
+
+    return isinstance(kind, pd.ArrowDtype) and bool(
+        pa.types.is_string(kind.pyarrow_dtype) or pa.types.is_large_string(kind.pyarrow_dtype)
+    )
+
+
+def _pandas_column(column: Any, kind: Any, texts: Any) -> Any:
+    import pandas as pd
+    import pyarrow as pa
+
+    if column.dtype == kind and not isinstance(kind, pd.CategoricalDtype):
+        return column
+    text = pd.api.types.infer_dtype(column, skipna=True) in ("string", "empty")
+    if isinstance(kind, pd.CategoricalDtype):
+        return _pandas_categories(column, kind, text)
+    if isinstance(kind, pd.ArrowDtype) and not pd.api.types.is_extension_array_dtype(column.dtype):
+        column = column.convert_dtypes(dtype_backend="pyarrow") if len(column) else column
+    if pd.api.types.is_object_dtype(kind):
+        return column.astype(object) if text else column
+    if text and not isinstance(kind, pd.StringDtype) and not _is_arrow_text(kind):
+        kind = texts
+    if kind is None:
+        return column
+    try:
+        cast = column.astype(kind)
+        same = cast.isna().equals(column.isna()) and (text or bool((cast.dropna() == column.dropna()).all()))
+    except (TypeError, ValueError, OverflowError, pa.ArrowException):
+        return _nullable(column, kind)
+    return cast if same else _nullable(column, kind)
+
+
+def _nullable(column: Any, kind: Any) -> Any:
+    """Numbers that are no longer integers of a nullable type, in the nullable type of what they are."""
+    import pandas as pd
+
+    is_masked = pd.api.types.is_extension_array_dtype(kind) and hasattr(kind, "numpy_dtype")
+    if is_masked and pd.api.types.is_numeric_dtype(column.dtype):
+        return column.convert_dtypes(convert_integer=False, convert_string=False)
+    return column
+
+
+def _pandas_categories(column: Any, kind: Any, text: bool) -> Any:
+    import pandas as pd
+
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return column.cat.remove_unused_categories()
+    present = column.dropna().unique()
+    known = set(kind.categories)
+    if all(value in known for value in present):
+        found = set(present)
+        kept = kind.categories[[value in found for value in kind.categories]]
+        return column.astype(pd.CategoricalDtype(kept, ordered=kind.ordered))
+    return column.astype("category") if text else column
+
+
+def _of_polars(out: Any, like: Any) -> Any:
+    return out.with_columns(
+        [_polars_column(out.get_column(name), like.schema[name]) for name in out.columns if name in like.schema]
+    )
+
+
+def _polars_column(column: Any, kind: Any) -> Any:
+    import polars as pl
+
+    if isinstance(kind, pl.Enum):
+        if column.dtype not in (pl.String, pl.Categorical) and not isinstance(column.dtype, pl.Enum):
+            return column
+        texts = column.cast(pl.String)
+        found = set(texts.drop_nulls().unique().to_list())
+        known = [word for word in kind.categories.to_list() if word in found]
+        return texts.cast(pl.Enum(known if len(known) == len(found) else sorted(found)))
+    if column.dtype == kind:
+        return column
+    if isinstance(kind, pl.Categorical):
+        return column.cast(kind) if column.dtype == pl.String else column
+    try:
+        cast = column.cast(kind, strict=True)
+        return cast if cast.cast(column.dtype).equals(column, null_equal=True) else column
+    except pl.exceptions.PolarsError:
+        return column
