@@ -9,7 +9,7 @@ import typer
 
 from privpipe.cli.arguments import EngineOption, JsonOption, PolicyArgument, loaded
 from privpipe.cli.console import progress, say
-from privpipe.cli.verdicts import show_assessment
+from privpipe.cli.verdicts import passed_with, show_assessment
 from privpipe.errors import ColumnsLost, Refused
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ def released(policy: Policy, *, engine: str | None, target: str | None, plan: Pa
         say(f"REFUSED: {why}. Nothing was published.")
         return refusal.exit_code
     show_assessment(result.assessment, json=json)
+    if result.assessment.warned:
+        say(f"{passed_with(result.assessment)}.")
     say(f"PUBLISHED: {result.path} (run {result.run_id})")
     if result.record:
         say(f"private record: {result.record}")

@@ -34,6 +34,8 @@ def is_privacy_type(name: str) -> bool:
 class RaiseOnFailure(ValidationAction):
     """Raise `Refused` when an expectation of the checkpoint failed, and when a validation judged less than it should.
 
+    What fails with the severity ``warning`` is counted and does not raise; at least one privacy expectation of each
+    suite must be able to.
     A report alone stops no publish. Neither does a validation whose suite holds no privacy expectation, or has lost
     some: a process that did not import `privpipe.gx` before it read the suite.
     """
@@ -41,19 +43,28 @@ class RaiseOnFailure(ValidationAction):
     type: Literal["privpipe_raise_on_failure"] = "privpipe_raise_on_failure"
 
     def run(self, checkpoint_result: CheckpointResult, action_context: ActionContext | None = None) -> dict[str, Any]:
-        """Raise, or say that nothing failed."""
+        """Raise, or say that nothing failed, and how many only warned."""
         declared = _declared(checkpoint_result)
         for run in checkpoint_result.run_results.values():
             _require_judged(run, declared.get(run.suite_name, 0))
         if checkpoint_result.success:
             return {"failed": 0}
-        failed = [
-            outcome.expectation_config.type
-            for run in checkpoint_result.run_results.values()
-            for outcome in run.results
-            if not outcome.success and outcome.expectation_config is not None
-        ]
+        results = [outcome for run in checkpoint_result.run_results.values() for outcome in run.results]
+        missed = [outcome for outcome in results if not outcome.success]
+        failed = [_type(outcome) for outcome in missed if not _only_warns(outcome)]
+        if missed and not failed:
+            return {"failed": 0, "warned": len(missed)}
         raise Refused(f"refused: {len(failed)} expectation(s) failed: {', '.join(sorted(failed))}")
+
+
+def _type(outcome: Any) -> str:
+    return "unknown" if outcome.expectation_config is None else str(outcome.expectation_config.type)
+
+
+def _only_warns(outcome: Any) -> bool:
+    """Whether an expectation is of severity `warning`, where this version of Great Expectations knows severities."""
+    severity = getattr(outcome.expectation_config, "severity", None)
+    return getattr(severity, "value", severity) == "warning"
 
 
 def _declared(result: CheckpointResult) -> Mapping[str, int]:
@@ -68,9 +79,14 @@ def _declared(result: CheckpointResult) -> Mapping[str, int]:
 
 
 def _require_judged(run: Any, declared: int) -> None:
-    types = [outcome.expectation_config.type for outcome in run.results if outcome.expectation_config is not None]
-    judged = sum(map(is_privacy_type, types))
+    ours = [outcome for outcome in run.results if is_privacy_type(_type(outcome))]
+    judged = len(ours)
     if judged and judged >= declared:
+        if all(map(_only_warns, ours)):
+            raise Refused(
+                f"refused: every privacy expectation of suite {run.suite_name!r} only warns, so nothing vouches for "
+                "its data; give one the severity critical"
+            )
         return
     said = f"{judged} of the {declared} privacy expectations" if judged or declared else "no privacy expectation"
     raise Refused(

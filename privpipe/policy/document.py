@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar, Unpack
 
 from privpipe.blocks import Guarantee
+from privpipe.blocks.severity import binding
 from privpipe.draws import Seed
 from privpipe.hierarchies import HierarchySpec
 from privpipe.html_tables import cut
@@ -229,6 +230,11 @@ class Policy:
     def entries(self) -> tuple[Guarantee, ...]:
         """Guarantees and measures, in the order in which they are judged."""
         return (*self.guarantees, *self.measures)
+
+    @property
+    def binding(self) -> tuple[Guarantee, ...]:
+        """The guarantees of severity `fail`: what a search must meet, and what a release is refused by."""
+        return binding(self.guarantees)
 
     @property
     def roles(self) -> Roles:

@@ -282,7 +282,7 @@ def _point(
     outcomes = [verdict.outcome for verdict in judged.verdicts]
     return Point(
         setting=setting,
-        outcome="error" if "error" in outcomes else "pass" if judged.passed else "fail",
+        outcome="pass" if judged.passed else "error" if _is_error(judged) else "fail",
         risk=_mean(figures, weights),
         loss=_mean(figures, losses),
         figures=figures,
@@ -290,6 +290,10 @@ def _point(
         suppressed_records=judged.suppressed_records,
         reason="; ".join(failed),
     )
+
+
+def _is_error(judged: Assessment) -> bool:
+    return any(verdict.outcome == "error" for verdict in judged.failed)
 
 
 def judged_without_publishing(
