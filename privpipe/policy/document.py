@@ -201,6 +201,7 @@ class Policy:
         engine: Any = None,
         plan: Any = None,
         progress: Callable[[str], None] | None = None,
+        dry_run: bool = False,
     ) -> Any:
         """Stage, write, judge what was written, publish; see `privpipe.release`.
 
@@ -210,13 +211,15 @@ class Policy:
             In place of the policy's `source`.
         target : str, optional
             Publish here instead of the policy's `sink`.
+        dry_run : bool
+            Do all of it and publish nothing.
 
         Returns
         -------
         ReleaseResult
         """
         return room_above("running").release_frame(
-            self, frame, target=target, engine=engine, plan=plan, progress=progress
+            self, frame, target=target, engine=engine, plan=plan, progress=progress, dry_run=dry_run
         )
 
     def to_yaml(self) -> str:
