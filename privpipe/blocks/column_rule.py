@@ -9,6 +9,7 @@ from typing import ClassVar
 from privpipe.blocks.guarantee import Guarantee
 from privpipe.blocks.verdict import Verdict
 from privpipe.blocks.way import COLUMNS, Way
+from privpipe.errors import UsageError
 from privpipe.roles import Roles
 
 __all__ = ["ColumnRule"]
@@ -19,6 +20,11 @@ class ColumnRule(Guarantee):
     """Judges a table before any cell is looked at. Subclasses give `judge_columns`."""
 
     way: ClassVar[Way] = COLUMNS
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.binds:
+            raise UsageError(f"{self.name()}: severity must be fail: the check is built in, and nobody can waive it")
 
     def judge_columns(self, present: Sequence[str], roles: Roles) -> Verdict:
         """The verdict over a table with these columns."""

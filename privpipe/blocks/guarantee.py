@@ -17,14 +17,28 @@ from privpipe.blocks.entry import Entry
 from privpipe.blocks.facts import Facts
 from privpipe.blocks.marks import BaseDistribution, Columns, Household, SensitiveColumn, Weight
 from privpipe.blocks.public_rules import PublicRules
+from privpipe.blocks.severity import Severity
 from privpipe.blocks.verdict import Verdict
 from privpipe.blocks.way import CLASSES, Way
 from privpipe.errors import UsageError
 from privpipe.roles import Roles
 from privpipe.tolerance import at_least, at_most, below
 
-__all__ = ["MEETS", "ClassModel", "Direction", "Guarantee", "Tally", "added", "one_class", "prepared", "short"]
+__all__ = [
+    "COMMON_KEYS",
+    "MEETS",
+    "ClassModel",
+    "Direction",
+    "Guarantee",
+    "Tally",
+    "added",
+    "one_class",
+    "prepared",
+    "short",
+]
 
+COMMON_KEYS = ("quasi_identifiers", "severity")
+"""Parameters that every guarantee takes."""
 Direction = Literal["at_least", "at_most", "below"]
 MEETS = {"at_least": at_least, "at_most": at_most, "below": below}
 
@@ -70,6 +84,9 @@ class Guarantee(CheckFace, Entry):
     quasi_identifiers: Annotated[
         tuple[str, ...] | None, Doc("columns that form the classes; left out: all of the policy, empty: one class")
     ] = None
+    severity: Annotated[Severity, Doc("`fail`: no release where it does not hold; `warn`: the verdict warns of it")] = (
+        "fail"
+    )
 
     def __post_init__(self) -> None:
         """Check what all guarantees share; a subclass with checks of its own calls this first.
@@ -93,6 +110,16 @@ class Guarantee(CheckFace, Entry):
                     f"{self.name()}: {column!r} cannot be judged within classes that it forms itself; "
                     "take it out of quasi_identifiers"
                 )
+
+    @property
+    def binds(self) -> bool:
+        """Whether a release is refused where it does not hold."""
+        return self.severity == "fail"
+
+    def parameters(self) -> dict[str, Any]:
+        """As of every entry; the severity only where it is not the usual one."""
+        left_out = {"severity"} if self.binds else set()
+        return {name: value for name, value in super().parameters().items() if name not in left_out}
 
     def sensitive_columns(self) -> tuple[str, ...]:
         """Sensitive columns whose values the guarantee counts."""

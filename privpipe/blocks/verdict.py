@@ -12,7 +12,7 @@ from privpipe.blocks.public_rules import PublicRules
 from privpipe.blocks.shown_parameters import shown_parameters
 from privpipe.html_tables import Table, cut, figure, html_tables
 
-__all__ = ["VERDICT_HEAD", "Outcome", "Verdict", "plain"]
+__all__ = ["VERDICT_HEAD", "Outcome", "Verdict", "plain", "warning_of"]
 
 Outcome = Literal["pass", "fail", "error"]
 OF_THE_SOURCE = "the figure compares with the source and stands in the private record."
@@ -21,6 +21,7 @@ WITHHELD = dict.fromkeys(("observed", "failing_classes", "failing_records", "fai
 VERDICT_HEAD = ("guarantee", "parameters", "observed", "asked", "outcome", "failing records")
 """What the cells of `Verdict.row` are."""
 LONGEST = 80
+WARNING = "warning"
 SAID = {"pass": "held", "fail": "failed", "error": "not judged"}
 
 
@@ -68,6 +69,21 @@ class Verdict:
         """Whether the outcome is `pass`."""
         return self.outcome == "pass"
 
+    @property
+    def severity(self) -> str:
+        """Of the entry: `fail` or `warn`."""
+        return str(getattr(self.entry, "severity", "fail"))
+
+    @property
+    def blocks(self) -> bool:
+        """Whether it keeps a table from passing: a fail or an error that is no warning."""
+        return not self.passed and self.severity == "fail"
+
+    @property
+    def warns(self) -> bool:
+        """Whether it is a fail or an error of an entry that only warns."""
+        return not self.passed and self.severity == "warn"
+
     def to_dict(self) -> dict[str, Any]:
         """The row of the verdict document."""
         return {
@@ -76,6 +92,7 @@ class Verdict:
             "observed": plain(self.observed),
             "threshold": plain(self.threshold),
             "outcome": self.outcome,
+            "severity": self.severity,
             "failing_classes": self.failing_classes,
             "failing_records": self.failing_records,
             "failing_share": plain(self.failing_share),
@@ -122,7 +139,7 @@ class Verdict:
             shown_parameters(type(self.entry), plain(self.parameters)),
             _few_signs(self.observed),
             "" if self.threshold is None else _few_signs(self.threshold),
-            self.outcome,
+            f"{self.outcome} ({WARNING})" if self.warns else self.outcome,
             figure(self.failing_records),
         )
 
@@ -135,11 +152,36 @@ class Verdict:
         return f"Verdict({self.name}, {self.outcome}, observed {_few_signs(self.observed)}{asked})"
 
     def __str__(self) -> str:
-        return f"{self.outcome.upper():5} {self.entry!r}: {self.reason}"
+        outcome = f"{WARNING} ({self.outcome})" if self.warns else self.outcome
+        return f"{outcome.upper():5} {self.entry!r}: {self.reason}"
 
 
 def _few_signs(value: Any) -> str:
     return cut(figure(plain(value)), LONGEST)
+
+
+def warning_of(row: Mapping[str, Any]) -> str:
+    """The sentence on a warning that is not met, from its row of a verdict document; nothing of any other row.
+
+    Examples
+    --------
+    >>> row = {"name": "k_anonymity", "outcome": "fail", "severity": "warn", "threshold": 9, "observed": 4}
+    >>> warning_of(row)
+    'k_anonymity: asked 9, reached 4'
+    >>> warning_of({**row, "outcome": "error", "observed": None}), warning_of({**row, "outcome": "pass"})
+    ('k_anonymity: asked 9, not judged', '')
+    """
+    if row.get("severity") != "warn" or row.get("outcome") == "pass":
+        return ""
+    asked, observed = row.get("threshold"), row.get("observed")
+    said = [] if asked is None else [f"asked {_few_signs(asked)}"]
+    if row.get("outcome") == "error":
+        said.append("not judged")
+    else:
+        said.append("not met" if observed is None else f"reached {_few_signs(observed)}")
+    column = row.get("parameters", {}).get("column")
+    of = f" of {column!r}" if isinstance(column, str) else ""
+    return f"{row['name']}{of}: {', '.join(said)}"
 
 
 def plain(value: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, Unpack
 
 from privpipe.blocks import Guarantee, Verdict
 from privpipe.blocks.check_face import CheckOptions
+from privpipe.blocks.severity import binding
 from privpipe.checks.asked import Check
 from privpipe.engines import Source
 from privpipe.engines.base.frames import at_hand
@@ -94,7 +95,7 @@ def check(
     Refused
         It carries the assessment.
     UsageError
-        Also where no entry has a threshold, so that nothing could fail.
+        Also where no entry has a threshold, or all of them only warn, so that nothing could fail.
 
     Examples
     --------
@@ -106,8 +107,11 @@ def check(
     """
     if isinstance(entries, Guarantee | list | tuple):
         own = (entries,) if isinstance(entries, Guarantee) else entries
-        if own and not any(isinstance(entry, Guarantee) and entry.is_gate() for entry in own):
+        gates = [entry for entry in own if isinstance(entry, Guarantee) and entry.is_gate()]
+        if own and not gates:
             raise UsageError("none of the entries has a threshold, so the check could not fail; give one, as in k=5")
+        if gates and not binding(gates):
+            raise UsageError("every entry only warns, so the check could not fail; give one of severity fail")
     return assess(frame, entries, **options).raise_if_failed("The frame is not to be used as it is.")
 
 

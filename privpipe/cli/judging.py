@@ -8,7 +8,7 @@ import typer
 
 from privpipe.cli.arguments import EngineOption, JsonOption, PolicyArgument, loaded
 from privpipe.cli.console import say
-from privpipe.cli.verdicts import show_assessment
+from privpipe.cli.verdicts import passed_with, show_assessment
 from privpipe.errors import Refused, UsageError
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def validate(
 def _end(assessment: Assessment, *, json: bool) -> None:
     show_assessment(assessment, json=json)
     if assessment.passed:
-        say("PASSED: every guarantee holds.")
+        say(f"{passed_with(assessment)}.")
         return
     say("FAILED: a guarantee does not hold.")
     raise typer.Exit(Refused.exit_code)

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from privpipe.cli.arguments import EngineOption, JsonOption, PolicyArgument, loaded
-from privpipe.cli.console import progress, say
-from privpipe.cli.verdicts import show_assessment
+from privpipe.cli.console import print_json, progress, put, say
+from privpipe.cli.verdicts import passed_with, show_assessment
 from privpipe.errors import ColumnsLost, Refused
 
 if TYPE_CHECKING:
     from privpipe.policy import Policy
+    from privpipe.running import ReleaseResult
 
 __all__ = ["release", "released"]
 
@@ -31,6 +32,9 @@ def release(
             "--plan", metavar="FILE", help="A plan of an earlier run, taken as it is (frozen).", show_default=False
         ),
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Do all of it and publish nothing; exit codes are those of the real run.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Transform, judge, and publish what holds.
@@ -40,18 +44,26 @@ def release(
     untouched.
     What is printed is the private edition of the verdict; beside the data lies the public one.
     """
-    code = released(loaded(policy), engine=engine, target=target, plan=plan, json=json)
+    code = released(loaded(policy), engine=engine, target=target, plan=plan, dry_run=dry_run, json=json)
     raise typer.Exit(code)
 
 
-def released(policy: Policy, *, engine: str | None, target: str | None, plan: Path | None = None, json: bool) -> int:
+def released(
+    policy: Policy,
+    *,
+    engine: str | None,
+    target: str | None,
+    plan: Path | None = None,
+    dry_run: bool = False,
+    json: bool,
+) -> int:
     """Run a release and show its verdict; the exit code."""
     from privpipe.running.run import STEPS
     from privpipe.running.verbs import release as run
 
     try:
         with progress(len(STEPS)) as tell:
-            result = run(policy, engine=engine, target=target, plan=plan, progress=tell)
+            result = run(policy, engine=engine, target=target, plan=plan, progress=tell, dry_run=dry_run)
     except Refused as refusal:
         if refusal.assessment is None:
             raise
@@ -59,8 +71,32 @@ def released(policy: Policy, *, engine: str | None, target: str | None, plan: Pa
         why = "a column lost too much" if isinstance(refusal, ColumnsLost) else "a guarantee does not hold"
         say(f"REFUSED: {why}. Nothing was published.")
         return refusal.exit_code
-    show_assessment(result.assessment, json=json)
+    if json and dry_run:
+        print_json(result.to_dict())
+    else:
+        show_assessment(result.assessment, json=json)
+    if result.assessment.warned or dry_run:
+        say(f"{passed_with(result.assessment)}.")
+    if dry_run:
+        _rehearsed(result, json=json)
+        return 0
     say(f"PUBLISHED: {result.path} (run {result.run_id})")
     if result.record:
         say(f"private record: {result.record}")
     return 0
+
+
+def _rehearsed(result: ReleaseResult, *, json: bool) -> None:
+    """What a release would publish, and what did not happen."""
+    output = result.manifest["output"]
+    if not json:
+        put("\nwould publish:")
+        put(f"  target: {result.target}")
+        put(f"  {output['records']:,} records, {output['suppressed_records']:,} suppressed")
+        put(f"  columns: {', '.join(output['columns'])}")
+        for file in output["files"]:
+            put(f"  file: {file['name']}, {file['bytes']:,} bytes")
+        put("  documents: " + ", ".join(f"_privpipe/{name}.json" for name in result.public))
+    say(
+        "DRY RUN: nothing was published, no private record kept; no ledger has an entry of it, and no budget was spent."
+    )

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from privpipe.blocks import Verdict
     from privpipe.judging import Assessment
 
-__all__ = ["show_assessment"]
+__all__ = ["passed_with", "show_assessment"]
 
 SIGNS = {"at_least": ">=", "at_most": "<=", "below": "<"}
 COLOURS = {"pass": "green", "fail": "red", "error": "red"}
@@ -25,6 +25,8 @@ def show_assessment(assessment: Assessment, *, json: bool) -> None:
         print_json(assessment.to_dict())
         return
     show_alarms(assessment.lost)
+    for warning in assessment.warnings:
+        put(f"WARNING {warning}")
     put(_heading(assessment))
     if sys.stdout.isatty():
         _print_on_terminal(assessment)
@@ -56,13 +58,25 @@ def _print_on_terminal(assessment: Assessment) -> None:
     for name in ("guarantee", "observed", "asked", "outcome", "failing records"):
         table.add_column(name, justify="right" if name in ("observed", "asked", "failing records") else "left")
     for verdict in (*assessment.built_in, *assessment.verdicts):
-        outcome = Text(verdict.outcome.upper(), style=f"bold {COLOURS[verdict.outcome]}")
+        outcome = Text(_outcome(verdict), style="bold yellow" if verdict.warns else f"bold {COLOURS[verdict.outcome]}")
         table.add_row(_title(verdict), figure(verdict.observed), _asked(verdict), outcome, _failing(verdict))
     for verdict in assessment.measures:
         table.add_row(_title(verdict), figure(verdict.observed), "", "measured", "")
     print_table(table)
-    for verdict in assessment.failed:
+    for verdict in (*assessment.failed, *assessment.warned):
         put(f"{verdict.name}: {verdict.reason}")
+
+
+def passed_with(assessment: Assessment) -> str:
+    """What is said last of a table that passed: that all holds, or what the warnings leave of it."""
+    warned = len(assessment.warned)
+    if not warned:
+        return "PASSED: every guarantee holds"
+    return f"PASSED WITH {warned} WARNING{'S' if warned > 1 else ''}: every guarantee that can refuse holds"
+
+
+def _outcome(verdict: Verdict) -> str:
+    return f"WARNING ({verdict.outcome.upper()})" if verdict.warns else verdict.outcome.upper()
 
 
 def _title(verdict: Verdict) -> Any:

@@ -93,7 +93,7 @@ def _sample(engine: Engine, policy: Policy) -> Any:
 
 
 def _is_slow(stage: str, policy: Policy) -> bool:
-    return stage.startswith("local_recoding") and any(each.name() not in QUICK for each in policy.guarantees)
+    return stage.startswith("local_recoding") and any(each.name() not in QUICK for each in policy.binding)
 
 
 def _loss(policy: Policy, rows: Any, engine: Engine) -> float | None:

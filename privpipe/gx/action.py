@@ -37,7 +37,8 @@ class RaiseOnFailure(ValidationAction):
 
     A report alone stops no publish. Neither does a validation whose suite holds no privacy expectation, or has lost
     some: a process that did not import `privpipe.gx` before it read the suite. An expectation of severity ``warning``
-    or ``info`` that fails is a Python warning; the run goes on.
+    or ``info`` that fails is a Python warning, and the run goes on; at least one privacy expectation of each suite must
+    be critical.
 
     Parameters
     ----------
@@ -62,24 +63,24 @@ class RaiseOnFailure(ValidationAction):
             _require_judged(run, declared.get(run.suite_name, 0), self.expects)
         if checkpoint_result.success:
             return {"failed": 0, "warned": 0}
-        failed = [
-            outcome.expectation_config
-            for run in checkpoint_result.run_results.values()
-            for outcome in run.results
-            if not outcome.success and outcome.expectation_config is not None
-        ]
-        critical = [each.type for each in failed if _severity(each) == "critical"]
-        if critical or not failed:
-            raise Refused(f"refused: {len(critical)} expectation(s) failed: {', '.join(sorted(critical))}")
-        types = ", ".join(sorted(each.type for each in failed))
-        warnings.warn(f"{len(failed)} expectation(s) that only warn failed: {types}", stacklevel=2)
-        return {"failed": 0, "warned": len(failed)}
+        results = [outcome for run in checkpoint_result.run_results.values() for outcome in run.results]
+        missed = [outcome for outcome in results if not outcome.success]
+        failed = [_type(outcome) for outcome in missed if not _only_warns(outcome)]
+        if failed or not missed:
+            raise Refused(f"refused: {len(failed)} expectation(s) failed: {', '.join(sorted(failed))}")
+        types = ", ".join(sorted(map(_type, missed)))
+        warnings.warn(f"{len(missed)} expectation(s) that only warn failed: {types}", stacklevel=2)
+        return {"failed": 0, "warned": len(missed)}
 
 
-def _severity(configuration: Any) -> str:
-    """Critical where nothing is said: before GX 1.6 expectations have no severity."""
-    found = getattr(configuration, "severity", None)
-    return str(getattr(found, "value", found) or "critical")
+def _type(outcome: Any) -> str:
+    return "unknown" if outcome.expectation_config is None else str(outcome.expectation_config.type)
+
+
+def _only_warns(outcome: Any) -> bool:
+    """Whether an expectation is of severity warning or info, where this version of Great Expectations knows severities."""
+    severity = getattr(outcome.expectation_config, "severity", None)
+    return getattr(severity, "value", severity) in ("warning", "info")
 
 
 def _declared(result: CheckpointResult) -> Mapping[str, int]:
@@ -94,12 +95,17 @@ def _declared(result: CheckpointResult) -> Mapping[str, int]:
 
 
 def _require_judged(run: Any, declared: int, expects: int | Sequence[str] | None) -> None:
-    types = [outcome.expectation_config.type for outcome in run.results if outcome.expectation_config is not None]
-    judged = sum(map(is_privacy_type, types))
+    ours = [outcome for outcome in run.results if is_privacy_type(_type(outcome))]
+    judged = len(ours)
     if isinstance(expects, int):
         declared = max(declared, expects)
-    lacking = [] if expects is None or isinstance(expects, int) else sorted(set(expects) - set(types))
+    lacking = [] if expects is None or isinstance(expects, int) else sorted(set(expects) - set(map(_type, run.results)))
     if judged and judged >= declared and not lacking:
+        if all(map(_only_warns, ours)):
+            raise Refused(
+                f"refused: every privacy expectation of suite {run.suite_name!r} only warns, so nothing vouches for "
+                "its data; give one the severity critical"
+            )
         return
     said = f"{judged} of the {declared} privacy expectations" if judged or declared else "no privacy expectation"
     if lacking:

@@ -13,6 +13,7 @@ from great_expectations.expectations.metrics.metric_provider import MetricConfig
 from great_expectations.validator.validator import ValidationDependencies
 
 from privpipe.blocks import Guarantee
+from privpipe.blocks.guarantee import COMMON_KEYS
 from privpipe.blocks.verdict import plain
 from privpipe.errors import PrivpipeError, UnsupportedError, UsageError, did_you_mean
 from privpipe.gx.batch import METRIC, Asked, OpenBatch, require_whole
@@ -89,7 +90,7 @@ class PrivacyExpectation(Rendered, BatchExpectation):
         UnsupportedError
             With these parameters it reads what an expectation does not have.
         """
-        names = [field.name for field in dataclasses.fields(self.entry) if field.name != "quasi_identifiers"]
+        names = [field.name for field in dataclasses.fields(self.entry) if field.name not in COMMON_KEYS]
         given = {name: getattr(self, name) for name in names if getattr(self, name, None) is not None}
         keys = tuple(self.quasi_identifiers)
         made = self.entry.build(given)
@@ -187,7 +188,7 @@ def _expectation(entry: type[Guarantee]) -> type[PrivacyExpectation]:
     """Make the expectation of an entry; the class registers itself under its snake_case name."""
     annotations: dict[str, Any] = {}
     fields: dict[str, Any] = {}
-    own = [field for field in dataclasses.fields(entry) if field.name != "quasi_identifiers"]
+    own = [field for field in dataclasses.fields(entry) if field.name not in COMMON_KEYS]
     for field in own:
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         annotations[field.name] = Any
@@ -293,7 +294,7 @@ def _made() -> tuple[Expectations, dict[str, str]]:
 
 
 def _refusal(entry: type[Guarantee], model: bool, *, built_in: bool) -> str:
-    own = {field.name for field in dataclasses.fields(entry)} - {"quasi_identifiers"}
+    own = {field.name for field in dataclasses.fields(entry)} - set(COMMON_KEYS)
     try:
         ways = ways_of(entry)
     except Exception as error:

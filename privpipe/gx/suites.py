@@ -36,6 +36,9 @@ def suite_of(
 ) -> ExpectationSuite:
     """One expectation a guarantee; all over one count for each set of quasi-identifiers.
 
+    One that only warns is an expectation of severity ``warning``: it fails where the guarantee does not hold, and
+    `RaiseOnFailure` does not raise for it.
+
     Parameters
     ----------
     guarantees : sequence of Guarantee
@@ -84,11 +87,15 @@ def _expectation(
     own = guarantee.quasi_identifiers
     keys = list(roles.quasi_identifiers if own is None else own)
     named = {"identifiers": list(roles.unreleased), "insensitive": list(roles.insensitive)}
+    if not guarantee.binds:
+        if "severity" not in kind.__fields__:
+            raise UnsupportedError("this Great Expectations knows no severity, so no expectation can only warn")
+        settings = {**settings, "severity": "warning"}
     return kind(
         **{role: columns for role, columns in named.items() if columns},
         **settings,
         **{
-            **plain(guarantee.parameters()),
+            **plain({name: value for name, value in guarantee.parameters().items() if name != "severity"}),
             "quasi_identifiers": keys,
             "sensitive": [column for column in shared if column not in keys],
         },

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from privpipe.blocks.public_rules import PublicRules
-from privpipe.blocks.verdict import VERDICT_HEAD, Verdict, plain
+from privpipe.blocks.verdict import VERDICT_HEAD, Verdict, plain, warning_of
 from privpipe.errors import ColumnsLost, Refused
 from privpipe.html_tables import Table, figure, html_tables
 from privpipe.judging.column_loss import LossTable
 
 __all__ = ["SCHEMA_VERSION", "Assessment"]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,12 +64,12 @@ class Assessment:
 
     @property
     def holds(self) -> bool:
-        """Whether there is a verdict and every verdict is a pass; an error blocks as a fail does."""
-        return bool(self.verdicts) and all(verdict.passed for verdict in self.verdicts)
+        """Whether there is a verdict of severity `fail` and every such verdict is a pass; an error blocks as a fail."""
+        return any(verdict.severity == "fail" for verdict in self.verdicts) and not self.failed
 
     @property
     def passed(self) -> bool:
-        """Whether every guarantee holds and no alarm refuses."""
+        """Whether every guarantee of severity `fail` holds and no alarm refuses; warnings are `warned`."""
         return self.holds and not (self.lost is not None and self.lost.refuses)
 
     @property
@@ -80,7 +80,17 @@ class Assessment:
     @property
     def failed(self) -> tuple[Verdict, ...]:
         """The verdicts that block."""
-        return tuple(verdict for verdict in self.verdicts if not verdict.passed)
+        return tuple(verdict for verdict in self.verdicts if verdict.blocks)
+
+    @property
+    def warned(self) -> tuple[Verdict, ...]:
+        """Verdicts of severity `warn` that are no pass: the table may pass all the same."""
+        return tuple(verdict for verdict in self.verdicts if verdict.warns)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Of each of these a sentence: which entry, what was asked and what was reached."""
+        return tuple(warning_of(verdict.to_dict()) for verdict in self.warned)
 
     def raise_if_failed(self, ending: str = "Nothing was published.") -> Assessment:
         """The assessment itself when it passed.
@@ -100,7 +110,7 @@ class Assessment:
         if self.holds:
             lines = [f"ALARM {alarm}" for alarm in self.alarms]
             raise ColumnsLost("refused: " + "\n         ".join(lines) + f"\n{ending}", self)
-        lines = [str(verdict) for verdict in self.failed] or ["no guarantee was judged"]
+        lines = [str(verdict) for verdict in self.failed] or ["no guarantee that could refuse was judged"]
         raise Refused("refused: " + "\n         ".join(lines) + f"\n{ending}", self)
 
     def noting(self, *notes: str, source: Sequence[str] = ()) -> Assessment:
@@ -116,9 +126,11 @@ class Assessment:
         return replace(self, run={**self.run, **run})
 
     def __repr__(self) -> str:
+        warned = f"{len(self.warned)} warned, " if self.warned else ""
         return (
             f"Assessment({'passed' if self.passed else 'failed'}, {self.records:,} records, "
-            f"{len(self.verdicts)} guarantees, {len(self.failed)} of them failed, {len(self.measures)} measures)"
+            f"{len(self.verdicts)} guarantees, {len(self.failed)} of them failed, {warned}"
+            f"{len(self.measures)} measures)"
         )
 
     def _repr_html_(self) -> str:
@@ -134,8 +146,10 @@ class Assessment:
         rows = [verdict.row() for verdict in (*self.built_in, *self.verdicts)]
         measured = [verdict.row()[:3] for verdict in self.measures]
         reasons = [f"{verdict.name}: {verdict.reason}" for verdict in self.failed]
+        reasons = [*(f"WARNING {warning}" for warning in self.warnings), *reasons]
+        held = "Passed, with warnings" if self.warned else "Passed: every guarantee holds"
         return html_tables(
-            "Passed: every guarantee holds" if self.passed else "Failed",
+            held if self.passed else "Failed",
             Table(head=VERDICT_HEAD, rows=rows),
             Table(head=("measure", *VERDICT_HEAD[1:3]), rows=measured),
             Table(rows=[(name, value if isinstance(value, str) else figure(value)) for name, value in about]),
@@ -150,7 +164,7 @@ class Assessment:
         rules : PublicRules
             What whoever reads the release knows anyway.
         """
-        rows = (*self.built_in, *self.verdicts)
+        rows = [verdict.to_public(rules, self.records) for verdict in (*self.built_in, *self.verdicts)]
         return {
             "schema_version": SCHEMA_VERSION,
             "edition": "public",
@@ -159,7 +173,8 @@ class Assessment:
             "records": self.records,
             "suppressed_records": self.suppressed_records if rules.counts else None,
             "classes": self.classes,
-            "guarantees": [verdict.to_public(rules, self.records) for verdict in rows],
+            "warnings": [text for text in map(warning_of, rows) if text],
+            "guarantees": rows,
             "measures": [verdict.to_public_measure(rules, self.records) for verdict in self.measures],
             "notes": list(self.notes),
         }
@@ -174,6 +189,7 @@ class Assessment:
             "records": self.records,
             "suppressed_records": self.suppressed_records,
             "classes": self.classes,
+            "warnings": list(self.warnings),
             "guarantees": [verdict.to_dict() for verdict in (*self.built_in, *self.verdicts)],
             "measures": [verdict.to_measure() for verdict in self.measures],
             "notes": [*self.notes, *self.source_notes],

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from privpipe.blocks import Guarantee, Verdict
+from privpipe.blocks.severity import binding
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UnsupportedError, UsageError
 from privpipe.judging.assessment import Assessment
@@ -73,7 +74,7 @@ def assess(
     DataError
         A column is missing or has no role, the table has no records, a null under `refuse`, a base that does not cover.
     """
-    rules = replace(rules or JudgingRules(), models=tuple(guarantees))
+    rules = replace(rules or JudgingRules(), models=binding(guarantees))
     entries = tuple(entry.over(roles).beside(population is not None) for entry in (*guarantees, *measures))
     _require_served(entries, rules)
     failed, held, noted = column_verdicts(rules.gate, table.schema.names, roles, guarantees)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from privpipe.blocks import Guarantee
+from privpipe.blocks.severity import binding
 from privpipe.judging.ways import way_of
 from privpipe.roles import Roles
 
@@ -12,8 +13,10 @@ __all__ = ["guarantee_notes", "unused_quasi_identifiers"]
 
 
 def unused_quasi_identifiers(guarantees: Sequence[Guarantee], quasi_identifiers: Sequence[str]) -> list[str]:
-    """Declared quasi-identifiers in no guarantee's classes or attack, in their order."""
-    seen = {column for entry in guarantees for column in way_of(entry).columns_used_by(entry, quasi_identifiers)}
+    """Declared quasi-identifiers in the classes or attack of no guarantee that binds, in their order."""
+    seen = {
+        column for entry in binding(guarantees) for column in way_of(entry).columns_used_by(entry, quasi_identifiers)
+    }
     return [name for name in quasi_identifiers if name not in seen]
 
 
@@ -42,7 +45,7 @@ def guarantee_notes(guarantees: Sequence[Guarantee], roles: Roles, *, whole: boo
             f"no guarantee looks at the quasi-identifier {name!r}"
             for name in unused_quasi_identifiers(guarantees, roles.quasi_identifiers)
         ]
-        judged = {column for entry in guarantees for column in entry.sensitive_columns()}
+        judged = {column for entry in binding(guarantees) for column in entry.sensitive_columns()}
         notes += [
             f"no guarantee looks at the sensitive column {name!r}" for name in roles.sensitive if name not in judged
         ]

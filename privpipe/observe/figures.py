@@ -9,6 +9,7 @@ from typing import Any, Unpack
 
 from privpipe.blocks import Guarantee
 from privpipe.blocks.check_face import CheckOptions
+from privpipe.blocks.guarantee import COMMON_KEYS
 from privpipe.blocks.marks import SensitiveColumn
 from privpipe.blocks.parameters import marked, parameters_of
 from privpipe.checks import judged_alone
@@ -211,7 +212,7 @@ def _parameters(kind: type[Guarantee]) -> dict[str, bool]:
     return {
         each.name: each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
         for each in dataclasses.fields(kind)
-        if each.init and each.name not in (kind.threshold_field, "quasi_identifiers")
+        if each.init and each.name not in (kind.threshold_field, *COMMON_KEYS)
     }
 
 

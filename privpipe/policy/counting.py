@@ -49,8 +49,9 @@ def check_stages_under_counting(draft: Draft, report: Report) -> None:
 
 def _miscounts(draft: Draft, read: ReadEntry, stage: Transformer) -> str:
     """How a stage that suppresses counts otherwise than the guarantees do, up to what to write instead; or nothing."""
-    guarded = [each.name for each in draft.guarantees if getattr(each.entry, "needs_population", False)]
-    paid = [each.name for each in draft.guarantees if _looks_at_labels(each)]
+    binding = [each for each in draft.guarantees if getattr(each.entry, "binds", True)]
+    guarded = [each.name for each in binding if getattr(each.entry, "needs_population", False)]
+    paid = [each.name for each in binding if _looks_at_labels(each)]
     if draft.values.get("nulls") == "wildcard" and "wildcard" not in stage.serves:
         return "counts classes, and under `nulls: wildcard` there are none; "
     if guarded and "population" not in stage.serves:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar, Unpack
 
 from privpipe.blocks import Guarantee
+from privpipe.blocks.severity import binding
 from privpipe.draws import Seed
 from privpipe.hierarchies import HierarchySpec
 from privpipe.html_tables import cut
@@ -200,6 +201,7 @@ class Policy:
         engine: Any = None,
         plan: Any = None,
         progress: Callable[[str], None] | None = None,
+        dry_run: bool = False,
     ) -> Any:
         """Stage, write, judge what was written, publish; see `privpipe.release`.
 
@@ -209,13 +211,15 @@ class Policy:
             In place of the policy's `source`.
         target : str, optional
             Publish here instead of the policy's `sink`.
+        dry_run : bool
+            Do all of it and publish nothing.
 
         Returns
         -------
         ReleaseResult
         """
         return room_above("running").release_frame(
-            self, frame, target=target, engine=engine, plan=plan, progress=progress
+            self, frame, target=target, engine=engine, plan=plan, progress=progress, dry_run=dry_run
         )
 
     def to_yaml(self) -> str:
@@ -229,6 +233,11 @@ class Policy:
     def entries(self) -> tuple[Guarantee, ...]:
         """Guarantees and measures, in the order in which they are judged."""
         return (*self.guarantees, *self.measures)
+
+    @property
+    def binding(self) -> tuple[Guarantee, ...]:
+        """The guarantees of severity `fail`: what a search must meet, and what a release is refused by."""
+        return binding(self.guarantees)
 
     @property
     def roles(self) -> Roles:

@@ -242,6 +242,9 @@ def _blamed(name: str, message: str, known: Sequence[str]) -> tuple[tuple[str | 
 def _threshold_fits(report: Report, entry: Guarantee, place: Place, section: str) -> bool:
     """Guarantees judge and so need their threshold; measures report and must not have one."""
     field = entry.threshold_field
+    if section == "measures" and not entry.binds:
+        report.wrong((*place, "severity"), "a measure is reported, never judged: leave `severity` out")
+        return False
     if section == "guarantees" and not entry.is_gate():
         if field is None:
             report.wrong(place, "only reports and has no threshold: it belongs under `measures:`")

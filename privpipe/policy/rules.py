@@ -34,6 +34,7 @@ def check(draft: Draft, report: Report) -> None:
         check_every_sensitive_column_is_judged,
         check_every_quasi_identifier_is_looked_at,
         check_thresholds,
+        check_something_binds,
         check_population,
         check_repeated_guarantees,
         check_stages,
@@ -107,16 +108,19 @@ def check_every_sensitive_column_is_judged(draft: Draft, report: Report) -> None
     """Nothing sensitive is released unlooked at."""
     judged: set[Any] = set()
     for read in draft.guarantees:
+        if isinstance(read.entry, Guarantee) and not read.entry.binds:
+            continue  # a warning keeps nothing back
         named = () if read.kind is None else marked(read.kind, SensitiveColumn)
         judged.update(flat_names([read.parameters.get(name) for name in named]))  # of unsound entries too
         if isinstance(read.entry, Guarantee):
             judged.update(read.entry.sensitive_columns())
+    warned = {name for _, entry in draft.judging() if not entry.binds for name in entry.sensitive_columns()}
     for name in draft.with_role("sensitive"):
         if name not in judged and name not in draft.unreadable_columns:
             report.wrong(
                 ("columns", name),
-                f"is sensitive and no guarantee judges it; add a model with `column: {name}`, or declare the column "
-                "insensitive to release it all the same",
+                f"is sensitive and no guarantee judges it{' but warnings' if name in warned else ''}; add a model with "
+                f"`column: {name}`, or declare the column insensitive to release it all the same",
             )
 
 
@@ -136,6 +140,17 @@ def check_thresholds(draft: Draft, report: Report) -> None:
             report.warn(read.place, f"{idle} protects nobody")
 
 
+def check_something_binds(draft: Draft, report: Report) -> None:
+    """Warnings alone keep no table back."""
+    sound = [read.entry for read in draft.guarantees if isinstance(read.entry, Guarantee)]
+    if len(sound) < len(draft.guarantees) or not sound or any(entry.binds for entry in sound):
+        return  # an unsound entry may be meant to bind, and has its own error
+    report.wrong(
+        (*draft.guarantees[0].place, "severity"),
+        "at least one guarantee must have `severity: fail`: by warnings alone every table would be published",
+    )
+
+
 def check_population(draft: Draft, report: Report) -> None:
     """Models with a population need one."""
     if "population" in draft.values:
@@ -153,7 +168,7 @@ def check_repeated_guarantees(draft: Draft, report: Report) -> None:
         if not isinstance(entry, Guarantee):
             continue
         columns = entry.own_columns()
-        key = (read.name, entry.sensitive_columns(), entry.quasi_identifiers, columns)
+        key = (read.name, entry.sensitive_columns(), entry.quasi_identifiers, columns, entry.severity)
         if key in seen:
             first = seen[key]
             same = first.entry == entry

@@ -160,6 +160,8 @@ def _entry(entry: type[Entry], section: str) -> dict[str, Any]:
         else:
             schema["properties"].pop(entry.threshold_field, None)
             required.discard(entry.threshold_field)
+    if issubclass(entry, Guarantee) and section == "measures":
+        schema["properties"].pop("severity", None)
     if issubclass(entry, Transformer) and entry.columns_rule == "required":
         required.add("columns")
     if required:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from privpipe.blocks import Catalogue, Entry, Guarantee
+from privpipe.blocks.guarantee import COMMON_KEYS
 from privpipe.measures import CATALOGUE as MEASURES
 from privpipe.models import CATALOGUE as MODELS
 from privpipe.transforms import CATALOGUE as TRANSFORMS
@@ -48,7 +49,7 @@ def _table(catalogue: Catalogue, names: Iterable[str]) -> Iterable[str]:
 
 
 def _parameters(entry: type[Entry]) -> Iterable[str]:
-    shared = {"quasi_identifiers"} if issubclass(entry, Guarantee) else set()
+    shared = set(COMMON_KEYS) if issubclass(entry, Guarantee) else set()
     for field in dataclasses.fields(entry):  # type: ignore[arg-type]
         if field.name not in shared:
             yield f"`{field.name}`"

@@ -85,6 +85,7 @@ ROW = document(
         "observed": anything,
         "threshold": anything,
         "outcome": text,
+        "severity": text,
         "failing_records": count,
         "failing_classes": count,
         "reason": text,
@@ -111,6 +112,7 @@ VERDICT = document(
         "source_notes": listed(text),
         "built_in": listed(ROW),
         "alarms": listed(text),
+        "warnings": listed(text),
         "column_loss": document({"columns": listed(LOST)}, {"records": count, "whole": flag, "withheld": flag}),
     },
 )

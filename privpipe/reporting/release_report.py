@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from privpipe.blocks.verdict import warning_of
 from privpipe.errors import escaped
 from privpipe.reporting.entry_rows import entry_class, own_parameters, parameter_text
 from privpipe.reporting.figures import FEW, FEWEST_SHOWN, public_figure
@@ -19,6 +20,9 @@ MARKDOWN = """\
 # {{ title }}
 {% for alarm in alarms %}
 **{{ alarm|cell }}**
+{% endfor %}
+{%- for warning in warnings %}
+**{{ warning|cell }}**
 {% endfor %}
 {{ verdict }}
 
@@ -49,10 +53,12 @@ body { font: 16px/1.4 sans-serif; max-width: 60em; margin: 2em auto; padding: 0 
 table { border-collapse: collapse; margin: 1em 0; }
 td, th { border-bottom: 1px solid #bbb; padding: .3em .8em .3em 0; text-align: left; vertical-align: top; }
 .alarm { font-weight: bold; color: #b00; }
+.warning { font-weight: bold; color: #860; }
 </style></head>
 <body>
 <h1>{{ title }}</h1>
 {% for alarm in alarms %}<p class="alarm">{{ alarm }}</p>
+{% endfor %}{% for warning in warnings %}<p class="warning">{{ warning }}</p>
 {% endfor %}<p>{{ verdict }}</p>
 <table>
 {% for name, value in about %}<tr><th>{{ name }}</th><td>{{ value }}</td></tr>
@@ -104,6 +110,7 @@ def release_report(run: RunDocuments, form: ReportFormat = "markdown") -> str:
     return environment.from_string(HTML if form == "html" else MARKDOWN).render(
         title=f"Release {run.verdict.get('name') or run.name}",
         alarms=alarm_lines(run.verdict),
+        warnings=_warnings(run),
         verdict=_outcome(run.verdict),
         about=_about(run),
         tables=[table for table in _tables(run) if table["rows"]],
@@ -117,12 +124,22 @@ def _printable(value: Any) -> Any:
 
 
 def _outcome(verdict: Mapping[str, Any]) -> str:
+    rows = [row for row in verdict["guarantees"] if row.get("severity") != "warn"]
     if verdict.get("passed"):
-        return "Every guarantee holds."
-    rows = verdict["guarantees"]
+        warned = len(verdict["guarantees"]) > len(rows) and any(map(warning_of, verdict["guarantees"]))
+        return "Every guarantee that can refuse holds; others only warn." if warned else "Every guarantee holds."
     if rows and all(row.get("outcome") == "pass" for row in rows) and verdict.get("alarms"):
         return "Every guarantee holds, but a column lost too much: nothing was published."
     return "A guarantee does not hold: nothing was published."
+
+
+def _warnings(run: RunDocuments) -> list[str]:
+    """What is asked by way of a warning and not met; figures as the table of guarantees shows them."""
+    return [
+        f"WARNING {row['name']} ({_parameters(row)}): reached {_observed(row, run)}"
+        for row in run.verdict["guarantees"]
+        if warning_of(row)
+    ]
 
 
 def _tables(run: RunDocuments) -> list[dict[str, Any]]:
@@ -162,7 +179,7 @@ def _guarantees(run: RunDocuments) -> dict[str, Any]:
             _parameters(row),
             _observed(row, run),
             public_figure(row.get("threshold"), 0, share=False),
-            row["outcome"],
+            f"{row['outcome']} (warning)" if warning_of(row) else row["outcome"],
             _few(row.get("failing_records")),
         )
         for row in run.verdict["guarantees"]

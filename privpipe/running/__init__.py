@@ -8,7 +8,7 @@ from typing import Any
 _WIRES = {
     "Plan": "privpipe.running.plan",
     "Policy": "privpipe.policy",
-    "ReleaseResult": "privpipe.running.run",
+    "ReleaseResult": "privpipe.running.release_result",
     "apply_policy": "privpipe.running.frames",
     "release_frame": "privpipe.running.frames",
 }

@@ -16,8 +16,9 @@ from privpipe.running.losing import lost_columns
 from privpipe.running.opened import OpenedEngine, is_path
 from privpipe.running.population import population_beside
 from privpipe.running.reading import read_as_source
+from privpipe.running.release_result import ReleaseResult
 from privpipe.running.remembering import Remembering
-from privpipe.running.run import ReleaseResult, judge_staged, release_with
+from privpipe.running.run import judge_staged, release_with
 from privpipe.running.run_context import RunContext, no_progress, seed_of
 from privpipe.running.run_notes import require_publishable_seed
 from privpipe.running.staging import Staged, run_stages
@@ -57,12 +58,13 @@ def release_frame(
     engine: Any = None,
     plan: Any = None,
     progress: Progress | None = None,
+    dry_run: bool = False,
 ) -> ReleaseResult:
     """See `Policy.release`."""
     frame = at_hand(frame, "Policy.release")
     own = policy if frame is None else _about(policy, frame)
     with OpenedEngine(engine, policy if frame is None else frame, policy) as running:
-        return release_with(running, own, target=target, plan=plan, progress=progress)
+        return release_with(running, own, target=target, plan=plan, progress=progress, dry_run=dry_run)
 
 
 def _about(policy: Policy, frame: Any) -> Policy:

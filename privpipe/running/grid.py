@@ -8,8 +8,7 @@ import math
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,18 +19,16 @@ from privpipe.errors import NoSolutionError, UnsupportedError, UsageError, did_y
 from privpipe.judging import Assessment
 from privpipe.policy import Policy
 from privpipe.policy.plain_values import decoded, from_yaml
-from privpipe.private_files import scratch_folder
 from privpipe.reporting.figures import leading_figure
 from privpipe.reporting.risk_utility import Point, RiskUtilityMap, risk_weights
 from privpipe.running.attaching import attach
-from privpipe.running.places import write_rows
+from privpipe.running.places import workplace, write_rows
 from privpipe.running.population import population_beside
 from privpipe.running.remembering import Remembering
 from privpipe.running.run import judge_written, source_of, without_notes
 from privpipe.running.run_context import RunContext, seed_of
 from privpipe.running.staging import run_stages
 from privpipe.sinks.local import LocalTarget
-from privpipe.sinks.remote import is_remote
 
 if TYPE_CHECKING:
     from privpipe.blocks import Guarantee
@@ -249,7 +246,7 @@ def compare_grid(
     tell = progress or (lambda step: None)
     name = engine or policy.engine
     points = []
-    with workplace(policy) as place, open_engine(name, policy.engines.get(name, {})) as running:
+    with workplace(policy, "compared") as place, open_engine(name, policy.engines.get(name, {})) as running:
         for at, (setting, variant) in enumerate(zip(settings, policies, strict=True)):
             tell(f"point {at + 1} of {len(settings)}")
             points.append(_point(running, variant, seed, place, setting, weights, losses, policy.run_digest()))
@@ -282,7 +279,7 @@ def _point(
     outcomes = [verdict.outcome for verdict in judged.verdicts]
     return Point(
         setting=setting,
-        outcome="error" if "error" in outcomes else "pass" if judged.passed else "fail",
+        outcome="pass" if judged.passed else "error" if _is_error(judged) else "fail",
         risk=_mean(figures, weights),
         loss=_mean(figures, losses),
         figures=figures,
@@ -290,6 +287,10 @@ def _point(
         suppressed_records=judged.suppressed_records,
         reason="; ".join(failed),
     )
+
+
+def _is_error(judged: Assessment) -> bool:
+    return any(verdict.outcome == "error" for verdict in judged.failed)
 
 
 def judged_without_publishing(
@@ -320,24 +321,6 @@ def judged_without_publishing(
             return judge_written(context, without_notes(staged), folder, written)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def workplace(policy: Policy) -> Iterator[LocalTarget]:
-    """Where points are written to be judged, beside the sink as a release would be; gone at the end.
-
-    What a killed run leaves there is thrown away by the next.
-    """
-    named = policy.sink.target(policy.base_dir) if policy.sink and policy.sink.table is None else ""
-    with ExitStack() as stack:
-        beside = bool(named) and not is_remote(named)
-        sink = Path(named) if beside else stack.enter_context(scratch_folder("compared")) / "points"
-        home = next(folder for folder in sink.absolute().parents if folder.is_dir())
-        place = stack.enter_context(LocalTarget(home / f"{sink.name}.compared"))
-        try:
-            yield place
-        finally:
-            shutil.rmtree(place.state, ignore_errors=True)
 
 
 def _scaled(verdict: Any) -> float | None:

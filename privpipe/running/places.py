@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privpipe.blocks.table_name import TableName
 from privpipe.engines import Engine, Source, Written
-from privpipe.errors import UsageError
+from privpipe.errors import SinkError, UsageError
+from privpipe.private_files import scratch_folder
 from privpipe.roles import column_type_of
 from privpipe.running.run_context import RunContext
 from privpipe.running.staging import Staged
@@ -20,7 +23,7 @@ from privpipe.sinks.table import TableTarget
 if TYPE_CHECKING:
     from privpipe.policy import Policy
 
-__all__ = ["folder_of", "sink_format", "target_of", "write_rows", "written_source"]
+__all__ = ["clear_workplace", "folder_of", "sink_format", "target_of", "workplace", "write_rows", "written_source"]
 
 NO_MARKS: Mapping[str, str] = {}
 
@@ -53,6 +56,41 @@ def folder_of(policy: Policy, target: str | None) -> LocalTarget | RemoteTarget:
         return RemoteTarget(path)
     # A path of the policy starts at the policy file, one of the command line where the user stands.
     return LocalTarget(Path(path) if target else policy.base_dir / path)
+
+
+@contextmanager
+def workplace(policy: Policy, purpose: str, target: str | None = None) -> Iterator[LocalTarget]:
+    """Where rows are written to be judged and thrown away, beside the sink as a release would be; gone at the end.
+
+    What a killed run leaves there is thrown away by the next, and by `clear_workplace`.
+    """
+    sink = _local_sink(policy, target)
+    with ExitStack() as stack:
+        sink = sink or stack.enter_context(scratch_folder(purpose)) / "rows"
+        home = next(folder for folder in sink.absolute().parents if folder.is_dir())
+        place = stack.enter_context(LocalTarget(home / f"{sink.name}.{purpose}"))
+        try:
+            yield place
+        finally:
+            shutil.rmtree(place.state, ignore_errors=True)
+
+
+def clear_workplace(policy: Policy, purpose: str, target: str | None = None) -> None:
+    """Throw away what a killed run left in a place of this purpose; one that is in use stays."""
+    sink = _local_sink(policy, target)
+    if sink is None:
+        return
+    for home in sink.absolute().parents:
+        left = LocalTarget(home / f"{sink.name}.{purpose}")
+        if left.state.is_dir() and not left.state.is_symlink():
+            with suppress(SinkError), left:
+                shutil.rmtree(left.state, ignore_errors=True)
+
+
+def _local_sink(policy: Policy, target: str | None) -> Path | None:
+    spec = policy.sink
+    path = target or ("" if spec is None or spec.table is not None else spec.target(policy.base_dir))
+    return Path(path) if path and not is_remote(path) else None
 
 
 def write_rows(

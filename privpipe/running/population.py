@@ -57,7 +57,7 @@ def raw_population(engine: Engine, policy: Policy, table: Any) -> Any:
     DataError
         A column that the population lacks, or that does not convert.
     """
-    asking = any(guarantee.needs_population for guarantee in policy.guarantees)
+    asking = any(guarantee.needs_population for guarantee in policy.binding)
     counting = any(suppresses(stage) for stage in policy.transform)
     generalized = policy.population is not None and policy.population.generalized
     return population_beside(engine, policy, table) if asking and counting and not generalized else None

@@ -14,7 +14,7 @@ from privpipe.errors import DataError, UsageError
 from privpipe.judging.class_memory import LedgerUnit, class_memory
 from privpipe.judging.noise_memory import NoiseStage, noise_memory
 from privpipe.ledger import Ledger, named_ledger
-from privpipe.ledger.sink import forget_what_never_was, place_of
+from privpipe.ledger.sink import forget_what_never_was, place_of, recalled
 from privpipe.roles import Roles
 from privpipe.running.noise_stages import bare_columns
 from privpipe.sinks.local import LocalTarget
@@ -39,10 +39,13 @@ class Remembering:
     policy : Policy
     place : Target, optional
         Where the run publishes; without one the ledger is only read.
+    reading : bool
+        Nothing is published there: ledger and sink are read, and nothing is noted in them.
     """
 
     policy: Policy
     place: Target | None = None
+    reading: bool = False
     histories: Mapping[str, ReleaseHistory] = field(default_factory=dict, init=False)
     notes: tuple[str, ...] = field(default=(), init=False)
     _ledger: Ledger | None = field(default=None, init=False)
@@ -58,7 +61,7 @@ class Remembering:
         if local is not None and ({local.path, local.state} & {path.absolute(), *path.absolute().parents}):
             raise UsageError("the ledger lies inside the sink and would be published with it")
         place = self.place if self.place is not None else self._own_sink()
-        ledger = Ledger(path, named.key, named.normalise, place, reading=self.place is None)
+        ledger = Ledger(path, named.key, named.normalise, place, reading=self.reading or self.place is None)
         self._ledger = ledger.__enter__()
         return self
 
@@ -119,7 +122,8 @@ class Remembering:
 
     def _without_ledger(self) -> None:
         """A policy without a ledger at a sink that has one: what it publishes will be missing there."""
-        found = None if self.place is None else forget_what_never_was(self.place)
+        seen = recalled if self.reading else forget_what_never_was
+        found = None if self.place is None else seen(self.place)
         if found is not None and found.reached is not None:
             self.notes = (NOT_REMEMBERED,)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,11 +25,12 @@ from privpipe.running.attaching import attach
 from privpipe.running.frozen import frozen_plan, require_fitting
 from privpipe.running.key_history import KeyHistory
 from privpipe.running.losing import lost_columns, sample_of
-from privpipe.running.places import target_of, write_rows, written_source
+from privpipe.running.places import clear_workplace, target_of, workplace, write_rows, written_source
 from privpipe.running.plan import Plan
 from privpipe.running.population import population_beside
 from privpipe.running.positions import reads_positions, run_positions
 from privpipe.running.reading import left_out_notes
+from privpipe.running.release_result import ReleaseResult
 from privpipe.running.remembering import Remembering
 from privpipe.running.rerun import Rerun
 from privpipe.running.run_context import RunContext, no_progress, seed_of
@@ -36,8 +38,9 @@ from privpipe.running.run_documents import output_of, run_documents, run_header,
 from privpipe.running.run_notes import linking_notes, require_publishable_seed, seed_notes
 from privpipe.running.staging import Staged, run_stages
 from privpipe.sinks.formula_cells import formula_notes
-from privpipe.sinks.local import Target, sink_faults
+from privpipe.sinks.local import LocalTarget, Target, sink_faults
 from privpipe.sinks.records import PrivateRecords
+from privpipe.sinks.remote import RemoteTarget
 from privpipe.sinks.table import TableTarget
 
 if TYPE_CHECKING:
@@ -45,7 +48,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "STEPS",
-    "ReleaseResult",
     "judge_staged",
     "judge_written",
     "notes_of_source",
@@ -56,42 +58,9 @@ __all__ = [
 ]
 
 log = logging.getLogger("privpipe.release")
+DRY_RUN = "dry-run"
 STEPS = ("scan", "stage", "write", "judge", "publish", "judge again", "done")
 """What `progress` is called with, in this order (before each step)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReleaseResult:
-    """A published release.
-
-    Parameters
-    ----------
-    path : str
-        Where it is read.
-    run_id : str
-    assessment : Assessment
-        Of the published files.
-    plan : Plan
-    manifest : mapping
-        The whole manifest, as the private record holds it.
-    record : str
-        Folder of the private record.
-    public : mapping of str to mapping
-        The public documents by name, as published: verdict, manifest, plan.
-    """
-
-    path: str
-    run_id: str
-    assessment: Assessment
-    plan: Plan
-    manifest: Mapping[str, Any]
-    record: str = ""
-    public: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
-
-    @property
-    def verdict_document(self) -> dict[str, Any]:
-        """The whole verdict document, as the private record holds it."""
-        return self.assessment.to_dict()
 
 
 def release_with(
@@ -101,8 +70,11 @@ def release_with(
     target: str | None = None,
     plan: Plan | str | Path | None = None,
     progress: Callable[[str], None] | None = None,
+    dry_run: bool = False,
 ) -> ReleaseResult:
     """Stage, judge and publish the policy's source on an engine, by a frozen plan where one is given or named.
+
+    A dry run does all of it up to publishing, in a place that is gone afterwards.
 
     Raises
     ------
@@ -117,28 +89,86 @@ def release_with(
     if frozen is not None:
         require_fitting(frozen, policy, context.seed)
     run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
-    with target_of(engine, policy, target) as place, Remembering(policy, place) as memory:
-        return _Release(context, run_id, place, memory).publish(frozen)
+    clear_workplace(policy, DRY_RUN, target)
+    sink = target_of(engine, policy, target)
+    if dry_run:
+        reading = Remembering(policy, sink, reading=True)
+        with _seen(policy, sink), workplace(policy, DRY_RUN, target) as bench, reading as memory:
+            keys = KeyHistory(sink.area, context.seed)
+            return _Release(context, run_id, bench, memory, keys).rehearse(frozen, sink)
+    with sink as place, Remembering(policy, place) as memory:
+        records = PrivateRecords.of(policy, place)
+        records.open(place.current())
+        keys = KeyHistory(place.area, context.seed)
+        return _Release(context, run_id, place, memory, keys, records).publish(frozen)
+
+
+@contextmanager
+def _seen(policy: Policy, sink: Target) -> Iterator[None]:
+    """A sink that is looked at and not opened; refused where a release would be, as far as looking tells."""
+    try:
+        PrivateRecords.of(policy, sink)
+        if isinstance(sink, LocalTarget):
+            sink.require_free()
+        yield
+    finally:
+        if isinstance(sink, RemoteTarget):  # it has a local folder from its birth
+            sink.__exit__(None, None, None)
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """A release that was judged and has not been published."""
+
+    staged: Staged
+    judged: Assessment
+    written: Written
+    private: Mapping[str, Mapping[str, Any]]
+    public: Mapping[str, Mapping[str, Any]]
+
+    def result(self, place: Target) -> ReleaseResult:
+        """What is told of it."""
+        return ReleaseResult(
+            path="",
+            run_id=str(self.judged.run["run_id"]),
+            assessment=self.judged,
+            plan=self.staged.plan,
+            manifest=self.private["manifest"],
+            public=self.public,
+            target=place.name,
+        )
 
 
 @dataclass
 class _Release:
-    """One release on its way from the source to the sink."""
+    """One release on its way from the source to the sink; without `records` it is not to arrive."""
 
     context: RunContext
     run_id: str
     place: Target
     memory: Remembering
-    records: PrivateRecords = field(init=False)
-    keys: KeyHistory = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.keys = KeyHistory(self.place.area, self.context.seed)
-        self.records = PrivateRecords.of(self.context.policy, self.place)
-        self.records.open(self.place.current())
+    keys: KeyHistory
+    records: PrivateRecords | None = None
 
     def publish(self, frozen: Plan | None) -> ReleaseResult:
         """All steps; the release is read by others from the moment its link is switched."""
+        ready = self._ready(frozen)
+        if self.records is None:
+            raise TypeError("a dry run publishes nothing")
+        record = self.records.keep(self.run_id, ready.private, pending=True)
+        path, again = self._switched(ready.staged, ready.judged, ready.written, self.records)
+        self._settle(ready.staged, self.records)
+        return replace(ready.result(self.place), path=path, assessment=again, record=str(record))
+
+    def rehearse(self, frozen: Plan | None, sink: Target) -> ReleaseResult:
+        """The steps up to publishing; what was written goes."""
+        ready = self._ready(frozen)
+        self.place.refuse(self.run_id)
+        self.context.progress("done")
+        return replace(ready.result(sink), published=False)
+
+    def _ready(self, frozen: Plan | None) -> _Ready:
+        """What is staged, written, and judged as it was written."""
         policy = self.context.policy
         source = source_of(policy)
         self.context.progress("scan")
@@ -160,18 +190,7 @@ class _Release:
                 output["table"] = str(self.place.released(self.run_id))
             private, public = run_documents(self.context, staged, judged, output=output)
             write_public(folder, public)
-        record = self.records.keep(self.run_id, private, pending=True)
-        path, again = self._switched(staged, judged, written)
-        self._settle(staged)
-        return ReleaseResult(
-            path=path,
-            run_id=self.run_id,
-            assessment=again,
-            plan=staged.plan,
-            manifest=private["manifest"],
-            record=str(record),
-            public=public,
-        )
+        return _Ready(staged, judged, written, private, public)
 
     def _staged(self, source: Source, frozen: Plan | None) -> Staged:
         """The released table, with what the run says of the keys it was drawn by."""
@@ -213,14 +232,17 @@ class _Release:
         judged = replace(judged, lost=lost_columns(self.context, staged, sample))
         if not judged.passed:
             self.place.refuse(self.run_id)
-            self.records.keep(self.run_id, {"verdict": judged.to_dict()}, pending=False)
+            if self.records is not None:
+                self.records.keep(self.run_id, {"verdict": judged.to_dict()}, pending=False)
             judged.raise_if_failed()
         return judged
 
     def _header(self, staged: Staged) -> dict[str, Any]:
         return run_header(self.context.engine, self.context.policy, staged.plan, self.run_id)
 
-    def _switched(self, staged: Staged, judged: Assessment, written: Written) -> tuple[str, Assessment]:
+    def _switched(
+        self, staged: Staged, judged: Assessment, written: Written, records: PrivateRecords
+    ) -> tuple[str, Assessment]:
         """Where the release is read, and what it was judged there; withdrawn where anything went wrong."""
         self.context.progress("publish")
         self.memory.prepare(self.run_id)
@@ -240,15 +262,15 @@ class _Release:
                 self.place.withdraw(self.run_id)
             finally:  # by what the sink points at
                 self.memory.settle()
-                self.records.settle(self.place.current())
+                records.settle(self.place.current())
             raise
         return path, again
 
-    def _settle(self, staged: Staged) -> None:
+    def _settle(self, staged: Staged, records: PrivateRecords) -> None:
         """Settle what was noted before the release was published; what fails now does not make it unpublished."""
         steps = (
             self.memory.settle,
-            lambda: self.records.settle(self.run_id),
+            lambda: records.settle(self.run_id),
             lambda: self.keys.keep(self.context.policy.transform, staged.draws),
         )
         for step in steps:

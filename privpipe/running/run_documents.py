@@ -36,7 +36,7 @@ def public_rules(policy: Policy, columns: Sequence[str]) -> PublicRules:
     The least number of records that is reported is the largest k that the policy asks of k-anonymity, else 5.
     """
     entries = policy.entries
-    asked = [int(entry.demanded() or 1) for entry in policy.guarantees if entry.name() == "k_anonymity"]
+    asked = [int(entry.demanded() or 1) for entry in policy.binding if entry.name() == "k_anonymity"]
     return PublicRules(
         columns=frozenset(columns),
         person=policy.person_id,

@@ -124,7 +124,7 @@ class StageRun:
     def _population(self, stage: Transformer) -> Any:
         """The population as the table that enters a stage is; a generalized one already stands at the last levels."""
         finished = self.context.generalized_population
-        asking = any(guarantee.needs_population for guarantee in self.policy.guarantees)
+        asking = any(guarantee.needs_population for guarantee in self.policy.binding)
         if not (finished and asking and "population" in stage.serves) or stage.searches:
             return self.population
         return population_beside(self.engine, self.policy, self.table)
@@ -141,7 +141,7 @@ class StageRun:
             facts = person_histograms(self.engine, entering, sorted(columns), self.policy.person_id)
             self.base.update(facts.histograms)
             self.entering = facts.records
-        self.compared.update(bases_from_files(self.engine, self.table, self.policy.guarantees))
+        self.compared.update(bases_from_files(self.engine, self.table, self.policy.binding))
 
     def _context(self, at: int, population: Any) -> StageContext:
         return StageContext(
@@ -149,14 +149,14 @@ class StageRun:
             schema=self.table.schema,
             types=self.policy.types,
             hierarchies=self.policy.hierarchies,
-            guarantees=self.policy.guarantees,
+            guarantees=self.policy.binding,
             base=prepared(
                 Facts(
                     records=self.records if self.entering is None else self.entering,
                     histograms={**self.base, **self.compared},
                     hierarchies=self.policy.hierarchies,
                 ),
-                self.policy.guarantees,
+                self.policy.binding,
             ),
             nulls=self.policy.nulls,
             person=self.policy.person_id,

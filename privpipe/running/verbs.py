@@ -31,8 +31,9 @@ from privpipe.running.population import finished_population, raw_population
 from privpipe.running.positions import finished_positions, reads_positions
 from privpipe.running.published import process_for
 from privpipe.running.reading import finished_source, left_out_notes, read_as_source, scanned, untyped_columns
+from privpipe.running.release_result import ReleaseResult
 from privpipe.running.remembering import Remembering
-from privpipe.running.run import ReleaseResult, release_with, source_of
+from privpipe.running.run import release_with, source_of
 from privpipe.running.run_context import RunContext, no_progress, seed_of
 from privpipe.running.run_documents import versions_at_work
 from privpipe.running.staging import judging_rules, run_stages
@@ -218,6 +219,7 @@ def release(
     target: str | None = None,
     plan: Plan | str | PurePath | None = None,
     progress: Progress | None = None,
+    dry_run: bool = False,
 ) -> ReleaseResult:
     """Stage, judge and publish the policy's source.
 
@@ -234,6 +236,10 @@ def release(
     progress : callable, optional
         Called with each of `privpipe.running.run.STEPS` before it begins, and each stage. What it raises is raised by
         this function too, whichever step it was called with, and then nothing is published.
+    dry_run : bool
+        Do all of it, judge what was written, and publish nothing: no release, no private record, no entry of a ledger.
+        What was written lies in a private folder beside the sink until the end. Rows bound for a table of a catalogue
+        are judged as Parquet files.
 
     Raises
     ------
@@ -243,7 +249,7 @@ def release(
     policy = _policy(policy)
     with OpenedEngine(engine, policy, policy) as running:
         frozen = plan if plan is None or isinstance(plan, Plan) else str(plan)
-        return release_with(running, policy, target=target, plan=frozen, progress=progress)
+        return release_with(running, policy, target=target, plan=frozen, progress=progress, dry_run=dry_run)
 
 
 def _policy(policy: Policy | str | PurePath | Mapping[str, Any]) -> Policy:

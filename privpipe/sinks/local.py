@@ -141,6 +141,17 @@ class LocalTarget:
                 pointer.unlink()
         self._unlock()
 
+    def require_free(self) -> None:
+        """Refuse a path that could not be published to now, without making or locking anything.
+
+        Raises
+        ------
+        SinkError
+        """
+        with sink_faults(self.path):
+            if self.path.parent.is_dir():
+                self._require_ours()
+
     def private(self, name: str) -> Path:
         """A folder of the work area that nobody but its owner reads, made if it is not there.
 

@@ -1,0 +1,63 @@
+"""What a release run gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from privpipe.judging import Assessment
+from privpipe.running.plan import Plan
+
+__all__ = ["ReleaseResult"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseResult:
+    """A published release.
+
+    Parameters
+    ----------
+    path : str
+        Where it is read.
+    run_id : str
+    assessment : Assessment
+        Of the published files.
+    plan : Plan
+    manifest : mapping
+        The whole manifest, as the private record holds it.
+    record : str
+        Folder of the private record.
+    public : mapping of str to mapping
+        The public documents by name, as published: verdict, manifest, plan.
+    target : str
+        What it is published to: a path, a URL, a table.
+    published : bool
+        False after a dry run: there is no path and no record, and `target` is where it would have gone.
+    """
+
+    path: str
+    run_id: str
+    assessment: Assessment
+    plan: Plan
+    manifest: Mapping[str, Any]
+    record: str = ""
+    public: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    target: str = ""
+    published: bool = True
+
+    @property
+    def verdict_document(self) -> dict[str, Any]:
+        """The whole verdict document, as the private record holds it."""
+        return self.assessment.to_dict()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document of the run for machines: the whole verdict, with where the release is, or would be."""
+        output = self.manifest["output"]
+        return {
+            **self.verdict_document,
+            "published": self.published,
+            "target": self.target,
+            "columns": list(output["columns"]),
+            "files": [{"name": file["name"], "bytes": file["bytes"]} for file in output["files"]],
+        }
