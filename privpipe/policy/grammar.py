@@ -30,6 +30,7 @@ Kind = Literal[
     "mapping",
     "entries",
     "secret",
+    "database",
     "source",
     "sink",
     "plan",
@@ -55,8 +56,8 @@ class Key:
         The texts it may be; empty: any.
     required : bool
         Whether the section must have it.
-    instead : str
-        The key that may stand in the place of a required one; never both.
+    instead : tuple of str
+        Keys that may stand in the place of a required one; never beside it.
     default : Any
         What leaving it out means; None where that is nothing.
     """
@@ -66,7 +67,7 @@ class Key:
     choices: tuple[str, ...] = ()
     required: bool = False
     default: Any = None
-    instead: str = ""
+    instead: tuple[str, ...] = ()
 
 
 SOURCE: Mapping[str, Key] = {
@@ -74,9 +75,17 @@ SOURCE: Mapping[str, Key] = {
         "text",
         "a file or a folder of files; relative to the policy file, no sign of it a pattern",
         required=True,
-        instead="table",
+        instead=("table", "database", "query"),
     ),
-    "table": Key("text", "in place of `path`: a table or view of the Spark session, `db.visits`"),
+    "table": Key(
+        "text", "a table or view: of the database, else (in place of `path`) of the Spark session, as in `db.visits`"
+    ),
+    "database": Key(
+        "database",
+        "in place of `path`: a DuckDB or SQLite file, a URL without a password, `postgresql` for what PGHOST and its "
+        "kin say, or {env: NAME} for the variable that holds the URL; with `table` or `query`",
+    ),
+    "query": Key("text", "one SELECT in the words of the `database`, in place of its `table`"),
     "format": Key("text", "format of the files; left out, told by the name's ending", get_args(Format)),
     "delimiter": Key("text", "character between the fields of a CSV file", default=","),
     "header": Key("flag", "whether the first line of a CSV file names its columns", default=True),
@@ -112,7 +121,7 @@ SOURCE: Mapping[str, Key] = {
 GENERALIZED = Key("flag", "whether the table is generalized already; else the plan is applied to it", default=False)
 
 SINK: Mapping[str, Key] = {
-    "path": Key("text", "folder to publish into; relative to the policy file", required=True, instead="table"),
+    "path": Key("text", "folder to publish into; relative to the policy file", required=True, instead=("table",)),
     "table": Key(
         "text", "in place of `path`: a view to publish in the Spark session's own catalogue, `db.visits_public`"
     ),

@@ -269,10 +269,17 @@ def check_sink(draft: Draft, report: Report) -> None:
         if isinstance(spec, SourceSpec) and sink.table is not None:
             if spec.table is not None and _same_table(sink.table, spec.table):
                 report.wrong(("sink", "table"), f"is the table of `{name}:`; publish under a name of its own")
-        elif isinstance(spec, SourceSpec) and spec.table is None:
-            path = Path(located(spec.path, draft.base_dir))
+        elif isinstance(spec, SourceSpec) and (told := _file_of(spec)):
+            path = Path(located(told, draft.base_dir))
             if path == target or path in target.parents or target in path.parents:
                 report.wrong(("sink", "path"), f"overlaps with the path of `{name}:`; publish into a folder of its own")
+
+
+def _file_of(spec: SourceSpec) -> str:
+    """The path of a source that lies in files, else nothing."""
+    if spec.database is not None:
+        return spec.database.at if spec.database.is_file else ""
+    return spec.path if spec.table is None else ""
 
 
 def _same_table(one: TableName, other: TableName) -> bool:

@@ -38,6 +38,12 @@ SECRET = {
         },
     ]
 }
+SOURCE_PLACES = [
+    {"required": ["path"], "properties": {"table": False, "database": False, "query": False}},
+    {"required": ["table"], "properties": {"path": False, "database": False, "query": False}},
+    {"required": ["database", "table"], "properties": {"path": False, "query": False}},
+    {"required": ["database", "query"], "properties": {"path": False, "table": False}},
+]
 SHAPES: Mapping[str, Mapping[str, Any]] = {
     "text": {"type": "string", "minLength": 1},
     "integer": {"type": "integer"},
@@ -48,6 +54,17 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {
         "anyOf": [
             {"type": "string", "minLength": 1},
             {"type": "object", "additionalProperties": {"type": "string", "minLength": 1}},
+        ]
+    },
+    "database": {
+        "anyOf": [
+            {"type": "string", "minLength": 1},
+            {
+                "type": "object",
+                "properties": {"env": {"type": "string", "minLength": 1}},
+                "required": ["env"],
+                "additionalProperties": False,
+            },
         ]
     },
     "mapping": {"type": "object"},
@@ -97,12 +114,12 @@ def _section(keys: Mapping[str, Key]) -> dict[str, Any]:
         "properties": {name: _key(key) for name, key in keys.items()},
         "additionalProperties": False,
     }
-    choice = [[name, key.instead] for name, key in keys.items() if key.required and key.instead]
+    choice = [[name, *key.instead] for name, key in keys.items() if key.required and key.instead]
     required = [name for name, key in keys.items() if key.required and not key.instead]
     if required:
         section["required"] = required
     for either in choice:
-        section["oneOf"] = [{"required": [name]} for name in either]
+        section["oneOf"] = [{"required": [name]} for name in either] if "database" not in keys else SOURCE_PLACES
     return section
 
 

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from privpipe.blocks.table_name import MOST_PARTS, OWN_CATALOGUE, TableName
+from privpipe.blocks.table_name import MOST_PARTS, OWN_CATALOGUE
 from privpipe.draws import Seed
 from privpipe.engines import engine_fault
 from privpipe.engines.base.text_form import FORM_KEYS
 from privpipe.errors import PolicyError, UsageError, did_you_mean
 from privpipe.hierarchies import HierarchySpec
 from privpipe.judging.column_loss import ColumnLossRule
+from privpipe.policy.databases import database_fault, read_database, table_name
 from privpipe.policy.forms import read_form
 from privpipe.policy.grammar import COLUMN, COLUMN_LOSS, PLAN, SINK, UTILITY, Key, source_keys
 from privpipe.policy.places import Place, Report
@@ -58,7 +59,7 @@ def read_keys(report: Report, value: Any, place: Place, keys: Mapping[str, Key])
         elif item is not None:
             found[name] = item
     for name in _left_out(value, keys):
-        if not meant & {name, keys[name].instead}:
+        if not meant & {name, *keys[name].instead}:
             report.wrong((*place, name), f"is required: {keys[name].about}")
     return found
 
@@ -73,7 +74,7 @@ def _left_out(value: Mapping[str, Any], keys: Mapping[str, Key]) -> list[str]:
     return [
         name
         for name, key in keys.items()
-        if key.required and value.get(name) is None and (not key.instead or value.get(key.instead) is None)
+        if key.required and all(value.get(each) is None for each in (name, *key.instead))
     ]
 
 
@@ -81,6 +82,8 @@ def read_source(report: Report, value: Any, place: Place) -> SourceSpec | None:
     """`source`, `original` or `population`."""
     keys = source_keys(str(place[-1]))
     found = read_keys(report, value, place, keys)
+    if "database" in found or "query" in found:
+        return read_database(report, found, place)
     if "table" in found:
         return _named_source(report, found, place)
     if "path" not in found:
@@ -119,16 +122,8 @@ def _named_source(report: Report, found: Mapping[str, Any], place: Place) -> Sou
             report.wrong((*place, "table"), "stands beside `path:`; a table has one place: leave one of them out")
         elif name not in ("table", "generalized"):
             report.wrong((*place, name), "is for files; a table says its own columns and types")
-    table = _table_name(report, found["table"], (*place, "table"))
+    table = table_name(report, found["table"], (*place, "table"))
     return None if table is None else SourceSpec(table=table, generalized=found.get("generalized", False))
-
-
-def _table_name(report: Report, text: str, place: Place) -> TableName | None:
-    try:
-        return TableName.parse(text, report.located(place))
-    except UsageError as error:
-        report.wrong(place, str(error))
-        return None
 
 
 def _check_csv(report: Report, spec: SourceSpec, place: Place) -> None:
@@ -157,7 +152,7 @@ def _named_sink(report: Report, found: Mapping[str, Any], place: Place) -> SinkS
             report.wrong((*place, "table"), "stands beside `path:`; a release has one place: leave one of them out")
         elif name != "table":
             report.wrong((*place, name), "is for files; a table has neither a format nor formulas")
-    table = _table_name(report, found["table"], (*place, "table"))
+    table = table_name(report, found["table"], (*place, "table"))
     if table is not None and not all(re.fullmatch(r"[A-Za-z0-9_]+", part) for part in table.parts):
         report.wrong((*place, "table"), "a catalogue names what is published by letters, digits and _ alone")
         return None
@@ -270,6 +265,8 @@ def _mismatch(value: Any, key: Key) -> str:
         return engine_fault(value) if isinstance(value, str) else f"must be text, not {_kind(value)}"
     if key.kind == "text" and not (isinstance(value, str) and value):
         return f"must be text, not {_kind(value)}{'' if isinstance(value, str) else '; put it in quotes'}"
+    if key.kind == "database":
+        return database_fault(value)
     demanded = _demanded_form(value, key.kind)
     return f"must be {demanded}, not {_kind(value)}" if demanded else ""
 

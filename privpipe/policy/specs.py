@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from privpipe.blocks.table_name import TableName
 from privpipe.engines.base import Format, Source, format_of
+from privpipe.engines.base.databases import Database
 from privpipe.engines.base.text_form import TextForm
 from privpipe.engines.base.unpacking import MOST_BYTES
 from privpipe.hierarchies import HierarchySpec
@@ -38,12 +39,13 @@ def located(path: str, base_dir: Path) -> str:
 class SourceSpec:
     """A table named in a policy; the keys are those of `privpipe.engines.Source` and of its `form`.
 
-    `table` stands in place of `path`. `generalized` (of a population) says that the release's generalization is applied
-    already.
+    `table` or `database` stands in place of `path`. `generalized` (of a population): the release's generalization
+    is applied already.
     """
 
     path: str = ""
     table: TableName | None = None
+    database: Database | None = None
     format: Format | None = None
     delimiter: str = ","
     header: bool = True
@@ -68,6 +70,8 @@ class SourceSpec:
         >>> SourceSpec(path="adult.csv").to_source({"age": "integer"}, Path("/policies")).types
         {'age': 'integer'}
         """
+        if self.database is not None:
+            return Source(data=self.database.within(base_dir), types=dict(types))
         if self.table is not None:
             return Source(data=self.table, types=dict(types))
         return Source(

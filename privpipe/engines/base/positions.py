@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from privpipe.blocks.table_name import TableName
 from privpipe.engines.base.csv_blocks import CsvDialect, csv_blocks, ragged_error, read_csv_block
+from privpipe.engines.base.databases import Database
 from privpipe.engines.base.files import csv_columns, list_files
 from privpipe.engines.base.frames import arrow_of
 from privpipe.engines.base.source import Source
@@ -34,8 +35,8 @@ def positioned(source: Source) -> pa.Table:
     Raises
     ------
     UnsupportedError
-        A Spark frame or a table of a catalogue, which have no order; JSON or Delta files, whose order no reader
-        promises.
+        A Spark frame or a table of a catalogue or a database, which have no order; JSON or Delta files, whose order no
+        reader promises.
     """
     source = opened(source)
     table = _files(source) if source.is_path else _frame(source.data)
@@ -43,9 +44,10 @@ def positioned(source: Source) -> pa.Table:
 
 
 def _frame(data: Any) -> pa.Table:
-    if isinstance(data, TableName):
+    if isinstance(data, TableName | Database):
+        kind = "catalogue" if isinstance(data, TableName) else "database"
         raise UnsupportedError(
-            "a table of a catalogue has no order, so nothing can be aligned by position; use a record_id"
+            f"a table of a {kind} has no order, so nothing can be aligned by position; use a record_id"
         )
     library = type(data).__module__.partition(".")[0]
     if library == "pyspark":

@@ -25,9 +25,9 @@ from privpipe.blocks.table_name import TableName, refuse_table
 from privpipe.draws import Seed, Stream
 from privpipe.engines.base.besides import beside_schema
 from privpipe.engines.base.contract import Engine, Where, Written
+from privpipe.engines.base.databases.staging import Staging
 from privpipe.engines.base.names import check_record_ids
 from privpipe.engines.base.source import Format, Source
-from privpipe.engines.base.whole_files import opened
 from privpipe.engines.dask.classes import collected_blocks, kept_parts, measured_classes
 from privpipe.engines.dask.csv_parts import csv_table
 from privpipe.engines.dask.exchange import meet
@@ -80,6 +80,7 @@ class DaskEngine(Engine):
         self.options = options
         self._session = Session(options)
         self._runtime = self._session.runtime
+        self._staging = Staging(shared=self._session.sees_files)
 
     @classmethod
     def open(cls, options: Mapping[str, Any]) -> Self:
@@ -91,6 +92,7 @@ class DaskEngine(Engine):
 
     def close(self) -> None:
         self._session.close()
+        self._staging.close()
 
     def versions(self) -> dict[str, str]:
         found = {"dask": dask.__version__, "numpy": np.__version__, "pyarrow": pa.__version__}
@@ -104,7 +106,7 @@ class DaskEngine(Engine):
         size = self.options.partition_bytes
         if isinstance(source.data, TableName):
             raise refuse_table(source.data, self.name)
-        source = opened(source)
+        source = self._staging.opened(source)
         if not source.is_path:
             if is_dask_frame(source.data):
                 return dask_table(self._runtime, source)

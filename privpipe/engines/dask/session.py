@@ -124,6 +124,8 @@ class Session:
             workers = max(1, sum(client.nthreads().values()))
         workers = 1 if options.scheduler == "synchronous" else workers
         self.runtime = Runtime(client, workers, options.cache, options.patience)
+        self.sees_files = client is None or self._spilled is not None
+        """Whether all workers run on this machine, for this user."""
 
     def _client(self, options: Options) -> Any:
         if options.scheduler in ("threads", "synchronous"):

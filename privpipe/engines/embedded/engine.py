@@ -27,6 +27,7 @@ from privpipe.blocks import (
 from privpipe.blocks.table_name import TableName
 from privpipe.draws import Seed, Stream
 from privpipe.engines.base import Engine, Format, Source, Where, Written
+from privpipe.engines.base.databases.staging import Staging
 from privpipe.engines.base.frames import frame_like, is_local_frame
 from privpipe.engines.base.histograms import group_key, histogram_of
 from privpipe.engines.base.moments import ExactMoments
@@ -80,6 +81,7 @@ class EmbeddedEngine(Engine):
     def __init__(self, session: Session, connection: Any = None) -> None:
         self.session = session
         self.connection = connection
+        self._staging = Staging(session.folder.parent.parent)
 
     @classmethod
     def open(cls, options: Mapping[str, Any]) -> Self:
@@ -91,6 +93,7 @@ class EmbeddedEngine(Engine):
 
     def close(self) -> None:
         self.session.close()
+        self._staging.close()
 
     def versions(self) -> dict[str, str]:
         return {"duckdb": duckdb.__version__, "pyarrow": pa.__version__}
@@ -98,7 +101,7 @@ class EmbeddedEngine(Engine):
     def scan(self, source: Source) -> EmbeddedTable:
         if isinstance(source.data, TableName):
             source = replace(source, data=table_of(self.connection, source.data))
-        return scanning.scan(self.session, source)
+        return scanning.scan(self.session, self._staging.opened(source))
 
     def count(self, table: EmbeddedTable) -> int:
         return table.records(self.session)

@@ -19,7 +19,6 @@ from privpipe.engines.base.partitions import partitioned_dataset
 from privpipe.engines.base.source import Source
 from privpipe.engines.base.text_lists import is_text_list
 from privpipe.engines.base.typing import Typing, normalised, typing_of
-from privpipe.engines.base.whole_files import opened
 from privpipe.engines.embedded.session import Session
 from privpipe.engines.embedded.storing import parquet_scan
 from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted
@@ -31,7 +30,6 @@ __all__ = ["scan"]
 
 def scan(session: Session, source: Source) -> EmbeddedTable:
     """The table of a source; see `Engine.scan`."""
-    source = opened(source)
     if not source.is_path:
         return _scan_frame(session, source)
     kind = source.resolved_format

@@ -24,6 +24,8 @@ from privpipe.blocks import (
 from privpipe.draws import Seed, Stream
 from privpipe.engines.base.catalogue import Catalogue
 from privpipe.engines.base.contract import Engine, Where, Written
+from privpipe.engines.base.databases.staging import Staging
+from privpipe.engines.base.files import elsewhere
 from privpipe.engines.base.source import Format, Source
 from privpipe.engines.embedded.table import EmbeddedTable
 from privpipe.engines.spark import class_table, mapping, rank_exchange, rank_relay, ranking, records, writing
@@ -74,6 +76,7 @@ class SparkEngine(Engine):
         self.cache = cache
         self.near = Near(session, driver_bytes)
         self._persisted: list[Any] = []
+        self._staging = Staging(shared=not is_connect(session) and session.sparkContext.master.startswith("local"))
         self._watch: Watch | None = None
 
     @classmethod
@@ -92,6 +95,7 @@ class SparkEngine(Engine):
 
     def close(self) -> None:
         self.near.close()
+        self._staging.close()
         while self._persisted:
             frame = self._persisted.pop()
             try:
@@ -111,6 +115,8 @@ class SparkEngine(Engine):
         return versions | self.near.versions()
 
     def scan(self, source: Source) -> SparkTable | EmbeddedTable:
+        if not (source.is_path and elsewhere(str(source.data))):
+            source = self._staging.opened(source)
         if self.near.takes(source):
             return self.near.engine.scan(source)
         table, costly = scan(self.session, source)

@@ -22,7 +22,6 @@ from privpipe.engines.base.source import Source
 from privpipe.engines.base.table_formats import table_format_error
 from privpipe.engines.base.text import decimal_scale
 from privpipe.engines.base.typing import typing_of
-from privpipe.engines.base.whole_files import opened
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.layout import Layout, physical
 from privpipe.engines.spark.named_tables import named_frame
@@ -46,8 +45,6 @@ def scan(session: SparkSession, source: Source) -> tuple[SparkTable, bool]:
     if is_spark_frame(data):
         refuse_streaming(data)
         return typed_table(_frame(data), source.types), False
-    if not (source.is_path and elsewhere(os.fspath(source.data))):
-        source = opened(source)
     if not source.is_path:
         return _local(session, source), False
     kind = source.resolved_format

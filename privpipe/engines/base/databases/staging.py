@@ -1,0 +1,107 @@
+"""Sources that no engine reads itself, as sources that all engines read alike."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.dataset as ds
+
+from privpipe.engines.base.databases.duckdb_files import duckdb_rows
+from privpipe.engines.base.databases.file_kinds import database_kind
+from privpipe.engines.base.databases.named import Database
+from privpipe.engines.base.databases.servers import server_rows
+from privpipe.engines.base.databases.sqlite_files import sqlite_rows
+from privpipe.engines.base.source import Source
+from privpipe.engines.base.whole_files import opened
+from privpipe.errors import DataError, EngineError
+from privpipe.private_files import new_folder, remove_folder
+
+__all__ = ["Staging"]
+
+
+class Staging:
+    """What one engine has staged; it goes when the engine closes.
+
+    Parameters
+    ----------
+    parent : path, optional
+        Where the files lie; default: where temporary files go (``TMPDIR``).
+    shared : bool
+        Whether the workers of the engine read files of this process; else it sends them the rows.
+
+    Examples
+    --------
+    >>> staging = Staging()
+    >>> staging.opened(Source(data="adult.csv")).data
+    'adult.csv'
+    """
+
+    def __init__(self, parent: str | os.PathLike[str] | None = None, *, shared: bool = True) -> None:
+        self._parent, self._shared = parent, shared
+        self._folders: list[Path] = []
+        self._remove = weakref.finalize(self, _remove, self._folders)
+
+    def opened(self, source: Source) -> Source:
+        """The source itself, or one of a private Parquet file with the rows of a database, or of a file read whole.
+
+        Raises
+        ------
+        UsageError
+            A query that is none, an environment variable without a URL, a library that is not installed.
+        DataError
+            No such table; a damaged file; a type that no release can carry.
+        EngineError
+            The database cannot be reached, or a writer holds it.
+        """
+        if not isinstance(source.data, Database):
+            return opened(source)
+        folder = new_folder("database", self._parent)
+        try:
+            path = _rows(source.data, folder)
+        except OSError as error:
+            remove_folder(folder)
+            reason = os.strerror(error.errno) if error.errno else type(error).__name__
+            raise EngineError(
+                f"the rows of a database cannot be staged: {reason}; set TMPDIR (or `temp_directory`) to a folder with "
+                "room"
+            ) from None
+        except BaseException:
+            remove_folder(folder)
+            raise
+        self._folders.append(folder)
+        if self._shared:
+            return replace(source, data=path, format="parquet")
+        return replace(source, data=ds.dataset(path, format="parquet"), format=None)
+
+    def close(self) -> None:
+        """Remove what was staged."""
+        _remove(self._folders)
+
+
+def _remove(folders: list[Path]) -> None:
+    while folders:
+        remove_folder(folders.pop())
+
+
+def _rows(database: Database, folder: Path) -> str:
+    if not database.is_file:
+        return server_rows(database, folder)
+    path = database.at.removeprefix("file://")
+    if os.path.isdir(path):
+        raise DataError(database.located(f"{database.called()} is a folder; a database is one file"))
+    if not os.path.exists(path):
+        raise EngineError(database.located(f"no database at {path!r}; check the path"))
+    kind = database_kind(path)
+    if kind == "duckdb":
+        return duckdb_rows(database, path, folder)
+    if kind == "sqlite":
+        return sqlite_rows(database, path, folder)
+    raise DataError(
+        database.located(
+            f"{database.called()} is neither a DuckDB nor a SQLite file (its first bytes say so); a table in a file of "
+            "another kind is read by `path:`"
+        )
+    )

@@ -1,0 +1,76 @@
+"""Read a source that is a table or a query of a database."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from privpipe.blocks.table_name import TableName
+from privpipe.engines.base.databases import Database, password_fault
+from privpipe.errors import UsageError
+from privpipe.policy.places import Place, Report
+from privpipe.policy.specs import SourceSpec
+
+__all__ = ["database_fault", "read_database", "table_name"]
+
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def database_fault(value: Any) -> str:
+    """What is wrong with the shape of `database:`; nothing of it is repeated, for it may hold a password.
+
+    Examples
+    --------
+    >>> database_fault("visits.duckdb"), database_fault({"env": "VISITS_URL"})
+    ('', '')
+    >>> database_fault({"env": "postgresql://me:pw@db.example/visits"})
+    'env names an environment variable: letters, digits and _; the URL stands in the variable'
+    """
+    if isinstance(value, Mapping):
+        if list(value) != ["env"]:
+            return "must be a text, or {env: NAME} with the environment variable that holds the URL"
+        if not (isinstance(value["env"], str) and VARIABLE.fullmatch(value["env"])):
+            return "env names an environment variable: letters, digits and _; the URL stands in the variable"
+        return ""
+    if not (isinstance(value, str) and value.strip()):
+        return "must be a file, a URL without a password, or {env: NAME}"
+    return password_fault(value)
+
+
+def read_database(report: Report, found: Mapping[str, Any], place: Place) -> SourceSpec | None:
+    """The source of the keys that were found, of which one is `database` or `query`."""
+    if "database" not in found:
+        report.wrong((*place, "query"), "is asked of a database: say `database:`, or leave it out")
+        return None
+    wrong = False
+    for name in found:
+        if name == "path":
+            report.wrong((*place, "database"), "stands beside `path:`; a table has one place: leave one of them out")
+        elif name not in ("database", "table", "query", "generalized"):
+            report.wrong((*place, name), "is for files; a database says its own columns and types")
+        wrong = wrong or name == "path"
+    if ("table" in found) == ("query" in found):
+        report.wrong((*place, "database"), "needs `table:` or `query:`, one of the two")
+        return None
+    table = table_name(report, found["table"], (*place, "table")) if "table" in found else None
+    if wrong or ("table" in found and table is None):
+        return None
+    at = found["database"]
+    database = Database(
+        at=at if isinstance(at, str) else "",
+        env="" if isinstance(at, str) else at["env"],
+        table=table,
+        query=found.get("query"),
+        place=report.located(place),
+    )
+    return SourceSpec(database=database, generalized=found.get("generalized", False))
+
+
+def table_name(report: Report, text: str, place: Place) -> TableName | None:
+    """The name of a table; what is wrong with it is noted."""
+    try:
+        return TableName.parse(text, report.located(place))
+    except UsageError as error:
+        report.wrong(place, str(error))
+        return None
