@@ -45,6 +45,7 @@ class ExpectKAnonymity(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         k: int | None = ...,
         alone_at_most: float | None = ...,
         quasi_identifiers: list[str],
@@ -71,6 +72,7 @@ class ExpectKMap(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         k: int | None = ...,
         quasi_identifiers: list[str],
         sensitive: list[str] = ...,
@@ -96,6 +98,7 @@ class ExpectEstimatedKMap(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         k: int | None = ...,
         population_size: int,
         significance: float,
@@ -124,6 +127,7 @@ class ExpectKmAnonymity(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         k: int | None = ...,
         m: int,
         columns: list[str] | tuple[str, ...] | None = ...,
@@ -153,6 +157,7 @@ class ExpectAverageRisk(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         at_most: float | None = ...,
         quasi_identifiers: list[str],
         sensitive: list[str] = ...,
@@ -178,6 +183,7 @@ class ExpectStrictAverageRisk(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         at_most: float | None = ...,
         highest: float,
         records_at_risk: float = ...,
@@ -205,6 +211,7 @@ class ExpectSampleUniqueness(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         at_most: float | None = ...,
         quasi_identifiers: list[str],
         sensitive: list[str] = ...,
@@ -230,6 +237,7 @@ class ExpectPopulationUniqueness(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         at_most: float | None = ...,
         population_size: int,
         estimator: Literal["dankar", "pitman", "zayatz", "snb"] = ...,
@@ -257,6 +265,7 @@ class ExpectDistinctLDiversity(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         column: str,
         l: int | None = ...,
         quasi_identifiers: list[str],
@@ -283,6 +292,7 @@ class ExpectEntropyLDiversity(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         column: str,
         l: float | None = ...,
         estimator: Literal["shannon", "grassberger"] = ...,
@@ -310,6 +320,7 @@ class ExpectRecursiveCLDiversity(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         column: str,
         l: int,
         c: float | None = ...,
@@ -337,6 +348,7 @@ class ExpectPSensitiveKAnonymity(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         k: int | None = ...,
         p: int | None = ...,
         columns: list[str] | tuple[str, ...] | None = ...,
@@ -364,6 +376,7 @@ class ExpectAlphaKAnonymity(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         k: int | None = ...,
         alpha: float | None = ...,
         column: str | None = ...,
@@ -392,6 +405,7 @@ class ExpectTCloseness(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         column: str,
         t: float | None = ...,
         distance: Literal["equal", "ordered", "hierarchical"] = ...,
@@ -422,6 +436,7 @@ class ExpectDeltaDisclosure(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         column: str,
         delta: float | None = ...,
         absent: Literal["present_only", "strict"] = ...,
@@ -450,6 +465,7 @@ class ExpectBasicBetaLikeness(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         column: str,
         beta: float | None = ...,
         base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
@@ -477,6 +493,7 @@ class ExpectEnhancedBetaLikeness(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         column: str,
         beta: float | None = ...,
         base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
@@ -504,6 +521,7 @@ class ExpectDeltaPresence(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         min: float = ...,
         max: float | None = ...,
         quasi_identifiers: list[str],
@@ -530,6 +548,7 @@ class ExpectProsecutorProfitability(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         publisher_benefit: float = ...,
         publisher_loss: float = ...,
         adversary_gain: float = ...,
@@ -559,6 +578,7 @@ class ExpectJournalistProfitability(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         publisher_benefit: float = ...,
         publisher_loss: float = ...,
         adversary_gain: float = ...,
@@ -615,6 +635,7 @@ class ExpectDistinction(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         columns: list[str] | tuple[str, ...] | None = ...,
         at_most: float | None = ...,
         quasi_identifiers: list[str],
@@ -641,6 +662,7 @@ class ExpectSeparation(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         columns: list[str] | tuple[str, ...] | None = ...,
         at_most: float | None = ...,
         quasi_identifiers: list[str],
@@ -695,6 +717,7 @@ class ExpectProsecutorRisk(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         at_most: float | None = ...,
         figure: Literal["highest", "average", "at_risk"] = ...,
         threshold: float = ...,
