@@ -30,7 +30,7 @@ class CheckOptions(TypedDict, total=False):
         How pairs with the original are formed.
     population : path or frame
         The table of all persons a record could be of, generalized as the frame is.
-    record_id, person_id : str
+    record_id, person_id, household_id : str
     nulls : {"own_value", "wildcard", "refuse"}
     mark : str
         The suppression mark; default ``*``.
@@ -48,6 +48,7 @@ class CheckOptions(TypedDict, total=False):
     population: Any
     record_id: str | None
     person_id: str | None
+    household_id: str | None
     nulls: NullRule | None
     mark: str | None
     hierarchies: Mapping[str, Any] | None

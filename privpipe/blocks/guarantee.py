@@ -12,6 +12,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks.check_face import CheckFace
 from privpipe.blocks.class_block import Cells, ClassBlock
+from privpipe.blocks.counted_over import CountedOver, Over
 from privpipe.blocks.distinct_block import DistinctBlock
 from privpipe.blocks.entry import Entry
 from privpipe.blocks.facts import Facts
@@ -155,9 +156,17 @@ class Guarantee(CheckFace, Entry):
         """
         raise TypeError(f"{type(self).__name__} tells no single records")
 
-    def over(self, roles: Roles) -> Self:
+    def with_roles(self, roles: Roles) -> Self:
         """The same guarantee, with what it leaves to the table's roles filled in."""
         return self
+
+    def counts_over(self) -> Over | None:
+        """Whom it counts in classes; None: persons where the policy tells them apart, else records."""
+        return None
+
+    def reads_households(self) -> bool:
+        """Whether it must be told who lives together."""
+        return self.counts_over() == "households"
 
     def beside(self, population: bool) -> Self:
         """The same guarantee, where a population is counted beside the table (or none is)."""
@@ -189,7 +198,7 @@ class Guarantee(CheckFace, Entry):
             return True
         if self.needs_base and self.base_distribution() != "released":
             return True
-        counted = {*self.record_columns(), *(() if rules.person is None else (rules.person,))}
+        counted = {*self.record_columns(), *(name for name in (rules.unit(self.counts_over()),) if name)}
         return not counted <= rules.columns
 
     def is_gate(self) -> bool:
@@ -236,7 +245,7 @@ class Guarantee(CheckFace, Entry):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ClassModel(Guarantee):
+class ClassModel(CountedOver, Guarantee):
     """A rule every class must meet by itself.
 
     Subclasses give `scores` (one figure a class), `direction` (how it must lie to `bound`) and, for a search,

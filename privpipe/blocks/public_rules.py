@@ -23,6 +23,8 @@ class PublicRules:
         The released columns.
     person : str, optional
         Column by which persons are distinguished, where they are counted.
+    household : str, optional
+        The same of households.
     least : int
         Counts below it, and shares of fewer records, are withheld.
     counts : bool
@@ -31,12 +33,17 @@ class PublicRules:
 
     columns: frozenset[str]
     person: str | None = None
+    household: str | None = None
     least: int = LEAST_REPORTED
     counts: bool = True
 
     def __post_init__(self) -> None:
         if self.least < 1:
             raise UsageError(f"the least number of records that is reported must be at least 1, got {self.least}")
+
+    def unit(self, over: str | None) -> str | None:
+        """The column by which those are distinguished who are counted; None: records are."""
+        return {None: self.person, "persons": self.person, "households": self.household}.get(over)
 
     def reported(self, figure: Any, records: int, *, shares: bool = True) -> Any:
         """A figure of a table of so many records; None in place of what rests on fewer than `least` of them.

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks.class_block import ClassBlock
+from privpipe.blocks.counted_over import CountedOver
 from privpipe.blocks.facts import Facts
 from privpipe.blocks.guarantee import MEETS, Direction, Guarantee, Tally, added, short
 from privpipe.blocks.verdict import Verdict
@@ -17,7 +18,7 @@ __all__ = ["SizeModel", "histogram_sums", "matching_sums", "size_histogram"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class SizeModel(Guarantee):
+class SizeModel(CountedOver, Guarantee):
     """A rule over the sizes of all classes together; one figure of the histogram {size: number of classes}.
 
     Subclasses give `figure_of`; with classes removed by ascending size it only falls (`prefix_monotone`), so

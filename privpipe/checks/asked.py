@@ -61,7 +61,7 @@ class Check:
         roles = _with_own(_roles(given), asked)
         _require_keys(asked, roles)
         _require_population(asked, given)
-        asked = tuple(entry.over(roles) for entry in asked)
+        asked = tuple(entry.with_roles(roles) for entry in asked)
         return cls(
             guarantees=tuple(entry for entry in asked if entry.is_gate()),
             measures=tuple(entry for entry in asked if not entry.is_gate()),
@@ -81,7 +81,9 @@ class Check:
             for name in (*(entry.quasi_identifiers or ()), *(entry.own_columns() or ()), *entry.record_columns()):
                 if name not in columns:
                     raise DataError(f"{entry.name()}: column {name!r} is not in the frame{did_you_mean(name, columns)}")
-        values = {name: self.given[name] for name in ("record_id", "person_id", "nulls") if name in self.given}
+        values = {
+            name: self.given[name] for name in ("record_id", "person_id", "household_id", "nulls") if name in self.given
+        }
         return policy_around(
             columns,
             roles=self.roles,

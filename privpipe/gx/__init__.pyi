@@ -49,6 +49,7 @@ class ExpectKAnonymity(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         k: int | None = ...,
         alone_at_most: float | None = ...,
         quasi_identifiers: list[str],
@@ -76,6 +77,7 @@ class ExpectKMap(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         k: int | None = ...,
         quasi_identifiers: list[str],
         sensitive: list[str] = ...,
@@ -102,6 +104,7 @@ class ExpectEstimatedKMap(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         k: int | None = ...,
         population_size: int,
         significance: float,
@@ -131,6 +134,7 @@ class ExpectKmAnonymity(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         k: int | None = ...,
         m: int,
         columns: list[str] | tuple[str, ...] | None = ...,
@@ -161,6 +165,7 @@ class ExpectAverageRisk(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         at_most: float | None = ...,
         quasi_identifiers: list[str],
         sensitive: list[str] = ...,
@@ -187,6 +192,7 @@ class ExpectStrictAverageRisk(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         at_most: float | None = ...,
         highest: float,
         records_at_risk: float = ...,
@@ -215,6 +221,7 @@ class ExpectSampleUniqueness(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         at_most: float | None = ...,
         quasi_identifiers: list[str],
         sensitive: list[str] = ...,
@@ -241,6 +248,7 @@ class ExpectPopulationUniqueness(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         at_most: float | None = ...,
         population_size: int,
         estimator: Literal["dankar", "pitman", "zayatz", "snb"] = ...,
@@ -269,6 +277,7 @@ class ExpectDistinctLDiversity(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         column: str,
         l: int | None = ...,
         quasi_identifiers: list[str],
@@ -296,6 +305,7 @@ class ExpectEntropyLDiversity(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         column: str,
         l: float | None = ...,
         estimator: Literal["shannon", "grassberger"] = ...,
@@ -324,6 +334,7 @@ class ExpectRecursiveCLDiversity(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         column: str,
         l: int,
         c: float | None = ...,
@@ -352,6 +363,7 @@ class ExpectPSensitiveKAnonymity(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         k: int | None = ...,
         p: int | None = ...,
         columns: list[str] | tuple[str, ...] | None = ...,
@@ -380,6 +392,7 @@ class ExpectAlphaKAnonymity(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         k: int | None = ...,
         alpha: float | None = ...,
         column: str | None = ...,
@@ -409,6 +422,7 @@ class ExpectTCloseness(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         column: str,
         t: float | None = ...,
         distance: Literal["equal", "ordered", "hierarchical"] = ...,
@@ -440,6 +454,7 @@ class ExpectDeltaDisclosure(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         column: str,
         delta: float | None = ...,
         absent: Literal["present_only", "strict"] = ...,
@@ -469,6 +484,7 @@ class ExpectBasicBetaLikeness(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         column: str,
         beta: float | None = ...,
         base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
@@ -497,6 +513,7 @@ class ExpectEnhancedBetaLikeness(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         column: str,
         beta: float | None = ...,
         base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
@@ -525,6 +542,7 @@ class ExpectDeltaPresence(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         min: float = ...,
         max: float | None = ...,
         quasi_identifiers: list[str],
@@ -552,6 +570,7 @@ class ExpectProsecutorProfitability(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         publisher_benefit: float = ...,
         publisher_loss: float = ...,
         adversary_gain: float = ...,
@@ -582,6 +601,7 @@ class ExpectJournalistProfitability(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         publisher_benefit: float = ...,
         publisher_loss: float = ...,
         adversary_gain: float = ...,
@@ -640,6 +660,7 @@ class ExpectDistinction(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         columns: list[str] | tuple[str, ...] | None = ...,
         at_most: float | None = ...,
         quasi_identifiers: list[str],
@@ -667,6 +688,7 @@ class ExpectSeparation(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         columns: list[str] | tuple[str, ...] | None = ...,
         at_most: float | None = ...,
         quasi_identifiers: list[str],
@@ -723,6 +745,7 @@ class ExpectProsecutorRisk(PrivacyExpectation):
     def __init__(
         self,
         *,
+        over: Literal["records", "persons", "households"] | None = ...,
         at_most: float | None = ...,
         figure: Literal["highest", "average", "at_risk"] = ...,
         threshold: float = ...,

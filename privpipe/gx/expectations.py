@@ -103,7 +103,7 @@ class PrivacyExpectation(Rendered, BatchExpectation):
 
     def asked(self) -> Asked:
         """How the batch is read, and what lies beside it."""
-        own = self.guarantee().over(self._roles())
+        own = self.guarantee().with_roles(self._roles())
         household = own.household_column()
         counted = {*self.sensitive, *own.sensitive_columns(), *([household] if household else [])}
         original, population = (

@@ -66,7 +66,7 @@ def suite_of(
         if setting not in BESIDE:
             raise UsageError(f"unknown setting {setting!r} of a suite{did_you_mean(setting, BESIDE)}")
     settings = {"nulls": nulls, "suppression_mark": suppression_mark, **beside}
-    shared = sorted({column for guarantee in guarantees for column in guarantee.over(roles).sensitive_columns()})
+    shared = sorted({column for guarantee in guarantees for column in guarantee.with_roles(roles).sensitive_columns()})
     if undeclared not in (None, "note", "refuse"):
         raise UsageError(f"undeclared must be refuse or note, got {undeclared!r}")
     if undeclared is not None and not any(guarantee.way.of_columns for guarantee in guarantees):

@@ -32,7 +32,7 @@ class CountedClasses:
     verdicts : mapping of int to Verdict
         By the place of the entry among all of the run.
     first : Judged, optional
-        What the entries of the first count saw; the policy's own quasi-identifiers come first.
+        What the entries of the first count of records saw; the policy's own quasi-identifiers come first.
     classes : int, optional
         Classes of the first count that is not over some of its columns alone.
     notes : tuple of str
@@ -54,7 +54,8 @@ def count_classes(context: JudgingInputs) -> CountedClasses:
     verdicts: dict[int, Verdict] = {}
     for count in counts:
         judged, group = count.judged(), count.group
-        seen.append(judged)
+        if group.unit is None:
+            seen.append(judged)
         notes += alone_notes(judged, group.keys, context.roles)
         if classes is None and group.keys == group.over:  # not those over some columns alone
             classes = judged.classes
@@ -76,7 +77,7 @@ class _Count:
 
     @property
     def facts(self) -> Facts:
-        return self.context.facts[self.group.base]
+        return self.context.facts_of(self.group.unit)[self.group.base]
 
     def judged(self) -> Judged:
         """What the group's entries saw of the records that are not suppressed."""

@@ -22,7 +22,8 @@ class Group:
     """Entries counted together: the same keys, the same base of each column.
 
     `over` are the columns that the entries stand over, of which `keys` may be a part; `population` says whether the
-    classes of a population are counted beside them, `weight` which column is summed in each.
+    classes of a population are counted beside them, `weight` which column is summed in each, `unit` by which column
+    those are told apart who are counted.
     """
 
     keys: tuple[str, ...]
@@ -30,6 +31,7 @@ class Group:
     over: tuple[str, ...]
     population: bool
     weight: str | None = None
+    unit: str | None = None
     entries: list[tuple[int, Guarantee]] = field(default_factory=list)
 
 
@@ -64,13 +66,14 @@ def groups_of(entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules) -
         if not entry.way.over_classes:
             continue
         base = base_of(entry)
-        if base == "released" and not rules.base:
+        unit = rules.unit(entry)
+        if base == "released" and not rules.counting(unit).base:
             base = "original"  # without the original's the judged table's own stands for both
         sets = entry.key_sets(keys_of(entry, roles))
         over = _over(entry, sets, roles)
         for keys in sets:
-            kind = (keys, base, over, entry.needs_population, entry.weight_column())
-            group = groups.setdefault(kind, Group(*kind))
+            kind = (keys, base, over, entry.needs_population, unit, entry.weight_column())
+            group = groups.setdefault(kind, Group(*kind[:-2], unit=unit, weight=kind[-1]))
             group.entries.append((at, entry))
     _join_weighted(groups)
     # Their class count stands in the verdict document.
@@ -106,6 +109,6 @@ def query_of(group: Group, facts: Facts, rules: JudgingRules) -> ClassQuery:
         columns=tuple(columns),
         dictionaries={column: facts.histograms[column] for column in columns if column in coded},
         mark=rules.mark,
-        person=rules.person,
+        person=group.unit,
         weight=group.weight,
     )

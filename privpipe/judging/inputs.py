@@ -33,6 +33,8 @@ class JudgingInputs:
     rules : JudgingRules
     facts : mapping of base to Facts
         What was learnt of the table, under each distribution that an entry compares with.
+    facts_by_unit : mapping of column to such a mapping
+        The same for entries that count by another column than the rest.
     original : Table, optional
     released : Table, optional
         The judged records with their ids, where the table itself carries none.
@@ -44,9 +46,14 @@ class JudgingInputs:
     roles: Roles
     rules: JudgingRules
     facts: Mapping[Base, Facts] = field(repr=False)
+    facts_by_unit: Mapping[str | None, Mapping[Base, Facts]] = field(default_factory=dict, repr=False)
     original: Any = field(default=None, repr=False)
     released: Any = field(default=None, repr=False)
     population: Any = field(default=None, repr=False)
+
+    def facts_of(self, unit: str | None) -> Mapping[Base, Facts]:
+        """Facts under each base for entries that count by this column."""
+        return self.facts if unit == self.rules.person else self.facts_by_unit[unit]
 
     @property
     def engine(self) -> Engine:

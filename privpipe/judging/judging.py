@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from privpipe.blocks import Guarantee, Verdict
+from privpipe.blocks import Facts, Guarantee, Verdict
 from privpipe.blocks.severity import binding
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UnsupportedError, UsageError
@@ -14,13 +14,13 @@ from privpipe.judging.assessment import Assessment
 from privpipe.judging.context import JudgingContext
 from privpipe.judging.counted_classes import NO_RECORDS
 from privpipe.judging.gate import column_verdicts
-from privpipe.judging.grouping import keys_of
+from privpipe.judging.grouping import Base, keys_of
 from privpipe.judging.learning import facts_by_base
 from privpipe.judging.persons import require_persons
 from privpipe.judging.population import require_population
 from privpipe.judging.required_columns import require_columns
 from privpipe.judging.rules import JudgingRules
-from privpipe.judging.served import refused_in_persons, refused_under_wildcard, refused_without_wildcard
+from privpipe.judging.served import refused_in_persons, refused_under_wildcard, refused_without_wildcard, uncountable
 from privpipe.judging.suppressed import JudgedTable
 from privpipe.judging.table_notes import table_notes
 from privpipe.judging.unlooked import guarantee_notes
@@ -75,20 +75,26 @@ def assess(
         A column is missing or has no role, the table has no records, a null under `refuse`, a base that does not cover.
     """
     rules = replace(rules or JudgingRules(), models=binding(guarantees))
-    entries = tuple(entry.over(roles).beside(population is not None) for entry in (*guarantees, *measures))
+    entries = tuple(entry.with_roles(roles).beside(population is not None) for entry in (*guarantees, *measures))
     _require_served(entries, rules)
     failed, held, noted = column_verdicts(rules.gate, table.schema.names, roles, guarantees)
     if rules.gate.notes:
         noted += guarantee_notes(entries[: len(guarantees)], roles, whole=rules.gate.whole)
     _require_beside(engine, table, entries, roles, rules, population)
     judged_table = JudgedTable.of(engine, table, rules)
-    facts, notes = facts_by_base(judged_table, entries, roles, rules)
+    by_unit: dict[str | None, Mapping[Base, Facts]] = {}
+    notes: list[str] = []
+    for unit in dict.fromkeys((rules.person, *map(rules.unit, entries))):
+        own = [entry for entry in entries if rules.unit(entry) == unit]
+        by_unit[unit], more = facts_by_base(judged_table, own, roles, rules.counting(unit))
+        notes += more
     context = JudgingContext(
         judged_table=judged_table,
         entries=entries,
         roles=roles,
         rules=rules,
-        facts=facts,
+        facts=by_unit[rules.person],
+        facts_by_unit=by_unit,
         original=original,
         released=released,
         population=population,
@@ -137,6 +143,10 @@ def _require_served(entries: Sequence[Guarantee], rules: JudgingRules) -> None:
             raise UsageError(refused)
         if rules.person is not None and (refused := refused_in_persons(entry)):
             raise UnsupportedError(refused)
+        if refused := uncountable(entry, rules.person, rules.household):
+            raise UsageError(refused)
+        if rules.nulls == "wildcard" and rules.unit(entry) is not None:
+            raise UnsupportedError(f"nulls: wildcard counts records and cannot be had over {entry.counts_over()}")
 
 
 def _require_beside(
@@ -150,8 +160,9 @@ def _require_beside(
             entry.sensitive_columns(), entry.counted_columns(keys), entry.record_columns(), *entry.key_sets(keys)
         )
     require_columns(table.schema.names, sorted(needed))
-    if rules.person is not None:
-        require_persons(table, rules.person)
+    for unit in dict.fromkeys((rules.person, *map(rules.unit, entries))):
+        if unit is not None:
+            require_persons(table, unit, "household_id" if unit == rules.household else "person_id")
     compared = dict.fromkeys(key for entry in entries if entry.needs_population for key in keys_of(entry, roles))
     require_population(engine, population, entries, tuple(compared), rules.nulls == "refuse")
 
@@ -159,7 +170,7 @@ def _require_beside(
 def _records(context: JudgingContext) -> tuple[int, int]:
     """Records judged, and suppressed ones: the first count of classes knows, unless it counted persons."""
     first, judged_table = context.counted.first, context.judged_table
-    if first is not None and context.rules.person is None:
+    if first is not None:
         return first.released, first.marked
     total = judged_table.engine.count(judged_table.table)
     if not total:

@@ -40,7 +40,7 @@ def facts_by_base(
         records=learnt.records if rules.records is None else rules.records,
         hierarchies=rules.hierarchies,
         extra={} if rules.process is None else {"process": rules.process},
-        unit="records" if rules.person is None else "persons",
+        unit=rules.counted,
     )
     original = replace(released, histograms={**learnt.histograms, **rules.base})
     found: dict[Base, Facts] = {"original": original, "released": released}
@@ -128,7 +128,7 @@ def _notes(entries: Sequence[Guarantee], rules: JudgingRules) -> list[str]:
     if rules.nulls == "wildcard":
         notes.append("a missing quasi-identifier matches anything: sizes are those of all records that match")
     if rules.person is not None:
-        notes.append(f"persons are counted, not records: they are told apart by {rules.person!r}")
+        notes.append(f"{rules.counted} are counted, not records: they are told apart by {rules.person!r}")
     return notes
 
 

@@ -15,6 +15,9 @@ from privpipe.errors import DataError, did_you_mean
 __all__ = ["ClassCount", "count_persons", "in_persons", "person_histograms", "require_persons"]
 
 
+UNITS = {"person_id": "persons", "household_id": "households"}
+
+
 @dataclass(frozen=True)
 class _ByValue:
     """Persons of each value, from classes that hold one value each."""
@@ -39,7 +42,7 @@ class ClassCount:
         return left + right
 
 
-def require_persons(table: Any, person: str) -> None:
+def require_persons(table: Any, person: str, key: str = "person_id") -> None:
     """Refuse a table in which persons cannot be distinguished.
 
     Raises
@@ -49,8 +52,8 @@ def require_persons(table: Any, person: str) -> None:
     names = list(table.schema.names)
     if person not in names:
         raise DataError(
-            f"person_id column {person!r} is not in the table{did_you_mean(person, names)}: persons cannot be counted; "
-            "judge a table that has it, or leave `person_id` out of the policy to count records"
+            f"{key} column {person!r} is not in the table{did_you_mean(person, names)}: {UNITS[key]} cannot be "
+            f"counted; judge a table that has it, or leave `{key}` out of the policy to count records"
         )
 
 

@@ -49,7 +49,7 @@ def record_risks(
     """
     import pyarrow as pa
 
-    telling = [entry.over(roles) for entry in entries if entry.gives_record_figures]
+    telling = [entry.with_roles(roles) for entry in entries if entry.gives_record_figures]
     if not telling:
         raise UsageError("no entry of the policy tells the risk of single records; individual_risk does, for example")
     columns = _columns(telling, roles, record_id)

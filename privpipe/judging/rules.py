@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from privpipe.blocks import Histogram
+from privpipe.blocks import Facts, Histogram
+from privpipe.blocks.counted_over import Over
 from privpipe.judging.gate import Gate
 from privpipe.roles import NullRule
 
@@ -34,6 +35,8 @@ class JudgingRules:
         Under `nulls: wildcard` a text that matches anything, as a missing value does.
     person : str, optional
         Column that distinguishes persons: they are counted instead of records.
+    household : str, optional
+        Column that distinguishes households, for entries that count them.
     mark : str
         A record of which nothing is left but this text counts as suppressed: every released column bears it, or is
         missing where it cannot hold text.
@@ -43,6 +46,8 @@ class JudgingRules:
         Columns declared as no text that are read as text, from a file without types.
     base : mapping of column to Histogram
         Base distributions handed over by a run: S over the records that entered the suppressing stage.
+    entered : mapping of column to Facts
+        The same, and the number, where persons or households are counted by that column.
     records : int, optional
         Records that entered the suppressing stage, handed over by a run; default: those of the judged table.
     hierarchies : mapping of column to HierarchySpec
@@ -72,10 +77,12 @@ class JudgingRules:
     refuse_nulls: tuple[str, ...] = ()
     wildcard: str | None = None
     person: str | None = None
+    household: str | None = None
     mark: str = "*"
     released: tuple[str, ...] | None = None
     untyped: tuple[str, ...] = ()
     base: Mapping[str, Histogram] = field(default_factory=dict)
+    entered: Mapping[str | None, Facts] = field(default_factory=dict)
     records: int | None = None
     hierarchies: Mapping[str, HierarchySpec] = field(default_factory=dict)
     process: Mapping[str, Any] | None = None
@@ -87,3 +94,23 @@ class JudgingRules:
     rerun: Callable[[FilePair, str, Sequence[Any]], str] | None = field(default=None, repr=False)
     gate: Gate = field(default_factory=Gate)
     allow_empty: bool = False
+
+    def unit(self, entry: Guarantee) -> str | None:
+        """The column by which those are told apart whom an entry counts; None: it counts records."""
+        return {None: self.person, "persons": self.person, "households": self.household}.get(entry.counts_over())
+
+    @property
+    def counted(self) -> Over:
+        """What is counted by `person`, for sentences."""
+        if self.person is None:
+            return "records"
+        return "households" if self.person == self.household else "persons"
+
+    def counting(self, unit: str | None) -> JudgingRules:
+        """The same rules for entries that count by another column, with what entered the run counted so."""
+        if unit == self.person:
+            return self
+        known = self.entered.get(unit)
+        if known is None:
+            return replace(self, person=unit, base={}, records=None)
+        return replace(self, person=unit, base=known.histograms, records=known.records if known.records >= 0 else None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from privpipe.blocks import Guarantee
 from privpipe.judging.ways import way_of
 
-__all__ = ["refused_in_persons", "refused_under_wildcard", "refused_without_wildcard"]
+__all__ = ["refused_in_persons", "refused_under_wildcard", "refused_without_wildcard", "uncountable"]
 
 
 def refused_under_wildcard(entry: Guarantee) -> str:
@@ -27,3 +27,12 @@ def refused_without_wildcard(entry: Guarantee) -> str:
 def refused_in_persons(entry: Guarantee) -> str:
     """Why an entry cannot count persons, or nothing."""
     return way_of(entry).refused_in_persons(entry)
+
+
+def uncountable(entry: Guarantee, person: str | None, household: str | None) -> str:
+    """Why the policy cannot tell apart those whom an entry counts, or nothing."""
+    over = entry.counts_over()
+    if (over == "persons" and person is None) or (over == "households" and household is None):
+        key = "person_id" if over == "persons" else "household_id"
+        return f"{entry.name()} counts over {over}, and nothing tells them apart: name their column as `{key}`"
+    return ""

@@ -126,7 +126,7 @@ class _Again:
                 columns=entry.sensitive_columns(),
                 dictionaries={column: histogram},
                 mark=self._rules.mark,
-                person=self._rules.person,
+                person=self._rules.unit(entry),
             )
             found = self._engine.reduce_classes(self._table, query, Known(entry, column, len(histogram) - 1), facts)
             if found is not None:

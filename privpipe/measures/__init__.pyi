@@ -55,6 +55,7 @@ class Distinction(_Distinction):
         self,
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        over: Literal["records", "persons", "households"] | None = ...,
         columns: list[str] | tuple[str, ...] | None = ...,
         at_most: float | None = ...,
     ) -> None: ...
@@ -64,6 +65,7 @@ class Separation(_Separation):
         self,
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        over: Literal["records", "persons", "households"] | None = ...,
         columns: list[str] | tuple[str, ...] | None = ...,
         at_most: float | None = ...,
     ) -> None: ...
@@ -84,6 +86,7 @@ class ProsecutorRisk(_ProsecutorRisk):
         self,
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        over: Literal["records", "persons", "households"] | None = ...,
         at_most: float | None = ...,
         figure: Literal["highest", "average", "at_risk"] = ...,
         threshold: float = ...,

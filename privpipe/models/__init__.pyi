@@ -45,18 +45,26 @@ class KAnonymity(_KAnonymity):
         self,
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        over: Literal["records", "persons", "households"] | None = ...,
         k: int | None = ...,
         alone_at_most: float | None = ...,
     ) -> None: ...
 
 class KMap(_KMap):
-    def __init__(self, *, quasi_identifiers: list[str] | tuple[str, ...] | None = ..., k: int | None = ...) -> None: ...
+    def __init__(
+        self,
+        *,
+        quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        over: Literal["records", "persons", "households"] | None = ...,
+        k: int | None = ...,
+    ) -> None: ...
 
 class EstimatedKMap(_EstimatedKMap):
     def __init__(
         self,
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        over: Literal["records", "persons", "households"] | None = ...,
         k: int | None = ...,
         population_size: int,
         significance: float,
@@ -68,6 +76,7 @@ class KmAnonymity(_KmAnonymity):
         self,
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        over: Literal["records", "persons", "households"] | None = ...,
         k: int | None = ...,
         m: int,
         columns: list[str] | tuple[str, ...] | None = ...,
@@ -77,7 +86,11 @@ class KmAnonymity(_KmAnonymity):
 
 class AverageRisk(_AverageRisk):
     def __init__(
-        self, *, quasi_identifiers: list[str] | tuple[str, ...] | None = ..., at_most: float | None = ...
+        self,
+        *,
+        quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        over: Literal["records", "persons", "households"] | None = ...,
+        at_most: float | None = ...,
     ) -> None: ...
 
 class StrictAverageRisk(_StrictAverageRisk):
@@ -85,6 +98,7 @@ class StrictAverageRisk(_StrictAverageRisk):
         self,
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        over: Literal["records", "persons", "households"] | None = ...,
         at_most: float | None = ...,
         highest: float,
         records_at_risk: float = ...,
@@ -92,7 +106,11 @@ class StrictAverageRisk(_StrictAverageRisk):
 
 class SampleUniqueness(_SampleUniqueness):
     def __init__(
-        self, *, quasi_identifiers: list[str] | tuple[str, ...] | None = ..., at_most: float | None = ...
+        self,
+        *,
+        quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        over: Literal["records", "persons", "households"] | None = ...,
+        at_most: float | None = ...,
     ) -> None: ...
 
 class PopulationUniqueness(_PopulationUniqueness):
@@ -100,6 +118,7 @@ class PopulationUniqueness(_PopulationUniqueness):
         self,
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        over: Literal["records", "persons", "households"] | None = ...,
         at_most: float | None = ...,
         population_size: int,
         estimator: Literal["dankar", "pitman", "zayatz", "snb"] = ...,
@@ -107,7 +126,12 @@ class PopulationUniqueness(_PopulationUniqueness):
 
 class DistinctLDiversity(_DistinctLDiversity):
     def __init__(
-        self, *, quasi_identifiers: list[str] | tuple[str, ...] | None = ..., column: str, l: int | None = ...
+        self,
+        *,
+        quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        over: Literal["records", "persons", "households"] | None = ...,
+        column: str,
+        l: int | None = ...,
     ) -> None: ...
 
 class EntropyLDiversity(_EntropyLDiversity):
@@ -115,6 +139,7 @@ class EntropyLDiversity(_EntropyLDiversity):
         self,
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        over: Literal["records", "persons", "households"] | None = ...,
         column: str,
         l: float | None = ...,
         estimator: Literal["shannon", "grassberger"] = ...,
@@ -122,7 +147,13 @@ class EntropyLDiversity(_EntropyLDiversity):
 
 class RecursiveCLDiversity(_RecursiveCLDiversity):
     def __init__(
-        self, *, quasi_identifiers: list[str] | tuple[str, ...] | None = ..., column: str, l: int, c: float | None = ...
+        self,
+        *,
+        quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        over: Literal["records", "persons", "households"] | None = ...,
+        column: str,
+        l: int,
+        c: float | None = ...,
     ) -> None: ...
 
 class PSensitiveKAnonymity(_PSensitiveKAnonymity):
@@ -130,6 +161,7 @@ class PSensitiveKAnonymity(_PSensitiveKAnonymity):
         self,
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        over: Literal["records", "persons", "households"] | None = ...,
         k: int | None = ...,
         p: int | None = ...,
         columns: list[str] | tuple[str, ...] | None = ...,
@@ -140,6 +172,7 @@ class AlphaKAnonymity(_AlphaKAnonymity):
         self,
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        over: Literal["records", "persons", "households"] | None = ...,
         k: int | None = ...,
         alpha: float | None = ...,
         column: str | None = ...,
@@ -151,6 +184,7 @@ class TCloseness(_TCloseness):
         self,
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        over: Literal["records", "persons", "households"] | None = ...,
         column: str,
         t: float | None = ...,
         distance: Literal["equal", "ordered", "hierarchical"] = ...,
@@ -164,6 +198,7 @@ class DeltaDisclosure(_DeltaDisclosure):
         self,
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        over: Literal["records", "persons", "households"] | None = ...,
         column: str,
         delta: float | None = ...,
         absent: Literal["present_only", "strict"] = ...,
@@ -175,6 +210,7 @@ class BasicBetaLikeness(_BasicBetaLikeness):
         self,
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        over: Literal["records", "persons", "households"] | None = ...,
         column: str,
         beta: float | None = ...,
         base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
@@ -185,6 +221,7 @@ class EnhancedBetaLikeness(_EnhancedBetaLikeness):
         self,
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        over: Literal["records", "persons", "households"] | None = ...,
         column: str,
         beta: float | None = ...,
         base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
@@ -192,7 +229,12 @@ class EnhancedBetaLikeness(_EnhancedBetaLikeness):
 
 class DeltaPresence(_DeltaPresence):
     def __init__(
-        self, *, quasi_identifiers: list[str] | tuple[str, ...] | None = ..., min: float = ..., max: float | None = ...
+        self,
+        *,
+        quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        over: Literal["records", "persons", "households"] | None = ...,
+        min: float = ...,
+        max: float | None = ...,
     ) -> None: ...
 
 class ProsecutorProfitability(_ProsecutorProfitability):
@@ -200,6 +242,7 @@ class ProsecutorProfitability(_ProsecutorProfitability):
         self,
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        over: Literal["records", "persons", "households"] | None = ...,
         publisher_benefit: float = ...,
         publisher_loss: float = ...,
         adversary_gain: float = ...,
@@ -212,6 +255,7 @@ class JournalistProfitability(_JournalistProfitability):
         self,
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        over: Literal["records", "persons", "households"] | None = ...,
         publisher_benefit: float = ...,
         publisher_loss: float = ...,
         adversary_gain: float = ...,

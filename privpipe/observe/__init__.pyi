@@ -14,13 +14,19 @@ from privpipe.observe.figures import t_closeness as t_closeness
 from privpipe.observe.figures import uniqueness as uniqueness
 
 def k_map(
-    frame: Any, quasi_identifiers: list[str] | tuple[str, ...] | None = ..., /, **options: Unpack[CheckOptions]
+    frame: Any,
+    quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+    /,
+    *,
+    over: Literal["records", "persons", "households"] | None = ...,
+    **options: Unpack[CheckOptions],
 ) -> int: ...
 def estimated_k_map(
     frame: Any,
     quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
     /,
     *,
+    over: Literal["records", "persons", "households"] | None = ...,
     population_size: int,
     significance: float,
     estimator: Literal["poisson", "zero_truncated_poisson"] = ...,
@@ -31,6 +37,7 @@ def km_anonymity(
     quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
     /,
     *,
+    over: Literal["records", "persons", "households"] | None = ...,
     m: int,
     columns: list[str] | tuple[str, ...] | None = ...,
     items: str | None = ...,
@@ -42,25 +49,38 @@ def strict_average_risk(
     quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
     /,
     *,
+    over: Literal["records", "persons", "households"] | None = ...,
     highest: float,
     records_at_risk: float = ...,
     **options: Unpack[CheckOptions],
 ) -> Mapping[str, float]: ...
 def sample_uniqueness(
-    frame: Any, quasi_identifiers: list[str] | tuple[str, ...] | None = ..., /, **options: Unpack[CheckOptions]
+    frame: Any,
+    quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+    /,
+    *,
+    over: Literal["records", "persons", "households"] | None = ...,
+    **options: Unpack[CheckOptions],
 ) -> float: ...
 def population_uniqueness(
     frame: Any,
     quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
     /,
     *,
+    over: Literal["records", "persons", "households"] | None = ...,
     population_size: int,
     estimator: Literal["dankar", "pitman", "zayatz", "snb"] = ...,
     **options: Unpack[CheckOptions],
 ) -> float: ...
 @overload
 def distinct_l_diversity(
-    frame: Any, quasi_identifiers: list[str] | tuple[str, ...] | None, column: str, /, **options: Unpack[CheckOptions]
+    frame: Any,
+    quasi_identifiers: list[str] | tuple[str, ...] | None,
+    column: str,
+    /,
+    *,
+    over: Literal["records", "persons", "households"] | None = ...,
+    **options: Unpack[CheckOptions],
 ) -> int: ...
 @overload
 def distinct_l_diversity(
@@ -68,6 +88,7 @@ def distinct_l_diversity(
     quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
     /,
     *,
+    over: Literal["records", "persons", "households"] | None = ...,
     column: str,
     **options: Unpack[CheckOptions],
 ) -> int: ...
@@ -78,6 +99,7 @@ def entropy_l_diversity(
     column: str,
     /,
     *,
+    over: Literal["records", "persons", "households"] | None = ...,
     estimator: Literal["shannon", "grassberger"] = ...,
     **options: Unpack[CheckOptions],
 ) -> float: ...
@@ -87,6 +109,7 @@ def entropy_l_diversity(
     quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
     /,
     *,
+    over: Literal["records", "persons", "households"] | None = ...,
     column: str,
     estimator: Literal["shannon", "grassberger"] = ...,
     **options: Unpack[CheckOptions],
@@ -98,6 +121,7 @@ def recursive_cl_diversity(
     column: str,
     /,
     *,
+    over: Literal["records", "persons", "households"] | None = ...,
     l: int,
     **options: Unpack[CheckOptions],
 ) -> float | None: ...
@@ -107,6 +131,7 @@ def recursive_cl_diversity(
     quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
     /,
     *,
+    over: Literal["records", "persons", "households"] | None = ...,
     column: str,
     l: int,
     **options: Unpack[CheckOptions],
@@ -118,6 +143,7 @@ def p_sensitive_k_anonymity(
     column: str,
     /,
     *,
+    over: Literal["records", "persons", "households"] | None = ...,
     p: int | None = ...,
     **options: Unpack[CheckOptions],
 ) -> Mapping[str, float]: ...
@@ -127,6 +153,7 @@ def p_sensitive_k_anonymity(
     quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
     /,
     *,
+    over: Literal["records", "persons", "households"] | None = ...,
     p: int | None = ...,
     columns: list[str] | tuple[str, ...] | None = ...,
     **options: Unpack[CheckOptions],
@@ -138,6 +165,7 @@ def alpha_k_anonymity(
     column: str,
     /,
     *,
+    over: Literal["records", "persons", "households"] | None = ...,
     k: int | None = ...,
     values: Sequence[str | int | float] | None = ...,
     **options: Unpack[CheckOptions],
@@ -148,6 +176,7 @@ def alpha_k_anonymity(
     quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
     /,
     *,
+    over: Literal["records", "persons", "households"] | None = ...,
     k: int | None = ...,
     column: str | None = ...,
     values: Sequence[str | int | float] | None = ...,
@@ -160,6 +189,7 @@ def delta_disclosure(
     column: str,
     /,
     *,
+    over: Literal["records", "persons", "households"] | None = ...,
     absent: Literal["present_only", "strict"] = ...,
     base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
     **options: Unpack[CheckOptions],
@@ -170,6 +200,7 @@ def delta_disclosure(
     quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
     /,
     *,
+    over: Literal["records", "persons", "households"] | None = ...,
     column: str,
     absent: Literal["present_only", "strict"] = ...,
     base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
@@ -182,6 +213,7 @@ def basic_beta_likeness(
     column: str,
     /,
     *,
+    over: Literal["records", "persons", "households"] | None = ...,
     base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
     **options: Unpack[CheckOptions],
 ) -> float | None: ...
@@ -191,6 +223,7 @@ def basic_beta_likeness(
     quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
     /,
     *,
+    over: Literal["records", "persons", "households"] | None = ...,
     column: str,
     base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
     **options: Unpack[CheckOptions],
@@ -202,6 +235,7 @@ def enhanced_beta_likeness(
     column: str,
     /,
     *,
+    over: Literal["records", "persons", "households"] | None = ...,
     base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
     **options: Unpack[CheckOptions],
 ) -> float | None: ...
@@ -211,6 +245,7 @@ def enhanced_beta_likeness(
     quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
     /,
     *,
+    over: Literal["records", "persons", "households"] | None = ...,
     column: str,
     base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
     **options: Unpack[CheckOptions],
@@ -220,6 +255,7 @@ def delta_presence(
     quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
     /,
     *,
+    over: Literal["records", "persons", "households"] | None = ...,
     min: float = ...,
     **options: Unpack[CheckOptions],
 ) -> Mapping[str, float]: ...
@@ -247,6 +283,7 @@ def distinction(
     quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
     /,
     *,
+    over: Literal["records", "persons", "households"] | None = ...,
     columns: list[str] | tuple[str, ...] | None = ...,
     **options: Unpack[CheckOptions],
 ) -> float: ...
@@ -255,6 +292,7 @@ def separation(
     quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
     /,
     *,
+    over: Literal["records", "persons", "households"] | None = ...,
     columns: list[str] | tuple[str, ...] | None = ...,
     **options: Unpack[CheckOptions],
 ) -> float: ...
@@ -273,6 +311,7 @@ def prosecutor_risk(
     quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
     /,
     *,
+    over: Literal["records", "persons", "households"] | None = ...,
     figure: Literal["highest", "average", "at_risk"] = ...,
     threshold: float = ...,
     **options: Unpack[CheckOptions],

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from privpipe.blocks import ClassModel
-from privpipe.judging.served import refused_in_persons, refused_under_wildcard, refused_without_wildcard
+from typing import Any
+
+from privpipe.blocks import ClassModel, SizeModel
+from privpipe.judging.served import refused_in_persons, refused_under_wildcard, refused_without_wildcard, uncountable
 from privpipe.policy.draft import Draft
 from privpipe.policy.entries import ReadEntry
 from privpipe.policy.places import Report
@@ -31,6 +33,12 @@ def check_counting(draft: Draft, report: Report) -> None:
             report.wrong(read.place, refused)
         elif persons and (refused := refused_in_persons(entry)):
             report.unsupported(read.place, refused)
+        if refused := uncountable(entry, draft.values.get("person_id"), draft.values.get("household_id")):
+            report.wrong(read.place, refused)
+        if wildcard and entry.counts_over() in ("persons", "households"):
+            report.unsupported(
+                read.place, f"{read.name}: matching by `nulls: wildcard` counts records; leave `over` out"
+            )
 
 
 def check_stages_under_counting(draft: Draft, report: Report) -> None:
@@ -63,9 +71,21 @@ def _miscounts(draft: Draft, read: ReadEntry, stage: Transformer) -> str:
         )
     if paid and "labels" not in stage.serves:
         return f"does not know what labels lose, which {paid[0]} is about; "
-    if "person_id" in draft.values and "persons" not in stage.serves:
-        return "counts records and not persons; use suppress_records, or "
+    over = {each.entry.counts_over() for each in draft.guarantees if isinstance(each.entry, ClassModel | SizeModel)}
+    if len({_unit(draft, each) for each in over}) > 1:
+        return (
+            "works for guarantees that count alike, and these count records, persons and households by turns: give all "
+            "the same `over` (k over households holds over records too), or "
+        )
+    if any(_unit(draft, each) for each in over or {None}) and "persons" not in stage.serves:
+        return "counts records and not persons or households; use suppress_records, or "
     return ""
+
+
+def _unit(draft: Draft, over: str | None) -> Any:
+    """The column by which those are told apart who are counted so."""
+    key = {None: "person_id", "persons": "person_id", "households": "household_id"}.get(over)
+    return draft.values.get(key) if key else None
 
 
 def _looks_at_labels(read: ReadEntry) -> bool:

@@ -98,6 +98,7 @@ class Policy:
     engines: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     record_id: str | None = None
     person_id: str | None = None
+    household_id: str | None = None
     nulls: NullRule = "own_value"
     wildcard: str | None = None
     undeclared: UndeclaredRule = "refuse"
@@ -297,6 +298,7 @@ class Policy:
             "engine": self.engine,
             "record id": self.record_id,
             "person id": self.person_id,
+            "household id": self.household_id,
             "missing values": self.nulls,
             "columns without a role": self.undeclared,
             "seed": None if self.seed is None else self.seed.whereabouts,

@@ -90,7 +90,7 @@ def over_roles(report: Report, items: Sequence[ReadEntry], columns: Mapping[str,
 
 def _over(report: Report, item: ReadEntry, roles: Roles) -> ReadEntry:
     try:
-        return replace(item, entry=item.entry.over(roles)) if isinstance(item.entry, Guarantee) else item
+        return replace(item, entry=item.entry.with_roles(roles)) if isinstance(item.entry, Guarantee) else item
     except UsageError as error:
         report.wrong(item.place, str(error))
         return item

@@ -170,6 +170,7 @@ TOP: Mapping[str, Key] = {
     "original": Key("source", "the original table, for `validate`"),
     "record_id": Key("text", "column that is unique to a record"),
     "person_id": Key("text", "column that names the person, where one has several records"),
+    "household_id": Key("text", "identifier column that names the household, whose members share draws and removal"),
     "nulls": Key("text", "how a missing quasi-identifier matches", get_args(NullRule), default="own_value"),
     "undeclared": Key(
         "text", "whether a column without a role in a judged table is an error or a note", UNDECLARED, default="refuse"

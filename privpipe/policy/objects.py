@@ -39,6 +39,7 @@ class PolicyOptions(TypedDict, total=False):
     engines: Mapping[str, Mapping[str, Any]] | None
     record_id: str | None
     person_id: str | None
+    household_id: str | None
     nulls: NullRule | None
     wildcard: str | None
     undeclared: UndeclaredRule | None

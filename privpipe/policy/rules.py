@@ -234,10 +234,21 @@ def check_base(draft: Draft, report: Report) -> None:
 
 
 def check_keys(draft: Draft, report: Report) -> None:
-    """Keys of records and persons are declared columns, of any role."""
-    for key in ("record_id", "person_id"):
+    """Keys are declared columns; those of records and persons of any role, that of households an identifier."""
+    for key in ("record_id", "person_id", "household_id"):
         if key in draft.values:
             _require_column(draft, report, (key,), draft.values[key])
+    household = draft.values.get("household_id")
+    if household is None:
+        return
+    if household == draft.values.get("person_id"):
+        report.wrong(("household_id",), "is the column of person_id too; a household is told by a column of its own")
+    if household in draft.columns and household not in draft.with_role("identifier"):
+        report.wrong(
+            ("household_id",),
+            "must have the role identifier: it says who lives together, and is dropped or pseudonymised, never "
+            "released as it is",
+        )
 
 
 def check_dropped_columns(draft: Draft, report: Report) -> None:

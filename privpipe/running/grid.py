@@ -45,6 +45,7 @@ FIXED = (
     "engines",
     "record_id",
     "person_id",
+    "household_id",
     "seed",
     "allow_insecure_seed",
 )

@@ -10,8 +10,8 @@ from privpipe.engines import open_engine
 from privpipe.errors import UsageError
 from privpipe.judging.record_risks import record_risks
 from privpipe.running.reading import scanned
+from privpipe.running.rules import judging_rules
 from privpipe.running.run import source_of
-from privpipe.running.staging import judging_rules
 
 if TYPE_CHECKING:
     import pyarrow as pa

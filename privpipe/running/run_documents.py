@@ -40,6 +40,7 @@ def public_rules(policy: Policy, columns: Sequence[str]) -> PublicRules:
     return PublicRules(
         columns=frozenset(columns),
         person=policy.person_id,
+        household=policy.household_id,
         least=max(asked, default=LEAST_REPORTED),
         counts=not any(entry.forbids_counts for entry in (*entries, *policy.transform)),
     )

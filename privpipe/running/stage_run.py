@@ -15,6 +15,7 @@ from privpipe.judging.persons import person_histograms
 from privpipe.roles import Roles
 from privpipe.running.noise_stages import noise_stage
 from privpipe.running.population import population_beside
+from privpipe.running.rules import judging_rules
 from privpipe.running.run_context import RunContext
 from privpipe.running.stage_key import stage_draws
 from privpipe.transforms.base import StageContext, StagePlan, Transformer
@@ -64,6 +65,7 @@ class StageRun:
     hash_key: bytes = b""
     follows: bool = False
     base: dict[str, Histogram] = field(default_factory=dict, init=False)
+    entered: dict[str | None, Facts] = field(default_factory=dict, init=False)
     compared: dict[str, Histogram] = field(default_factory=dict, init=False)
     entering: int | None = field(default=None, init=False)
     based: bool = field(default=False, init=False)
@@ -141,25 +143,33 @@ class StageRun:
             facts = person_histograms(self.engine, entering, sorted(columns), self.policy.person_id)
             self.base.update(facts.histograms)
             self.entering = facts.records
+            rules = judging_rules(self.policy)
+            for unit in {rules.unit(entry) for entry in entries} - {rules.person}:
+                self.entered[unit] = person_histograms(self.engine, entering, sorted(columns), unit)
         self.compared.update(bases_from_files(self.engine, self.table, self.policy.binding))
 
     def _context(self, at: int, population: Any) -> StageContext:
+        context = self._plain_context(at, population)
+        entered = self.entered.get(context.counted_by)
+        base = Facts(
+            records=self.records if self.entering is None else self.entering,
+            histograms={**self.base, **self.compared},
+            hierarchies=self.policy.hierarchies,
+        )
+        if entered is not None:
+            base = replace(base, records=entered.records, histograms={**entered.histograms, **self.compared})
+        return replace(context, base=prepared(base, self.policy.binding))
+
+    def _plain_context(self, at: int, population: Any) -> StageContext:
         return StageContext(
             roles=self.roles,
             schema=self.table.schema,
             types=self.policy.types,
             hierarchies=self.policy.hierarchies,
             guarantees=self.policy.binding,
-            base=prepared(
-                Facts(
-                    records=self.records if self.entering is None else self.entering,
-                    histograms={**self.base, **self.compared},
-                    hierarchies=self.policy.hierarchies,
-                ),
-                self.policy.binding,
-            ),
             nulls=self.policy.nulls,
             person=self.policy.person_id,
+            household=self.policy.household_id,
             population=population,
             mark=self.policy.suppression_mark,
             place=self.policy.place_of(at),
@@ -196,7 +206,8 @@ class StageRun:
             return ()
         asked = (column for entry in self.policy.entries for column in entry.record_columns())
         unreleased = [column for column in asked if column in self.policy.roles.identifiers]
-        return tuple(dict.fromkeys((*((self.policy.person_id,) if self.policy.person_id else ()), *unreleased)))
+        keys = (name for name in (self.policy.person_id, self.policy.household_id) if name is not None)
+        return tuple(dict.fromkeys((*keys, *unreleased)))
 
     def drop_identifiers(self) -> None:
         """Dropped columns go first, and identifiers but for those to be pseudonymised and those the run itself needs.
@@ -221,7 +232,9 @@ class StageRun:
             return self.table, None
         kept = [name for name in self.table.schema.names if name not in self.roles.identifiers]
         self.roles = replace(self.roles, identifiers=())
-        held = [column for column in self._held() if column not in kept]
+        households = self.policy.household_id
+        idle = households is not None and not any(entry.reads_households() for entry in self.policy.entries)
+        held = [column for column in self._held() if column not in kept and not (idle and column == households)]
         counted = self.engine.select(self.table, [*kept, *held]) if held else None
         return self.engine.select(self.table, kept), counted
 

@@ -6,16 +6,15 @@ import secrets
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from privpipe.blocks import Histogram
 from privpipe.draws import Draws, RunKey, Stream
 from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.errors import UsageError
 from privpipe.judging import JudgingRules
-from privpipe.judging.gate import Gate
 from privpipe.policy.declared_ledger import named_ledger
 from privpipe.roles import Roles
 from privpipe.running.commitments import plan_key
 from privpipe.running.plan import Plan
+from privpipe.running.rules import judging_rules
 from privpipe.running.run_context import RunContext
 from privpipe.running.stage_key import stages_digest
 from privpipe.running.stage_run import StageRun
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from privpipe.judging.noise_memory import NoiseStage
     from privpipe.policy import Policy
 
-__all__ = ["Staged", "judging_rules", "run_stages"]
+__all__ = ["Staged", "run_stages"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +137,12 @@ def run_stages(
         original=original,
         roles=state.roles,
         plan=made,
-        rules=replace(judging_rules(policy, state.base), records=state.entering, process=process_of(state.plans)),
+        rules=replace(
+            judging_rules(policy, state.base),
+            entered=state.entered,
+            records=state.entering,
+            process=process_of(state.plans),
+        ),
         suppressed_records=made.suppressed_records,
         population=state.population,
         counted=counted,
@@ -183,19 +187,4 @@ def _plan_made(state: StageRun, salt: str) -> Plan:
         source=state.source,
         hash_key=b"" if state.policy.seed else state.hash_key,
         policy=state.policy,
-    )
-
-
-def judging_rules(policy: Policy, base: dict[str, Histogram] | None = None) -> JudgingRules:
-    """The policy's rules for reading values."""
-    refused = [name for name, column in policy.columns.items() if column.nulls == "refuse"]
-    return JudgingRules(
-        nulls=policy.nulls,
-        refuse_nulls=tuple(refused),
-        wildcard=policy.wildcard,
-        person=policy.person_id,
-        mark=policy.suppression_mark,
-        base=base or {},
-        hierarchies=policy.hierarchies,
-        gate=Gate(undeclared=policy.undeclared, notes=True, pseudonyms=policy.pseudonyms),
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any, get_args
 
-from privpipe.blocks import Histogram
+from privpipe.blocks import Facts
 from privpipe.blocks.release_history import ReleaseHistory
 from privpipe.draws import RunKey, Seed, Stream
 from privpipe.engines import Engine, Source
@@ -33,10 +33,11 @@ from privpipe.running.published import process_for
 from privpipe.running.reading import finished_source, left_out_notes, read_as_source, scanned, untyped_columns
 from privpipe.running.release_result import ReleaseResult
 from privpipe.running.remembering import Remembering
+from privpipe.running.rules import judging_rules
 from privpipe.running.run import release_with, source_of
 from privpipe.running.run_context import RunContext, no_progress, seed_of
 from privpipe.running.run_documents import versions_at_work
-from privpipe.running.staging import judging_rules, run_stages
+from privpipe.running.staging import run_stages
 
 __all__ = ["assess", "plan", "release", "transform"]
 
@@ -304,13 +305,14 @@ def _tables(engine: Engine, data: Any, policy: Policy, original: Any, align: Ali
 
 def _rules(engine: Engine, case: _Tables, policy: Policy, align: Align) -> tuple[JudgingRules, Stream, tuple[str, ...]]:
     """The rules that the tables are judged by, the order of attacks, and notes on the record of the process."""
-    base = {} if case.first is None else _base(engine, case.first, policy)
+    entered = {} if case.first is None else _bases(engine, case.first, policy)
+    base = dict(entered[policy.person_id].histograms) if entered else {}
     process, notes = process_for(policy, case.finished)
     histories = _histories(engine, case, policy)
     # Without a declared seed the order is nobody's anyway, and the fingerprint would be a pass for nothing.
     source = fingerprint(engine, case.first, case.seed) if policy.seed and case.drawn else ""
     order = RunKey.of(case.seed, policy.run_digest(), source).attacks()
-    rules = replace(judging_rules(policy, base), order=order, process=process)
+    rules = replace(judging_rules(policy, base), entered=entered, order=order, process=process)
     rules = replace(rules, untyped=untyped_columns(case.finished, policy))
     positions = None
     if case.paired and reads_positions(policy):
@@ -329,9 +331,12 @@ def _histories(engine: Engine, case: _Tables, policy: Policy) -> Mapping[str, Re
         return memory.histories
 
 
-def _base(engine: Engine, original: Any, policy: Policy) -> dict[str, Histogram]:
-    entries = policy.entries
-    columns = {column for entry in entries if entry.needs_base for column in entry.sensitive_columns()}
+def _bases(engine: Engine, original: Any, policy: Policy) -> dict[str | None, Facts]:
+    """Base distributions in the original, by the column that tells apart who is counted."""
+    entries, rules = policy.entries, judging_rules(policy)
+    columns = sorted({column for entry in entries if entry.needs_base for column in entry.sensitive_columns()})
     if not columns:
         return {}
-    return dict(person_histograms(engine, original, sorted(columns), policy.person_id).histograms)
+    units = dict.fromkeys((policy.person_id, *(rules.unit(entry) for entry in entries if entry.needs_base)))
+    found = {unit: person_histograms(engine, original, columns, unit) for unit in units}
+    return {unit: Facts(histograms=facts.histograms) for unit, facts in found.items()}

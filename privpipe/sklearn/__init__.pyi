@@ -40,6 +40,7 @@ class Generalize(StageEstimator):
         seed: Seed | Mapping[str, Any] | None = ...,
         record_id: str | None = ...,
         person_id: str | None = ...,
+        household_id: str | None = ...,
         nulls: NullRule | None = ...,
         policy_mark: str | None = ...,
     ) -> None: ...
@@ -69,6 +70,7 @@ class Generalize(StageEstimator):
     seed: Seed | Mapping[str, Any] | None
     record_id: str | None
     person_id: str | None
+    household_id: str | None
     nulls: NullRule | None
     policy_mark: str | None
 
@@ -87,6 +89,7 @@ class Mondrian(StageEstimator):
         seed: Seed | Mapping[str, Any] | None = ...,
         record_id: str | None = ...,
         person_id: str | None = ...,
+        household_id: str | None = ...,
         nulls: NullRule | None = ...,
         mark: str | None = ...,
     ) -> None: ...
@@ -101,6 +104,7 @@ class Mondrian(StageEstimator):
     seed: Seed | Mapping[str, Any] | None
     record_id: str | None
     person_id: str | None
+    household_id: str | None
     nulls: NullRule | None
     mark: str | None
 
@@ -121,6 +125,7 @@ class LocalRecoding(StageEstimator):
         seed: Seed | Mapping[str, Any] | None = ...,
         record_id: str | None = ...,
         person_id: str | None = ...,
+        household_id: str | None = ...,
         nulls: NullRule | None = ...,
         mark: str | None = ...,
     ) -> None: ...
@@ -137,6 +142,7 @@ class LocalRecoding(StageEstimator):
     seed: Seed | Mapping[str, Any] | None
     record_id: str | None
     person_id: str | None
+    household_id: str | None
     nulls: NullRule | None
     mark: str | None
 
@@ -151,6 +157,7 @@ class SuppressRecords(StageEstimator):
         seed: Seed | Mapping[str, Any] | None = ...,
         record_id: str | None = ...,
         person_id: str | None = ...,
+        household_id: str | None = ...,
         nulls: NullRule | None = ...,
         mark: str | None = ...,
     ) -> None: ...
@@ -161,6 +168,7 @@ class SuppressRecords(StageEstimator):
     seed: Seed | Mapping[str, Any] | None
     record_id: str | None
     person_id: str | None
+    household_id: str | None
     nulls: NullRule | None
     mark: str | None
 
@@ -177,6 +185,7 @@ class Safepub(StageEstimator):
         seed: Seed | Mapping[str, Any] | None = ...,
         record_id: str | None = ...,
         person_id: str | None = ...,
+        household_id: str | None = ...,
         nulls: NullRule | None = ...,
         mark: str | None = ...,
     ) -> None: ...
@@ -189,6 +198,7 @@ class Safepub(StageEstimator):
     seed: Seed | Mapping[str, Any] | None
     record_id: str | None
     person_id: str | None
+    household_id: str | None
     nulls: NullRule | None
     mark: str | None
 
@@ -210,6 +220,7 @@ class SuppressCells(StageEstimator):
         seed: Seed | Mapping[str, Any] | None = ...,
         record_id: str | None = ...,
         person_id: str | None = ...,
+        household_id: str | None = ...,
         nulls: NullRule | None = ...,
         mark: str | None = ...,
     ) -> None: ...
@@ -227,6 +238,7 @@ class SuppressCells(StageEstimator):
     seed: Seed | Mapping[str, Any] | None
     record_id: str | None
     person_id: str | None
+    household_id: str | None
     nulls: NullRule | None
     mark: str | None
 
@@ -261,6 +273,7 @@ class Microaggregate(StageEstimator):
         seed: Seed | Mapping[str, Any] | None = ...,
         record_id: str | None = ...,
         person_id: str | None = ...,
+        household_id: str | None = ...,
         policy_nulls: NullRule | None = ...,
         mark: str | None = ...,
     ) -> None: ...
@@ -291,6 +304,7 @@ class Microaggregate(StageEstimator):
     seed: Seed | Mapping[str, Any] | None
     record_id: str | None
     person_id: str | None
+    household_id: str | None
     policy_nulls: NullRule | None
     mark: str | None
 
@@ -312,6 +326,7 @@ class FuzzyMicroaggregate(StageEstimator):
         seed: Seed | Mapping[str, Any] | None = ...,
         record_id: str | None = ...,
         person_id: str | None = ...,
+        household_id: str | None = ...,
         policy_nulls: NullRule | None = ...,
         mark: str | None = ...,
     ) -> None: ...
@@ -329,6 +344,7 @@ class FuzzyMicroaggregate(StageEstimator):
     seed: Seed | Mapping[str, Any] | None
     record_id: str | None
     person_id: str | None
+    household_id: str | None
     policy_nulls: NullRule | None
     mark: str | None
 
@@ -353,6 +369,7 @@ class RankSwap(StageEstimator):
         seed: Seed | Mapping[str, Any] | None = ...,
         record_id: str | None = ...,
         person_id: str | None = ...,
+        household_id: str | None = ...,
         policy_nulls: NullRule | None = ...,
         mark: str | None = ...,
     ) -> None: ...
@@ -373,6 +390,7 @@ class RankSwap(StageEstimator):
     seed: Seed | Mapping[str, Any] | None
     record_id: str | None
     person_id: str | None
+    household_id: str | None
     policy_nulls: NullRule | None
     mark: str | None
 
@@ -398,6 +416,7 @@ class AddNoise(StageEstimator):
         seed: Seed | Mapping[str, Any] | None = ...,
         record_id: str | None = ...,
         person_id: str | None = ...,
+        household_id: str | None = ...,
         policy_nulls: NullRule | None = ...,
         mark: str | None = ...,
     ) -> None: ...
@@ -419,6 +438,7 @@ class AddNoise(StageEstimator):
     seed: Seed | Mapping[str, Any] | None
     record_id: str | None
     person_id: str | None
+    household_id: str | None
     policy_nulls: NullRule | None
     mark: str | None
 
@@ -443,6 +463,7 @@ class Pram(StageEstimator):
         seed: Seed | Mapping[str, Any] | None = ...,
         record_id: str | None = ...,
         person_id: str | None = ...,
+        household_id: str | None = ...,
         policy_nulls: NullRule | None = ...,
         mark: str | None = ...,
     ) -> None: ...
@@ -463,6 +484,7 @@ class Pram(StageEstimator):
     seed: Seed | Mapping[str, Any] | None
     record_id: str | None
     person_id: str | None
+    household_id: str | None
     policy_nulls: NullRule | None
     mark: str | None
 
@@ -481,6 +503,7 @@ class Shuffle(StageEstimator):
         seed: Seed | Mapping[str, Any] | None = ...,
         record_id: str | None = ...,
         person_id: str | None = ...,
+        household_id: str | None = ...,
         policy_nulls: NullRule | None = ...,
         mark: str | None = ...,
     ) -> None: ...
@@ -495,6 +518,7 @@ class Shuffle(StageEstimator):
     seed: Seed | Mapping[str, Any] | None
     record_id: str | None
     person_id: str | None
+    household_id: str | None
     policy_nulls: NullRule | None
     mark: str | None
 
@@ -518,6 +542,7 @@ class Synthesize(StageEstimator):
         seed: Seed | Mapping[str, Any] | None = ...,
         record_id: str | None = ...,
         person_id: str | None = ...,
+        household_id: str | None = ...,
         policy_nulls: NullRule | None = ...,
         mark: str | None = ...,
     ) -> None: ...
@@ -537,6 +562,7 @@ class Synthesize(StageEstimator):
     seed: Seed | Mapping[str, Any] | None
     record_id: str | None
     person_id: str | None
+    household_id: str | None
     policy_nulls: NullRule | None
     mark: str | None
 
@@ -560,6 +586,7 @@ class TopCode(StageEstimator):
         seed: Seed | Mapping[str, Any] | None = ...,
         record_id: str | None = ...,
         person_id: str | None = ...,
+        household_id: str | None = ...,
         policy_nulls: NullRule | None = ...,
         mark: str | None = ...,
     ) -> None: ...
@@ -579,6 +606,7 @@ class TopCode(StageEstimator):
     seed: Seed | Mapping[str, Any] | None
     record_id: str | None
     person_id: str | None
+    household_id: str | None
     policy_nulls: NullRule | None
     mark: str | None
 
@@ -602,6 +630,7 @@ class BottomCode(StageEstimator):
         seed: Seed | Mapping[str, Any] | None = ...,
         record_id: str | None = ...,
         person_id: str | None = ...,
+        household_id: str | None = ...,
         policy_nulls: NullRule | None = ...,
         mark: str | None = ...,
     ) -> None: ...
@@ -621,6 +650,7 @@ class BottomCode(StageEstimator):
     seed: Seed | Mapping[str, Any] | None
     record_id: str | None
     person_id: str | None
+    household_id: str | None
     policy_nulls: NullRule | None
     mark: str | None
 
@@ -638,6 +668,7 @@ class Round(StageEstimator):
         seed: Seed | Mapping[str, Any] | None = ...,
         record_id: str | None = ...,
         person_id: str | None = ...,
+        household_id: str | None = ...,
         policy_nulls: NullRule | None = ...,
         mark: str | None = ...,
     ) -> None: ...
@@ -651,6 +682,7 @@ class Round(StageEstimator):
     seed: Seed | Mapping[str, Any] | None
     record_id: str | None
     person_id: str | None
+    household_id: str | None
     policy_nulls: NullRule | None
     mark: str | None
 
@@ -668,6 +700,7 @@ class Sample(StageEstimator):
         seed: Seed | Mapping[str, Any] | None = ...,
         record_id: str | None = ...,
         person_id: str | None = ...,
+        household_id: str | None = ...,
         nulls: NullRule | None = ...,
         mark: str | None = ...,
     ) -> None: ...
@@ -681,6 +714,7 @@ class Sample(StageEstimator):
     seed: Seed | Mapping[str, Any] | None
     record_id: str | None
     person_id: str | None
+    household_id: str | None
     nulls: NullRule | None
     mark: str | None
 
@@ -698,6 +732,7 @@ class ShiftDates(StageEstimator):
         seed: Seed | Mapping[str, Any] | None = ...,
         record_id: str | None = ...,
         person_id: str | None = ...,
+        household_id: str | None = ...,
         policy_nulls: NullRule | None = ...,
         mark: str | None = ...,
     ) -> None: ...
@@ -711,6 +746,7 @@ class ShiftDates(StageEstimator):
     seed: Seed | Mapping[str, Any] | None
     record_id: str | None
     person_id: str | None
+    household_id: str | None
     policy_nulls: NullRule | None
     mark: str | None
 
@@ -724,6 +760,7 @@ class DropIdentifiers(StageEstimator):
         seed: Seed | Mapping[str, Any] | None = ...,
         record_id: str | None = ...,
         person_id: str | None = ...,
+        household_id: str | None = ...,
         nulls: NullRule | None = ...,
         mark: str | None = ...,
     ) -> None: ...
@@ -733,6 +770,7 @@ class DropIdentifiers(StageEstimator):
     seed: Seed | Mapping[str, Any] | None
     record_id: str | None
     person_id: str | None
+    household_id: str | None
     nulls: NullRule | None
     mark: str | None
 
@@ -751,6 +789,7 @@ class Pseudonymise(StageEstimator):
         seed: Seed | Mapping[str, Any] | None = ...,
         record_id: str | None = ...,
         person_id: str | None = ...,
+        household_id: str | None = ...,
         nulls: NullRule | None = ...,
         mark: str | None = ...,
     ) -> None: ...
@@ -765,5 +804,6 @@ class Pseudonymise(StageEstimator):
     seed: Seed | Mapping[str, Any] | None
     record_id: str | None
     person_id: str | None
+    household_id: str | None
     nulls: NullRule | None
     mark: str | None

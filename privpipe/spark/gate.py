@@ -41,7 +41,7 @@ class GateParams(AskedParams):
         options["hierarchies"] = hierarchy_specs(options.get("hierarchies"))
         options["suppression_mark"] = options.pop("mark", None)
         if "roles" in options:
-            options["guarantees"] = [each.over(options["roles"]) for each in options["guarantees"]]
+            options["guarantees"] = [each.with_roles(options["roles"]) for each in options["guarantees"]]
         return assess(dataset, policy_around(dataset.columns, **options)).raise_if_failed()
 
 
@@ -58,7 +58,7 @@ class ReleaseGate(GateParams, SetParams, Estimator[Any]):
         As ``[KAnonymity(k=5)]`` or ``[{"k_anonymity": {"k": 5}}]``.
     roles : Roles or mapping of lists
     hierarchies : mapping of column to builder mapping, path or Hierarchy, optional
-    personId, nulls, mark : optional
+    personId, householdId, nulls, mark : optional
         As the options of a transformer.
 
     Examples

@@ -27,7 +27,7 @@ def stage_options(owner: str, taken: Collection[str]) -> list[Asked]:
     Examples
     --------
     >>> [each.name for each in stage_options("RankSwap", {"nulls"})]
-    ['roles', 'hierarchies', 'guarantees', 'recordId', 'personId', 'policyNulls', 'mark', 'seed']
+    ['roles', 'hierarchies', 'guarantees', 'recordId', 'personId', 'householdId', 'policyNulls', 'mark', 'seed']
     """
     return [_asked(owner, option, taken) for option in OPTIONS]
 
@@ -35,7 +35,8 @@ def stage_options(owner: str, taken: Collection[str]) -> list[Asked]:
 def gate_options(owner: str) -> list[Asked]:
     """The options of a gate: what it judges by, and nothing that a search or a draw needs."""
     return [
-        _asked(owner, option, ()) for option in ("guarantees", "roles", "hierarchies", "person_id", "nulls", "mark")
+        _asked(owner, option, ())
+        for option in ("guarantees", "roles", "hierarchies", "person_id", "household_id", "nulls", "mark")
     ]
 
 
@@ -166,6 +167,7 @@ OPTIONS: Mapping[str, tuple[str, Convert]] = {
     "guarantees": ("what a search works for: models, as [KAnonymity(k=5)] or [{k_anonymity: {k: 5}}]", _guarantees),
     "record_id": ("a unique column by which draws know a record; default: its content", _text),
     "person_id": ("column that distinguishes persons, where they are counted instead of records", _text),
+    "household_id": ("column that distinguishes households, whose members share draws and removal", _text),
     "nulls": ("how a missing quasi-identifier matches: own_value, wildcard or refuse", _nulls),
     "mark": ("the suppression mark; default *", _text),
     "seed": ("where the secret seed is kept, {from_env: NAME} or {from_file: PATH}; default: one is drawn", _seed),

@@ -34,7 +34,7 @@ class Asked:
     seed : SecretSpec, optional
         None: drawn from the system.
     values : mapping
-        record_id, person_id, nulls and mark, where they are given.
+        record_id, person_id, household_id, nulls and mark, where they are given.
     engine, progress : see `StageOptions`
     """
 
@@ -71,7 +71,11 @@ class Asked:
             hierarchies=hierarchy_specs(given.get("hierarchies")),
             guarantees=_guarantees(given.get("guarantees", ()), roles),
             seed=secret_given(given.get("seed")),
-            values={name: given[name] for name in ("record_id", "person_id", "nulls", "mark") if name in given},
+            values={
+                name: given[name]
+                for name in ("record_id", "person_id", "household_id", "nulls", "mark")
+                if name in given
+            },
             engine=given.get("engine"),
             progress=given.get("progress", no_progress),
         )
@@ -103,4 +107,4 @@ def _guarantees(given: Any, roles: Roles) -> tuple[Guarantee, ...]:
     for entry in entries:
         if not entry.is_gate():
             raise UsageError(f"guarantees: {entry.name()} has no threshold to work for")
-    return tuple(entry.over(roles) for entry in entries)
+    return tuple(entry.with_roles(roles) for entry in entries)

@@ -135,7 +135,7 @@ def facts_for(table: ClassTable, values: Sequence[Any], model: Guarantee) -> Fac
 
 def over_classes(model: Guarantee) -> tuple[Guarantee, tuple[str, ...]]:
     """A model over the roles of `CLASS_ROLES`, and the columns whose values it counts."""
-    filled = model.over(CLASS_ROLES).beside(model.needs_population)
+    filled = model.with_roles(CLASS_ROLES).beside(model.needs_population)
     keys = CLASS_ROLES.quasi_identifiers if model.quasi_identifiers is None else model.quasi_identifiers
     counted = (*filled.sensitive_columns(), *filled.counted_columns(tuple(keys)))
     return filled, tuple(dict.fromkeys(counted))

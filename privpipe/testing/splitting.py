@@ -87,7 +87,7 @@ def _in_blocks(rng: np.random.Generator, entry: Guarantee, table: ClassTable, fa
 def _of_distinct_tables(entry: Guarantee, seed: int, tables: int) -> list[str]:
     rng = np.random.default_rng(seed)
     columns = entry.quasi_identifiers or ("age", "town", "zip")
-    filled = entry.over(_roles_of(columns))
+    filled = entry.with_roles(_roles_of(columns))
     problems = []
     for _ in range(tables):
         block = _distinct_block(rng, columns, entry.weight_column())

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from privpipe.blocks import Entry, Facts, FactsRequest, Guarantee, Primitives, RowBlock
+from privpipe.blocks import ClassModel, Entry, Facts, FactsRequest, Guarantee, Primitives, RowBlock, SizeModel
+from privpipe.blocks.counted_over import Over
 from privpipe.blocks.marks import Columns
 from privpipe.errors import DataError, UsageError
 from privpipe.roles import NullRule, Roles
@@ -43,6 +44,8 @@ class StageContext:
         Base distributions of the sensitive columns, filled in by the runner before a stage that suppresses.
     person : str, optional
         Column by which persons are distinguished, where they are counted instead of records.
+    household : str, optional
+        Column by which households are distinguished.
     population : Table, optional
         The population some guarantees compare with, its quasi-identifiers as they are in the table of the stage.
     nulls, mark : the policy's rule for missing quasi-identifiers, and its suppression mark.
@@ -67,6 +70,7 @@ class StageContext:
     base: Facts = field(default_factory=Facts)
     nulls: NullRule = "own_value"
     person: str | None = None
+    household: str | None = None
     population: Any = field(default=None, repr=False)
     mark: str = "*"
     place: str = ""
@@ -74,6 +78,16 @@ class StageContext:
     held_columns: tuple[str, ...] = ()
     seed_key: bytes = field(default=b"", repr=False)
     suppressed: int = 0
+
+    def unit(self, over: Over | None) -> str | None:
+        """The column by which those are told apart who are counted; None: records are."""
+        return {None: self.person, "persons": self.person, "households": self.household}.get(over)
+
+    @property
+    def counted_by(self) -> str | None:
+        """That column for the guarantees a stage works for, which count alike (`unserved` tells where they do not)."""
+        over = [each.counts_over() for each in self.guarantees if isinstance(each, ClassModel | SizeModel)]
+        return self.unit(over[0] if over else None)
 
     def keyed(self, digest: str) -> str:
         """A digest of source content as a plan may hold it: nobody without the seed can try values against it."""

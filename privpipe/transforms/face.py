@@ -38,6 +38,8 @@ class StageOptions(TypedDict, total=False):
         A unique column by which draws know a record; default: its content.
     person_id : str
         Column that distinguishes persons, where they are counted instead of records.
+    household_id : str
+        Column that distinguishes households, for `over: households`, `same_within` and `whole`.
     nulls : {"own_value", "wildcard", "refuse"}
         How a missing quasi-identifier matches.
     mark : str
@@ -54,6 +56,7 @@ class StageOptions(TypedDict, total=False):
     seed: Seed | str | bytes | Mapping[str, Any] | None
     record_id: str | None
     person_id: str | None
+    household_id: str | None
     nulls: NullRule | None
     mark: str | None
     engine: Any
@@ -156,8 +159,8 @@ class StageFace:
         frame : path, or pandas, polars, pyarrow, DuckDB, Ibis, Dask or Spark frame
             Never changed in place.
         options : see `StageOptions`
-            `roles`, `hierarchies`, `guarantees`, `seed`, `record_id`, `person_id`, `nulls`, `mark`, `engine`,
-            `progress`.
+            `roles`, `hierarchies`, `guarantees`, `seed`, `record_id`, `person_id`, `household_id`, `nulls`, `mark`,
+            `engine`, `progress`.
 
         Returns
         -------

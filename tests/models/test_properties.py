@@ -20,7 +20,7 @@ from privpipe.testing.oracle import beside
 
 ROLES = Roles(quasi_identifiers=["zip"], sensitive=["illness", "income"])
 MODELS = [
-    model.over(ROLES)
+    model.with_roles(ROLES)
     for model in examples_of(CATALOGUE)
     if "tree" not in (getattr(model, "hierarchy", None) or {})  # one that names other values than those made up here
 ]
@@ -55,7 +55,7 @@ def thresholds_of(model: Any) -> Any:
 def with_threshold(model: Any, threshold: Any) -> Any:
     """The model with another threshold, or with several."""
     changes = threshold if isinstance(threshold, dict) else {str(model.threshold_field): threshold}
-    return replace(model, **changes).over(ROLES)
+    return replace(model, **changes).with_roles(ROLES)
 
 
 def block_of_rows(rows: Matrix) -> ClassBlock:

@@ -25,7 +25,7 @@ from privpipe.roles import Roles
 from privpipe.spark.parameters import names_of
 from privpipe.transforms import CATALOGUE
 
-OPTIONS = {"roles", "hierarchies", "guarantees", "recordId", "personId", "seed"}
+OPTIONS = {"roles", "hierarchies", "guarantees", "recordId", "personId", "householdId", "seed"}
 SECRET = "5b1de2a1c6b9d1d9a1a7b5cdd4f0b8f24be3a51d7c5e6ef1"
 
 

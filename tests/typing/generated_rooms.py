@@ -75,6 +75,7 @@ ESTIMATOR_OPTIONS = {
     "seed": "Seed | Mapping[str, Any]",
     "record_id": "str",
     "person_id": "str",
+    "household_id": "str",
     "nulls": "NullRule",
     "mark": "str",
 }
@@ -85,6 +86,7 @@ OPTION_TYPES = {
     "guarantees": ("Guarantee | Sequence[Guarantee | Mapping[str, Any]] | None", "list[dict[str, Any]] | None"),
     "record_id": ("str | None", "str | None"),
     "person_id": ("str | None", "str | None"),
+    "household_id": ("str | None", "str | None"),
     "nulls": ("NullRule | None", "NullRule | None"),
     "mark": ("str | None", "str | None"),
     "seed": ("Seed | str | bytes | Mapping[str, Any] | None", "Seed | dict[str, Any] | None"),
@@ -110,7 +112,7 @@ HOMES = {
 }
 """Where the names of a stub of Spark ML come from."""
 PARAM_MAP = "dict[Param[Any], Any]"
-SHARED = ("roles", "hierarchies", "guarantees", "recordId", "personId", "seed")
+SHARED = ("roles", "hierarchies", "guarantees", "recordId", "personId", "householdId", "seed")
 """Params that every transformer has by these names."""
 Params = Sequence[tuple[Sequence[str], str, str]]
 """Of each Param its names, what it takes and what its getter gives."""

@@ -96,7 +96,7 @@ class AlphaKAnonymity(SeveralFigures):
         default: tuple[str, ...] = self.__dict__.get("_every", ())
         return default if self.column is None else (self.column,)
 
-    def over(self, roles: Roles) -> Self:
+    def with_roles(self, roles: Roles) -> Self:
         if self.column is not None:
             return self
         if not roles.sensitive:

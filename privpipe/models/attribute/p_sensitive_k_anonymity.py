@@ -89,7 +89,7 @@ class PSensitiveKAnonymity(SeveralFigures):
         if self.k is not None:
             require_integer("PSensitiveKAnonymity", "p", self.p, least=1, most=self.k)
 
-    def over(self, roles: Roles) -> Self:
+    def with_roles(self, roles: Roles) -> Self:
         if self.columns is not None:
             return self
         if not roles.sensitive:

@@ -95,7 +95,7 @@ class ProsecutorProfitability(ClassModel):
         object.__setattr__(self, "hereditary", self.no_attack)
         object.__setattr__(self, "convex", self.no_attack)
 
-    def over(self, roles: Roles) -> Self:
+    def with_roles(self, roles: Roles) -> Self:
         filled = copy.copy(self)
         keys = tuple(roles.quasi_identifiers) if self.quasi_identifiers is None else self.quasi_identifiers
         object.__setattr__(filled, "_keys", keys)  # no parameter: whose labels carry the information

@@ -235,7 +235,7 @@ def aim_of(stage: SuppressCellsStage, context: StageContext) -> Aim:
 
 def _size_models(context: StageContext) -> list[ClassModel]:
     """The guarantees that ask for more than one record in a class."""
-    entries = [guarantee.over(context.roles) for guarantee in context.guarantees]
+    entries = [guarantee.with_roles(context.roles) for guarantee in context.guarantees]
     return [entry for entry in entries if isinstance(entry, ClassModel) and entry.least_size() > 1]
 
 

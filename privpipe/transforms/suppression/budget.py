@@ -143,7 +143,7 @@ def class_query(keys: Sequence[str], models: Sequence[Guarantee], context: Stage
         keys=tuple(keys),
         columns=tuple(columns),
         dictionaries={column: context.base.histograms[column] for column in columns if column in coded},
-        person=context.person,
+        person=context.counted_by,
     )
 
 

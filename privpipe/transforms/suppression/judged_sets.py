@@ -97,7 +97,7 @@ def judged_sets(context: StageContext, *, persons: bool = False, serves: Collect
     sizes: list[tuple[Keys, SizeModel]] = []
     labels: set[Keys] = set()
     for guarantee in context.guarantees:
-        entry = guarantee.over(context.roles)
+        entry = guarantee.with_roles(context.roles)
         if not isinstance(entry, ClassModel | SizeModel):
             continue
         keys = context.roles.quasi_identifiers if entry.quasi_identifiers is None else entry.quasi_identifiers
@@ -108,7 +108,11 @@ def judged_sets(context: StageContext, *, persons: bool = False, serves: Collect
                     labels.add(own)
             else:
                 sizes.append((own, entry))
-    return JudgedSets(classes, tuple(sizes), context.person, frozenset(labels))
+    return JudgedSets(classes, tuple(sizes), context.counted_by, frozenset(labels))
+
+
+def _counted(context: StageContext) -> str:
+    return "households" if context.counted_by == context.household else "persons"
 
 
 def unserved(context: StageContext, *, persons: bool = False, serves: Collection[str] = ()) -> str:
@@ -123,8 +127,15 @@ def unserved(context: StageContext, *, persons: bool = False, serves: Collection
         what = f"cannot suppress or search for {guarantee.name()}"
         if why := _unserved_entry(guarantee, context, served):
             return f"{what}: {why}; {instead}"
-    if context.person is not None and "persons" not in served:
-        return f"this stage counts records, not persons as `person_id` asks; use suppress_records, or {instead}"
+    over = [each.counts_over() for each in context.guarantees if isinstance(each, ClassModel | SizeModel)]
+    if len({context.unit(each) for each in over}) > 1:
+        return (
+            "the guarantees count records, persons and households by turns, and a stage that suppresses works for "
+            f"those that count alike: give all the same `over`, or {instead}"
+        )
+    if context.counted_by is not None and "persons" not in served:
+        key = "`over: households`" if context.counted_by == context.household else "`person_id`"
+        return f"this stage counts records, not {_counted(context)} as {key} asks; use suppress_records, or {instead}"
     return ""
 
 
@@ -132,8 +143,8 @@ def _unserved_entry(guarantee: Guarantee, context: StageContext, served: Collect
     if guarantee.needs_population:
         if "population" not in served:
             return f"{guarantee.name()} compares with a population, which this stage does not count yet"
-        if context.person is not None:
-            return "a population is counted in records, and `person_id` asks for persons"
+        if context.counted_by is not None:
+            return f"a population is counted in records, and the policy asks for {_counted(context)}"
         if context.population is None:
             return (
                 f"{guarantee.name()} compares with a population, and this stage has none: a search needs the raw one, "

@@ -41,7 +41,9 @@ def test_listed_numbers_meet_numbers() -> None:
 
 
 def test_a_left_out_column_is_each_sensitive_one() -> None:
-    filled = AlphaKAnonymity(k=1, alpha=0.75).over(Roles(quasi_identifiers=["zip"], sensitive=["illness", "income"]))
+    filled = AlphaKAnonymity(k=1, alpha=0.75).with_roles(
+        Roles(quasi_identifiers=["zip"], sensitive=["illness", "income"])
+    )
     assert filled.sensitive_columns() == ("illness", "income")
     assert filled == AlphaKAnonymity(k=1, alpha=0.75)
     assert pickle.loads(pickle.dumps(filled)).sensitive_columns() == ("illness", "income")
@@ -77,6 +79,6 @@ def test_ranges(parameters: dict[str, object], text: str) -> None:
 
 def test_without_a_sensitive_column_there_is_nothing_to_judge() -> None:
     with pytest.raises(UsageError, match="role: sensitive"):
-        AlphaKAnonymity(k=2, alpha=0.5).over(Roles(quasi_identifiers=["zip"]))
+        AlphaKAnonymity(k=2, alpha=0.5).with_roles(Roles(quasi_identifiers=["zip"]))
     with pytest.raises(UsageError, match="name the sensitive"):
         judged(AlphaKAnonymity(k=2, alpha=0.5), BLOCK)

@@ -26,10 +26,12 @@ def test_the_same_as_its_two_halves(k: int, p: int) -> None:
 
 
 def test_left_out_columns_are_all_sensitive_ones() -> None:
-    filled = PSensitiveKAnonymity(k=2, p=2).over(Roles(quasi_identifiers=["zip"], sensitive=["illness", "income"]))
+    filled = PSensitiveKAnonymity(k=2, p=2).with_roles(
+        Roles(quasi_identifiers=["zip"], sensitive=["illness", "income"])
+    )
     assert filled.columns == ("illness", "income")
     with pytest.raises(UsageError, match="role: sensitive"):
-        PSensitiveKAnonymity(k=2, p=2).over(Roles(quasi_identifiers=["zip"]))
+        PSensitiveKAnonymity(k=2, p=2).with_roles(Roles(quasi_identifiers=["zip"]))
     with pytest.raises(UsageError, match="name the sensitive"):
         judged(PSensitiveKAnonymity(k=2, p=2), BLOCK)
 

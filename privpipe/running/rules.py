@@ -1,0 +1,30 @@
+"""A policy's rules for reading values, as tables are judged by them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from privpipe.judging import JudgingRules
+from privpipe.judging.gate import Gate
+
+if TYPE_CHECKING:
+    from privpipe.blocks import Histogram
+    from privpipe.policy import Policy
+
+__all__ = ["judging_rules"]
+
+
+def judging_rules(policy: Policy, base: dict[str, Histogram] | None = None) -> JudgingRules:
+    """The policy's rules for reading values."""
+    refused = [name for name, column in policy.columns.items() if column.nulls == "refuse"]
+    return JudgingRules(
+        nulls=policy.nulls,
+        refuse_nulls=tuple(refused),
+        wildcard=policy.wildcard,
+        person=policy.person_id,
+        household=policy.household_id,
+        mark=policy.suppression_mark,
+        base=base or {},
+        hierarchies=policy.hierarchies,
+        gate=Gate(undeclared=policy.undeclared, notes=True, pseudonyms=policy.pseudonyms),
+    )
