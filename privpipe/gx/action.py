@@ -78,7 +78,7 @@ def _type(outcome: Any) -> str:
 
 
 def _only_warns(outcome: Any) -> bool:
-    """Whether an expectation is of severity warning or info, where this version of Great Expectations knows severities."""
+    """Whether an expectation is of severity warning or info; old versions of Great Expectations know none."""
     severity = getattr(outcome.expectation_config, "severity", None)
     return getattr(severity, "value", severity) in ("warning", "info")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,13 +25,15 @@ def in_order(function: Callable[[A], B], items: Iterable[A], threads: int) -> It
     >>> list(in_order(lambda x: x * x, range(5), threads=2))
     [0, 1, 4, 9, 16]
     """
-    if threads <= 1:
-        yield from map(function, items)
+    rest = iter(items)
+    first = list(itertools.islice(rest, 2))
+    if threads <= 1 or len(first) < 2:  # one item needs no pool
+        yield from map(function, itertools.chain(first, rest))
         return
     waiting: deque[Future[B]] = deque()
     with ThreadPoolExecutor(threads, thread_name_prefix="privpipe") as pool:
         try:
-            for item in items:
+            for item in itertools.chain(first, rest):
                 waiting.append(pool.submit(function, item))
                 if len(waiting) >= 2 * threads:
                     yield waiting.popleft().result()

@@ -47,6 +47,7 @@ from privpipe.engines.embedded import (
 from privpipe.engines.embedded.class_table import ClassTable, reduce_class_table
 from privpipe.engines.embedded.connection_tables import table_of
 from privpipe.engines.embedded.session import OutOfMemory, Session
+from privpipe.engines.embedded.small_rows import SmallRows
 from privpipe.engines.embedded.stacking import append, stack
 from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted
 from privpipe.engines.embedded.weighted_classes import weighted_classes
@@ -109,7 +110,11 @@ class EmbeddedEngine(Engine):
     def facts(self, table: EmbeddedTable, request: FactsRequest) -> Facts:
         table.require((*request.histograms, *request.moments, *request.nulls))
         missing = "".join(f", count(*) - count({quoted(name)})" for name in request.nulls)
-        records, *nulls = self.session.row(f"SELECT count(*){missing} FROM {table.source}", table.frames)
+        small = SmallRows.of(self.session, table)
+        if small is not None:
+            records, nulls = small.rows.num_rows, [small.nulls(name) for name in request.nulls]
+        else:
+            records, *nulls = self.session.row(f"SELECT count(*){missing} FROM {table.source}", table.frames)
         learn = ExactMoments(request.moments, request.products)
         sums = self.reduce_rows(table, request.moments, learn, Facts()) if request.moments else None
         moments, covariance = learn.finish(sums) if request.moments else ({}, None)
@@ -122,12 +127,18 @@ class EmbeddedEngine(Engine):
         )
 
     def _histogram(self, table: EmbeddedTable, name: str) -> Histogram:
+        small = SmallRows.of(self.session, table)
+        if small is not None:
+            return histogram_of(small.column(name))
         counted = self.session.table(
             f"SELECT {quoted(name)} AS value, count(*) AS n FROM {table.source} GROUP BY 1", table.frames
         )
         return histogram_of(counted.column("value").cast(table.schema.field(name).type), counted.column("n"))
 
     def classes(self, table: EmbeddedTable, query: ClassQuery) -> Iterator[ClassBlock]:
+        small = SmallRows.of(self.session, table)
+        if small is not None:
+            return small.blocks(query)
         weighted = weighted_classes(self.session, table, query)
         return ClassTable(self.session, table, query).blocks() if weighted is None else weighted
 
@@ -141,6 +152,9 @@ class EmbeddedEngine(Engine):
         where: Where = "auto",
     ) -> R | None:
         # Driver and engine are one process here: `where` has nothing to choose.
+        small = SmallRows.of(self.session, table)
+        if small is not None:
+            return reduce_blocks(reduction, small.blocks(query), facts, self.session.threads)
         weighted = weighted_classes(self.session, table, query)
         if weighted is not None:
             with contextlib.suppress(OutOfMemory):  # cells can be counted in more rounds
@@ -172,6 +186,9 @@ class EmbeddedEngine(Engine):
         table.require(columns)
         if not columns:
             return pa.table({"__count": pa.array([self.count(table)], pa.int64())})
+        small = SmallRows.of(self.session, table)
+        if small is not None:
+            return small.distinct(columns)
         names = column_list(columns)
         order = ", ".join(f"{quoted(name)} NULLS LAST" for name in columns)
         found = self.session.table(
@@ -195,9 +212,16 @@ class EmbeddedEngine(Engine):
     def keep_classes(
         self, table: EmbeddedTable, query: ClassQuery, passing: Callable[[ClassBlock], NDArray[np.bool_]]
     ) -> EmbeddedTable:
+        small = SmallRows.of(self.session, table)
+        if small is not None and query.keys:
+            return small.keep_classes(query, passing)
         return keeping.keep_classes(self.session, table, query, passing)
 
     def recode(self, table: EmbeddedTable, codebooks: Mapping[str, tuple[pa.Array, pa.Array]]) -> EmbeddedTable:
+        table.require(codebooks)
+        small = SmallRows.of(self.session, table)
+        if small is not None and codebooks:
+            return small.recode(codebooks)
         return keeping.recode(self.session, table, codebooks)
 
     def map_rows(

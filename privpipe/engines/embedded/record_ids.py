@@ -10,6 +10,7 @@ from privpipe.draws import Seed
 from privpipe.engines.base.names import check_record_ids
 from privpipe.engines.embedded.mapping import logical, rows_of
 from privpipe.engines.embedded.session import Session
+from privpipe.engines.embedded.small_rows import SmallRows
 from privpipe.engines.embedded.storing import store
 from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted
 
@@ -21,10 +22,18 @@ ORDINAL = "__privpipe_ordinal"
 def with_record_ids(session: Session, table: EmbeddedTable, column: str | None, seed: Seed) -> EmbeddedTable:
     """See `Engine.with_record_ids`."""
     visible = EmbeddedTable(
-        f"SELECT {column_list(table.schema.names)} FROM {table.source}", table.schema, False, table.frames, table.holds
+        f"SELECT {column_list(table.schema.names)} FROM {table.source}",
+        table.schema,
+        False,
+        table.frames,
+        table.holds,
+        table.rows.select(table.schema.names) if table.rows is not None else None,
     )
     if column is not None:
         return _declared(session, visible, column, seed)
+    small = SmallRows.of(session, visible)
+    if small is not None and len(small):
+        return _of_small(small, seed)
     # Ids of first occurrences throughout; then the equal records, if any, get ids of their ordinals.
     first = _hashed(session, visible, seed)
     ids = column_list(ID_COLUMNS)
@@ -44,6 +53,25 @@ def with_record_ids(session: Session, table: EmbeddedTable, column: str | None, 
     if first.rows is None:
         return both
     return store(session, rows_of(session, both), table.schema, lambda batch: batch, ids=True)
+
+
+def _of_small(small: SmallRows, seed: Seed) -> EmbeddedTable:
+    from privpipe.kernels.ids.record_ids import content_hash, record_id
+
+    batch = small.rows.to_batches()[0]
+    hashed = content_hash(batch, seed)
+    _, equal = np.unique(hashed, axis=0, return_inverse=True)
+    ordinals, seen = np.zeros(len(hashed), dtype=np.int64), dict[int, int]()
+    for row, number in enumerate(equal.reshape(-1).tolist()):
+        ordinals[row] = seen.get(number, 0)
+        seen[number] = int(ordinals[row]) + 1
+    return store(
+        small.session,
+        [_appended(batch, record_id(hashed, ordinals, seed))],
+        small.table.schema,
+        lambda made: made,
+        ids=True,
+    )
 
 
 def _declared(session: Session, table: EmbeddedTable, column: str, seed: Seed) -> EmbeddedTable:

@@ -19,6 +19,7 @@ from privpipe.engines.base.partitions import partitioned_dataset
 from privpipe.engines.base.source import Source
 from privpipe.engines.base.text_lists import is_text_list
 from privpipe.engines.base.typing import Typing, normalised, typing_of
+from privpipe.engines.embedded import small_rows
 from privpipe.engines.embedded.session import Session
 from privpipe.engines.embedded.storing import parquet_scan
 from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted
@@ -65,6 +66,9 @@ def _scan_frame(session: Session, source: Source) -> EmbeddedTable:
     if isinstance(frame, pa.RecordBatchReader):
         # A stream can be read once: it is stored as it is, and typed from there.
         return _typed(session, converted_rows(session, frame, typing_of(frame.schema, {})), source)
+    is_small = isinstance(frame, pa.Table) and 0 < frame.num_rows <= session.small_rows and frame.num_columns
+    if is_small and "decimal" not in source.types.values():
+        return small_rows.scanned(session, frame, typing_of(frame.schema, source.types))
     view = session.name("frame")
     return _typed(session, EmbeddedTable(f"SELECT * FROM {view}", frame.schema, False, {view: frame}), source)
 

@@ -30,6 +30,8 @@ DAMAGED = re.compile(
     "Failed to read file|in Parquet file|[Dd]ecompress|Out of buffer|TProtocol|[Cc]orrupted|what type: "
 )
 """What DuckDB says of Parquet files; its texts quote values and are never passed on."""
+SMALL_ROWS = 10_000
+"""Rows in memory that no query is asked about."""
 ONE_IN = 8
 """Rows kept in memory take up to one in so many bytes of DuckDB's memory limit, beside what DuckDB itself takes."""
 
@@ -38,8 +40,15 @@ class OutOfMemory(EngineError):
     """The memory limit was reached and the query could not be spilled to disk."""
 
 
+_LIMITS: dict[tuple[Any, ...], tuple[int, int]] = {}
+"""Threads, and bytes of memory, of databases that were opened with given options; a second one opens when asked."""
+
+
 class Session:
     """One in-memory database and one temporary folder; a cursor per query, so threads may share it.
+
+    Opening a database costs more than all else that is done to a small table, whose rows need none: it waits for the
+    first query, unless its options are new.
 
     Parameters
     ----------
@@ -69,31 +78,57 @@ class Session:
             "preserve_insertion_order": False,
         }
         config |= {name: options[name] for name in ("memory_limit", "threads") if options.get(name) is not None}
-        try:
-            self._root = duckdb.connect(":memory:", config=config)
-            self._root.execute("SET TimeZone = 'UTC'")
-        except duckdb.Error as error:
-            raise UsageError(
-                f"embedded engine: DuckDB does not take the options {sorted(options)} ({type(error).__name__}); "
-                "memory_limit is a text such as '4GB'"
-            ) from None
+        self._config = config
+        self._opened: Any = None
+        self._closed = False
+        self.small_rows = SMALL_ROWS
         self._numbers = itertools.count()
         self._lock = threading.RLock()
         # A table's finalizer may run wherever the collector strikes, in the middle of a query's start too: it must take
         # no lock, so it leaves the name here, and the next query drops what lies here.
         self.abandoned: deque[str] = deque()
         self._beside = ThreadPoolExecutor(1, thread_name_prefix="privpipe-duckdb")
-        self.threads = int(self.value("SELECT current_setting('threads')"))
-        amount, unit = str(self.value("SELECT current_setting('memory_limit')")).split()
-        self._rows_limit = int(float(amount) * UNITS[unit]) // ONE_IN
+        asked = (options.get("memory_limit"), threads)
+        if asked not in _LIMITS:
+            _LIMITS[asked] = self._limits(sorted(options))
+        self.threads, memory = _LIMITS[asked]
+        self._rows_limit = memory // ONE_IN
         self._rows_held = 0
         self.released: deque[int] = deque()
 
     def close(self) -> None:
         """Close the database and remove the temporary folder."""
         self._beside.shutdown()
-        self._root.close()
+        with self._lock:
+            self._closed = True
+            if self._opened is not None:
+                self._opened.close()
         self._remove()
+
+    @property
+    def _root(self) -> Any:
+        """The database, opened when it is first asked for."""
+        with self._lock:
+            if self._opened is None:
+                if self._closed:
+                    raise duckdb.ConnectionException("closed")
+                opened = duckdb.connect(":memory:", config=self._config)
+                opened.execute("SET TimeZone = 'UTC'")
+                self._opened = opened
+            return self._opened
+
+    def _limits(self, options: list[str]) -> tuple[int, int]:
+        try:
+            opened = self._root
+        except duckdb.Error as error:
+            raise UsageError(
+                f"embedded engine: DuckDB does not take the options {options} ({type(error).__name__}); "
+                "memory_limit is a text such as '4GB'"
+            ) from None
+        query = "SELECT current_setting('threads'), current_setting('memory_limit')"
+        threads, memory = opened.execute(query).fetchone()
+        amount, unit = str(memory).split()
+        return int(threads), int(float(amount) * UNITS[unit])
 
     def room(self) -> int:
         """Bytes of rows that may be kept in memory beside those that are."""
@@ -128,11 +163,12 @@ class Session:
     def cursor(self, frames: Mapping[str, Any] | None = None) -> Any:
         """A cursor that sees these frames."""
         with guarded("open a cursor"), self._lock:
+            root = self._root
             while self.abandoned:
                 # A table that cannot be dropped costs memory, not the query that comes next.
                 with contextlib.suppress(duckdb.Error):
-                    self._root.execute(f"DROP TABLE IF EXISTS {self.abandoned.popleft()}")
-            cursor = self._root.cursor()
+                    root.execute(f"DROP TABLE IF EXISTS {self.abandoned.popleft()}")
+            cursor = root.cursor()
             for name, frame in (frames or {}).items():
                 cursor.register(name, frame)
         return cursor

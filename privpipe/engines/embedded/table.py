@@ -87,6 +87,8 @@ class EmbeddedTable:
 
     def records(self, session: Session) -> int:
         """Number of records, counted once."""
+        if not self._records and self.rows is not None and self.rows.num_columns:
+            self._records.append(self.rows.num_rows)
         if not self._records:
             self._records.append(int(session.value(f"SELECT count(*) FROM {self.source}", self.frames)))
         return self._records[0]

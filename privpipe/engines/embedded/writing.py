@@ -13,6 +13,7 @@ from privpipe.engines.base.part_files import write_parts
 from privpipe.engines.embedded.mapping import logical
 from privpipe.engines.embedded.ranking import ordered_rows
 from privpipe.engines.embedded.session import Session
+from privpipe.engines.embedded.small_rows import SmallRows
 from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted
 
 __all__ = ["sorted_rows", "write"]
@@ -36,6 +37,9 @@ def _sorted(table: EmbeddedTable, by: list[str]) -> str:
 
 def sorted_rows(session: Session, table: EmbeddedTable) -> pa.Table:
     """The visible rows, by record id (a keyed hash) or, without ids, by their values."""
+    small = SmallRows.of(session, table) if table.has_record_ids else None
+    if small is not None:
+        return small.ordered()
     by = list(ID_COLUMNS) if table.has_record_ids else table.schema.names
     batches = [logical(batch, table.schema) for batch in session.stream(_sorted(table, by), table.frames)]
     return pa.Table.from_batches(batches, table.schema)
