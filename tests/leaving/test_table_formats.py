@@ -50,11 +50,22 @@ def hudi(folder: Path) -> Path:
     return folder
 
 
-PLACES: dict[str, tuple[str, Callable[[Path], Path]]] = {
+PLACES: dict[str, tuple[str, Callable[[Path], Path | str]]] = {
     "delta": ("Delta", delta),
     "a file of delta": ("Delta", lambda folder: delta(folder) / "part-0.parquet"),
     "above delta": ("Delta", lambda folder: delta(folder / "tables" / "people").parent),
     "a link to delta": ("Delta", lambda folder: linked(delta(folder))),
+    "a link to a file of delta": ("Delta", lambda folder: linked(delta(folder) / "part-0.parquet")),
+    "a folder of links into delta": ("Delta", lambda folder: links_into(delta(folder))),
+    "a folder with a link into partitions": (
+        "Delta",
+        lambda folder: links_into(delta(folder / "t"), deep(folder / "t")),
+    ),
+    "a partition of delta": ("Delta", lambda folder: deep(delta(folder))),
+    "a slash behind delta": ("Delta", lambda folder: Path(f"{delta(folder)}/.")),
+    "a url of delta": ("Delta", lambda folder: f"file://{delta(folder)}/"),
+    "delta in capitals": ("Delta", lambda folder: shouted(delta(folder))),
+    "delta without a log": ("Delta", lambda folder: dangling(delta(folder))),
     "iceberg": ("Iceberg", iceberg),
     "data of iceberg": ("Iceberg", lambda folder: iceberg(folder) / "data"),
     "a file of iceberg": ("Iceberg", lambda folder: iceberg(folder) / "data" / "00001.parquet"),
@@ -63,9 +74,40 @@ PLACES: dict[str, tuple[str, Callable[[Path], Path]]] = {
 
 
 def linked(folder: Path) -> Path:
-    link = folder.with_name("linked")
+    link = folder.with_name(f"linked{folder.suffix}")
+    if link.parent == folder.parent and folder.is_file():
+        link = folder.parent.with_name(link.name)
     link.symlink_to(folder)
     return link
+
+
+def links_into(folder: Path, *below: Path) -> Path:
+    """A plain folder outside the table whose entries lead into it."""
+    outside = folder.with_name("outside") if not below else folder.parent.with_name("outside")
+    outside.mkdir()
+    for place in below or sorted(folder.glob("*.parquet")):
+        (outside / place.name.replace("=", "")).symlink_to(place)
+    return outside
+
+
+def deep(folder: Path) -> Path:
+    """A folder of partitions five levels below a table."""
+    place = folder / "a=1" / "b=1" / "c=1" / "d=1" / "e=1"
+    place.mkdir(parents=True)
+    pq.write_table(ROWS, place / "part-9.parquet")
+    return place
+
+
+def shouted(folder: Path) -> Path:
+    (folder / "_delta_log").rename(folder / "_DELTA_LOG")
+    return folder
+
+
+def dangling(folder: Path) -> Path:
+    """The log of a table that lies on a disk which is not there."""
+    (folder / "_delta_log").rename(folder / "_old")
+    (folder / "_delta_log").symlink_to(folder / "nowhere")
+    return folder
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.replace(" ", "-"))
@@ -76,6 +118,11 @@ def test_no_engine_reads_its_files(engine: Engine, tmp_path: Path, place: str) -
         engine.scan(Source(data=path, format="parquet"))
 
 
+def test_a_pattern_over_its_parts_finds_nothing(engine: Engine, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no parquet file.*its signs are no pattern"):
+        engine.scan(Source(data=f"{delta(tmp_path / 'table')}/*.parquet"))
+
+
 def test_what_only_spark_sees_is_looked_at_too(spark_engine: Any, tmp_path: Path) -> None:
     from privpipe.engines.spark.reading import _refuse_table_format
 
@@ -84,6 +131,8 @@ def test_what_only_spark_sees_is_looked_at_too(spark_engine: Any, tmp_path: Path
             _refuse_table_format(spark_engine.session, str(make(tmp_path / f"{name} [1]")))
     with pytest.raises(DataError, match="Iceberg table"):
         _refuse_table_format(spark_engine.session, str(tmp_path / "Iceberg [1]" / "data"))
+    with pytest.raises(DataError, match="Delta table"):
+        _refuse_table_format(spark_engine.session, f"file://{deep(tmp_path / 'Delta [1]')}")
     (tmp_path / "plain").mkdir()
     _refuse_table_format(spark_engine.session, str(tmp_path / "plain"))
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from privpipe.engines.base.table_formats import table_format_error, table_format_of
+from privpipe.engines.base.table_formats import refuse_table_format, table_format_error, table_format_of
 from privpipe.errors import DataError, EngineError
 
 __all__ = ["FolderFiles", "folder_files"]
@@ -71,6 +71,8 @@ def _look(
     for name, is_folder in _entries(top, folder):
         path = os.path.join(folder, name)
         below = os.path.relpath(path, top)
+        if os.path.islink(path) and not name.startswith((".", "_")):
+            refuse_table_format(path)
         if name.startswith((".", "_")):
             if not _is_furniture(name):
                 found.left_out.append(below)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -210,12 +211,20 @@ def _refuse_table_format(session: SparkSession, path: str) -> None:
     Raises
     ------
     DataError
-        The folder, or the one above it, is a table of a format.
+        The folder, or one above it, is a table of a format.
     """
-    for folder in (path, path.rpartition("/")[0]):
+    for folder in _remote_folders(path):
         for found, mark in MARKS.items():
             if _exists(session, f"{_plain(folder)}/{mark}"):
                 raise table_format_error(found, folder)
+
+
+def _remote_folders(path: str) -> Iterator[str]:
+    """A path of a file system and the folders above it, up to its root (of ``s3://bucket/a``, the bucket)."""
+    scheme, sign, below = path.rpartition("://")
+    names = below.split("/")
+    for end in range(len(names), 0, -1):
+        yield f"{scheme}{sign}{'/'.join(names[:end])}"
 
 
 def _exists(session: SparkSession, pattern: str) -> bool:
