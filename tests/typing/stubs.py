@@ -48,12 +48,13 @@ def package_stub() -> str:
 def expectations_stub() -> str:
     """The stub of the expectations."""
     from privpipe import gx
+    from privpipe.blocks.guarantee import COMMON_KEYS
 
     stub = Stub()
     for name in gx.__all__:
         stub.imported(_home(gx, name), f"{name} as {name}")
     for made in gx.EXPECTATIONS.values():
-        own = stub.parameters(made.entry, leave_out=["quasi_identifiers"])
+        own = stub.parameters(made.entry, leave_out=COMMON_KEYS)
         named = [line.partition(":")[0] for line in own]
         beside = [
             f"{name}: {stub.spelled(hint)}{'' if gx.PrivacyExpectation.__fields__[name].required else ' = ...'}"
