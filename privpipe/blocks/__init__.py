@@ -8,12 +8,13 @@ from privpipe.blocks.distinct_block import DistinctBlock
 from privpipe.blocks.entry import Entry
 from privpipe.blocks.facts import Facts, FactsRequest, Histogram, Moments
 from privpipe.blocks.file_pair import FilePair, FilePairMeasure, GatheredPairs
-from privpipe.blocks.guarantee import ClassModel, Guarantee, Tally, prepared
+from privpipe.blocks.guarantee import ClassModel, Guarantee, prepared
 from privpipe.blocks.pair_block import PairBlock
 from privpipe.blocks.primitives import Primitives, Reduction, Table
 from privpipe.blocks.rank_exchange import RankExchange, unsigned_zeros
 from privpipe.blocks.row_block import ID_COLUMNS, RowBlock
 from privpipe.blocks.size_model import SizeModel
+from privpipe.blocks.tally import Tally
 from privpipe.blocks.verdict import Outcome, Verdict
 
 __all__ = [

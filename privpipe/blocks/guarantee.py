@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -19,6 +19,7 @@ from privpipe.blocks.facts import Facts
 from privpipe.blocks.marks import BaseDistribution, Columns, Household, SensitiveColumn, Weight
 from privpipe.blocks.public_rules import PublicRules
 from privpipe.blocks.severity import Severity
+from privpipe.blocks.tally import Tally, added
 from privpipe.blocks.verdict import Verdict
 from privpipe.blocks.way import CLASSES, Way
 from privpipe.errors import UsageError
@@ -31,8 +32,6 @@ __all__ = [
     "ClassModel",
     "Direction",
     "Guarantee",
-    "Tally",
-    "added",
     "one_class",
     "prepared",
     "short",
@@ -42,21 +41,6 @@ COMMON_KEYS = ("quasi_identifiers", "severity")
 """Parameters that every guarantee takes."""
 Direction = Literal["at_least", "at_most", "below"]
 MEETS = {"at_least": at_least, "at_most": at_most, "below": below}
-
-
-@dataclass(frozen=True)
-class Tally:
-    """Figure of a set of classes: the worst score, what fails, and how much was judged.
-
-    `observed` is None before any class was seen. `sums` holds counters particular to a model.
-    """
-
-    observed: Any = None
-    failing_classes: int = 0
-    failing_records: int = 0
-    classes: int = 0
-    records: int = 0
-    sums: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -374,14 +358,6 @@ def prepared(facts: Facts, entries: Iterable[Guarantee]) -> Facts:
     for entry in entries:
         extra |= entry.learn(facts)
     return replace(facts, extra=extra, hierarchies={})
-
-
-def added(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
-    """Counters of two tallies together."""
-    sums = dict(left)
-    for name, count in right.items():
-        sums[name] = sums.get(name, 0) + count
-    return sums
 
 
 def one_class(records: int, facts: Facts, columns: tuple[str, ...]) -> ClassBlock:

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from privpipe.blocks.class_block import ClassBlock
 from privpipe.blocks.counted_over import CountedOver
 from privpipe.blocks.facts import Facts
-from privpipe.blocks.guarantee import MEETS, Direction, Guarantee, Tally, added, short
+from privpipe.blocks.guarantee import MEETS, Direction, Guarantee, short
+from privpipe.blocks.tally import Tally, added
 from privpipe.blocks.verdict import Verdict
 
 __all__ = ["SizeModel", "histogram_sums", "matching_sums", "size_histogram"]

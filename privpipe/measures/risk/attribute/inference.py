@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts, Guarantee, Tally, Verdict
-from privpipe.blocks.guarantee import added, short
+from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import SensitiveColumn
+from privpipe.blocks.tally import added
 from privpipe.tolerance import at_least, at_most
 
 __all__ = ["ClassInference", "certain"]

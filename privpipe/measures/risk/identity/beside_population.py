@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts, Guarantee, Tally, Verdict
-from privpipe.blocks.guarantee import added, short
+from privpipe.blocks.guarantee import short
+from privpipe.blocks.tally import added
 from privpipe.errors import UsageError
 from privpipe.tolerance import at_most
 
