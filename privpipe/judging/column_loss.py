@@ -130,7 +130,8 @@ class LossTable:
     def _repr_html_(self) -> str:
         head = ("column", "role", "done", "labels before", "labels after", "changed", "blanked", "loss", "by", "alarm")
         rows = [[*row.values()] for row in self.rows]
-        return html_tables("What was lost", Table(head=head, rows=rows))
+        note = "Figures of the raw table: for who runs the release, not for who reads it."
+        return html_tables("What was lost", Table(head=head, rows=rows), notes=[note])
 
     def documents(self) -> dict[str, Any]:
         """What a private document says of it: the table, and its alarms as notes of their own kind."""

@@ -15,6 +15,7 @@ from privpipe.engines import Engine, Source, Written
 from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.engines.base.stamps import require_stamps, stamps_of
 from privpipe.errors import EngineError, SinkError, UsageError
+from privpipe.html_tables import Table, cut, html_tables
 from privpipe.judging import Assessment, assess
 from privpipe.judging.paired_sample import PairedSample
 from privpipe.judging.recovering import recovery_notes
@@ -60,7 +61,7 @@ STEPS = ("scan", "stage", "write", "judge", "publish", "judge again", "done")
 """What `progress` is called with, in this order (before each step)."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class ReleaseResult:
     """A published release.
 
@@ -92,6 +93,14 @@ class ReleaseResult:
     def verdict_document(self) -> dict[str, Any]:
         """The whole verdict document, as the private record holds it."""
         return self.assessment.to_dict()
+
+    def __repr__(self) -> str:
+        judged = self.assessment
+        return f"ReleaseResult({cut(self.run_id, 40)}, {judged.records:,} records at {cut(self.path, 90)!r})"
+
+    def _repr_html_(self) -> str:
+        about = [("path", cut(self.path)), ("run", self.run_id), ("plan", repr(self.plan))]
+        return html_tables("Published", Table(rows=about)) + self.assessment._repr_html_()
 
 
 def release_with(
