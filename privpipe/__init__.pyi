@@ -19,6 +19,7 @@ from privpipe.observe import uniqueness as uniqueness
 from privpipe.policy import Policy as Policy
 from privpipe.reporting.report import report as report
 from privpipe.roles import Roles as Roles
+from privpipe.running.comparing import compare as compare
 from privpipe.running.plan import Plan as Plan
 from privpipe.running.validating import validate as validate
 from privpipe.running.verbs import plan as plan

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from privpipe.cli import completing
 from privpipe.cli.console import warn_all
 
 if TYPE_CHECKING:
@@ -14,7 +15,12 @@ if TYPE_CHECKING:
 
 __all__ = ["EngineOption", "JsonOption", "PolicyArgument", "loaded"]
 
-PolicyArgument = Annotated[Path, typer.Argument(metavar="POLICY", help="The policy file (YAML).", show_default=False)]
+PolicyArgument = Annotated[
+    Path,
+    typer.Argument(
+        metavar="POLICY", help="The policy file (YAML).", show_default=False, autocompletion=completing.policies
+    ),
+]
 EngineOption = Annotated[
     str | None,
     typer.Option(
@@ -22,6 +28,7 @@ EngineOption = Annotated[
         metavar="E",
         help="embedded, dask, spark or a plug-in's, instead of the policy's.",
         show_default=False,
+        autocompletion=completing.engines,
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print a document for machines on stdout, and nothing else.")]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from privpipe.cli import completing
 from privpipe.cli.arguments import JsonOption
 from privpipe.cli.console import print_json, put
 from privpipe.cli.explaining_hierarchies import (
@@ -42,7 +43,13 @@ TITLES = {
 
 def explain(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="An entry; left out: all of them.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help="An entry; left out: all of them.",
+            show_default=False,
+            autocompletion=completing.explained,
+        ),
     ] = None,
     json: JsonOption = False,
 ) -> None:

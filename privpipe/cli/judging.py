@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from privpipe.cli import completing
 from privpipe.cli.arguments import EngineOption, JsonOption, PolicyArgument, loaded
 from privpipe.cli.console import say
 from privpipe.cli.verdicts import passed_with, show_assessment
@@ -57,7 +58,13 @@ def validate(
         str, typer.Option("--align", metavar="HOW", help="How records pair with the original: record_id or position.")
     ] = "record_id",
     format: Annotated[
-        str | None, typer.Option("--format", help="Format of DATA; left out, taken from its name.", show_default=False)
+        str | None,
+        typer.Option(
+            "--format",
+            help="Format of DATA; left out, taken from its name.",
+            show_default=False,
+            autocompletion=completing.formats,
+        ),
     ] = None,
     delimiter: Annotated[
         str | None, typer.Option("--delimiter", help="Between the fields of a CSV file.", show_default=False)

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, cast
 
 import typer
 
+from privpipe.cli import completing
 from privpipe.cli.console import put, say
 from privpipe.errors import UsageError
 
@@ -24,7 +25,10 @@ def report(
     format: Annotated[
         str | None,
         typer.Option(
-            "--format", help="markdown or html; left out, taken from --out, else markdown.", show_default=False
+            "--format",
+            help="markdown or html; left out, taken from --out, else markdown.",
+            show_default=False,
+            autocompletion=completing.report_formats,
         ),
     ] = None,
 ) -> None:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from privpipe.errors import UsageError
+from privpipe.html_tables import Table, html_tables
 
 __all__ = ["NOT_RELEASED", "AlarmAction", "AlarmKind", "ColumnLoss", "ColumnLossRule", "LossTable", "alarm_of"]
 
@@ -66,7 +67,7 @@ class ColumnLoss:
     alarm: AlarmKind | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class LossTable:
     """What was lost, column by column: for who runs the release, not for who reads it.
 
@@ -110,6 +111,27 @@ class LossTable:
         """The row of one column; KeyError where it has none."""
         found = {each.column: each for each in self.columns}
         return found[column]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row a column."""
+        return [{**asdict(each), "done": ", ".join(each.done)} for each in self.columns]
+
+    def to_pandas(self) -> Any:
+        """`rows` as a pandas DataFrame."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows)
+
+    def __repr__(self) -> str:
+        compared = "" if self.records is None else f", {self.records:,} records compared"
+        return f"LossTable({len(self.columns)} columns{compared}, {len(self.alarms)} alarms)"
+
+    def _repr_html_(self) -> str:
+        head = ("column", "role", "done", "labels before", "labels after", "changed", "blanked", "loss", "by", "alarm")
+        rows = [[*row.values()] for row in self.rows]
+        note = "Figures of the raw table: for who runs the release, not for who reads it."
+        return html_tables("What was lost", Table(head=head, rows=rows), notes=[note])
 
     def documents(self) -> dict[str, Any]:
         """What a private document says of it: the table, and its alarms as notes of their own kind."""

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Point", "RiskUtilityMap", "risk_weights"]
+from privpipe.html_tables import Table, cut, html_tables
+
+__all__ = ["Point", "RiskUtilityMap", "risk_weights", "shown_setting"]
 
 EPSILON = 1e-12
 
@@ -74,7 +76,20 @@ class Point:
         return None if self.risk is None or self.loss is None else (self.loss + self.risk) / 2
 
 
-@dataclass(frozen=True, kw_only=True)
+def shown_setting(value: Any) -> str:
+    """A setting as a notebook may show it: a number, a word that names something, else how many entries there are.
+
+    Examples
+    --------
+    >>> shown_setting(0.05), shown_setting(["a", "b"]), shown_setting("#1: generalize")
+    ('0.05', '2 entries', '#1: generalize')
+    """
+    if isinstance(value, Mapping | list | tuple):
+        return f"{len(value)} entries"
+    return "" if value is None else cut(str(value), 60)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class RiskUtilityMap:
     """All points of a grid, side by side.
 
@@ -109,6 +124,48 @@ class RiskUtilityMap:
         gates = dict.fromkeys(gate for point in self.points for gate in point.gates)
         found = {gate: self._least(lambda point, gate=gate: point.gates.get(gate) == "pass") for gate in gates}
         return {**found, "all guarantees": self._least(lambda point: point.outcome == "pass")}
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row a point: its setting, figures, risk, loss, score and outcome."""
+        front = set(self.front)
+        return [
+            {
+                **point.setting,
+                **point.figures,
+                "risk": point.risk,
+                "loss": point.loss,
+                "score": point.score,
+                "outcome": point.outcome,
+                "pareto": at in front,
+            }
+            for at, point in enumerate(self.points)
+        ]
+
+    def to_pandas(self) -> Any:
+        """`rows` as a pandas DataFrame."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows)
+
+    def __repr__(self) -> str:
+        met = sum(point.outcome == "pass" for point in self.points)
+        return f"RiskUtilityMap({len(self.points)} points, {met} met all guarantees, {len(self.front)} unbeaten)"
+
+    def _repr_html_(self) -> str:
+        names = [*self.risk_weights, *(name for name in self.loss_weights if name not in self.risk_weights)]
+        places = list(dict.fromkeys(place for point in self.points for place in point.setting))
+        rows = [
+            [
+                *(shown_setting(point.setting.get(place)) for place in places),
+                *(point.figures.get(name) for name in names),
+                *(point.risk, point.loss, point.score, point.outcome.replace("_", " ")),
+                "yes" if at in set(self.front) else "",
+            ]
+            for at, point in enumerate(self.points)
+        ]
+        head = (*places, *names, "risk", "loss", "score", "outcome", "unbeaten")
+        return html_tables("Comparison", Table(head=head, rows=rows), notes=["score = (loss + risk) / 2"])
 
     def _least(self, meets: Any) -> int | None:
         losses = [(p.loss, at) for at, p in enumerate(self.points) if p.loss is not None and meets(p)]

@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from privpipe.html_tables import Table, html_tables
 from privpipe.reporting.entry_rows import own_parameters, parameter_text
 from privpipe.reporting.figures import leading_figure
+from privpipe.reporting.risk_utility import shown_setting
 from privpipe.reporting.run_documents import RunDocuments
 
 __all__ = ["ComparedFigure", "RunComparison", "compare_runs"]
 
+ENGINES = ("embedded", "dask", "spark", "public", "private")
 THRESHOLDS = ("at_most", "at_least", "k", "l", "t")
 ABOUT_RUNS = ("edition", "engine", "records", "suppressed_records", "classes", "passed")
 
@@ -40,7 +43,7 @@ class ComparedFigure:
     right_outcome: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunComparison:
     """What two runs have in common and where they differ.
 
@@ -60,6 +63,36 @@ class RunComparison:
     settings: Mapping[str, tuple[Any, Any]]
     figures: tuple[ComparedFigure, ...]
 
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row an entry, with both figures, their difference and both outcomes."""
+        return [asdict(row) for row in self.figures]
+
+    def to_pandas(self) -> Any:
+        """`rows` as a pandas DataFrame."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows)
+
+    def __repr__(self) -> str:
+        differing = sum(bool(row.difference) for row in self.figures)
+        return f"RunComparison({len(self.figures)} entries, {differing} differ; {len(self.settings)} other settings)"
+
+    def _repr_html_(self) -> str:
+        about = [(name.replace("_", " "), *map(_shown, pair)) for name, pair in self.about.items()]
+        settings = [(place, *map(_shown, pair)) for place, pair in self.settings.items()]
+        figures = [
+            (_entry(row.entry), row.left, row.left_outcome, row.right, row.right_outcome, row.difference)
+            for row in self.figures
+        ]
+        left, right = self.names
+        return html_tables(
+            "Two runs",
+            Table(head=("", left, right), rows=about),
+            Table(title="Settings that differ", head=("place", left, right), rows=settings),
+            Table(title="Figures", head=("entry", left, "", right, "", "difference"), rows=figures),
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """The comparison as a document."""
         return {
@@ -68,6 +101,17 @@ class RunComparison:
             "settings": {name: list(pair) for name, pair in self.settings.items()},
             "figures": [asdict(row) for row in self.figures],
         }
+
+
+def _shown(value: Any) -> str:
+    """Numbers and yes or no; texts may be values of a policy's parameters."""
+    return shown_setting("a text" if isinstance(value, str) and value not in ENGINES else value)
+
+
+def _entry(text: str) -> str:
+    """The name of an entry and the columns it is about."""
+    name, *parts = text.split(" ")
+    return " ".join([name, *(part for part in parts if part.startswith(("column=", "measure=", "#")))])
 
 
 def compare_runs(left: RunDocuments, right: RunDocuments) -> RunComparison:

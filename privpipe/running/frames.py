@@ -23,7 +23,7 @@ from privpipe.running.run_context import RunContext, no_progress, seed_of
 from privpipe.running.run_notes import require_publishable_seed
 from privpipe.running.staging import Staged, run_stages
 
-__all__ = ["apply_policy", "release_frame"]
+__all__ = ["about", "apply_policy", "release_frame"]
 
 Progress = Callable[[str], None]
 
@@ -32,7 +32,7 @@ def apply_policy(policy: Policy, frame: Any, *, engine: Any = None, progress: Pr
     """See `Policy.apply`."""
     require_publishable_seed(policy)
     handed, frame = frame, at_hand(frame, "Policy.apply")
-    own = _about(policy, frame)
+    own = about(policy, frame)
     with OpenedEngine(engine, frame, policy) as running, Remembering(own) as memory:
         context = RunContext(running, own, seed_of(own), progress or no_progress)
         source = read_as_source(frame, own)
@@ -62,12 +62,12 @@ def release_frame(
 ) -> ReleaseResult:
     """See `Policy.release`."""
     frame = at_hand(frame, "Policy.release")
-    own = policy if frame is None else _about(policy, frame)
+    own = policy if frame is None else about(policy, frame)
     with OpenedEngine(engine, policy if frame is None else frame, policy) as running:
         return release_with(running, own, target=target, plan=plan, progress=progress, dry_run=dry_run)
 
 
-def _about(policy: Policy, frame: Any) -> Policy:
+def about(policy: Policy, frame: Any) -> Policy:
     """The policy with a frame for its source."""
     if not isinstance(frame, str | PurePath):
         return policy.replaced(source=FrameSpec(frame=frame))

@@ -14,14 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privpipe.draws import RunKey, Seed
-from privpipe.engines import Engine, open_engine
+from privpipe.engines import Engine
 from privpipe.errors import NoSolutionError, UnsupportedError, UsageError, did_you_mean
 from privpipe.judging import Assessment
 from privpipe.policy import Policy
 from privpipe.policy.plain_values import decoded, from_yaml
+from privpipe.policy.specs import FrameSpec
 from privpipe.reporting.figures import leading_figure
 from privpipe.reporting.risk_utility import Point, RiskUtilityMap, risk_weights
 from privpipe.running.attaching import attach
+from privpipe.running.opened import OpenedEngine
 from privpipe.running.places import workplace, write_rows
 from privpipe.running.population import population_beside
 from privpipe.running.remembering import Remembering
@@ -33,7 +35,7 @@ from privpipe.sinks.local import LocalTarget
 if TYPE_CHECKING:
     from privpipe.blocks import Guarantee
 
-__all__ = ["MOST_POINTS", "Chosen", "compare_grid", "read_grid", "settings_of", "with_setting"]
+__all__ = ["MOST_POINTS", "Chosen", "compare_grid", "compare_policies", "read_grid", "settings_of", "with_setting"]
 
 MOST_POINTS = 1000
 FIXED = (
@@ -239,16 +241,37 @@ def compare_grid(
         No point has a solution.
     """
     settings = settings_of(grid)
-    policies = [with_setting(policy, setting) for setting in settings]
+    policies = [with_setting(policy, setting).replaced(source=policy.source) for setting in settings]
     chosen = Chosen.of(policy, risk, loss)
+    return compare_policies(policy, list(zip(settings, policies, strict=True)), chosen, engine, progress)
+
+
+def compare_policies(
+    policy: Policy,
+    settings: Sequence[tuple[Mapping[str, Any], Policy]],
+    chosen: Chosen,
+    engine: Any = None,
+    progress: Callable[[str], None] | None = None,
+) -> RiskUtilityMap:
+    """Stage and judge some policies over one source, as `compare_grid` does the points of a grid.
+
+    Parameters
+    ----------
+    policy : Policy
+        Whose seed, source and sample all share.
+    settings : sequence of (mapping, Policy)
+        What each point is called by, and its policy.
+    chosen : Chosen
+    engine : str or Engine, optional
+    """
     seed = seed_of(policy)
     weights = risk_weights(chosen.risk, chosen.kinds)
     losses = {name: 1 / len(chosen.loss) for name in chosen.loss}
     tell = progress or (lambda step: None)
-    name = engine or policy.engine
+    data = policy.source.frame if isinstance(policy.source, FrameSpec) else policy
     points = []
-    with workplace(policy, "compared") as place, open_engine(name, policy.engines.get(name, {})) as running:
-        for at, (setting, variant) in enumerate(zip(settings, policies, strict=True)):
+    with workplace(policy, "compared") as place, OpenedEngine(engine, data, policy) as running:
+        for at, (setting, variant) in enumerate(settings):
             tell(f"point {at + 1} of {len(settings)}")
             points.append(_point(running, variant, seed, place, setting, weights, losses, policy.run_digest()))
     if all(point.outcome == "no_solution" for point in points):

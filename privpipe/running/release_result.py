@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from privpipe.html_tables import Table, cut, html_tables
 from privpipe.judging import Assessment
 from privpipe.running.plan import Plan
 
 __all__ = ["ReleaseResult"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class ReleaseResult:
     """A published release.
 
@@ -61,3 +62,12 @@ class ReleaseResult:
             "columns": list(output["columns"]),
             "files": [{"name": file["name"], "bytes": file["bytes"]} for file in output["files"]],
         }
+
+    def __repr__(self) -> str:
+        judged = self.assessment
+        where = f"at {cut(self.path, 90)!r}" if self.published else f"not published, meant for {cut(self.target, 90)!r}"
+        return f"ReleaseResult({cut(self.run_id, 40)}, {judged.records:,} records {where})"
+
+    def _repr_html_(self) -> str:
+        about = [("path", cut(self.path)), ("run", self.run_id), ("plan", repr(self.plan))]
+        return html_tables("Published", Table(rows=about)) + self.assessment._repr_html_()

@@ -178,6 +178,7 @@ def transform(
     policy: Policy | None = None,
     engine: str | Engine | None = None,
     progress: Progress | None = None,
+    losses: bool = False,
 ) -> Any:
     """Apply a plan to a table; what goes in comes out. The result is *not* judged.
 
@@ -188,6 +189,8 @@ def transform(
         From `plan`, or read with `Plan.from_json`.
     policy : Policy, optional
         When the plan was read from JSON without one.
+    losses : bool
+        Give back (frame, LossTable).
 
     Returns
     -------
@@ -209,8 +212,10 @@ def transform(
         population = raw_population(running, policy, original)
         staged = run_stages(context, original, plan=plan, population=population)
         released = running.collect(staged.table, like=None if is_path(data) else made_like(data, handed))
+        lost = lost_columns(context, staged) if losses else None
         require_stamps(stamps)
-        return as_handed(released, handed)
+        out = as_handed(released, handed)
+        return (out, lost) if losses else out
 
 
 def release(

@@ -9,8 +9,10 @@ from privpipe.draws import Seed
 from privpipe.engines.base.fingerprint import counted_fingerprint
 from privpipe.engines.base.stamps import require_stamps, stamps_of
 from privpipe.errors import DataError
+from privpipe.judging.column_loss import LossTable
 from privpipe.policy import Policy
 from privpipe.running.attaching import require_no_refused_null
+from privpipe.running.losing import lost_columns
 from privpipe.running.opened import OpenedEngine
 from privpipe.running.plan import Plan
 from privpipe.running.reading import scanned
@@ -33,9 +35,14 @@ class StageOver:
     frame : path or frame
     asked : Asked
     seed : Seed
+    compared : bool
+        Whether `lost` is asked for, which compares record by record.
     """
 
-    def __init__(self, stages: Sequence[Transformer], frame: Any, asked: Asked, seed: Seed) -> None:
+    def __init__(
+        self, stages: Sequence[Transformer], frame: Any, asked: Asked, seed: Seed, *, compared: bool = False
+    ) -> None:
+        self._compared = compared
         self._stages, self._asked, self._seed = tuple(stages), asked, seed
         self._held = Held(frame, f"{type(self._stages[0]).__name__}.apply")
         nothing = Policy.of_fields(name="frame", columns={}, guarantees=())
@@ -53,7 +60,7 @@ class StageOver:
         self._stamps = stamps_of(self._held.source)
         table = scanned(self._engine, self._held.source)
         policy = self._asked.policy(self._stages, table.schema.names)
-        context = RunContext(self._engine, policy, self._seed, self._asked.progress, releases=False)
+        self._context = context = RunContext(self._engine, policy, self._seed, self._asked.progress, releases=False)
         require_no_refused_null(self._engine, table, policy)
         if self._is_bare:
             return run_stages(context, table, source="", records=0, plan=plan, frozen=True)
@@ -68,11 +75,15 @@ class StageOver:
     def _is_bare(self) -> bool:
         """Whether the frame stays on its cluster unlooked at: nothing is drawn, no record goes and none moves."""
         quiet = not any(stage.needs_draws or stage.searches for stage in self._stages)
-        return self._held.on_cluster and quiet and self._keeps_places
+        return self._held.on_cluster and quiet and self._keeps_places and not self._compared
 
     @property
     def _keeps_places(self) -> bool:
         return all(stage.keeps_places and not stage.suppresses for stage in self._stages)
+
+    def lost(self, staged: Staged) -> LossTable:
+        """What each column has lost."""
+        return lost_columns(self._context, staged)
 
     def returned(self, staged: Staged) -> Any:
         """What came out, as a frame of the kind that went in."""

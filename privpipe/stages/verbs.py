@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from privpipe.draws import Seed
 from privpipe.errors import UsageError
+from privpipe.judging.column_loss import LossTable
 from privpipe.policy import Policy
 from privpipe.running.plan import Plan
 from privpipe.running.verbs import transform as transform_by_plan
@@ -43,15 +44,45 @@ def fit(stage: Transformer, frame: Any, options: Mapping[str, Any]) -> LearntSta
 
 @overload
 def transform(
-    data: str | PurePath, plan: Plan | Stages, *, policy: Policy | None = None, **options: Unpack[StageOptions]
+    data: str | PurePath,
+    plan: Plan | Stages,
+    *,
+    policy: Policy | None = None,
+    losses: Literal[False] = False,
+    **options: Unpack[StageOptions],
 ) -> pa.Table: ...
 
 
 @overload
-def transform(data: F, plan: Plan | Stages, *, policy: Policy | None = None, **options: Unpack[StageOptions]) -> F: ...
+def transform(
+    data: F,
+    plan: Plan | Stages,
+    *,
+    policy: Policy | None = None,
+    losses: Literal[False] = False,
+    **options: Unpack[StageOptions],
+) -> F: ...
 
 
-def transform(data: Any, plan: Plan | Stages, *, policy: Policy | None = None, **options: Unpack[StageOptions]) -> Any:
+@overload
+def transform(
+    data: F,
+    plan: Plan | Stages,
+    *,
+    policy: Policy | None = None,
+    losses: Literal[True],
+    **options: Unpack[StageOptions],
+) -> tuple[F, LossTable]: ...
+
+
+def transform(
+    data: Any,
+    plan: Plan | Stages,
+    *,
+    policy: Policy | None = None,
+    losses: bool = False,
+    **options: Unpack[StageOptions],
+) -> Any:
     """Apply a plan to a table, or stages that learn from it; what goes in comes out. The result is *not* judged.
 
     Parameters
@@ -61,6 +92,9 @@ def transform(data: Any, plan: Plan | Stages, *, policy: Policy | None = None, *
         A plan from `plan`, or read with `Plan.from_json`; else stages, which run one after the other.
     policy : Policy, optional
         Of a plan that was read from JSON without one.
+    losses : bool
+        Give back (frame, LossTable): the same frame, and what each column lost, as ``privpipe transform`` shows it.
+        Whoever reads the frame does not get the table, whose figures are of the raw values.
     options : see `StageOptions`
         Beside stages all of them; beside a plan `engine` and `progress`.
 
@@ -82,18 +116,21 @@ def transform(data: Any, plan: Plan | Stages, *, policy: Policy | None = None, *
         for name in given:
             if name not in ("engine", "progress"):
                 raise UsageError(f"{name}= is for stages that learn; the plan says it itself")
-        return transform_by_plan(data, plan, policy=policy, **given)  # type: ignore[arg-type]
+        return transform_by_plan(data, plan, policy=policy, losses=losses, **given)  # type: ignore[arg-type]
     stages = (plan,) if isinstance(plan, Transformer) else plan
     if not isinstance(stages, Sequence) or not stages or not all(isinstance(each, Transformer) for each in stages):
         raise UsageError("give a plan, a stage, or a list of stages, as in [RankSwap(columns=[...], p=0.05)]")
     if policy is not None:
         raise UsageError("policy= is for a plan; stages take roles=, hierarchies=, guarantees= and seed=")
-    return _applied(stages, data, Asked.of("transform", given))
+    return _applied(stages, data, Asked.of("transform", given), losses=losses)
 
 
-def _applied(stages: Sequence[Transformer], frame: Any, asked: Asked) -> Any:
-    with StageOver(stages, frame, asked, _seed(asked)) as over:
-        return over.returned(over.staged())
+def _applied(stages: Sequence[Transformer], frame: Any, asked: Asked, *, losses: bool = False) -> Any:
+    with StageOver(stages, frame, asked, _seed(asked), compared=losses) as over:
+        staged = over.staged()
+        lost = over.lost(staged) if losses else None
+        out = over.returned(staged)
+        return (out, lost) if losses else out
 
 
 def _seed(asked: Asked) -> Seed:

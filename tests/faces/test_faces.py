@@ -85,15 +85,18 @@ def policy() -> pp.Policy:
 
 
 @pytest.fixture(scope="module")
-def shown(frame: pd.DataFrame, policy: pp.Policy) -> dict[str, Any]:
+def shown(frame: pd.DataFrame, policy: pp.Policy, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     plan = pp.plan(frame, policy)
-    judged = pp.assess(pp.transform(frame, plan), policy)
+    out, lost = pp.transform(frame, plan, losses=True)
+    judged = pp.assess(out, policy)
+    release = policy.release(frame, str(tmp_path_factory.mktemp("faces") / "out"))
     hierarchies = {
         f"hierarchy of {name}": spec.build(list(map(str, frame[name].unique())), None, policy.types.get(name))
         for name, spec in policy.hierarchies.items()
     }
     verdicts = {each.name: each for each in (*judged.verdicts, *judged.measures)}
-    return {"policy": policy, "plan": plan, "assessment": judged, **verdicts, **hierarchies}
+    told = {"release": release, "losses": lost, "runs": pp.compare(release, release.record)}
+    return {"policy": policy, "plan": plan, "assessment": judged, **told, **verdicts, **hierarchies}
 
 
 def pages(shown: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -131,6 +134,13 @@ def test_a_plan_shows_its_public_edition_alone(shown: dict[str, Any]) -> None:
         assert not private or private not in said
     assert plan.policy_digest[:12] in said
     assert "age 2" in Page.of(plan._repr_html_()).text
+
+
+def test_a_release_shows_nothing_of_its_private_record(shown: dict[str, Any]) -> None:
+    said = shown["release"]._repr_html_() + repr(shown["release"])
+    private = shown["release"].manifest["plan"]
+    for name in ("seed_commitment", "source", "policy_digest"):
+        assert private[name] not in said, name
 
 
 def test_text_is_short(shown: dict[str, Any]) -> None:

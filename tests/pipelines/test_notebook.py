@@ -23,6 +23,8 @@ import json
 print(json.dumps({
     "raw": raw, "tried": [pp.k_anonymity(tried, KEYS), pp.uniqueness(tried, KEYS)], "refusal": str(refusal),
     "made": made, "applied": len(released), "digest": policy.digest(), "seed": os.environ["PRIVPIPE_SEED"],
+    "rows": comparison.rows, "lost": lost.rows, "again": len(again), "report": report,
+    "levels": plan.to_dict()["stages"][1]["detail"]["levels"],
 }))
 """
 
@@ -90,6 +92,23 @@ def test_little_is_left_out_and_what_is_applied_is_published(
     assert 32_561 * 0.95 <= told["applied"] == len(published)
     assert told["made"]["records left out"] == pytest.approx(1 - len(published) / 32_561)
     assert (told["made"]["smallest class"] >= 5, told["made"]["alone in their class"]) == (True, 0)
+
+
+def test_settings_are_compared_and_a_plan_tells_what_it_costs(told: dict[str, Any]) -> None:
+    none, some = told["rows"]
+    assert [none["outcome"], some["outcome"]] == ["pass", "pass"]
+    assert none["loss"] > some["loss"]
+    lost = {row["column"]: row for row in told["lost"]}
+    assert set(lost) == {*KEYS, "occupation", "hours_per_week", "income"}
+    assert lost["income"]["loss"] == 0.0
+    assert all((lost[name]["loss"] > 0) == (level > 0) for name, level in told["levels"].items())
+    assert told["again"] == told["applied"]
+
+
+def test_the_report_is_a_page_without_the_seed(place: Path, told: dict[str, Any]) -> None:
+    assert (place / "published" / "adult.html").read_text(encoding="utf-8") == told["report"]
+    assert told["report"].startswith("<!doctype html>")
+    assert told["seed"] not in told["report"]
 
 
 def test_the_document_is_the_policy_and_holds_no_seed(place: Path, told: dict[str, Any]) -> None:

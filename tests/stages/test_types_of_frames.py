@@ -150,8 +150,9 @@ def test_an_index_names_no_value_that_is_gone() -> None:
     assert [set(level) for level in out.index.levels] == [set(out.index.get_level_values(at)) for at in range(2)]
     ward = people(12).iloc[:3].set_index(pd.CategoricalIndex(["a", "b", "Hermit Rock"], name="ward"))
     assert TopCode(columns=["age"], at=31).apply(ward).index.equals(ward.index)
-    kept = [Sample(fraction=0.4).apply(ward, seed=bytes(range(at, at + 32))).index for at in range(4)]
-    assert all(set(index.categories) == set(index) for index in kept)
+    kept = [Sample(fraction=0.4).apply(ward, seed=bytes(range(at, at + 32))).index for at in range(9)]
+    assert any(0 < len(index) < 3 for index in kept)
+    assert all(set(index.categories) == set(index) for index in kept if len(index))
 
 
 def test_buffers_of_polars_texts_hold_no_text_that_is_gone() -> None:
