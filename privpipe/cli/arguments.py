@@ -12,7 +12,7 @@ from privpipe.cli.console import warn_all
 if TYPE_CHECKING:
     from privpipe.policy import Policy
 
-__all__ = ["EngineOption", "JsonOption", "PolicyArgument", "loaded"]
+__all__ = ["EngineOption", "JsonOption", "PolicyArgument", "ProgressOption", "loaded"]
 
 PolicyArgument = Annotated[Path, typer.Argument(metavar="POLICY", help="The policy file (YAML).", show_default=False)]
 EngineOption = Annotated[
@@ -22,6 +22,12 @@ EngineOption = Annotated[
         metavar="E",
         help="embedded, dask, spark or a plug-in's, instead of the policy's.",
         show_default=False,
+    ),
+]
+ProgressOption = Annotated[
+    bool,
+    typer.Option(
+        "--progress", help="Print how far the run is as lines on stderr, for logs; a terminal shows a bar without it."
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print a document for machines on stdout, and nothing else.")]
