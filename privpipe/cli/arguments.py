@@ -13,7 +13,7 @@ from privpipe.cli.console import warn_all
 if TYPE_CHECKING:
     from privpipe.policy import Policy
 
-__all__ = ["EngineOption", "JsonOption", "PolicyArgument", "loaded"]
+__all__ = ["EngineOption", "JsonOption", "PolicyArgument", "ProgressOption", "loaded"]
 
 PolicyArgument = Annotated[
     Path,
@@ -29,6 +29,12 @@ EngineOption = Annotated[
         help="embedded, dask, spark or a plug-in's, instead of the policy's.",
         show_default=False,
         autocompletion=completing.engines,
+    ),
+]
+ProgressOption = Annotated[
+    bool,
+    typer.Option(
+        "--progress", help="Print how far the run is as lines on stderr, for logs; a terminal shows a bar without it."
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print a document for machines on stdout, and nothing else.")]

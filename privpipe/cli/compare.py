@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from privpipe.cli.arguments import EngineOption, JsonOption, loaded
+from privpipe.cli.arguments import EngineOption, JsonOption, ProgressOption, loaded
 from privpipe.cli.console import plain_cell, print_json, print_table, progress, put, say
 from privpipe.errors import UsageError
 from privpipe.html_tables import figure
@@ -34,13 +34,26 @@ def compare(
     ] = None,
     risk: Annotated[
         list[str] | None,
-        typer.Option("--risk", metavar="NAME", help="A measure that counts as risk; all of them.", show_default=False),
+        typer.Option(
+            "--risk",
+            metavar="NAME",
+            help="A measure that counts as risk: an entry of the policy, or any other as NAME:parameter=value,...; "
+            "left out, all measures of risk that the policy has.",
+            show_default=False,
+        ),
     ] = None,
     loss: Annotated[
         list[str] | None,
-        typer.Option("--loss", metavar="NAME", help="A measure that counts as loss; the first.", show_default=False),
+        typer.Option(
+            "--loss",
+            metavar="NAME",
+            help="A measure that counts as loss, likewise: cell_loss, information_loss.il1s, ...; left out, the first "
+            "that the policy has.",
+            show_default=False,
+        ),
     ] = None,
     engine: EngineOption = None,
+    lines: ProgressOption = False,
     json: JsonOption = False,
 ) -> None:
     """Compare risk and loss of several settings or runs.
@@ -58,14 +71,16 @@ def compare(
         return
     if len(what) != 1:
         raise UsageError("--grid varies one policy; give one")
-    _grid(Path(what[0]), grid, risk or [], loss or [], engine, json=json)
+    _grid(Path(what[0]), grid, risk or [], loss or [], engine, lines=lines, json=json)
 
 
-def _grid(policy: Path, grid: Path, risk: list[str], loss: list[str], engine: str | None, *, json: bool) -> None:
+def _grid(
+    policy: Path, grid: Path, risk: list[str], loss: list[str], engine: str | None, *, lines: bool, json: bool
+) -> None:
     from privpipe.running.grid import compare_grid, read_grid, settings_of
 
     rules, places = loaded(policy), read_grid(grid)
-    with progress(len(settings_of(places))) as tell:
+    with progress(len(settings_of(places)), lines=lines) as tell:
         found = compare_grid(rules, places, risk=risk, loss=loss, engine=engine, progress=tell)
     if json:
         print_json(found.to_dict())

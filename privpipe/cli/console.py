@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from privpipe.errors import SinkError, escaped
+from privpipe.progress import Within
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,6 +36,8 @@ __all__ = [
     "write_text",
 ]
 
+LINES_EVERY = 5.0
+"""Seconds between two lines within a step, at the least."""
 WIDEST = 1000
 """Characters of a table that no terminal limits."""
 
@@ -130,16 +134,21 @@ def print_table(table: Table) -> None:
 
 
 @contextmanager
-def progress(steps: int | None = None) -> Iterator[Callable[[str], None]]:
-    """A function that is called with each step: a bar on a terminal, log lines elsewhere.
+def progress(steps: int | None = None, *, lines: bool = False) -> Iterator[Callable[[str], None]]:
+    """A function that is called with each step, and with how far it is: a bar on a terminal, log lines elsewhere.
 
     Parameters
     ----------
     steps : int, optional
         How many there will be.
+    lines : bool
+        Print a line a step on stderr instead, and within a step one every few seconds.
     """
+    if lines:
+        yield _Lines()
+        return
     if not sys.stderr.isatty():
-        yield lambda step: logging.getLogger("privpipe.cli").info("%s", step)
+        yield _logged
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -149,6 +158,25 @@ def progress(steps: int | None = None) -> Iterator[Callable[[str], None]]:
         task = bar.add_task("starting", total=steps)
 
         def tell(step: str) -> None:
-            bar.update(task, description=escaped(step), advance=0 if steps is None else 1)
+            bar.update(task, description=escaped(step), advance=0 if steps is None or isinstance(step, Within) else 1)
 
         yield tell
+
+
+def _logged(step: str) -> None:
+    logging.getLogger("privpipe.cli").log(logging.DEBUG if isinstance(step, Within) else logging.INFO, "%s", step)
+
+
+class _Lines:
+    """Lines for a log: every step, and within one no more than a log can take."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._next = 0.0
+
+    def __call__(self, step: str) -> None:
+        now = self._clock()
+        if isinstance(step, Within) and now < self._next:
+            return
+        self._next = now + LINES_EVERY
+        say(f"progress: {step}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from privpipe.cli.arguments import EngineOption, JsonOption, PolicyArgument, loaded
+from privpipe.cli.arguments import EngineOption, JsonOption, PolicyArgument, ProgressOption, loaded
 from privpipe.cli.console import print_json, progress, put, say, write_text
 from privpipe.cli.lost import show_alarms, show_lost
 from privpipe.errors import SinkError, UsageError
@@ -32,29 +32,40 @@ def plan(
     explore: Annotated[
         bool, typer.Option("--explore", help="List what other valid levels cost in loss and leave in risk.")
     ] = False,
+    losses: Annotated[
+        bool,
+        typer.Option(
+            "--losses/--no-losses",
+            help="Count what each column loses, for which the stages are applied to the whole table; on a large one "
+            "that takes longer than the search.",
+        ),
+    ] = True,
+    lines: ProgressOption = False,
 ) -> None:
-    """Plan every stage, and write the plan.
+    """Plan every stage, and print or write the plan.
 
+    Printed it is for people: stages, parameters, levels, what a search looked at, what each column loses. With --out it
+    is also written as `privpipe transform` and `privpipe release --plan` take it.
     A plan holds levels, windows and counts, no record and no secret. It still discloses more of the source than a
     release does: keep it private. Exit code 6 when nothing within the limits meets the guarantees.
     """
     from privpipe.running.verbs import plan as decide
 
-    if out is None and not json and not explore:
-        raise UsageError("nowhere to write the plan: give --out FILE, --json for stdout, or --explore to look only")
     rules = loaded(policy)
-    with progress(len(rules.transform)) as tell:
-        made = decide(None, rules, engine=engine, progress=tell)
+    with progress(len(rules.transform), lines=lines) as tell:
+        made = decide(None, rules, engine=engine, progress=tell, losses=losses)
     if out is not None:
         write_text(out, made.to_json())
     if json:
         print_json({**made.to_dict(), **({} if made.lost is None else made.lost.documents())})
     else:
-        _summarise(made)
+        _summarise(made, rules)
     if explore and not json:
         _explored(made)
     if out is not None:
         say(f"PLANNED: {out}")
+    elif not json:
+        say("PLANNED, not written: --out FILE keeps the plan. No guarantee was judged; `privpipe release` does that.")
 
 
 def transform(
@@ -66,6 +77,7 @@ def transform(
         str, typer.Option("--target", metavar="DIR", help="An empty or new folder to write into.", show_default=False)
     ],
     engine: EngineOption = None,
+    lines: ProgressOption = False,
     json: JsonOption = False,
 ) -> None:
     """Apply a plan and write the result, UNJUDGED.
@@ -74,7 +86,7 @@ def transform(
     """
     rules = loaded(policy)
     folder = _unjudged_target(target, rules)
-    records, lost = _written(rules, _read(plan, rules), folder, engine)
+    records, lost = _written(rules, _read(plan, rules), folder, engine, lines=lines)
     if json:
         print_json({"target": str(folder), "records": records, "judged": False, **lost.documents()})
     else:
@@ -83,9 +95,15 @@ def transform(
     say(f"WRITTEN, NOT JUDGED: {records:,} records in {folder}; `privpipe validate` judges them")
 
 
-def _summarise(plan: Plan) -> None:
+def _summarise(plan: Plan, policy: Policy) -> None:
+    from privpipe.blocks.shown_parameters import shown_parameters
+    from privpipe.policy.plain_values import written
+
     show_alarms(plan.lost)
     put(f"{plan.records:,} records, {len(plan.stages)} stages: {', '.join(s.name for s in plan.stages) or 'none'}")
+    for at, stage in enumerate(policy.transform, 1):
+        chosen = shown_parameters(type(stage), written(stage)[stage.name()])
+        put(f"{at}. {stage.name()}{f' ({chosen})' if chosen else ''}: {stage.summary()}")
     for column, level in plan.levels.items():
         put(f"  {column}: level {level}")
     found = {
@@ -97,6 +115,8 @@ def _summarise(plan: Plan) -> None:
     for name, value in found.items():
         if value is not None:
             put(f"{name}: {figure(value)}")
+    if plan.lost is None:
+        put("what each column loses was not counted")
     show_lost(plan.lost)
 
 
@@ -141,9 +161,10 @@ def _unjudged_target(target: str, policy: Policy) -> Path:
     return folder
 
 
-def _written(policy: Policy, plan: Plan, folder: Path, engine: str | None) -> tuple[int, LossTable]:
+def _written(policy: Policy, plan: Plan, folder: Path, engine: str | None, *, lines: bool) -> tuple[int, LossTable]:
     from privpipe.engines import open_engine
     from privpipe.private_files import make_public, public_modes
+    from privpipe.progress import watched
     from privpipe.running.attaching import attach
     from privpipe.running.losing import lost_columns
     from privpipe.running.places import write_rows
@@ -154,7 +175,8 @@ def _written(policy: Policy, plan: Plan, folder: Path, engine: str | None) -> tu
     from privpipe.sinks.local import sink_faults
 
     name = engine or policy.engine
-    with open_engine(name, policy.engines.get(name, {})) as running, progress(len(plan.stages) + 1) as tell:
+    shown = progress(len(plan.stages) + 1, lines=lines)
+    with open_engine(name, policy.engines.get(name, {})) as running, shown as told, watched(told) as tell:
         context = RunContext(running, policy, seed_of(policy), tell)
         staged = run_stages(context, attach(context, source_of(policy)), plan=plan)
         try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from privpipe.cli.arguments import EngineOption, JsonOption, PolicyArgument, loaded
+from privpipe.cli.arguments import EngineOption, JsonOption, PolicyArgument, ProgressOption, loaded
 from privpipe.cli.console import print_json, progress, put, say
 from privpipe.cli.verdicts import passed_with, show_assessment
 from privpipe.errors import ColumnsLost, Refused
@@ -35,6 +35,7 @@ def release(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Do all of it and publish nothing; exit codes are those of the real run.")
     ] = False,
+    lines: ProgressOption = False,
     json: JsonOption = False,
 ) -> None:
     """Transform, judge, and publish what holds.
@@ -44,7 +45,7 @@ def release(
     untouched.
     What is printed is the private edition of the verdict; beside the data lies the public one.
     """
-    code = released(loaded(policy), engine=engine, target=target, plan=plan, dry_run=dry_run, json=json)
+    code = released(loaded(policy), engine=engine, target=target, plan=plan, dry_run=dry_run, lines=lines, json=json)
     raise typer.Exit(code)
 
 
@@ -55,6 +56,7 @@ def released(
     target: str | None,
     plan: Path | None = None,
     dry_run: bool = False,
+    lines: bool = False,
     json: bool,
 ) -> int:
     """Run a release and show its verdict; the exit code."""
@@ -62,7 +64,7 @@ def released(
     from privpipe.running.verbs import release as run
 
     try:
-        with progress(len(STEPS)) as tell:
+        with progress(len(STEPS), lines=lines) as tell:
             result = run(policy, engine=engine, target=target, plan=plan, progress=tell, dry_run=dry_run)
     except Refused as refusal:
         if refusal.assessment is None:

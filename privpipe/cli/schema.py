@@ -17,17 +17,30 @@ def schema(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write it here instead of stdout.", show_default=False)
     ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            metavar="NAME",
+            help="Of what a command prints with --json instead: assess, release, dry_run, plan, transform, "
+            "compare_settings or compare_runs.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
-    """Print the JSON schema of policies.
+    """Print the JSON schema of policies, or of what a command prints.
 
     Draft 2020-12, with every entry of the catalogues. For the YAML language server, put
     `# yaml-language-server: $schema=policy.schema.json` atop a policy.
     """
     from privpipe.policy import json_schema
+    from privpipe.reporting.output_schemas import output_schema
 
-    tell_left_out()
+    if output is None:
+        tell_left_out()
+    found = json_schema() if output is None else output_schema(output)
     if out is None:
-        print_json(json_schema())
+        print_json(found)
         return
-    write_text(out, as_json(json_schema()))
+    write_text(out, as_json(found))
     say(f"WRITTEN: {out}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from privpipe.blocks import ClassBlock, Facts, Guarantee, Tally
+from privpipe.progress import within
 
 __all__ = ["Composite", "Judged"]
 
@@ -45,6 +46,7 @@ class Composite:
 
     def merge(self, left: Judged, right: Judged) -> Judged:
         """Merge entry by entry."""
+        within("classes", left.classes + right.classes)
         return Judged(
             tallies=tuple(
                 entry.merge(*pair)

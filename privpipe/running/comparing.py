@@ -13,8 +13,9 @@ from privpipe.policy.plain_values import written
 from privpipe.reporting.risk_utility import RiskUtilityMap
 from privpipe.reporting.run_comparison import RunComparison, compare_runs
 from privpipe.reporting.run_documents import RunDocuments
+from privpipe.running.axes import Chosen
 from privpipe.running.frames import about
-from privpipe.running.grid import Chosen, compare_grid, compare_policies
+from privpipe.running.grid import compare_grid, compare_policies
 from privpipe.transforms.base import Transformer
 
 __all__ = ["compare"]
@@ -50,8 +51,8 @@ def compare(
     grid : mapping of place to list of values, optional
         As ``"transform[0].rank_swap.p": [0.02, 0.05]``.
     risk, loss : sequence of str
-        Measures that count as risk and as loss; left out, all of risk and the first of loss. The policies have them
-        all.
+        Measures that count as risk and as loss, of the policies or any other; left out, all of risk and the first of
+        loss.
     engine : str or Engine, optional
     progress : callable, optional
         Called with each point.
@@ -101,10 +102,7 @@ def compare(
         )
     points = _points(first, others, policy)
     base = points[0][1]
-    chosen = Chosen.of(base, risk, loss)
-    for _, each in points[1:]:
-        Chosen.of(each, chosen.risk, chosen.loss)
-    return compare_policies(base, points, chosen, engine, progress)
+    return compare_policies(base, points, Chosen.of(base, risk, loss), engine, progress)
 
 
 def _points(frame: Any, others: Sequence[Any], policy: Any) -> list[tuple[dict[str, str], Policy]]:

@@ -11,6 +11,7 @@ from privpipe.engines.base.frames import as_handed, at_hand, made_like
 from privpipe.engines.base.stamps import require_stamps, stamps_of
 from privpipe.policy import Policy
 from privpipe.policy.specs import FrameSpec, SourceSpec
+from privpipe.progress import watched
 from privpipe.running.attaching import attach
 from privpipe.running.losing import lost_columns
 from privpipe.running.opened import OpenedEngine, is_path
@@ -19,7 +20,7 @@ from privpipe.running.reading import read_as_source
 from privpipe.running.release_result import ReleaseResult
 from privpipe.running.remembering import Remembering
 from privpipe.running.run import judge_staged, release_with
-from privpipe.running.run_context import RunContext, no_progress, seed_of
+from privpipe.running.run_context import RunContext, seed_of
 from privpipe.running.run_notes import require_publishable_seed
 from privpipe.running.staging import Staged, run_stages
 
@@ -33,8 +34,8 @@ def apply_policy(policy: Policy, frame: Any, *, engine: Any = None, progress: Pr
     require_publishable_seed(policy)
     handed, frame = frame, at_hand(frame, "Policy.apply")
     own = about(policy, frame)
-    with OpenedEngine(engine, frame, policy) as running, Remembering(own) as memory:
-        context = RunContext(running, own, seed_of(own), progress or no_progress)
+    with OpenedEngine(engine, frame, policy) as running, Remembering(own) as memory, watched(progress) as step:
+        context = RunContext(running, own, seed_of(own), step)
         source = read_as_source(frame, own)
         stamps = stamps_of(source)
         staged = _staged(context, source)

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from privpipe.draws import RunKey, Seed
 from privpipe.engines import Engine
@@ -20,9 +20,11 @@ from privpipe.judging import Assessment
 from privpipe.policy import Policy
 from privpipe.policy.plain_values import decoded, from_yaml
 from privpipe.policy.specs import FrameSpec
+from privpipe.progress import watched
 from privpipe.reporting.figures import leading_figure
 from privpipe.reporting.risk_utility import Point, RiskUtilityMap, risk_weights
 from privpipe.running.attaching import attach
+from privpipe.running.axes import Chosen
 from privpipe.running.opened import OpenedEngine
 from privpipe.running.places import workplace, write_rows
 from privpipe.running.population import population_beside
@@ -32,10 +34,7 @@ from privpipe.running.run_context import RunContext, seed_of
 from privpipe.running.staging import run_stages
 from privpipe.sinks.local import LocalTarget
 
-if TYPE_CHECKING:
-    from privpipe.blocks import Guarantee
-
-__all__ = ["MOST_POINTS", "Chosen", "compare_grid", "compare_policies", "read_grid", "settings_of", "with_setting"]
+__all__ = ["MOST_POINTS", "compare_grid", "compare_policies", "read_grid", "settings_of", "with_setting"]
 
 MOST_POINTS = 1000
 FIXED = (
@@ -151,63 +150,6 @@ def _inside(inner: Any, step: str | int, text: str) -> Any:
     raise UsageError(f"grid: {text}: the policy has no {step!r} there")
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """Which entries of a policy are risk and which are loss.
-
-    They are called by their catalogue name: ``record_linkage``, ``information_loss.il1s``, and ``record_linkage[2]``
-    for a second of that name.
-
-    Parameters
-    ----------
-    risk, loss : tuple of str
-    kinds : mapping of str to str
-        Catalogue name of each.
-    """
-
-    risk: tuple[str, ...]
-    loss: tuple[str, ...]
-    kinds: Mapping[str, str]
-
-    @classmethod
-    def of(cls, policy: Policy, risk: Sequence[str] = (), loss: Sequence[str] = ()) -> Chosen:
-        """Those named; left out: every measure of risk that has a threshold form, and the first of loss.
-
-        Raises
-        ------
-        UsageError
-            A name that no guarantee or measure has, or none to choose from.
-        """
-        named = _named(policy.entries)
-        kinds = {name: entry.name() for name, entry in named.items()}
-        for name in (*risk, *loss):
-            if name not in named:
-                raise UsageError(
-                    f"no guarantee or measure of the policy is called {name!r}{did_you_mean(name, list(named))}"
-                )
-        found = tuple(risk) or tuple(name for name, entry in named.items() if _is_of(entry, "risk"))
-        lost = tuple(loss) or tuple(name for name, entry in named.items() if _is_of(entry, "utility"))[:1]
-        if not found or not lost:
-            what, hint = ("risk", "record_linkage") if not found else ("loss", "information_loss")
-            raise UsageError(f"the policy has no measure of {what}; add one under `measures:`, such as {hint}")
-        return cls(found, lost, kinds)
-
-
-def _is_of(entry: Guarantee, room: str) -> bool:
-    return f"measures.{room}." in type(entry).__module__ and entry.threshold_field == "at_most"
-
-
-def _named(entries: Sequence[Guarantee]) -> dict[str, Guarantee]:
-    """Entries by catalogue name, with the kind of loss, and a number behind those that are not the first so far."""
-    named: dict[str, Guarantee] = {}
-    for entry in entries:
-        kind = entry.parameters().get("measure")
-        name = f"{entry.name()}.{kind}" if kind else entry.name()
-        times = sum(other == name or other.startswith(f"{name}[") for other in named)
-        named[name if not times else f"{name}[{times + 1}]"] = entry
-    return named
-
-
 def compare_grid(
     policy: Policy,
     grid: Grid,
@@ -227,7 +169,7 @@ def compare_grid(
     policy : Policy
     grid : mapping of place to list of values
     risk, loss : sequence of str
-        Entries of the policy that count as risk and as loss; see `Chosen`.
+        Entries of the policy, or other measures, that count as risk and as loss; see `privpipe.running.axes.Chosen`.
     engine : str, optional
         Instead of the policy's.
     progress : callable, optional
@@ -240,9 +182,9 @@ def compare_grid(
     NoSolutionError
         No point has a solution.
     """
+    chosen = Chosen.of(policy, risk, loss)
     settings = settings_of(grid)
     policies = [with_setting(policy, setting).replaced(source=policy.source) for setting in settings]
-    chosen = Chosen.of(policy, risk, loss)
     return compare_policies(policy, list(zip(settings, policies, strict=True)), chosen, engine, progress)
 
 
@@ -262,18 +204,22 @@ def compare_policies(
     settings : sequence of (mapping, Policy)
         What each point is called by, and its policy.
     chosen : Chosen
+        Of `policy`; a policy that lacks a measure of it is judged by it besides.
     engine : str or Engine, optional
     """
-    seed = seed_of(policy)
+    seed, attacked = seed_of(policy), policy.run_digest()
     weights = risk_weights(chosen.risk, chosen.kinds)
     losses = {name: 1 / len(chosen.loss) for name in chosen.loss}
-    tell = progress or (lambda step: None)
+    measured = [Chosen.of(variant, chosen.risk, chosen.loss) for _, variant in settings]
     data = policy.source.frame if isinstance(policy.source, FrameSpec) else policy
     points = []
-    with workplace(policy, "compared") as place, OpenedEngine(engine, data, policy) as running:
-        for at, (setting, variant) in enumerate(settings):
+    opened = OpenedEngine(engine, data, policy)
+    with workplace(policy, "compared") as place, opened as running, watched(progress) as tell:
+        for at, ((setting, variant), own) in enumerate(zip(settings, measured, strict=True)):
+            asked = _Asked(running, seed, place, attacked, own.names)
             tell(f"point {at + 1} of {len(settings)}")
-            points.append(_point(running, variant, seed, place, setting, weights, losses, policy.run_digest()))
+            judged = own.policy.replaced(source=variant.source)
+            points.append(_point(asked, judged, setting, weights, losses))
     if all(point.outcome == "no_solution" for point in points):
         raise NoSolutionError(
             f"none of the {len(points):,} points has a solution within its limits; {points[0].reason}"
@@ -281,23 +227,31 @@ def compare_policies(
     return RiskUtilityMap(points=tuple(points), risk_weights=weights, loss_weights=losses)
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """What all points have in common; `names` are those of the entries, in their order."""
+
+    engine: Engine
+    seed: Seed
+    place: LocalTarget
+    attacked: str
+    names: tuple[str, ...]
+
+
 def _point(
-    engine: Engine,
+    asked: _Asked,
     policy: Policy,
-    seed: Seed,
-    place: LocalTarget,
     setting: Mapping[str, Any],
     weights: Mapping[str, float],
     losses: Mapping[str, float],
-    attacked: str,
 ) -> Point:
     try:
-        judged = judged_without_publishing(engine, policy, seed, place, attacked)
+        judged = judged_without_publishing(asked.engine, policy, asked.seed, asked.place, asked.attacked)
     except NoSolutionError as error:
         return Point(setting=setting, outcome="no_solution", reason=str(error))
     except UnsupportedError as error:
         return Point(setting=setting, outcome="error", reason=str(error))
-    verdicts = dict(zip(_named(policy.entries), (*judged.verdicts, *judged.measures), strict=True))
+    verdicts = dict(zip(asked.names, (*judged.verdicts, *judged.measures), strict=True))
     figures = {name: _scaled(verdicts[name]) for name in (*weights, *losses)}
     failed = [verdicts[name].reason for name, value in figures.items() if value is None]
     outcomes = [verdict.outcome for verdict in judged.verdicts]

@@ -20,6 +20,7 @@ from privpipe.judging import Assessment, assess
 from privpipe.judging.paired_sample import PairedSample
 from privpipe.judging.recovering import recovery_notes
 from privpipe.ledger import NOT_JUDGED, history_entries
+from privpipe.progress import watched
 from privpipe.running.aligning import reads_pairs
 from privpipe.running.attaching import attach
 from privpipe.running.frozen import frozen_plan, require_fitting
@@ -33,7 +34,7 @@ from privpipe.running.reading import left_out_notes
 from privpipe.running.release_result import ReleaseResult
 from privpipe.running.remembering import Remembering
 from privpipe.running.rerun import Rerun
-from privpipe.running.run_context import RunContext, no_progress, seed_of
+from privpipe.running.run_context import RunContext, seed_of
 from privpipe.running.run_documents import output_of, run_documents, run_header, write_public
 from privpipe.running.run_notes import linking_notes, require_publishable_seed, seed_notes
 from privpipe.running.staging import Staged, run_stages
@@ -84,23 +85,24 @@ def release_with(
         Nothing was published, and what was published before is untouched.
     """
     require_publishable_seed(policy)
-    context = RunContext(engine, policy, seed_of(policy), progress or no_progress)
+    seed = seed_of(policy)
     frozen = frozen_plan(policy, plan)
     if frozen is not None:
-        require_fitting(frozen, policy, context.seed)
+        require_fitting(frozen, policy, seed)
     run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
     clear_workplace(policy, DRY_RUN, target)
     sink = target_of(engine, policy, target)
-    if dry_run:
-        reading = Remembering(policy, sink, reading=True)
-        with _seen(policy, sink), workplace(policy, DRY_RUN, target) as bench, reading as memory:
-            keys = KeyHistory(sink.area, context.seed)
-            return _Release(context, run_id, bench, memory, keys).rehearse(frozen, sink)
-    with sink as place, Remembering(policy, place) as memory:
-        records = PrivateRecords.of(policy, place)
-        records.open(place.current())
-        keys = KeyHistory(place.area, context.seed)
-        return _Release(context, run_id, place, memory, keys, records).publish(frozen)
+    keys = KeyHistory(sink.area, seed)
+    with watched(progress) as step:
+        context = RunContext(engine, policy, seed, step)
+        if dry_run:
+            reading = Remembering(policy, sink, reading=True)
+            with _seen(policy, sink), workplace(policy, DRY_RUN, target) as bench, reading as memory:
+                return _Release(context, run_id, bench, memory, keys).rehearse(frozen, sink)
+        with sink as place, Remembering(policy, place) as memory:
+            records = PrivateRecords.of(policy, place)
+            records.open(place.current())
+            return _Release(context, run_id, place, memory, keys, records).publish(frozen)
 
 
 @contextmanager

@@ -36,7 +36,7 @@ class RunContext:
     policy : Policy
     seed : Seed
     progress : callable, optional
-        Told the name of each step; what it raises ends the run.
+        Told the name of each step, from `privpipe.progress.watched`; what it raises ends the run.
     releases : bool
         Whether identifiers go, as from every release; a stage over a frame leaves those that it is not about.
     """

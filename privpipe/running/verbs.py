@@ -21,6 +21,7 @@ from privpipe.judging.persons import person_histograms
 from privpipe.judging.recovering import recovery_notes
 from privpipe.ledger import named_ledger
 from privpipe.policy import Policy
+from privpipe.progress import watched
 from privpipe.running.aligning import Align, aligned, compares_tables, reads_pairs
 from privpipe.running.attaching import attach
 from privpipe.running.losing import lost_columns
@@ -35,7 +36,7 @@ from privpipe.running.release_result import ReleaseResult
 from privpipe.running.remembering import Remembering
 from privpipe.running.rules import judging_rules
 from privpipe.running.run import release_with, source_of
-from privpipe.running.run_context import RunContext, no_progress, seed_of
+from privpipe.running.run_context import RunContext, seed_of
 from privpipe.running.run_documents import versions_at_work
 from privpipe.running.staging import run_stages
 
@@ -140,6 +141,7 @@ def plan(
     *,
     engine: str | Engine | None = None,
     progress: Progress | None = None,
+    losses: bool = True,
 ) -> Plan:
     """Decide every stage of a policy over a table.
 
@@ -150,7 +152,9 @@ def plan(
     policy : Policy, path or mapping
     engine : str or Engine, optional
     progress : callable, optional
-        Called with the name of each step.
+        Called with the name of each step, and now and then with how far it is.
+    losses : bool
+        Whether to count what each column loses (`Plan.lost`): the stages are applied to the whole table for it.
 
     Raises
     ------
@@ -159,14 +163,14 @@ def plan(
     """
     policy = _policy(policy)
     seed, data = seed_of(policy), at_hand(data, "plan")
-    with OpenedEngine(engine, data if data is not None else policy, policy) as running:
+    with OpenedEngine(engine, data if data is not None else policy, policy) as running, watched(progress) as step:
         source = _raw(data, policy)
         stamps = stamps_of(source)
-        context = RunContext(running, policy, seed, progress or no_progress)
+        context = RunContext(running, policy, seed, step)
         original = attach(context, source)
         population = raw_population(running, policy, original)
         staged = run_stages(context, original, population=population)
-        lost = lost_columns(context, staged)
+        lost = lost_columns(context, staged) if losses else None
         require_stamps(stamps)
         return replace(staged.plan, lost=lost)
 
@@ -204,10 +208,10 @@ def transform(
     if policy.seed and plan.seed_commitment and not plan.made_with(seed):
         raise UsageError("the plan was made with another seed than the policy's; make a new plan, or restore the seed")
     handed, data = data, at_hand(data, "transform")
-    with OpenedEngine(engine, data if data is not None else policy, policy) as running:
+    with OpenedEngine(engine, data if data is not None else policy, policy) as running, watched(progress) as step:
         source = _raw(data, policy)
         stamps = stamps_of(source)
-        context = RunContext(running, policy, seed, progress or no_progress)
+        context = RunContext(running, policy, seed, step)
         original = attach(context, source)
         population = raw_population(running, policy, original)
         staged = run_stages(context, original, plan=plan, population=population)
@@ -240,8 +244,9 @@ def release(
         Of an earlier run of the same stages with the same parameters: they are applied as it says and not learnt anew,
         so that what did not change keeps its noise. Default: the policy's `plan:`.
     progress : callable, optional
-        Called with each of `privpipe.running.run.STEPS` before it begins, and each stage. What it raises is raised by
-        this function too, whichever step it was called with, and then nothing is published.
+        Called with each of `privpipe.running.run.STEPS` before it begins, and each stage; within one at most ten times
+        a second, with how many nodes, passes, blocks, classes or rows are done (a `privpipe.progress.Within`). What it
+        raises is raised by this function too, whichever step it was called with, and then nothing is published.
     dry_run : bool
         Do all of it, judge what was written, and publish nothing: no release, no private record, no entry of a ledger.
         What was written lies in a private folder beside the sink until the end. Rows bound for a table of a catalogue

@@ -118,3 +118,15 @@ def test_malformed_documents_are_told(run: Any, tmp_path: Path) -> None:
         done = run("report", tmp_path / "verdict.json")
         assert done.exit_code == 2
         assert "verdict.json" in done.stderr
+
+
+def test_any_measure_is_an_axis(run: Any, place: Path) -> None:
+    grid, policy = place / "grid.yaml", place / "release.yaml"  # which has a model under `measures:` alone
+    grid.write_text('"guarantees[0].k_anonymity.k": [2, 10]\n')
+    asked = ("--risk", "marketer_risk", "--risk", "risky_cells:threshold=2", "--loss", "cell_loss")
+    done = run("compare", policy, "--grid", grid, *asked)
+    assert done.exit_code == 0, done.stderr
+    assert "risk = 0.5 marketer_risk + 0.5 risky_cells:threshold=2; loss = 1 cell_loss;" in done.stdout
+    wrong = run("compare", policy, "--grid", grid, "--risk", "marketer_rsik")
+    assert wrong.exit_code == 2
+    assert "did you mean 'marketer_risk'" in wrong.stderr

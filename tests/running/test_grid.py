@@ -10,7 +10,8 @@ import pytest
 import privpipe as pp
 from privpipe.errors import NoSolutionError, PolicyError, UsageError
 from privpipe.policy import Policy
-from privpipe.running.grid import Chosen, compare_grid, read_grid, with_setting
+from privpipe.running.axes import Chosen, measure_of
+from privpipe.running.grid import compare_grid, read_grid, with_setting
 
 P = "transform[0].rank_swap.p"
 
@@ -135,3 +136,36 @@ def test_points_without_a_solution_are_told(policy: Policy) -> None:
     assert found.front == (0,)
     with pytest.raises(NoSolutionError):
         compare_grid(searched, {"guarantees[0].k_anonymity.k": [500, 600]})
+
+
+def test_any_measure_is_an_axis(policy: Policy) -> None:
+    lost = "information_loss.il1s:columns=[age]"
+    asked = "sd_interval_disclosure:columns=[income]"
+    found = compare_grid(policy, {P: [0.02, 0.3]}, risk=[asked], loss=[lost, "quality.c_avg:k=2"])
+    assert found.risk_weights == {asked: 1.0}
+    assert list(found.loss_weights) == [lost, "quality.c_avg:k=2"]
+    document = policy.document | {"measures": [*policy.document["measures"], measure_of(asked)]}
+    declared = Policy.from_dict(document, policy.base_dir)
+    same = compare_grid(declared, {P: [0.02, 0.3]}, risk=["sd_interval_disclosure"])
+    assert [point.risk for point in found.points] == [point.risk for point in same.points]
+    assert None not in [point.risk for point in found.points]
+
+
+@pytest.mark.parametrize(
+    ("axis", "text", "message"),
+    [
+        ("risk", "prosecutor_rsik", "did you mean 'prosecutor_risk'"),
+        ("loss", "cel_loss", "did you mean 'cell_loss'"),
+        ("risk", "closest_record", "the safer the table"),
+        ("risk", "k_anonymity", "the safer the table"),
+        ("risk", "quality.gcp", "name it with --loss"),
+        ("loss", "prosecutor_risk", "name it with --risk"),
+        ("risk", "prosecutor_risk:colums=[a]", "unknown parameter"),
+        ("risk", "prosecutor_risk:income", "parameter=value"),
+        ("risk", "record_linkage:columns=[nowhere]", "nowhere"),
+        ("risk", "record_linkage:columns=[", "record_linkage"),
+    ],
+)
+def test_what_is_no_axis(policy: Policy, axis: str, text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Chosen.of(policy, **{axis: [text]})

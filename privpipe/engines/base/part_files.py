@@ -18,6 +18,7 @@ from privpipe.engines.base.source import Format
 from privpipe.errors import SinkError, UnsupportedError
 from privpipe.hierarchies import canonical_text
 from privpipe.private_files import create_private
+from privpipe.progress import within
 
 __all__ = ["ROWS_PER_FILE", "csv_bytes", "csv_header", "json_bytes", "part_name", "write_parts"]
 
@@ -191,6 +192,7 @@ def write_parts(
             with _refused():
                 part.add(batch)
             records += batch.num_rows
+            within("rows", records)
         if part is None:
             with _refused():
                 _begin(stack, opened, folder, format, files)

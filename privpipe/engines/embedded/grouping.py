@@ -15,6 +15,7 @@ from privpipe.engines.embedded.session import BATCH_ROWS, Session, guarded
 from privpipe.engines.embedded.storing import fitted, store
 from privpipe.engines.embedded.table import EmbeddedTable, column_list
 from privpipe.kernels.grouping.parallel_order import positions_by_code
+from privpipe.progress import advanced
 
 __all__ = ["map_groups"]
 
@@ -100,9 +101,11 @@ def _many(groups: Iterator[tuple[int, pa.RecordBatch]]) -> Iterator[list[tuple[i
         rows += group.num_rows
         if rows >= BATCH_ROWS // 2:
             yield found
+            advanced("blocks", len(found))
             found, rows = [], 0
     if found:
         yield found
+        advanced("blocks", len(found))
 
 
 def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

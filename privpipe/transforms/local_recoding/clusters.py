@@ -14,6 +14,7 @@ from privpipe.kernels.clusters.labels import FORBIDDEN, UNIT, Labels, labels_of
 from privpipe.kernels.clusters.neighbours import nearest
 from privpipe.kernels.clusters.search import Combinations, searched
 from privpipe.kernels.lattice.tuple_classes import class_numbers
+from privpipe.progress import within
 from privpipe.transforms.local_recoding.blocks import block_tree, cut_parts, parts_of, pools_of
 from privpipe.transforms.local_recoding.cell_loss import cell_loss
 from privpipe.transforms.local_recoding.rounds import GONE, Tuples
@@ -74,6 +75,7 @@ def clustered(tuples: Tuples, tree: CutTree, steps: int) -> Levels:
     order = np.argsort(leaves, kind="stable")
     for number, rows in enumerate(np.split(order, np.searchsorted(leaves[order], np.arange(1, tree.leaves)))):
         levels[rows] = _block_levels(tuples.part(rows), steps, many, DRAWS.child(str(number)))
+        within("blocks", number + 1, tree.leaves)
     return levels
 
 

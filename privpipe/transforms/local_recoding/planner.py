@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.errors import NoSolutionError, UsageError
+from privpipe.progress import within
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.local_recoding.cell_loss import cell_loss, mean_penalty
 from privpipe.transforms.local_recoding.clusters import Clusters
@@ -161,6 +162,7 @@ class _Rounds:
             return False
         self.levels = found
         self.made.append({"vector": levels, "records": kept, "gs_factor": gs_factor})
+        within("rounds", len(self.made))
         return True
 
     def _searched(self, gs_factor: float, budget: int) -> tuple[int, ...] | None:

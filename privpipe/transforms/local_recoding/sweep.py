@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.progress import within
 from privpipe.transforms.local_recoding.cell_loss import cell_loss, column_loss
 from privpipe.transforms.local_recoding.rounds import GONE, Tuples
 from privpipe.transforms.recoding.encoded import EncodedTable
@@ -109,6 +110,7 @@ class Sweep:
     def _walked(self, vectors: Levels, least: int, allowed: int) -> _Walk:
         places = self.tuples.swept(vectors, least)
         self.checked += len(vectors)
+        within("vectors of levels", self.checked)
         walk = self._walk(vectors, places, allowed)
         if not walk.cost[0]:
             return walk

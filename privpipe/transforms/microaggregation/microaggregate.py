@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from privpipe.blocks import Facts, FactsRequest, Moments, Primitives
+from privpipe.progress import within
 from privpipe.roles import column_type_of
 from privpipe.transforms.base import Kind, StageContext, StagePlan
 from privpipe.transforms.microaggregation import parameters
@@ -208,6 +209,7 @@ class Microaggregate(GroupingParameters):
                     stream=stream,
                     membership=drawn,
                 )
+                within("passes", number, group.passes)
                 table = engine.map_groups(table, key, made, schema if number == group.passes - 1 else between)
         return table
 

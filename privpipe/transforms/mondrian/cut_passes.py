@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import ClassBlock, ClassModel, ClassQuery, Facts, RowBlock
+from privpipe.progress import advanced, within
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.mondrian.cut_columns import CutColumn
 from privpipe.transforms.mondrian.cut_search import CutProblem, cut_tables
@@ -108,9 +109,12 @@ class InPasses(CutProblem):
         top = _Top.whole(self)
         while len(chosen := top.open(self.most)):
             top = self._cut(top, chosen, least)
+            advanced("passes")
         subtrees: dict[int, tuple[CutTree, Ints]] = {}
-        for bundle in _bundles(top, self.most):
+        bundles = _bundles(top, self.most)
+        for number, bundle in enumerate(bundles, 1):
             subtrees |= self._finished(top, bundle, least)
+            within("bundles of parts", number, len(bundles))
         return top.joined(subtrees)
 
     def _cut(self, top: _Top, chosen: Ints, least: int) -> _Top:

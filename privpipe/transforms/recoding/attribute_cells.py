@@ -19,6 +19,7 @@ from privpipe.draws import Draws, Seed
 from privpipe.errors import NoSolutionError, UnsupportedError
 from privpipe.hierarchies import Hierarchy, canonical_text
 from privpipe.kernels.quality.loss import LossModel
+from privpipe.progress import within
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.local_suppression.cell_blanks import BlankGroup
 from privpipe.transforms.local_suppression.found import BlanksFound
@@ -97,6 +98,7 @@ def search_repaired(encoded: EncodedTable, stage: GeneralizeStage, context: Stag
             heapq.heappush(open_nodes, (max(bound, loss_of.repaired_at_least(levels, cells, shares)), True, at))
             continue
         checked += 1
+        within("nodes", checked, len(nodes))
         repaired = _repaired_loss(loss_of, levels, cells, shares, context)
         if repaired is not None and (best is None or repaired[0] < best.loss - TIE):
             best = RepairedNode(levels, *repaired, checked, float(bounds.min()), False)

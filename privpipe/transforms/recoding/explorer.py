@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.progress import within
 from privpipe.transforms.recoding.comparison import Loss, is_below, tied
 from privpipe.transforms.recoding.found import Found, Solution, solution_of
 from privpipe.transforms.recoding.lattice import Lattice
@@ -108,6 +109,7 @@ class Explorer:
                 self._forced.pop(next(iter(self._forced)))
         visit = Visit(levels, node.suppressed, node.must_go, loss)
         self._seen[levels] = visit
+        within("nodes", self.checked, self.lattice.size)
         if loss is not None and self._is_better(visit):
             self.best = visit
         return visit

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.kernels.lattice.vectors import below
+from privpipe.progress import within
 from privpipe.transforms.recoding.explorer import Limits
 from privpipe.transforms.recoding.found import Found, Solution, solution_of
 from privpipe.transforms.recoding.lattice import Lattice
@@ -79,6 +80,7 @@ class _MinimalSearch(LatticeSearch):
             self._keep(at, node)
         else:
             self._reject(at, node)
+        within("nodes", len(self.nodes) - len(self.alive), len(self.nodes))
         self._current = -1
 
     def _keep(self, at: int, node: CheckedNode) -> None:

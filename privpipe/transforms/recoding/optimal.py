@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.kernels.lattice.vectors import below, raise_bounds, still_alive
+from privpipe.progress import within
 from privpipe.transforms.recoding.comparison import Loss, above_and_not_below, is_below, tie, tied
 from privpipe.transforms.recoding.explorer import Explorer, Limits, Spent
 from privpipe.transforms.recoding.found import Found, Solution, solution_of
@@ -180,6 +181,7 @@ class LatticeSearch:
             self._reject(at, node)
         self._raise_above(at, node)
         self._current = -1
+        within("nodes", len(self.nodes) - len(self.alive), len(self.nodes))
         if self.checked % REPORTED == 0:
             gap = self.least[0] - float(self.bounds[self.alive, 0].min(initial=np.inf)) if self.least else np.nan
             log.debug("%d nodes checked, %d alive, gap %.3g", self.checked, len(self.alive), gap)

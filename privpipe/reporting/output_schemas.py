@@ -1,0 +1,166 @@
+"""JSON schemas of what commands print with ``--json``: what a program may rely on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from privpipe.errors import UsageError, did_you_mean
+
+__all__ = ["OUTPUTS", "output_schema"]
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+TEXT = {"type": "string"}
+TEXTS = {"type": "array", "items": TEXT}
+FLAG = {"type": "boolean"}
+COUNT = {"type": "integer", "minimum": 0}
+COUNT_OR_NULL = {"type": ["integer", "null"], "minimum": 0}
+NUMBER_OR_NULL = {"type": ["number", "null"]}
+MAPPING = {"type": "object"}
+FIGURE = {"type": ["number", "object", "array", "string", "boolean", "null"]}
+
+
+def _object(required: Mapping[str, Any], known: Mapping[str, Any] | None = None, about: str = "") -> dict[str, Any]:
+    """An object that has some keys, and perhaps others; more may come in later versions."""
+    made: dict[str, Any] = {
+        "type": "object",
+        "properties": {**required, **(known or {})},
+        "required": list(required),
+    }
+    return {**made, "description": about} if about else made
+
+
+def _listed(items: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": dict(items)}
+
+
+GUARANTEE = _object(
+    {
+        "name": TEXT,
+        "parameters": MAPPING,
+        "observed": FIGURE,
+        "threshold": FIGURE,
+        "outcome": {"enum": ["pass", "fail", "error"]},
+        "severity": {"enum": ["fail", "warn"]},
+        "failing_classes": COUNT_OR_NULL,
+        "failing_records": COUNT_OR_NULL,
+        "failing_share": NUMBER_OR_NULL,
+        "reason": TEXT,
+    }
+)
+MEASURE = _object({"name": TEXT, "parameters": MAPPING, "observed": FIGURE, "reason": TEXT})
+LOSSES = {"alarms": TEXTS, "column_loss": MAPPING}
+VERDICT = {
+    "schema_version": {"const": 2},
+    "edition": {"enum": ["private", "public"]},
+    "name": TEXT,
+    "policy_hash": TEXT,
+    "engine": TEXT,
+    "versions": MAPPING,
+    "nulls": TEXT,
+    "suppression_mark": TEXT,
+    "passed": {**FLAG, "description": "every guarantee of severity fail holds, and no alarm refuses"},
+    "records": COUNT,
+    "suppressed_records": COUNT_OR_NULL,
+    "classes": COUNT_OR_NULL,
+    "warnings": {**TEXTS, "description": "guarantees of severity warn that do not hold: asked and reached"},
+    "guarantees": _listed(GUARANTEE),
+    "measures": _listed(MEASURE),
+    "notes": TEXTS,
+}
+RUN = {"run_id": TEXT, "plan_hash": TEXT}
+POINT = _object(
+    {
+        "setting": MAPPING,
+        "outcome": {"enum": ["pass", "fail", "error", "no_solution"]},
+        "risk": NUMBER_OR_NULL,
+        "loss": NUMBER_OR_NULL,
+        "score": NUMBER_OR_NULL,
+        "pareto": FLAG,
+        "figures": {"type": "object", "additionalProperties": NUMBER_OR_NULL},
+        "guarantees": {"type": "object", "additionalProperties": TEXT},
+        "suppressed_records": COUNT_OR_NULL,
+        "reason": TEXT,
+    }
+)
+WEIGHTS = {"type": "object", "additionalProperties": {"type": "number"}, "minProperties": 1}
+COMPARED = _object(
+    {
+        "entry": TEXT,
+        "left": NUMBER_OR_NULL,
+        "right": NUMBER_OR_NULL,
+        "difference": NUMBER_OR_NULL,
+        "left_outcome": TEXT,
+        "right_outcome": TEXT,
+    }
+)
+OUTPUTS: Mapping[str, Mapping[str, Any]] = {
+    "assess": _object(VERDICT, {**RUN, **LOSSES}, "assess, validate: the verdict on a table"),
+    "release": _object({**VERDICT, **RUN}, LOSSES, "release: the verdict on what was published, or refused"),
+    "dry_run": _object(
+        {
+            **VERDICT,
+            **RUN,
+            "published": {"const": False},
+            "target": TEXT,
+            "columns": TEXTS,
+            "files": _listed(_object({"name": TEXT, "bytes": COUNT})),
+        },
+        LOSSES,
+        "release --dry-run: the same, with what would have been published; of a refusal the verdict alone",
+    ),
+    "plan": _object(
+        {
+            "plan_version": {"type": "integer"},
+            "edition": {"const": "private"},
+            "policy_digest": TEXT,
+            "records": COUNT,
+            "stages": _listed(_object({"name": TEXT, "parameters": MAPPING, "detail": MAPPING})),
+        },
+        {**LOSSES, **dict.fromkeys(("seed_commitment", "seed_salt", "source", "hash_key", "checksum"), TEXT)},
+        "plan: the plan, with what columns lose unless --no-losses is given",
+    ),
+    "transform": _object(
+        {"target": TEXT, "records": COUNT, "judged": {"const": False}},
+        LOSSES,
+        "transform: what was written, unjudged",
+    ),
+    "compare_settings": _object(
+        {
+            "score": TEXT,
+            "risk_weights": WEIGHTS,
+            "loss_weights": WEIGHTS,
+            "points": _listed(POINT),
+            "pareto": _listed(COUNT),
+            "smallest_loss": {"type": "object", "additionalProperties": COUNT_OR_NULL},
+        },
+        {},
+        "compare --grid: risk and loss of each setting",
+    ),
+    "compare_runs": _object(
+        {"runs": TEXTS, "about": MAPPING, "settings": MAPPING, "figures": _listed(COMPARED)},
+        {},
+        "compare RUN RUN: figures of two runs",
+    ),
+}
+"""By what `privpipe schema --output` calls them. Documents may have more keys than a schema names."""
+
+
+def output_schema(name: str) -> dict[str, Any]:
+    """The schema of a document that a command prints.
+
+    Raises
+    ------
+    UsageError
+        No such document.
+
+    Examples
+    --------
+    >>> output_schema("transform")["required"]
+    ['target', 'records', 'judged']
+    """
+    if name not in OUTPUTS:
+        raise UsageError(
+            f"no output is called {name!r}{did_you_mean(name, OUTPUTS) or '; known: ' + ', '.join(OUTPUTS)}"
+        )
+    return {"$schema": DIALECT, "title": f"privpipe {name}", **OUTPUTS[name]}
