@@ -1,4 +1,4 @@
-# make demo | setup | test | test-embedded | test-spark35 | fuzz | soak | lint | docs | bench. An active virtual environment is used as it is, else .venv is made.
+# make demo | setup | test | test-embedded | test-lowest | test-spark35 | fuzz | soak | lint | docs | bench. An active virtual environment is used as it is, else .venv is made.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -13,13 +13,14 @@ PYTHON ?= python3 python3.13 python3.12 python3.11
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 export GX_ANALYTICS_ENABLED := false
 
-.PHONY: help demo setup java lint docs test test-embedded test-spark35 fuzz soak bench clean
+.PHONY: help demo setup java lint docs test test-embedded test-lowest test-spark35 fuzz soak bench clean
 
 help:
 	@echo "make demo           publish one release of UCI Adult and see another refused (no Java needed)"
 	@echo "make setup          everything for development and tests, in $(VENV)"
 	@echo "make test           all checks and all tests on all engines"
 	@echo "make test-embedded  the tests that need neither Dask nor Spark nor Great Expectations"
+	@echo "make test-lowest    a short pass with the lowest versions that pyproject.toml declares"
 	@echo "make test-spark35   the tests of Spark on pyspark 3.5"
 	@echo "make fuzz           the properties on new random examples, ROUNDS=5 times (no Spark)"
 	@echo "make soak           damaged policies and records against every command, and killed runs (long)"
@@ -86,6 +87,16 @@ test-spark35: $(BIN)/python java
 
 test-embedded: setup
 	"$(BIN)/python" -m pytest -n $(WORKERS) -m "not spark and not dask and not gx" $(PYTEST_ARGS)
+
+# What the package itself asks for, each at its lower bound; a short pass of the embedded engine.
+LOWEST := import re, tomllib; print(*(re.sub(">=", "==", each) for each in tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"]), sep="\n")
+LOWEST_TESTS ?= tests/engines/embedded tests/engines/test_contract.py tests/engines/databases/test_database_files.py tests/running/test_bytes_columns.py tests/running/test_releases_of_databases.py
+
+test-lowest: $(BIN)/python
+	"$(BIN)/python" -m venv build/lowest
+	"$(BIN)/python" -c '$(LOWEST)' > build/lowest.txt
+	build/lowest/bin/python -m pip install --quiet -r build/lowest.txt pytest pytest-timeout hypothesis polars
+	PYTHONPATH=. build/lowest/bin/python -m pytest -q -m "not spark and not dask and not gx" $(LOWEST_TESTS) $(PYTEST_ARGS)
 
 # The tests draw the same examples at every run; this draws others.
 fuzz: setup

@@ -231,8 +231,11 @@ def check_file(file: Path, spark: bool) -> Iterator[Finding]:
         yield Finding(name, "failed", "does not exist", "check the path")
         return
     parts = sorted(file.rglob("*")) if file.is_dir() else [file]
+    if told := _database_finding(file, name):
+        yield told
+        return
     parquet = [part for part in parts if part.suffix in PARQUET_ENDINGS and not part.name.startswith((".", "_"))]
-    if not parquet and (told := _csv_finding(file, name)):
+    if not parquet and (told := _csv_finding(file, name) or _other_finding(file, name)):
         yield told
         return
     if not parquet:
@@ -267,6 +270,32 @@ def _csv_finding(file: Path, name: str) -> Finding | None:
     except PrivpipeError as error:
         return Finding(name, "failed", f"cannot be read as CSV: {error}", "correct the file, or say how it is written")
     return Finding(name, "ok", found, source)
+
+
+def _database_finding(file: Path, name: str) -> Finding | None:
+    """What tables a database has, and the `source:` that reads one; None for what is no database."""
+    from privpipe.cli.file_kinds import described_database
+
+    try:
+        told = described_database(str(file))
+    except PrivpipeError as error:
+        return Finding(name, "failed", f"cannot be read as a database: {error}", "close its writer, or give a copy")
+    return None if told is None else Finding(name, "ok", *told)
+
+
+def _other_finding(file: Path, name: str) -> Finding | None:
+    """What another format is, and the `source:` that reads it; None for a folder or what has no format."""
+    from privpipe.cli.file_kinds import described_other
+
+    if not file.is_file():
+        return None
+    try:
+        told = described_other(str(file))
+    except UsageError as error:
+        return Finding(name, "warning", "readable, and no source as it is", str(error))
+    except PrivpipeError as error:
+        return Finding(name, "failed", "cannot be read", str(error))
+    return Finding(name, "ok", *told)
 
 
 def _nanosecond_columns(file: Path) -> list[str]:

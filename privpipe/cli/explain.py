@@ -20,13 +20,13 @@ from privpipe.cli.explaining_hierarchies import (
     hierarchy_document,
     hierarchy_lines,
 )
+from privpipe.cli.explaining_sources import SOURCE_TOPICS, key_document, source_document, source_example
 from privpipe.cli.plugging import plug_in_of, tell_left_out
 from privpipe.drafting.suggesting import rule_of_thumb
 from privpipe.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from privpipe.blocks import Catalogue, Entry
-    from privpipe.policy.grammar import Key
 
 __all__ = ["described", "explain"]
 
@@ -56,7 +56,7 @@ def explain(
     """Explain an entry, a hierarchy builder or a section of a policy.
 
     Says what it guards against, its rule and parameters, how to choose them, and the source. `hierarchy` lists the
-    builders of hierarchies.
+    builders of hierarchies, `source` the keys of every source, `csv` or `database` those of one kind.
     """
     if name is None:
         _list(json)
@@ -89,7 +89,9 @@ def described(name: str) -> dict[str, Any]:
         return hierarchy_document()
     if name in BUILDERS:
         return builder_document(name)
-    known = [*(entry for room in rooms for entry in room), *sections, TOPIC, *BUILDERS]
+    if name in SOURCE_TOPICS:
+        return source_document(name)
+    known = [*(entry for room in rooms for entry in room), *sections, TOPIC, *BUILDERS, *SOURCE_TOPICS]
     raise UsageError(f"nothing is called {name!r}{did_you_mean(name, known)}; `privpipe explain` lists every entry")
 
 
@@ -111,23 +113,10 @@ def _sections() -> dict[str, dict[str, Any]]:
             "kind": "section of a policy",
             "summary": TOP[name].about,
             "about": "",
-            "parameters": [_key(key, each) for key, each in of_section.items()],
+            "parameters": [key_document(key, each) for key, each in of_section.items()],
         }
         for name, of_section in {**keys, "sink": SINK, "plan": PLAN}.items()
     }
-
-
-def _key(name: str, key: Key) -> dict[str, Any]:
-    kinds = {"texts": "list of text"}
-    found: dict[str, Any] = {
-        "name": name,
-        "type": " | ".join(key.choices) or kinds.get(key.kind, key.kind),
-        "about": key.about,
-        "required": key.required and not key.instead,
-    }
-    if key.default is not None:
-        found["default"] = list(key.default) if isinstance(key.default, tuple) else key.default
-    return found
 
 
 def _document(entry: type[Entry], room: Catalogue) -> dict[str, Any]:
@@ -225,6 +214,7 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {parameter['name']}: {parameter['type']} ({role}{default})"
         if parameter["about"]:
             yield textwrap.fill(parameter["about"], WIDTH, initial_indent="      ", subsequent_indent="      ")
+    yield from source_example(document)
     if "labels" in document:
         yield from builder_lines(document)
     for name, title in TITLES.items():
@@ -260,3 +250,6 @@ def _list(json: bool) -> None:
                 summary = textwrap.shorten(room[name].summary(), WIDTH, placeholder=" ...")
                 put(f"  {name:24} {summary}")
     put(f"hierarchies:\n  {TOPIC:24} The builders of hierarchies and their options.")
+    put("sources:")
+    for name, (summary, *_) in SOURCE_TOPICS.items():
+        put(f"  {name:24} {textwrap.shorten(summary, WIDTH, placeholder=' ...')}")

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from privpipe.drafting.database_sources import database_tables
 from privpipe.drafting.draft import flow, source_keys
 from privpipe.drafting.profiling import ProfiledTable, profile_table
-from privpipe.engines import Source
+from privpipe.engines import Source, open_engine
 from privpipe.engines.base import format_of
 from privpipe.engines.base.files import list_files
 from privpipe.engines.base.text_form import NO_QUOTE
 from privpipe.errors import UsageError
 
-__all__ = ["described_csv", "is_csv"]
+__all__ = ["described_csv", "described_database", "described_other", "is_csv"]
+
+MOST_NAMED = 20
 
 
 def is_csv(path: str) -> bool:
@@ -41,6 +45,42 @@ def described_csv(path: str) -> tuple[str, str]:
     table = profile_table(path)
     source = flow(source_keys(table.source, table.profiles, Path.cwd()))
     return ", ".join(_parts(table, path)), f"source: {source}"
+
+
+def described_database(path: str) -> tuple[str, str] | None:
+    """What a database in a file holds, and the line of the policy that reads a table of it; None for any other file.
+
+    Raises
+    ------
+    DataError, EngineError
+        It cannot be read.
+    """
+    found = database_tables(path)
+    if found is None:
+        return None
+    kind, names = found
+    if not names:
+        return f"{kind}, no tables", ""
+    shown = ", ".join(names[:MOST_NAMED]) + (", ..." if len(names) > MOST_NAMED else "")
+    keys = {"database": os.path.relpath(path), "table": names[0]}
+    return f"{kind}, {len(names):,} table{'s' if len(names) != 1 else ''}: {shown}", f"source: {flow(keys)}"
+
+
+def described_other(path: str) -> tuple[str, str]:
+    """What a file is by its ending, and the line of the policy that reads it.
+
+    Raises
+    ------
+    UsageError
+        An ending without a format, or of a format that is not read: what to do instead.
+    DataError, EngineError
+        It cannot be read.
+    """
+    kind = format_of(path)
+    with open_engine("embedded") as engine:
+        table = engine.scan(Source(data=path))
+        said = f"{kind}, {len(table.schema.names):,} columns, {engine.count(table):,} records"
+    return said, f"source: {flow({'path': os.path.relpath(path), 'format': kind})}"
 
 
 def _parts(table: ProfiledTable, path: str) -> Iterator[str]:

@@ -29,6 +29,10 @@ def init(
     delimiter: Annotated[
         str | None, typer.Option("--delimiter", help="Between the fields of a CSV file; left out, detected.")
     ] = None,
+    table: Annotated[
+        str | None,
+        typer.Option("--table", metavar="NAME", help="A table of a DuckDB or SQLite file.", show_default=False),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file of --out.")] = False,
 ) -> None:
     """Draft a commented policy for a table.
@@ -43,17 +47,17 @@ def init(
 
     if out is not None and out.exists() and not force:
         raise UsageError(f"{str(out)!r} exists already; --force overwrites it")
-    table = profile_table(data, delimiter)
+    seen = profile_table(data, delimiter, table)
     home = Path(os.path.abspath(out)).parent if out is not None else Path.cwd()
 
     def draft(method: Method | None) -> str:
         return draft_policy(
-            table.source,
-            table.profiles,
+            seen.source,
+            seen.profiles,
             home=home,
             suggest=suggest,
-            unsure=table.unsure,
-            relations=table.relations,
+            unsure=seen.unsure,
+            relations=seen.relations,
             method=method,
         )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from privpipe.drafting.database_sources import database_keys
 from privpipe.drafting.guessing import Guess, Profile, column_disclosure, suggest_hierarchy
 from privpipe.drafting.relating import Relations, finely_valued, related_guesses
 from privpipe.drafting.suggesting import propose
@@ -81,7 +82,8 @@ def draft_policy(
         if suggest and guesses[profile.name].role == "quasi_identifier" and (found := suggest_hierarchy(profile))
     }
     hierarchies = thinned(offered, {profile.name: profile.code_length for profile in profiles})
-    stem = re.sub(r"\W+", "-", Path(str(source.data)).stem).strip("-") or "table"
+    place = str(source.data if source.is_path else source.data.at)
+    stem = re.sub(r"\W+", "-", Path(place).stem).strip("-") or "table"
     lines = [
         "# Written by `privpipe init`. Roles and types are guesses: read every line before you rely on it.",
         "version: 1",
@@ -102,6 +104,8 @@ def draft_policy(
 
 def source_keys(source: Source, profiles: Sequence[Profile], home: Path) -> dict[str, Any]:
     """The keys of `source:` in a policy that stands in a folder; what is as it is by default is left out."""
+    if not source.is_path:
+        return database_keys(source.data, home)
     path = str(source.data)
     found: dict[str, Any] = {"path": path if "://" in path else os.path.relpath(path, home)}
     found["format"] = source.resolved_format

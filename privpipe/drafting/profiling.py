@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from privpipe.blocks import FactsRequest, Histogram
+from privpipe.drafting.database_sources import database_source
 from privpipe.drafting.guessing import CODE, MISSING, Profile, guess_type
 from privpipe.drafting.relating import Relations, relate
 from privpipe.drafting.sniffing import sniffed
@@ -42,7 +43,7 @@ class ProfiledTable:
     relations: Relations = field(default_factory=Relations)
 
 
-def profile_table(data: str, delimiter: str | None = None) -> ProfiledTable:
+def profile_table(data: str, delimiter: str | None = None, table_name: str | None = None) -> ProfiledTable:
     """The table as a source, and what was seen of its columns, by the embedded engine.
 
     Raises
@@ -54,21 +55,21 @@ def profile_table(data: str, delimiter: str | None = None) -> ProfiledTable:
     """
     if not Path(data).exists() and not elsewhere(data):
         raise UsageError(f"{data!r} does not exist")
-    source = Source(data=data)
-    if source.resolved_format == "csv":
+    source = database_source(data, table_name) or Source(data=data)
+    if source.is_path and source.resolved_format == "csv":
         source = _csv_source(data, delimiter)
     with open_engine("embedded") as engine:
         table = engine.scan(source)
         records = engine.count(table)
         if not records:
             raise DataError(f"{data!r} has no records: there is nothing to guess from")
-        untyped = source.resolved_format in ("csv", "json", "excel")
+        untyped = source.is_path and source.resolved_format in ("csv", "json", "excel")
         histograms = {name: _histogram(engine, table, name) for name in table.schema.names}
         profiles = {
             name: _profile(name, histogram, table.schema.field(name).type, records, untyped=untyped)
             for name, histogram in histograms.items()
         }
-        if source.resolved_format != "csv":
+        if not source.is_path or source.resolved_format != "csv":
             seen = tuple(profiles.values())
             return ProfiledTable(source, seen, relations=relate(engine, table, seen))
         texts = {name: found.values.drop_null().to_pylist() for name, found in histograms.items()}
@@ -133,7 +134,7 @@ def _spread(values: Any, texts: list[str]) -> float:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    ends = pc.min_max(pa.array([float(text) for text in texts]) if texts else pc.cast(values, pa.float64()))
+    ends = pc.min_max(pa.array([float(text) for text in texts]) if texts else pc.cast(values, pa.float64(), safe=False))
     return float(ends["max"].as_py() or 0.0) - float(ends["min"].as_py() or 0.0)
 
 

@@ -5,17 +5,24 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
 from privpipe.draws import Seed
-from privpipe.engines import Engine, Format, Source
-from privpipe.errors import DataError, UsageError, did_you_mean
+from privpipe.engines import Engine, Source
+from privpipe.errors import DataError, PolicyError, UsageError, did_you_mean
 from privpipe.gx.handle import held_under
+from privpipe.policy.grammar import SOURCE
+from privpipe.policy.places import Report
+from privpipe.policy.sections import read_source
+from privpipe.policy.specs import SourceSpec
 from privpipe.roles import ColumnType, column_type_of
 
 __all__ = ["OtherTable", "read_seed", "read_stages"]
+
+UNTYPED = ("csv", "json", "excel")
+OF_HANDLE = {"handle", "types"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,33 +31,29 @@ class OtherTable:
 
     Parameters
     ----------
-    path : str, optional
-        Files; a relative path starts at the working directory.
+    described : SourceSpec, optional
+        A table by the keys of `source:` in a policy; a relative path starts at the working directory.
     handle : str, optional
         Instead: the name under which `privpipe.gx.hold` keeps a frame in this process.
-    format, delimiter, header, columns, null_values
-        As under `source:` in a policy.
     types : mapping of column to type, optional
         Default: CSV columns are typed as those of the batch, all others as they are.
+    said : str
+        What the suite says of it, which tells it from others.
 
     Examples
     --------
-    >>> OtherTable.read("original_source", {"path": "census.csv", "delimiter": ";"}).delimiter
+    >>> OtherTable.read("original_source", {"path": "census.csv", "delimiter": ";"}).described.delimiter
     ';'
     """
 
-    path: str | None = None
+    described: SourceSpec | None = field(default=None, repr=False)
     handle: str | None = None
-    format: Format | None = None
-    delimiter: str = ","
-    header: bool = True
-    columns: tuple[str, ...] = ()
-    null_values: tuple[str, ...] = ("",)
     types: Mapping[str, ColumnType] = field(default_factory=dict)
+    said: str = ""
 
     @classmethod
     def read(cls, owner: str, given: Any) -> OtherTable:
-        """From a path, or a mapping of these parameters.
+        """From a path, or a mapping of the keys of `source:`, or of `handle`; beside them `types`.
 
         Raises
         ------
@@ -58,26 +61,29 @@ class OtherTable:
             Anything else, a table itself above all: a suite holds no record.
         """
         if isinstance(given, str) and given:
-            return cls(path=given)
+            given = {"path": given}
         if not isinstance(given, Mapping):
             raise UsageError(
                 f"{owner} must be a path, or a mapping with `path` or `handle`, not {type(given).__name__}; keep a "
                 "frame with privpipe.gx.hold(name, frame) and write {handle: name}"
             )
-        known = [each.name for each in fields(cls)]
+        known = [*SOURCE, "handle", "types"]
         for name in given:
             if name not in known:
                 raise UsageError(f"{owner}: unknown key {name!r}{did_you_mean(str(name), known)}")
         if wrong := _mismatch(given):
             raise UsageError(f"{owner}: {wrong}")
-        read: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in given.items()}
-        return cls(**read)
+        said = json.dumps(given, sort_keys=True, default=list)
+        types = given.get("types") or {}
+        if given.get("handle") is not None:
+            return cls(handle=given["handle"], types=types, said=said)
+        return cls(described=_described(owner, given), types=types, said=said)
 
     def scanned(self, engine: Engine, beside: Any) -> Any:
         """Its table, typed as the batch is where it has no types of its own."""
         source = self.source()
         table = engine.scan(source)
-        if not source.is_path or source.resolved_format != "csv":
+        if not source.is_path or source.resolved_format not in UNTYPED:
             return table
         types = {
             name: kind
@@ -88,40 +94,39 @@ class OtherTable:
 
     def source(self, types: Mapping[str, str] | None = None) -> Source:
         """The source, with declared types."""
-        if self.handle is not None:
-            return Source(data=held_under(self.handle), types=types or self.types)
-        return Source(
-            data=self.path,
-            format=self.format,
-            delimiter=self.delimiter,
-            header=self.header,
-            columns=self.columns,
-            null_values=self.null_values,
-            types=types or self.types,
-        )
+        if self.described is None:
+            return Source(data=held_under(self.handle or ""), types=types or self.types)
+        return self.described.to_source(types or self.types, Path())
+
+
+def _described(owner: str, given: Mapping[str, Any]) -> SourceSpec:
+    """The source of a mapping, read as a policy's is."""
+    keys = {name: list(item) if isinstance(item, tuple) else item for name, item in given.items() if name != "types"}
+    report = Report()
+    found = read_source(report, keys, (owner,))
+    try:
+        report.raise_if_wrong()
+    except PolicyError as error:
+        raise UsageError("; ".join(f"{problem.path}: {problem.message}" for problem in error.problems)) from None
+    if found is None:  # what is not there was said
+        raise UsageError(f"{owner}: give `path`, `database`, `table` or `handle`")
+    return found
 
 
 def _mismatch(given: Mapping[str, Any]) -> str:
-    """What is wrong with the values of a mapping; none of them is shown."""
-    if (given.get("path") is None) == (given.get("handle") is None):
-        return "give `path` or `handle`, one of the two"
-    for name in ("path", "handle", "delimiter"):
-        if name in given and not (isinstance(given[name], str) and given[name]):
-            return f"{name} must be text"
-    for name in ("columns", "null_values"):
-        if not _are_texts(given.get(name, [])):
-            return f"{name} must be a list of texts"
-    if not isinstance(given.get("header", True), bool):
-        return "header must be true or false"
-    if given.get("format") is not None and given["format"] not in get_args(Format):
-        return f"format must be one of {', '.join(get_args(Format))}"
+    """What is wrong with the values of a mapping that no policy has; none of them is shown."""
+    places = [name for name in ("path", "database", "handle") if given.get(name) is not None]
+    if (
+        (not places and given.get("table") is None)
+        or len(places) > 1
+        or ("handle" in places and set(given) - OF_HANDLE)
+    ):
+        return "give `path` or `handle`, one of the two (or `database`, or `table` of a Spark session)"
+    if "handle" in given and not (isinstance(given["handle"], str) and given["handle"]):
+        return "handle must be text"
     if not _are_types(given.get("types", {})):
         return f"types must give columns one of {', '.join(get_args(ColumnType))}"
     return ""
-
-
-def _are_texts(given: Any) -> bool:
-    return isinstance(given, list | tuple) and all(isinstance(item, str) for item in given)
 
 
 def _are_types(given: Any) -> bool:

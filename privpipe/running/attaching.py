@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from privpipe.blocks import FactsRequest
 from privpipe.engines import Engine
 from privpipe.errors import DataError, did_you_mean
+from privpipe.running.bytes_columns import require_bytes_unjudged
 from privpipe.running.reading import scanned
 from privpipe.running.run_context import RunContext
 
@@ -28,6 +29,7 @@ def attach(context: RunContext, source: Any) -> Any:
     engine, policy = context.engine, context.policy
     table = scanned(engine, source)
     require_declared(table, policy)
+    require_bytes_unjudged(table, policy)
     if engine.count(table) == 0:
         raise DataError("the source has no records: there is nothing to judge")
     require_no_refused_null(engine, table, policy)

@@ -13,6 +13,7 @@ from privpipe.engines import Engine, Source, Written
 from privpipe.errors import SinkError, UsageError
 from privpipe.private_files import scratch_folder
 from privpipe.roles import column_type_of
+from privpipe.running.bytes_columns import is_bytes
 from privpipe.running.run_context import RunContext
 from privpipe.running.staging import Staged
 from privpipe.sinks.formula_cells import escapes_formulas
@@ -113,7 +114,8 @@ def write_rows(
 
 def written_source(policy: Policy, staged: Staged, place: Path | TableName) -> Source:
     """What was written, to be read back in the types of the release."""
-    types = {field.name: column_type_of(field.type) for field in staged.table.schema}
+    # Bytes have no name among the declared types: only files that keep their own types hold them.
+    types = {field.name: column_type_of(field.type) for field in staged.table.schema if not is_bytes(field.type)}
     if isinstance(place, TableName):
         return Source(data=place, types=types)
     return Source(

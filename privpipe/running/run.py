@@ -23,10 +23,11 @@ from privpipe.ledger import NOT_JUDGED, history_entries
 from privpipe.progress import watched
 from privpipe.running.aligning import reads_pairs
 from privpipe.running.attaching import attach
+from privpipe.running.bytes_columns import require_file_of_bytes
 from privpipe.running.frozen import frozen_plan, require_fitting
 from privpipe.running.key_history import KeyHistory
 from privpipe.running.losing import lost_columns, sample_of
-from privpipe.running.places import clear_workplace, target_of, workplace, write_rows, written_source
+from privpipe.running.places import clear_workplace, sink_format, target_of, workplace, write_rows, written_source
 from privpipe.running.plan import Plan
 from privpipe.running.population import population_beside
 from privpipe.running.positions import reads_positions, run_positions
@@ -198,6 +199,7 @@ class _Release:
         """The released table, with what the run says of the keys it was drawn by."""
         engine, policy = self.context.engine, self.context.policy
         original = attach(self.context, source)
+        require_file_of_bytes(original, policy, sink_format(policy))
         population = None if self.context.generalized_population else population_beside(engine, policy, original)
         self.context.progress("stage")
         staged = run_stages(

@@ -58,6 +58,18 @@ GAPS: Mapping[tuple[str, str], Gap] = {
         raises=UnsupportedError,
         why="a ledger asks what its sinks published, and a table answers only within its session",
     ),
+    ("*", "database by position"): Gap(
+        raises=UnsupportedError, why="the rows of a database have no order, so nothing can be aligned by it"
+    ),
+    ("*", "bytes that are judged"): Gap(
+        raises=UnsupportedError,
+        why="bytes have no values that people compare: they are carried through, or left out as identifiers",
+    ),
+    ("*", "bytes in a sink of texts"): Gap(raises=UnsupportedError, why="CSV and JSON hold no bytes; Parquet does"),
+    ("spark", "text files elsewhere"): Gap(
+        raises=UnsupportedError,
+        why="of files on a file system that is not mounted here Spark reads Parquet and Delta; the others need a mount",
+    ),
     ("dask", "mondrian relaxed"): Gap(
         raises=UnsupportedError,
         why="dividing the records of one value takes all records in one place; a strict tree is a function of values",

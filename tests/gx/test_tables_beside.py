@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import privpipe as pp
 from privpipe.blocks import Guarantee
 from privpipe.draws import Draws, Seed
 from privpipe.engines import Source, open_engine
+from privpipe.errors import UsageError
 from privpipe.judging import JudgingRules, assess
 
 gx = pytest.importorskip("great_expectations")
@@ -377,3 +379,29 @@ def test_spark_gives_the_same(spark_engine: Any) -> None:
     ppgx.hold("original", session.createDataFrame(ORIGINAL))
     ppgx.hold("population", session.createDataFrame(POPULATION))
     assert results(suite_for(SAMPLE), session.createDataFrame(RELEASED), spark=True) == judged(SAMPLE)
+
+
+def test_a_table_beside_is_described_by_the_keys_of_a_source(tmp_path: Path) -> None:
+    from privpipe.gx.other_tables import OtherTable
+
+    (tmp_path / "old.csv").write_bytes("Größe;n\n1,5;2\n".encode("windows-1252"))
+    given = {"path": str(tmp_path / "old.csv"), "delimiter": ";", "encoding": "windows-1252", "decimal": ","}
+    table = OtherTable.read("original_source", {**given, "types": {"Größe": "number"}})
+    with open_engine("embedded") as engine:
+        assert engine.collect(engine.scan(table.source())).to_pylist() == [{"Größe": 1.5, "n": "2"}]
+    with sqlite3.connect(tmp_path / "visits") as lite:
+        lite.execute("CREATE TABLE visits AS SELECT 7 AS n")
+    lite.close()
+    place = {"database": str(tmp_path / "visits"), "table": "visits"}
+    with open_engine("embedded") as engine:
+        assert engine.collect(engine.scan(OtherTable.read("original_source", place).source())).to_pylist() == [{"n": 7}]
+    asked = [OtherTable.read("o", {"database": "a.db", "query": f"SELECT {n}"}) for n in (1, 2)]
+    assert str(asked[0]) != str(asked[1])  # by which a batch keeps what it read
+    for wrong in (
+        {**given, "encoding": "ebcdic"},
+        {**given, "sheet": "a"},
+        {"database": "a.db"},
+        {"query": "SELECT 1"},
+    ):
+        with pytest.raises(UsageError, match="original_source"):
+            OtherTable.read("original_source", wrong)

@@ -47,6 +47,7 @@ _ENDINGS: dict[Format, tuple[str, ...]] = {
     "csv": (".csv", ".tsv", ".txt", ".data"),
     "json": (".json", ".jsonl", ".ndjson"),
     "arrow": (".arrow", ".feather", ".ipc"),
+    "orc": (".orc",),
     "excel": (".xlsx", ".xlsm"),
     "stata": (".dta",),
     "spss": (".sav", ".zsav"),

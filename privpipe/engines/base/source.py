@@ -13,7 +13,7 @@ from privpipe.errors import UsageError, did_you_mean
 
 __all__ = ["Format", "Source", "format_of"]
 
-Format = Literal["parquet", "csv", "json", "delta", "arrow", "excel", "stata", "spss", "sas"]
+Format = Literal["parquet", "csv", "json", "delta", "arrow", "excel", "orc", "stata", "spss", "sas"]
 SUFFIXES: Mapping[str, Format] = {
     ".parquet": "parquet",
     ".pq": "parquet",
@@ -29,12 +29,23 @@ SUFFIXES: Mapping[str, Format] = {
     ".ipc": "arrow",
     ".xlsx": "excel",
     ".xlsm": "excel",
+    ".orc": "orc",
     ".dta": "stata",
     ".sav": "spss",
     ".zsav": "spss",
     ".sas7bdat": "sas",
     ".xpt": "sas",
 }
+
+_OF_DATABASE = "a database has tables, so write `source: {database: ..., table: ...}`"
+REMEDIES: Mapping[str, str] = {
+    **dict.fromkeys((".duckdb", ".ddb", ".sqlite", ".sqlite3", ".db", ".db3"), _OF_DATABASE),
+    ".avro": "no reader of Avro is at hand on every engine; convert them to Parquet",
+    ".xls": "that is the Excel of before 2007; save them as .xlsx",
+    ".rds": "that is R's own; write them with arrow::write_parquet",
+    ".rdata": "that is R's own; write them with arrow::write_parquet",
+}
+"""What to do about files that are often met and not read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +57,7 @@ class Source:
     data : str, path, TableName or frame
         A file or a folder of files (no sign of a path is a pattern), a table of a catalogue, or a pandas, polars,
         pyarrow, DuckDB, Dask or Spark frame.
-    format : {"parquet", "csv", "json", "delta", "arrow", "excel", "stata", "spss", "sas"}, optional
+    format : {"parquet", "csv", "json", "delta", "arrow", "excel", "orc", "stata", "spss", "sas"}, optional
         Default: by the file name's ending.
     delimiter : str
         Of CSV fields.
@@ -121,6 +132,8 @@ def format_of(path: str) -> Format:
     if "." not in name:
         return "parquet"
     suffix = name[name.rindex(".") :]
+    if suffix in REMEDIES:
+        raise UsageError(f"files that end in {suffix!r} are not read by `path:`: {REMEDIES[suffix]}")
     if suffix not in SUFFIXES:
         raise UsageError(
             f"cannot tell the format of a file that ends in {suffix!r}{did_you_mean(suffix, SUFFIXES)}; "

@@ -154,7 +154,8 @@ _MAY_BECOME = {
 
 def _refuse_senseless(column: str, found: str, wanted: str) -> None:
     if found != "text" and wanted not in _MAY_BECOME[found]:
-        raise DataError(f"column {column!r} is declared {wanted}, but the source holds it as {found}; declare {found}")
+        remedy = f"declare {found}" if found != "binary" else "leave `type:` out, or make it text before"
+        raise DataError(f"column {column!r} is declared {wanted}, but the source holds it as {found}; {remedy}")
 
 
 def _converted(array: pa.Array, target: pa.DataType, column: str) -> tuple[pa.Array, int]:

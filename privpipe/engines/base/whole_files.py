@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import ipc
+from pyarrow import ipc, orc
 
 from privpipe.engines.base.cell_forms import trimmed_cells
 from privpipe.engines.base.files import list_files
@@ -26,15 +26,15 @@ from privpipe.errors import DataError, UsageError
 
 __all__ = ["WHOLE", "opened"]
 
-WHOLE: Final = ("arrow", "excel", "stata", "spss", "sas")
+WHOLE: Final = ("arrow", "orc", "excel", "stata", "spss", "sas")
 """Formats that are read whole."""
 
 
 def opened(source: Source) -> Source:
     """The source itself, or, where its files are read whole, one of the table that they hold.
 
-    Arrow files, Stata, SPSS and SAS keep their types, and value labels stand for their codes. A column of a spreadsheet
-    has no type: its cells are texts until one is declared, as those of CSV are.
+    Arrow files, ORC, Stata, SPSS and SAS keep their types, and value labels stand for their codes. A column of a
+    spreadsheet has no type: its cells are texts until one is declared, as those of CSV are.
 
     Raises
     ------
@@ -64,6 +64,9 @@ def _read(name: str, source: Source) -> pa.Table:
     kind = source.resolved_format
     if kind == "arrow":
         return _arrow(name)
+    if kind == "orc":
+        with reading(name, "ORC"):
+            return orc.read_table(name).replace_schema_metadata(None)
     if kind == "excel":
         return _excel(name, source)
     return _statistics(name, kind)

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pytest
-from pyarrow import feather, ipc
+from pyarrow import feather, ipc, orc
 
 from privpipe.engines import Engine, Source
 from privpipe.engines.base.text_form import TextForm
@@ -50,6 +50,10 @@ def write_feather(path: Path) -> None:
     feather.write_feather(TABLE, str(path), compression="zstd")
 
 
+def write_orc(path: Path) -> None:
+    orc.write_table(TABLE, str(path), compression="zstd")
+
+
 def write_stata(path: Path) -> None:
     made = frame()
     made["name"] = made["name"].fillna("")
@@ -83,6 +87,7 @@ FORMATS = {
     "a.arrow": (write_arrow, {}),
     "b.arrow": (write_stream, {}),
     "c.feather": (write_feather, {}),
+    "c.orc": (write_orc, {}),
     "d.dta": (write_stata, {"missing": ""}),
     "e.sav": (write_spss, {"missing": ""}),
     "g.xlsx": (write_excel, {"form": TextForm(skip_rows=1, footer=1, trim=True)}),
