@@ -55,8 +55,8 @@ class Key:
         The texts it may be; empty: any.
     required : bool
         Whether the section must have it.
-    instead : str
-        The key that may stand in the place of a required one; never both.
+    instead : tuple of str
+        Keys that may stand in the place of a required one; never two of them.
     default : Any
         What leaving it out means; None where that is nothing.
     """
@@ -66,17 +66,29 @@ class Key:
     choices: tuple[str, ...] = ()
     required: bool = False
     default: Any = None
-    instead: str = ""
+    instead: tuple[str, ...] = ()
 
+
+LAKES: Mapping[str, Key] = {
+    "iceberg": Key("text", "in place of `path`: an Iceberg table with its namespace, `db.visits`"),
+    "catalog": Key("text", "of an Iceberg table: its catalogue in pyiceberg's configuration", default="default"),
+    "snapshot": Key("integer", "of an Iceberg table: number of a snapshot; left out, the table as it is"),
+    "branch": Key("text", "of an Iceberg table: in place of `snapshot`"),
+    "tag": Key("text", "of an Iceberg table: in place of `snapshot`"),
+    "version": Key("integer", "of a Delta table; left out, the newest"),
+    "timestamp": Key("text", "of a Delta table: in place of `version`, the one that was the newest then; ISO 8601"),
+}
+"""Tables of table formats."""
 
 SOURCE: Mapping[str, Key] = {
     "path": Key(
         "text",
         "a file or a folder of files; relative to the policy file, no sign of it a pattern",
         required=True,
-        instead="table",
+        instead=("table", "iceberg"),
     ),
     "table": Key("text", "in place of `path`: a table or view of the Spark session, `db.visits`"),
+    **LAKES,
     "format": Key("text", "format of the files; left out, told by the name's ending", get_args(Format)),
     "delimiter": Key("text", "character between the fields of a CSV file", default=","),
     "header": Key("flag", "whether the first line of a CSV file names its columns", default=True),
@@ -112,7 +124,7 @@ SOURCE: Mapping[str, Key] = {
 GENERALIZED = Key("flag", "whether the table is generalized already; else the plan is applied to it", default=False)
 
 SINK: Mapping[str, Key] = {
-    "path": Key("text", "folder to publish into; relative to the policy file", required=True, instead="table"),
+    "path": Key("text", "folder to publish into; relative to the policy file", required=True, instead=("table",)),
     "table": Key(
         "text", "in place of `path`: a view to publish in the Spark session's own catalogue, `db.visits_public`"
     ),

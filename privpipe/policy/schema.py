@@ -97,7 +97,7 @@ def _section(keys: Mapping[str, Key]) -> dict[str, Any]:
         "properties": {name: _key(key) for name, key in keys.items()},
         "additionalProperties": False,
     }
-    choice = [[name, key.instead] for name, key in keys.items() if key.required and key.instead]
+    choice = [[name, *key.instead] for name, key in keys.items() if key.required and key.instead]
     required = [name for name, key in keys.items() if key.required and not key.instead]
     if required:
         section["required"] = required

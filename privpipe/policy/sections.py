@@ -16,6 +16,7 @@ from privpipe.hierarchies import HierarchySpec
 from privpipe.judging.column_loss import ColumnLossRule
 from privpipe.policy.forms import read_form
 from privpipe.policy.grammar import COLUMN, COLUMN_LOSS, PLAN, SINK, UTILITY, Key, source_keys
+from privpipe.policy.lakes import check_delta, read_iceberg
 from privpipe.policy.places import Place, Report
 from privpipe.policy.secret import SecretSpec
 from privpipe.policy.specs import ColumnSpec, PlanSpec, SinkSpec, SourceSpec, Utility
@@ -58,7 +59,7 @@ def read_keys(report: Report, value: Any, place: Place, keys: Mapping[str, Key])
         elif item is not None:
             found[name] = item
     for name in _left_out(value, keys):
-        if not meant & {name, keys[name].instead}:
+        if not meant & {name, *keys[name].instead}:
             report.wrong((*place, name), f"is required: {keys[name].about}")
     return found
 
@@ -73,7 +74,7 @@ def _left_out(value: Mapping[str, Any], keys: Mapping[str, Key]) -> list[str]:
     return [
         name
         for name, key in keys.items()
-        if key.required and value.get(name) is None and (not key.instead or value.get(key.instead) is None)
+        if key.required and value.get(name) is None and not any(value.get(each) is not None for each in key.instead)
     ]
 
 
@@ -81,10 +82,13 @@ def read_source(report: Report, value: Any, place: Place) -> SourceSpec | None:
     """`source`, `original` or `population`."""
     keys = source_keys(str(place[-1]))
     found = read_keys(report, value, place, keys)
+    if "iceberg" in found:
+        return read_iceberg(report, found, place)
     if "table" in found:
         return _named_source(report, found, place)
     if "path" not in found:
         return None
+    check_delta(report, found, place)
     for name in ("columns", "null_values", "partitions"):
         if name in found:
             found[name] = tuple(found[name])
