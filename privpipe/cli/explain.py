@@ -19,6 +19,7 @@ from privpipe.cli.explaining_hierarchies import (
     hierarchy_document,
     hierarchy_lines,
 )
+from privpipe.cli.explaining_lakes import LAKE_TOPICS, lake_keys, lake_text
 from privpipe.cli.plugging import plug_in_of, tell_left_out
 from privpipe.cli.suggesting import rule_of_thumb
 from privpipe.errors import UsageError, did_you_mean
@@ -49,7 +50,7 @@ def explain(
     """Explain an entry, a hierarchy builder or a section of a policy.
 
     Says what it guards against, its rule and parameters, how to choose them, and the source. `hierarchy` lists the
-    builders of hierarchies.
+    builders of hierarchies; `delta` and `iceberg` tell how such tables are read.
     """
     if name is None:
         _list(json)
@@ -80,9 +81,14 @@ def described(name: str) -> dict[str, Any]:
         return sections[name]
     if name == TOPIC:
         return hierarchy_document()
+    if name in LAKE_TOPICS:
+        from privpipe.policy.grammar import source_keys
+
+        keys = source_keys("source")
+        return {**lake_text(name), "parameters": [_key(key, keys[key]) for key in lake_keys(name)]}
     if name in BUILDERS:
         return builder_document(name)
-    known = [*(entry for room in rooms for entry in room), *sections, TOPIC, *BUILDERS]
+    known = [*(entry for room in rooms for entry in room), *sections, TOPIC, *LAKE_TOPICS, *BUILDERS]
     raise UsageError(f"nothing is called {name!r}{did_you_mean(name, known)}; `privpipe explain` lists every entry")
 
 

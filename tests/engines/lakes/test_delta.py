@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from privpipe.engines import Engine, Source
-from privpipe.engines.base.lakes import delta_table, pinned
+from privpipe.engines.base.lakes import delta, delta_table, pinned
 from privpipe.errors import DataError, UnsupportedError, UsageError
 from tests.engines.lakes import deltas
 
@@ -150,6 +150,16 @@ def test_a_folder_within_is_no_table(engine: Engine, tmp_path: Path) -> None:
         engine.scan(Source(data=folder / "sex=m", format="parquet"))
     with pytest.raises(DataError, match="no `_delta_log`; give the table's own folder"):
         engine.scan(Source(data=folder / "sex=m", format="delta"))
+
+
+@pytest.mark.parametrize("name", ["overwritten", "partitioned", "evolved", "mapped columns, version 2"])
+def test_the_reader_of_object_stores_gives_the_same(
+    engine: Engine, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where files are no paths of this machine, deltalake's own file system reads them."""
+    folder = deltas.TABLES[name](tmp_path / "table")
+    monkeypatch.setattr(delta, "_filesystem", lambda table, path: (table.to_pyarrow_dataset().filesystem, None))
+    assert rows(engine, Source(data=folder)) == counted(deltas.truth(folder))
 
 
 def test_no_cell_is_in_an_error(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from privpipe.engines.base.lakes.delta import delta_table, has_deltalake
+from privpipe.engines.base.lakes.delta import delta_table, delta_version, has_deltalake
 from privpipe.engines.base.lakes.iceberg import IcebergName
 from privpipe.engines.base.lakes.opening import delta_place, is_lake, lake_of, pinned
 from privpipe.engines.base.lakes.table import LakeTable, rows_of_piece
@@ -12,6 +12,7 @@ __all__ = [
     "LakeTable",
     "delta_place",
     "delta_table",
+    "delta_version",
     "has_deltalake",
     "is_lake",
     "lake_of",

@@ -46,7 +46,13 @@ def pinned(source: Source) -> Source:
         return replace(source, data=pinned_name(source.data))
     if source.version is not None or not has_deltalake():
         return source
-    return replace(source, version=delta_version(delta_place(source), source.timestamp), timestamp=None)
+    place = delta_place(source)
+    try:
+        return replace(source, version=delta_version(place, source.timestamp), timestamp=None)
+    except DataError:
+        if "://" not in place:
+            raise
+    return source  # which the session of an engine may reach; if not, its scan says so
 
 
 def delta_place(source: Source) -> str:
