@@ -235,7 +235,7 @@ def check_sink(draft: Draft, report: Report) -> None:
         if isinstance(spec, SourceSpec) and sink.table is not None:
             if spec.table is not None and _same_table(sink.table, spec.table):
                 report.wrong(("sink", "table"), f"is the table of `{name}:`; publish under a name of its own")
-        elif isinstance(spec, SourceSpec) and spec.table is None:
+        elif isinstance(spec, SourceSpec) and spec.path:
             path = Path(located(spec.path, draft.base_dir))
             if path == target or path in target.parents or target in path.parents:
                 report.wrong(("sink", "path"), f"overlaps with the path of `{name}:`; publish into a folder of its own")

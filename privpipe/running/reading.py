@@ -103,7 +103,9 @@ def finished_source(data: Any, policy: Policy, **said: Any) -> Source:
 
 def _own_path(policy: Policy) -> Path | None:
     """Where the policy's own source lies."""
-    return None if policy.source is None else Path(located(policy.source.path, policy.base_dir)).absolute()
+    if policy.source is None or not policy.source.path:
+        return None
+    return Path(located(policy.source.path, policy.base_dir)).absolute()
 
 
 def untyped_columns(source: Source, policy: Policy) -> tuple[str, ...]:

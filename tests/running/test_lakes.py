@@ -12,7 +12,7 @@ import pytest
 
 import privpipe as pp
 from privpipe.engines import Source
-from privpipe.errors import DataError, PolicyError
+from privpipe.errors import PolicyError, UsageError
 from privpipe.running import pinning
 from privpipe.running.reading import finished_source, read_as_source
 from tests.engines.lakes import deltas
@@ -166,6 +166,13 @@ def test_an_iceberg_table_is_judged_and_its_snapshot_recorded(tmp_path: Path, mo
     assert released.manifest["input"]["versions"] == {"source": {"snapshot": snapshot}}
 
 
+def test_a_sink_beside_the_policy_overlaps_with_no_iceberg_table() -> None:
+    read = pp.Policy.from_dict(policy(source={"iceberg": "db.people"}, sink={"path": "out"}))
+    assert read.source is not None
+    assert str(read.source.iceberg) == "db.people"
+    assert pp.Policy.from_dict(read.document).digest() == read.digest()
+
+
 def test_a_table_of_a_catalogue_that_is_not_described_is_an_error() -> None:
-    with pytest.raises((DataError, PolicyError, Exception), match="(?i)iceberg"):
+    with pytest.raises(UsageError, match="(?i)iceberg"):
         pp.assess(None, policy(source={"iceberg": "db.people", "catalog": "nowhere"}))

@@ -114,6 +114,13 @@ def test_what_is_not_read_right_is_refused(
         rows(engine, Source(data=folder))
 
 
+def test_a_vector_that_the_protocol_does_not_announce_counts_too(engine: Engine, tmp_path: Path) -> None:
+    folder = deltas.vectors(tmp_path / "table")
+    found = [each for each in deltas.actions(folder, 1) if "protocol" not in each]
+    deltas.commit(folder, 1, found)
+    assert sum(rows(engine, Source(data=folder)).values()) == 13
+
+
 def featured(folder: Path, feature: str) -> Path:
     deltas.write(folder, deltas.ROWS)
     deltas.commit(folder, 1, [deltas.protocol(feature)])

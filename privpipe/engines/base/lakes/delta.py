@@ -303,9 +303,9 @@ def _key(root: str | None, name: str) -> str:
 
 def _deleted(table: Any) -> dict[str, NDArray[np.int64]]:
     """Numbers of deleted rows by file."""
-    if "deletionVectors" not in (table.protocol().reader_features or ()):
-        return {}
     if not hasattr(table, "deletion_vectors"):
+        if "deletionVectors" not in (table.protocol().reader_features or ()):
+            return {}
         raise UnsupportedError("this deltalake does not tell deletion vectors; install a newer one, of 1.5 or later")
     found: dict[str, NDArray[np.int64]] = {}
     for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):
