@@ -230,6 +230,9 @@ def check_file(file: Path, spark: bool) -> Iterator[Finding]:
     if not file.exists():
         yield Finding(name, "failed", "does not exist", "check the path")
         return
+    if (lake := _lake_finding(file, name)) is not None:
+        yield lake
+        return
     parts = sorted(file.rglob("*")) if file.is_dir() else [file]
     if told := _database_finding(file, name):
         yield told
@@ -257,6 +260,14 @@ def check_file(file: Path, spark: bool) -> Iterator[Finding]:
         yield Finding(name, "failed" if spark else "warning", f"nanosecond timestamps in {shown}", remedy)
     else:
         yield Finding(name, "ok", f"{len(parquet)} Parquet file(s)")
+
+
+def _lake_finding(file: Path, name: str) -> Finding | None:
+    """What a table of a table format is; None for plain files."""
+    from privpipe.cli.lake_kinds import described_lake
+
+    told = described_lake(str(file))
+    return None if told is None else Finding(name, *told)
 
 
 def _csv_finding(file: Path, name: str) -> Finding | None:

@@ -20,6 +20,7 @@ from privpipe.cli.explaining_hierarchies import (
     hierarchy_document,
     hierarchy_lines,
 )
+from privpipe.cli.explaining_lakes import LAKE_TOPICS, lake_keys, lake_text
 from privpipe.cli.explaining_sources import SOURCE_TOPICS, key_document, source_document, source_example
 from privpipe.cli.plugging import plug_in_of, tell_left_out
 from privpipe.drafting.suggesting import rule_of_thumb
@@ -56,7 +57,8 @@ def explain(
     """Explain an entry, a hierarchy builder or a section of a policy.
 
     Says what it guards against, its rule and parameters, how to choose them, and the source. `hierarchy` lists the
-    builders of hierarchies, `source` the keys of every source, `csv` or `database` those of one kind.
+    builders of hierarchies, `source` the keys of every source, `csv` or `database` those of one kind; `delta` and
+    `iceberg` tell how such tables are read.
     """
     if name is None:
         _list(json)
@@ -87,11 +89,17 @@ def described(name: str) -> dict[str, Any]:
         return sections[name]
     if name == TOPIC:
         return hierarchy_document()
+    if name in LAKE_TOPICS:
+        from privpipe.policy.grammar import source_keys
+
+        keys = source_keys("source")
+        return {**lake_text(name), "parameters": [key_document(key, keys[key]) for key in lake_keys(name)]}
     if name in BUILDERS:
         return builder_document(name)
     if name in SOURCE_TOPICS:
         return source_document(name)
-    known = [*(entry for room in rooms for entry in room), *sections, TOPIC, *BUILDERS, *SOURCE_TOPICS]
+    sources = [*LAKE_TOPICS, *SOURCE_TOPICS]
+    known = [*(entry for room in rooms for entry in room), *sections, TOPIC, *BUILDERS, *sources]
     raise UsageError(f"nothing is called {name!r}{did_you_mean(name, known)}; `privpipe explain` lists every entry")
 
 

@@ -57,7 +57,7 @@ class Key:
     required : bool
         Whether the section must have it.
     instead : tuple of str
-        Keys that may stand in the place of a required one; never beside it.
+        Keys that may stand in the place of a required one; never two of them.
     default : Any
         What leaving it out means; None where that is nothing.
     """
@@ -70,12 +70,23 @@ class Key:
     instead: tuple[str, ...] = ()
 
 
+LAKES: Mapping[str, Key] = {
+    "iceberg": Key("text", "in place of `path`: an Iceberg table with its namespace, `db.visits`"),
+    "catalog": Key("text", "of an Iceberg table: its catalogue in pyiceberg's configuration", default="default"),
+    "snapshot": Key("integer", "of an Iceberg table: number of a snapshot; left out, the table as it is"),
+    "branch": Key("text", "of an Iceberg table: in place of `snapshot`"),
+    "tag": Key("text", "of an Iceberg table: in place of `snapshot`"),
+    "version": Key("integer", "of a Delta table; left out, the newest"),
+    "timestamp": Key("text", "of a Delta table: in place of `version`, the one that was the newest then; ISO 8601"),
+}
+"""Tables of table formats."""
+
 SOURCE: Mapping[str, Key] = {
     "path": Key(
         "text",
         "a file or a folder of files; relative to the policy file, no sign of it a pattern",
         required=True,
-        instead=("table", "database", "query"),
+        instead=("table", "database", "query", "iceberg"),
     ),
     "table": Key(
         "text", "a table or view: of the database, else (in place of `path`) of the Spark session, as in `db.visits`"
@@ -86,6 +97,7 @@ SOURCE: Mapping[str, Key] = {
         "kin say, or {env: NAME} for the variable that holds the URL; with `table` or `query`",
     ),
     "query": Key("text", "one SELECT in the words of the `database`, in place of its `table`"),
+    **LAKES,
     "format": Key("text", "format of the files; left out, told by the name's ending", get_args(Format)),
     "delimiter": Key("text", "character between the fields of a CSV file", default=","),
     "header": Key("flag", "whether the first line of a CSV file names its columns", default=True),

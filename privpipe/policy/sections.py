@@ -17,6 +17,7 @@ from privpipe.judging.column_loss import ColumnLossRule
 from privpipe.policy.databases import database_fault, read_database, table_name
 from privpipe.policy.forms import read_form
 from privpipe.policy.grammar import COLUMN, COLUMN_LOSS, PLAN, SINK, UTILITY, Key, source_keys
+from privpipe.policy.lakes import check_delta, read_iceberg
 from privpipe.policy.places import Place, Report
 from privpipe.policy.secret import SecretSpec
 from privpipe.policy.specs import ColumnSpec, PlanSpec, SinkSpec, SourceSpec, Utility
@@ -84,10 +85,13 @@ def read_source(report: Report, value: Any, place: Place) -> SourceSpec | None:
     found = read_keys(report, value, place, keys)
     if "database" in found or "query" in found:
         return read_database(report, found, place)
+    if "iceberg" in found:
+        return read_iceberg(report, found, place)
     if "table" in found:
         return _named_source(report, found, place)
     if "path" not in found:
         return None
+    check_delta(report, found, place)
     for name in ("columns", "null_values", "partitions"):
         if name in found:
             found[name] = tuple(found[name])

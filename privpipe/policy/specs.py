@@ -11,6 +11,7 @@ from typing import Any, Literal
 from privpipe.blocks.table_name import TableName
 from privpipe.engines.base import Format, Source, format_of
 from privpipe.engines.base.databases import Database
+from privpipe.engines.base.lakes import IcebergName
 from privpipe.engines.base.text_form import TextForm
 from privpipe.engines.base.unpacking import MOST_BYTES
 from privpipe.hierarchies import HierarchySpec
@@ -39,14 +40,17 @@ def located(path: str, base_dir: Path) -> str:
 class SourceSpec:
     """A table named in a policy; the keys are those of `privpipe.engines.Source` and of its `form`.
 
-    `table` or `database` stands in place of `path`. `generalized` (of a population): the release's generalization
-    is applied already.
+    `table`, `database` or `iceberg` stands in place of `path`. `generalized` (of a population): the release's
+    generalization is applied already.
     """
 
     path: str = ""
     table: TableName | None = None
     database: Database | None = None
+    iceberg: IcebergName | None = None
     format: Format | None = None
+    version: int | None = None
+    timestamp: str | None = None
     delimiter: str = ","
     header: bool = True
     columns: tuple[str, ...] = ()
@@ -74,6 +78,8 @@ class SourceSpec:
             return Source(data=self.database.within(base_dir), types=dict(types))
         if self.table is not None:
             return Source(data=self.table, types=dict(types))
+        if self.iceberg is not None:
+            return Source(data=self.iceberg, types=dict(types))
         return Source(
             data=located(self.path, base_dir),
             format=self.format,
@@ -85,6 +91,8 @@ class SourceSpec:
             form=self.form,
             sheet=self.sheet,
             partitions=self.partitions,
+            version=self.version,
+            timestamp=self.timestamp,
             types=dict(types),
         )
 

@@ -10,7 +10,7 @@ from typing import Any
 from privpipe.engines.base.frames import as_handed, at_hand, made_like
 from privpipe.engines.base.stamps import require_stamps, stamps_of
 from privpipe.policy import Policy
-from privpipe.policy.specs import FrameSpec, SourceSpec
+from privpipe.policy.specs import FrameSpec, SourceSpec, located
 from privpipe.progress import watched
 from privpipe.running.attaching import attach
 from privpipe.running.losing import lost_columns
@@ -73,7 +73,10 @@ def about(policy: Policy, frame: Any) -> Policy:
     if not isinstance(frame, str | PurePath):
         return policy.replaced(source=FrameSpec(frame=frame))
     described = policy.source or SourceSpec(path=str(frame))
-    return policy.replaced(source=replace(described, path=str(PurePath(frame)), table=None), base_dir=policy.base_dir)
+    path = str(PurePath(frame))
+    if path not in (described.path, located(described.path, policy.base_dir)):
+        described = replace(described, version=None, timestamp=None)  # of another table
+    return policy.replaced(source=replace(described, path=path, table=None, iceberg=None), base_dir=policy.base_dir)
 
 
 def _staged(context: RunContext, source: Any) -> Staged:

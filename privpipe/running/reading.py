@@ -7,7 +7,9 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from privpipe.engines import Engine, Source
+from privpipe.engines.base import format_said
 from privpipe.engines.base.files import left_out, left_out_note
+from privpipe.engines.base.lakes import pinned
 from privpipe.engines.base.text_form import TextForm
 from privpipe.errors import DataError
 from privpipe.policy import Policy
@@ -43,16 +45,26 @@ def left_out_notes(policy: Policy, **sources: Source | None) -> tuple[str, ...]:
 
 
 def read_as_source(data: Any, policy: Policy, **said: Any) -> Source:
-    """A path is read as the policy's source is (format, delimiter) or as is `said`, a frame as it is."""
+    """A path is read as the policy's source is (format, delimiter) or as is `said`, a frame as it is.
+
+    What a path tells of itself (its ending, a Delta log) goes before the policy's `format`. A Delta table is read at
+    the version that it has now.
+    """
     if isinstance(data, Source):
         return data
     if not isinstance(data, str | PurePath):
         return Source(data=data, types=policy.types)
     described = policy.source.to_source(policy.types, policy.base_dir) if policy.source else None
+    if described is None or not described.is_path:
+        return pinned(Source(data=str(data), types=policy.types, **said))
+    if described.format is not None and format_said(str(data)) is None:
+        said = {"format": described.format, **said}
     found = Source(data=str(data), types=policy.types, **said)
-    if described is None or not described.is_path or found.resolved_format != described.resolved_format:
-        return found
-    return replace(described, data=str(data), **said)
+    if found.resolved_format != described.resolved_format:
+        return pinned(found)
+    if str(data) != described.data and Path(data).absolute() != _own_path(policy):
+        described = replace(described, version=None, timestamp=None)  # of another table
+    return pinned(replace(described, data=str(data), **said))
 
 
 def finished_source(data: Any, policy: Policy, **said: Any) -> Source:
@@ -79,6 +91,8 @@ def finished_source(data: Any, policy: Policy, **said: Any) -> Source:
                 types=types,
                 **{"format": sink.format, **said},
             )
+    if sink is not None and sink.table is None and not said.get("format") and Path(str(data)).is_dir():
+        said = said if format_said(str(data)) else {**said, "format": sink.format}
     found = read_as_source(data, policy, **said)
     # A footer of the raw files would take records of a finished table from the judgement.
     own = found.is_path and Path(str(data)).absolute() == _own_path(policy)
@@ -89,11 +103,9 @@ def finished_source(data: Any, policy: Policy, **said: Any) -> Source:
 
 def _own_path(policy: Policy) -> Path | None:
     """Where the policy's own source lies."""
-    return (
-        None
-        if policy.source is None or not policy.source.path
-        else Path(located(policy.source.path, policy.base_dir)).absolute()
-    )
+    if policy.source is None or not policy.source.path:
+        return None
+    return Path(located(policy.source.path, policy.base_dir)).absolute()
 
 
 def untyped_columns(source: Source, policy: Policy) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from privpipe.blocks.verdict import plain
 from privpipe.engines import Engine, Written
 from privpipe.judging import Assessment
 from privpipe.running.commitments import input_commitment, plan_commitment
+from privpipe.running.pinning import versions_read
 from privpipe.running.plan import Plan, document_digest
 from privpipe.running.run_context import RunContext
 from privpipe.running.staging import Staged
@@ -72,6 +73,11 @@ def versions_at_work(engine: Engine, policy: Policy) -> dict[str, str]:
     }
 
 
+def _versions(policy: Policy) -> dict[str, Any]:
+    found = versions_read(policy)
+    return {"versions": found} if found else {}
+
+
 def output_of(staged: Staged, files: Sequence[Path], written: Written) -> dict[str, Any]:
     """What was written: records, columns, and files with their hashes."""
     return {
@@ -101,7 +107,7 @@ def run_documents(
         "policy": plain(policy.public_document()),
         "plan": plan,
         "seed_commitment": staged.plan.seed_commitment,
-        "input": {"records": records, "fingerprint": staged.source},
+        "input": {"records": records, "fingerprint": staged.source, **_versions(policy)},
         "output": dict(output),
     }
     public_hash = document_digest(public_plan)

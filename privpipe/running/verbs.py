@@ -27,6 +27,7 @@ from privpipe.running.attaching import attach
 from privpipe.running.losing import lost_columns
 from privpipe.running.noting import notes_beside_original
 from privpipe.running.opened import OpenedEngine, is_path
+from privpipe.running.pinning import pinned_tables
 from privpipe.running.plan import Plan
 from privpipe.running.population import finished_population, raw_population
 from privpipe.running.positions import finished_positions, reads_positions
@@ -103,6 +104,8 @@ def assess(
     if align not in get_args(Align):
         raise UsageError(f"align must be one of {', '.join(get_args(Align))}, got {align!r}")
     data, original = at_hand(data, "assess"), at_hand(original, "assess, original=")
+    if isinstance(original, str | PurePath):
+        original = read_as_source(original, policy)  # once: it is read again beside the notes
     with OpenedEngine(engine, data if data is not None else policy, policy) as running:
         case = _tables(running, data, policy, original, align)
         rules, order, notes = _rules(running, case, policy, align)
@@ -264,9 +267,9 @@ def release(
 
 
 def _policy(policy: Policy | str | PurePath | Mapping[str, Any]) -> Policy:
-    if isinstance(policy, Policy):
-        return policy
-    return Policy.from_dict(policy) if isinstance(policy, Mapping) else Policy.load(policy)
+    if not isinstance(policy, Policy):
+        policy = Policy.from_dict(policy) if isinstance(policy, Mapping) else Policy.load(policy)
+    return pinned_tables(policy)
 
 
 def _raw(data: Any, policy: Policy) -> Source:

@@ -15,7 +15,14 @@ from .page_blocks import blocks, run, said
 
 PROJECT = Path(__file__).resolve().parents[2]
 WRITTEN = sorted(path for path in (PROJECT / "docs").rglob("*.md") if path.parent.name != "decisions")
-NEEDS = {"dask": "dask", "gx": "great_expectations", "scikit-learn": "sklearn", "polars": "polars", "ibis": "ibis"}
+NEEDS = {
+    "dask": "dask",
+    "gx": "great_expectations",
+    "scikit-learn": "sklearn",
+    "polars": "polars",
+    "ibis": "ibis",
+    "lakes": "deltalake",
+}
 
 
 def pages(compiled: bool) -> list[Any]:

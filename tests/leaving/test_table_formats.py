@@ -14,7 +14,7 @@ import pytest
 
 import privpipe as pp
 from privpipe.engines import Engine, Source
-from privpipe.errors import DataError, PrivpipeError, UsageError
+from privpipe.errors import DataError, PrivpipeError, UnsupportedError, UsageError
 
 ROWS = pa.table({"n": pa.array(range(16)), "illness": ["flu", "cold"] * 8})
 COLUMNS = {"n": {"role": "quasi_identifier"}, "illness": {"role": "sensitive"}}
@@ -192,7 +192,7 @@ def runs(table: str, plain: str) -> dict[str, Callable[[], Any]]:
 
 @pytest.mark.parametrize("argument", sorted(runs("", "")))
 def test_every_argument_that_takes_a_path_refuses_a_table(argument: str, tmp_path: Path, plain: str) -> None:
-    with pytest.raises(DataError, match="Delta table"):
+    with pytest.raises((DataError, UnsupportedError), match="Delta table"):
         runs(str(delta(tmp_path / "table")), plain)[argument]()
 
 
@@ -216,6 +216,26 @@ def test_great_expectations_refuses_a_table(part: str, tmp_path: Path, plain: st
     found = batch.validate(expected)
     assert not found.success
     assert "Delta table" in json.dumps(found.to_json_dict())
+
+
+@pytest.mark.gx
+@pytest.mark.parametrize("part", ["batch", "population"])
+def test_great_expectations_reads_the_live_rows(part: str, tmp_path: Path, plain: str) -> None:
+    gx = pytest.importorskip("great_expectations")
+    deltalake = pytest.importorskip("deltalake")
+    import privpipe.gx as ppgx
+
+    table = str(tmp_path / "live")
+    for _ in range(3):
+        deltalake.write_deltalake(table, ROWS, mode="overwrite")
+    pq.write_table(ROWS, plain)
+    frame = ppgx.handle(table if part == "batch" else plain)
+    asset = gx.get_context(mode="ephemeral").data_sources.add_pandas("p").add_dataframe_asset("a")
+    batch = asset.add_batch_definition_whole_dataframe("b").get_batch({"dataframe": frame})
+    name, population = ("k_anonymity", {}) if part == "batch" else ("k_map", {"population_source": table})
+    expected = ppgx.EXPECTATIONS[name](k=3, quasi_identifiers=["n"], sensitive=["illness"], **population)
+    found = batch.validate(expected)
+    assert (found.success, found.result["observed_value"]) == (False, 1)
 
 
 def test_a_frame_of_the_live_rows_is_judged_as_it_is(tmp_path: Path) -> None:

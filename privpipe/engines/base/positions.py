@@ -12,6 +12,7 @@ from privpipe.engines.base.csv_blocks import CsvDialect, csv_blocks, ragged_erro
 from privpipe.engines.base.databases import Database
 from privpipe.engines.base.files import csv_columns, list_files
 from privpipe.engines.base.frames import arrow_of
+from privpipe.engines.base.lakes import IcebergName
 from privpipe.engines.base.source import Source
 from privpipe.engines.base.unpacking import reading
 from privpipe.engines.base.whole_files import opened
@@ -49,6 +50,8 @@ def _frame(data: Any) -> pa.Table:
         raise UnsupportedError(
             f"a table of a {kind} has no order, so nothing can be aligned by position; use a record_id"
         )
+    if isinstance(data, IcebergName):
+        raise UnsupportedError("an Iceberg table has no order, so nothing can be aligned by position; use a record_id")
     library = type(data).__module__.partition(".")[0]
     if library == "pyspark":
         raise UnsupportedError("a Spark frame has no order, so nothing can be aligned by position; use a record_id")
@@ -75,6 +78,8 @@ def _files(source: Source) -> pa.Table:
         raise UnsupportedError(
             "a folder of partitions is not aligned by position; use a record_id, or one of its files"
         )
+    if kind == "delta":
+        raise UnsupportedError("a Delta table has no order, so nothing can be aligned by position; use a record_id")
     if kind == "parquet":
         return pa.concat_tables(map(_parquet, list_files(source)))
     if kind != "csv":

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Literal, get_args
 
+from privpipe.engines.base.table_formats import is_delta_table
 from privpipe.engines.base.text_form import TextForm
 from privpipe.engines.base.unpacking import MOST_BYTES, PACKED
 from privpipe.errors import UsageError, did_you_mean
 
-__all__ = ["Format", "Source", "format_of"]
+__all__ = ["Format", "Source", "format_of", "format_said"]
 
 Format = Literal["parquet", "csv", "json", "delta", "arrow", "excel", "orc", "stata", "spss", "sas"]
 SUFFIXES: Mapping[str, Format] = {
@@ -54,11 +55,11 @@ class Source:
 
     Parameters
     ----------
-    data : str, path, TableName or frame
+    data : str, path, TableName, IcebergName or frame
         A file or a folder of files (no sign of a path is a pattern), a table of a catalogue, or a pandas, polars,
         pyarrow, DuckDB, Dask or Spark frame.
     format : {"parquet", "csv", "json", "delta", "arrow", "excel", "orc", "stata", "spss", "sas"}, optional
-        Default: by the file name's ending.
+        Default: by the file name's ending; the folder of a Delta table is one whatever its name.
     delimiter : str
         Of CSV fields.
     header : bool
@@ -79,6 +80,10 @@ class Source:
         Of an Excel file that has several.
     partitions : tuple of str
         Columns in the names of folders above Parquet files (`year=2024`), in their order.
+    version : int, optional
+        Of a Delta table. Default: the newest.
+    timestamp : str, optional
+        In place of `version`: the one that was the newest then.
     types : mapping of column to ColumnType
         Declared types. CSV and JSON columns without one are text; the others keep the source's type.
     """
@@ -95,6 +100,8 @@ class Source:
     form: TextForm = field(default_factory=TextForm)
     sheet: str | None = None
     partitions: tuple[str, ...] = ()
+    version: int | None = None
+    timestamp: str | None = None
     types: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -108,14 +115,34 @@ class Source:
 
     @property
     def resolved_format(self) -> Format:
-        """The format asked for, else that of the name.
+        """The format asked for, else that of what lies there or of the name.
 
         Raises
         ------
         UsageError
             When neither gives it.
         """
-        return self.format or format_of(str(self.data))
+        return self.format or format_said(str(self.data)) or format_of(str(self.data))
+
+
+def format_said(path: str) -> Format | None:
+    """The format that a path itself tells, by what lies there or by its ending; None where it tells nothing.
+
+    Examples
+    --------
+    >>> format_said("raw/adult.csv.gz"), format_said("lake/adult"), format_said("adult.dat")
+    ('csv', None, None)
+    """
+    if is_delta_table(path.removeprefix("file://")):
+        return "delta"
+    return SUFFIXES.get(_ending(path))
+
+
+def _ending(path: str) -> str:
+    name = path.rstrip("/").rsplit("/", 1)[-1].casefold().lstrip(".")
+    for suffix in PACKED:
+        name = name.removesuffix(suffix)
+    return name[name.rindex(".") :] if "." in name else ""
 
 
 def format_of(path: str) -> Format:
@@ -126,12 +153,9 @@ def format_of(path: str) -> Format:
     >>> format_of("raw/2024/adult.csv.gz"), format_of("lake/adult")
     ('csv', 'parquet')
     """
-    name = path.rstrip("/").rsplit("/", 1)[-1].casefold().lstrip(".")
-    for suffix in PACKED:
-        name = name.removesuffix(suffix)
-    if "." not in name:
+    suffix = _ending(path)
+    if not suffix:
         return "parquet"
-    suffix = name[name.rindex(".") :]
     if suffix in REMEDIES:
         raise UsageError(f"files that end in {suffix!r} are not read by `path:`: {REMEDIES[suffix]}")
     if suffix not in SUFFIXES:

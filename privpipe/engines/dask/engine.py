@@ -26,12 +26,13 @@ from privpipe.draws import Seed, Stream
 from privpipe.engines.base.besides import beside_schema
 from privpipe.engines.base.contract import Engine, Where, Written
 from privpipe.engines.base.databases.staging import Staging
+from privpipe.engines.base.lakes import lake_of
 from privpipe.engines.base.names import check_record_ids
 from privpipe.engines.base.source import Format, Source
 from privpipe.engines.dask.classes import collected_blocks, kept_parts, measured_classes
 from privpipe.engines.dask.csv_parts import csv_table
 from privpipe.engines.dask.exchange import meet
-from privpipe.engines.dask.frame_parts import dask_table, is_dask_frame, json_table, local_table
+from privpipe.engines.dask.frame_parts import dask_table, is_dask_frame, json_table, lake_table, local_table
 from privpipe.engines.dask.identities import declared_ids, numbered_ids, uniqueness
 from privpipe.engines.dask.learn import CountDistinct, Learn, facts_of, merge_distinct, sorted_distinct
 from privpipe.engines.dask.lying import lying
@@ -107,6 +108,9 @@ class DaskEngine(Engine):
         if isinstance(source.data, TableName):
             raise refuse_table(source.data, self.name)
         source = self._staging.opened(source)
+        lake = lake_of(source)
+        if lake is not None:
+            return lake_table(self._runtime, source, lake)
         if not source.is_path:
             if is_dask_frame(source.data):
                 return dask_table(self._runtime, source)
@@ -115,9 +119,7 @@ class DaskEngine(Engine):
             return parquet_table(self._runtime, source, size)
         if source.resolved_format == "csv":
             return csv_table(self._runtime, source, size)
-        if source.resolved_format == "json":
-            return json_table(self._runtime, source)
-        return local_table(self._runtime, source, size, self.options.npartitions)
+        return json_table(self._runtime, source)
 
     def count(self, table: DaskTable) -> int:
         parts = table.holding([] if table.has_record_ids else table.schema.names[:1])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
@@ -13,6 +12,7 @@ import pyarrow.types as pt
 from privpipe.engines.base.files import list_files
 from privpipe.engines.base.frames import arrow_of
 from privpipe.engines.base.json_rows import json_batches, json_columns
+from privpipe.engines.base.lakes import LakeTable, rows_of_piece
 from privpipe.engines.base.logical import logical_type
 from privpipe.engines.base.names import check_declared, check_names
 from privpipe.engines.base.source import Source
@@ -20,9 +20,9 @@ from privpipe.engines.dask.graph import foreign_nodes
 from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.dask.table import DaskTable
 from privpipe.engines.dask.typed import text_table, typed_table, whole_batch
-from privpipe.errors import DataError, UsageError
+from privpipe.errors import DataError
 
-__all__ = ["dask_table", "is_dask_frame", "json_table", "local_table"]
+__all__ = ["dask_table", "is_dask_frame", "json_table", "lake_table", "local_table"]
 
 LEAST_ROWS = 65536
 
@@ -96,7 +96,7 @@ def local_table(runtime: Runtime, source: Source, partition_bytes: int, npartiti
     DataError, UsageError
         As `arrow_of`.
     """
-    found = delta_dataset(source) if source.is_path else arrow_of(source.data)
+    found = arrow_of(source.data)
     if isinstance(found, pa.Table):
         table = found
     else:
@@ -108,24 +108,17 @@ def local_table(runtime: Runtime, source: Source, partition_bytes: int, npartiti
     return typed_table(runtime, runtime.place_each(slices), table.schema, source.types)
 
 
-def delta_dataset(source: Source) -> Any:
-    """The dataset of a Delta folder, read by the calling process.
+def lake_table(runtime: Runtime, source: Source, lake: LakeTable) -> DaskTable:
+    """The table of a table format, a partition a data file, read where it is used."""
+    raw = [runtime.task("read lake", lake_rows, piece=piece, schema=lake.schema) for piece in lake.pieces]
+    empty = [] if raw else [runtime.place_each([whole_batch(lake.schema.empty_table())])[0]]
+    check_names(lake.schema.names)
+    return typed_table(runtime, raw or empty, lake.schema, source.types)
 
-    Raises
-    ------
-    UsageError
-        deltalake is not installed.
-    DataError
-        Not a readable Delta table.
-    """
-    try:
-        deltalake = importlib.import_module("deltalake")
-    except ImportError:
-        raise UsageError("format delta needs deltalake: pip install 'privpipe[delta]'") from None
-    try:
-        return deltalake.DeltaTable(str(source.data)).to_pyarrow_dataset()
-    except (deltalake.exceptions.DeltaError, OSError) as error:
-        raise DataError(f"not a readable Delta table ({type(error).__name__}): {source.data!s}") from None
+
+def lake_rows(piece: Any, schema: pa.Schema) -> pa.RecordBatch:
+    """The live rows of a data file."""
+    return whole_batch(rows_of_piece(piece, schema))
 
 
 def _slices(table: pa.Table, parts: int) -> Iterator[pa.RecordBatch]:

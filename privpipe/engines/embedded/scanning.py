@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -13,6 +12,7 @@ import pyarrow.types as pt
 
 from privpipe.engines.base.files import list_files, parquet_instants_fit, parquet_schema
 from privpipe.engines.base.frames import arrow_of
+from privpipe.engines.base.lakes import lake_of
 from privpipe.engines.base.logical import inexact_error, kind_of, logical_type
 from privpipe.engines.base.names import check_names
 from privpipe.engines.base.partitions import partitioned_dataset
@@ -24,18 +24,18 @@ from privpipe.engines.embedded.session import Session
 from privpipe.engines.embedded.storing import parquet_scan
 from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted
 from privpipe.engines.embedded.text_sources import converted_rows, decimal_scales, scan_text
-from privpipe.errors import DataError, UsageError
 
 __all__ = ["scan"]
 
 
 def scan(session: Session, source: Source) -> EmbeddedTable:
     """The table of a source; see `Engine.scan`."""
+    lake = lake_of(source)
+    if lake is not None:
+        return _scan_frame(session, replace(source, data=lake.frame(), format=None))
     if not source.is_path:
         return _scan_frame(session, source)
     kind = source.resolved_format
-    if kind == "delta":
-        return _scan_delta(session, source)
     if source.partitions:
         return _scan_frame(session, replace(source, data=partitioned_dataset(source)))
     files = list_files(source)
@@ -94,19 +94,6 @@ def _is_strange(kind: pa.DataType) -> bool:
     if pt.is_timestamp(kind):
         return kind.unit in ("s", "ms")
     return bool(pt.is_float16(kind) or pt.is_decimal256(kind) or pt.is_date64(kind))
-
-
-def _scan_delta(session: Session, source: Source) -> EmbeddedTable:
-    try:
-        deltalake = importlib.import_module("deltalake")
-    except ImportError:
-        raise UsageError("format delta needs deltalake: pip install 'privpipe[delta]'") from None
-    try:
-        dataset = deltalake.DeltaTable(str(source.data)).to_pyarrow_dataset()
-    except (deltalake.exceptions.DeltaError, OSError) as error:
-        raise DataError(f"not a readable Delta table ({type(error).__name__}): {source.data!s}") from None
-    view = session.name("frame")
-    return _typed(session, EmbeddedTable(f"SELECT * FROM {view}", dataset.schema, False, {view: dataset}), source)
 
 
 def _typed(session: Session, raw: EmbeddedTable, source: Source) -> EmbeddedTable:

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.types as pt
 
 from privpipe.engines.base.csv_blocks import CsvBlock, CsvDialect, csv_blocks, ragged_error, read_csv_block
 from privpipe.engines.base.files import csv_columns, parquet_head, wrong_delimiter_hint
 from privpipe.engines.base.json_rows import json_batches, json_columns
+from privpipe.engines.base.lakes import LakeTable
+from privpipe.engines.base.logical import logical_type
 from privpipe.engines.base.names import check_declared, check_names
 from privpipe.engines.base.parallel import in_order
 from privpipe.engines.base.partitions import partition_values, with_partitions
@@ -29,7 +32,7 @@ from privpipe.engines.spark.workers import fold, map_batches
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["csv_frame", "json_frame", "parquet_frame"]
+__all__ = ["csv_frame", "json_frame", "lake_frame", "parquet_frame"]
 
 P = TypeVar("P")
 Reader = Callable[[Any], Iterator[tuple[pa.RecordBatch, int]]]
@@ -90,20 +93,38 @@ def parquet_frame(session: SparkSession, source: Source, files: list[str], schem
     return _table(session, pieces, read, typing)
 
 
+def lake_frame(session: SparkSession, source: Source, lake: LakeTable) -> SparkTable:
+    """The table of a table format, a task a data file."""
+    check_names(lake.schema.names)
+
+    def read(piece: Any) -> Iterator[tuple[pa.RecordBatch, int]]:
+        for batch in piece.batches():
+            yield batch, 0
+
+    wanted = [name for name, kind in source.types.items() if kind == "decimal" and name in lake.schema.names]
+    texts = [name for name in wanted if pt.is_string(logical_type(lake.schema.field(name).type, name))]
+    scales = _scales(session, lake.pieces, read, texts)
+    return _table(session, lake.pieces, read, typing_of(lake.schema, source.types, scales))
+
+
 def _text_table(
     session: SparkSession, pieces: Sequence[Any], read: Reader, names: Sequence[str], source: Source
 ) -> SparkTable:
     schema = pa.schema([(name, pa.string()) for name in names])
     decimals = [name for name, kind in source.types.items() if kind == "decimal"]
-    scales: dict[str, int] = {}
-    if decimals:
+    return _table(session, pieces, read, typing_of(schema, source.types, _scales(session, pieces, read, decimals)))
 
-        def learn(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, int]]:
-            for at in _numbers(batches):
-                yield scales_in((batch for batch, _ in read(pieces[at])), decimals)
 
-        scales = fold(_numbered(session, len(pieces)), learn, larger, "learn the digits of decimals") or {}
-    return _table(session, pieces, read, typing_of(schema, source.types, scales))
+def _scales(session: SparkSession, pieces: Sequence[Any], read: Reader, decimals: Sequence[str]) -> dict[str, int]:
+    """Digits behind the sign of text columns that are declared decimal."""
+    if not decimals:
+        return {}
+
+    def learn(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, int]]:
+        for at in _numbers(batches):
+            yield scales_in((batch for batch, _ in read(pieces[at])), list(decimals))
+
+    return fold(_numbered(session, len(pieces)), learn, larger, "learn the digits of decimals") or {}
 
 
 def _table(session: SparkSession, pieces: Sequence[Any], read: Reader, typing: Typing) -> SparkTable:

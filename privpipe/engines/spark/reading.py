@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ import pyarrow.types as pt
 from privpipe.blocks.table_name import TableName
 from privpipe.engines.base.files import elsewhere, list_files, parquet_head, parquet_instants_fit, parquet_schema
 from privpipe.engines.base.frames import arrow_of
+from privpipe.engines.base.lakes import is_lake
 from privpipe.engines.base.logical import logical_schema
 from privpipe.engines.base.names import check_names
 from privpipe.engines.base.partitions import partitioned_schema
@@ -24,16 +24,18 @@ from privpipe.engines.base.table_formats import table_format_error
 from privpipe.engines.base.text import decimal_scale
 from privpipe.engines.base.typing import typing_of
 from privpipe.engines.spark.failures import reported
-from privpipe.engines.spark.layout import Layout, physical
+from privpipe.engines.spark.lakes import lake_source
+from privpipe.engines.spark.layout import Layout
 from privpipe.engines.spark.named_tables import named_frame
 from privpipe.engines.spark.pieces import csv_frame, json_frame, parquet_frame
+from privpipe.engines.spark.raw_frames import raw_frame
 from privpipe.engines.spark.table import SparkTable
 from privpipe.engines.spark.typed import RawFrame, typed_table
 from privpipe.engines.spark.versions import frame_of
-from privpipe.errors import DataError, EngineError, UnsupportedError, UsageError
+from privpipe.errors import EngineError, UnsupportedError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 __all__ = ["is_spark_frame", "refuse_streaming", "scan"]
 
@@ -45,14 +47,14 @@ def scan(session: SparkSession, source: Source) -> tuple[SparkTable, bool]:
     data = named_frame(session, source.data) if isinstance(source.data, TableName) else source.data
     if is_spark_frame(data):
         refuse_streaming(data)
-        return typed_table(_frame(data), source.types), False
+        return typed_table(raw_frame(data), source.types), False
+    if is_lake(source):
+        return lake_source(session, source)
     if not source.is_path:
         return _local(session, source), False
     kind = source.resolved_format
     if elsewhere(os.fspath(source.data)):
         return typed_table(_remote(session, source), source.types), kind == "csv"
-    if kind == "delta":
-        return typed_table(_delta(session, source), source.types), False
     files = list_files(source)
     if kind == "csv":
         return csv_frame(session, source, files), True
@@ -70,7 +72,7 @@ def scan(session: SparkSession, source: Source) -> tuple[SparkTable, bool]:
         # Without a mark, Spark takes a scan for an earlier one of the same paths, whose rows it may still hold.
         frame = session.read.option("privpipe.scan", secrets.token_hex(8)).parquet(*(_uri(name) for name in files))
     records = sum(parquet_head(name).num_rows for name in files)
-    return replace(typed_table(_frame(frame), source.types), remembered={"records": records}), False
+    return replace(typed_table(raw_frame(frame), source.types), remembered={"records": records}), False
 
 
 def refuse_streaming(frame: Any) -> None:
@@ -98,37 +100,6 @@ def is_spark_frame(data: Any) -> bool:
     False
     """
     return type(data).__module__.startswith("pyspark.") and hasattr(data, "columns")
-
-
-def _frame(data: Any) -> RawFrame:
-    """A Spark frame under our own column names, in the types nearest to the logical ones."""
-    from pyspark.errors import PySparkException
-    from pyspark.sql.pandas.types import to_arrow_schema
-    from pyspark.sql.types import StructField, StructType
-
-    frame = data if hasattr(data, "mapInArrow") else _without_index(data)
-    names = list(frame.columns)
-    check_names(names)
-    fields = []
-    for field in frame.schema.fields:
-        try:
-            found = to_arrow_schema(StructType([StructField("c", field.dataType)])).field(0).type
-        except PySparkException:
-            kind = field.dataType.simpleString()
-            raise DataError(f"column {field.name!r} has the type {kind}, which no release can carry") from None
-        fields.append(pa.field(field.name, found))
-    return RawFrame(_renamed(frame, len(names)), pa.schema(fields))
-
-
-def _without_index(data: Any) -> DataFrame:
-    """A pandas-on-Spark frame as Spark's own."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it warns that the index is lost, as it should be
-        return data.to_spark()
-
-
-def _renamed(frame: DataFrame, columns: int) -> DataFrame:
-    return frame.toDF(*(physical(at) for at in range(columns)))
 
 
 def _local(session: SparkSession, source: Source) -> SparkTable:
@@ -189,13 +160,11 @@ def _plain(path: str) -> str:
 def _remote(session: SparkSession, source: Source) -> RawFrame:
     """Files on a file system that Spark knows and Python need not."""
     path, kind = os.fspath(source.data), source.resolved_format
-    if kind == "delta":
-        return _delta(session, source)
     if kind == "parquet":
         try:
             _refuse_table_format(session, path.rstrip("/"))
             with reported(f"open the Parquet files at {path!r}"):
-                return _frame(session.read.parquet(_plain(path)))
+                return raw_frame(session.read.parquet(_plain(path)))
         except EngineError as error:
             problem = _unread(error, path)
         raise problem
@@ -250,16 +219,3 @@ def _unread(error: EngineError, path: str) -> EngineError:
     if "PATH_NOT_FOUND" in str(error):
         return EngineError(f"{path!r} cannot be read: nothing is there; a path names one file or one folder")
     return error
-
-
-def _delta(session: SparkSession, source: Source) -> RawFrame:
-    try:
-        with reported("open the Delta table"):
-            return _frame(session.read.format("delta").load(os.fspath(source.data)))
-    except EngineError as error:
-        if "DATA_SOURCE_NOT_FOUND" not in str(error) and "ClassNotFoundException" not in str(error):
-            raise
-    raise UsageError(
-        "this Spark session has no Delta Lake; start it with the package io.delta:delta-spark "
-        "(`engines.spark.conf: {spark.jars.packages: ...}`)"
-    )

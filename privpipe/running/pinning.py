@@ -1,0 +1,51 @@
+"""Tables of table formats are read at the version that they have when a run begins, however often they are scanned."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from privpipe.engines.base.lakes import pinned
+from privpipe.errors import PrivpipeError
+from privpipe.policy.specs import SourceSpec
+
+if TYPE_CHECKING:
+    from privpipe.policy import Policy
+
+__all__ = ["pinned_tables", "versions_read"]
+
+PARTS = ("source", "original", "population")
+
+
+def pinned_tables(policy: Policy) -> Policy:
+    """The policy with the versions that its Delta and Iceberg tables have now; its digest stays."""
+    found = {part: _pinned(spec, policy) for part in PARTS if (spec := getattr(policy, part)) is not None}
+    changed = {part: spec for part, spec in found.items() if spec is not getattr(policy, part)}
+    return policy.replaced(**changed) if changed else policy
+
+
+def _pinned(spec: SourceSpec, policy: Policy) -> SourceSpec:
+    before = spec.to_source({}, policy.base_dir)
+    if before.is_path and "://" in str(before.data) and policy.engine == "spark":
+        return spec  # which its session alone may reach
+    try:
+        after = pinned(before)
+    except PrivpipeError:
+        return spec  # told by the scan, where this part is read at all
+    if after is before:
+        return spec
+    if spec.iceberg is not None:
+        return replace(spec, iceberg=after.data)
+    return replace(spec, format="delta", version=after.version, timestamp=after.timestamp)
+
+
+def versions_read(policy: Policy) -> dict[str, Any]:
+    """The version of a Delta table or the snapshot of an Iceberg table that each part of a run was read at."""
+    found = {}
+    for part in PARTS:
+        spec = getattr(policy, part)
+        if spec is not None and spec.version is not None:
+            found[part] = {"version": spec.version}
+        elif spec is not None and spec.iceberg is not None:
+            found[part] = {"snapshot": spec.iceberg.snapshot}
+    return found
