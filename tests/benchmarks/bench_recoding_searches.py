@@ -102,6 +102,9 @@ def sixteen_columns(engine: EmbeddedEngine, census: Path, seconds: float) -> Non
             check = NodeCheck(encoded, context, searched_quality(encoded, own, context))
             took, outcome = cpu_seconds(lambda: searched(own, check, budget, "transform[0]"))  # noqa: B023
             found = outcome.found
+            if found is None:
+                print(f"16 columns {name:10} found nothing within {limits.seconds:g} s", flush=True)
+                continue
             base = base or found.loss[0]
             allowed = f"{limits.seconds:g} s" if limits.seconds else "no limit"
             print(
