@@ -11,7 +11,7 @@ from annotated_types import Ge, Le
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
-from privpipe.blocks import FactsRequest, Primitives, RowBlock
+from privpipe.blocks import Primitives, RowBlock
 from privpipe.blocks.marks import Columns
 from privpipe.errors import DataError, UsageError
 from privpipe.hierarchies import canonical_text
@@ -20,6 +20,7 @@ from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer,
 from privpipe.transforms.local_recoding.rounds import GONE, Tuples
 from privpipe.transforms.mondrian.cut_columns import CutColumn, by_value, require_one_node_a_label, value_codes
 from privpipe.transforms.mondrian.cut_tree import CutTree
+from privpipe.transforms.recoding.encoded import sorted_values
 from privpipe.transforms.recoding.hierarchy_definition import earlier
 from privpipe.transforms.recoding.stage import GeneralizeStage, generalized_columns, texts_of
 from privpipe.transforms.suppression.budget import sensitive_codes, text_ranks
@@ -192,33 +193,34 @@ class _Counted:
     def of(cls, engine: Primitives, table: Any, columns: tuple[str, ...], context: StageContext) -> Self:
         sets = judged_sets(context)
         fixed = tuple(key for key in sets.columns if key not in columns)
-        histograms = engine.facts(table, FactsRequest(histograms=(*columns, *fixed))).histograms
         distinct = engine.distinct(table, list(dict.fromkeys([*columns, *fixed, *sets.sensitive])))
-        by_values, hierarchies, codes = [], [], []
+        records = distinct["__count"].to_numpy().astype(np.int64)
+        by_values, hierarchies, codes, coded = [], [], [], []
         for name in (*columns, *fixed):
-            texts = texts_of(histograms[name].values, context, name).to_pylist()
-            column = by_value(name, histograms[name].values, texts)
+            seen, places = sorted_values(distinct[name])
+            texts = texts_of(seen, context, name).to_pylist()
+            column = by_value(name, seen, texts)
             by_values.append(column)
             own = value_codes(column, distinct[name])
+            coded.append(own)
             if name in columns:
                 kind = context.types.get(name) or column_type_of(context.schema.field(name).type)
-                hierarchy = context.hierarchies[name].build(texts, histograms[name].counts.tolist(), kind)
+                totals = np.bincount(places, weights=records, minlength=len(texts)).astype(np.int64).tolist()
+                hierarchy = context.hierarchies[name].build(texts, totals, kind)
                 require_one_node_a_label(hierarchy, context)
                 hierarchies.append(hierarchy)
                 codes.append(hierarchy.encode(texts).astype(np.int64)[own])
             else:
                 # By rank of the text, as a planner codes them.
-                codes.append(text_ranks(canonical_text(histograms[name].values, None, column=name).to_pylist())[own])
-        values = np.column_stack([value_codes(column, distinct[column.name]) for column in by_values])
+                codes.append(text_ranks(canonical_text(seen, None, column=name).to_pylist())[own])
         matrix = np.column_stack(codes).astype(np.int32)
         known: NDArray[np.bool_] = np.all(matrix >= 0, axis=1)
         sensitive = {name: sensitive_codes(distinct[name], name, context.base)[known] for name in sets.sensitive}
-        counts = distinct["__count"].to_numpy().astype(np.int64)[known]
-        rows = Combinations(counts, sensitive)
+        rows = Combinations(records[known], sensitive)
         left = np.ascontiguousarray(matrix[known])
         return cls(
             tuple(by_values),
-            values,
+            np.column_stack(coded),
             known,
             Tuples(columns, fixed, tuple(hierarchies), left, rows, sets, context.base),
         )

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import heapq
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.errors import UnsupportedError
 from privpipe.transforms.recoding.comparison import above_and_not_below
+from privpipe.transforms.recoding.exchanges import exchange_on
 from privpipe.transforms.recoding.explorer import Explorer, Spent, rises
 from privpipe.transforms.recoding.found import Found
 from privpipe.transforms.recoding.heuristics import climb, genetic, top_down
-from privpipe.transforms.recoding.optimal import LatticeSearch, finer_fails_too
+from privpipe.transforms.recoding.optimal import finer_fails_too
 
 __all__ = ["BoxSearch"]
 
 Levels = tuple[int, ...]
 Box = tuple[Levels, Levels]
-FREE = 3
-NEIGHBOURHOODS = 8
-PART = 200
+IMPROVING = 0.5
+"""Share of the time, where it is limited, for better vectors; the rest is for the proof."""
 
 
 class BoxSearch:
@@ -49,7 +48,7 @@ class BoxSearch:
         self.killed = self.beaten = 0
 
     def run(self) -> Found | None:
-        """Start from greedy solutions, better them in small neighbourhoods, then prove or run out of checks."""
+        """Start from greedy solutions, better them by exchanges of levels, then prove or run out of checks."""
         explorer = self._explorer
         self._push([(explorer.lattice.bottom, explorer.lattice.top)])
         interrupted = False
@@ -58,7 +57,7 @@ class BoxSearch:
                 genetic(explorer)  # so that what is found in time is never worse
             top_down(explorer)
             climb(explorer)
-            self._improve()
+            exchange_on(explorer, IMPROVING)
             self._prove()
         except Spent:
             pass  # the best so far, with its gap, is the answer
@@ -75,21 +74,6 @@ class BoxSearch:
         if interrupted:
             notes["interrupted"] = True
         return explorer.found(notes, optimal=not self._open, gap=gap)
-
-    def _improve(self) -> None:
-        """Free a few columns of the best vector at a time and solve that part exactly."""
-        explorer = self._explorer
-        columns = range(len(explorer.lattice.allowed))
-        for free in list(combinations(columns, min(FREE, len(columns))))[:NEIGHBOURHOODS]:
-            if explorer.best is None:
-                return
-            part = explorer.lattice.around(explorer.best.levels, free)
-            search = LatticeSearch(explorer.check, explorer.budget, part.nodes(), min(PART, explorer.left))
-            search.run()
-            explorer.elsewhere += search.checked
-            found = search.found()
-            if found is not None:
-                explorer.visit(found.node.levels)
 
     def _prove(self) -> None:
         while self._open:

@@ -26,7 +26,7 @@ from privpipe.transforms.suppression.class_failures import Classes, Combinations
 from privpipe.transforms.suppression.combinations import apart_by_person
 from privpipe.transforms.suppression.counted_table import person_numbers
 
-__all__ = ["EncodedTable", "encode"]
+__all__ = ["EncodedTable", "encode", "sorted_values"]
 
 LARGEST_LATTICE = 1 << 24
 
@@ -277,7 +277,7 @@ def _coded(
     generalized: bool,
 ) -> tuple[SeenColumn, NDArray[np.int32]]:
     """A column, and the code of each of its values: a leaf of its hierarchy, or a rank where it has none."""
-    distinct, places = _sorted_values(values)
+    distinct, places = sorted_values(values)
     if not generalized:
         texts = canonical_text(distinct, None, column=column).to_pylist()
         ranks = text_ranks(texts)
@@ -291,7 +291,7 @@ def _coded(
     return own, hierarchy.encode(texts).astype(np.int32)[places]
 
 
-def _sorted_values(values: Any) -> tuple[Any, NDArray[np.int64]]:
+def sorted_values(values: Any) -> tuple[Any, NDArray[np.int64]]:
     """Distinct values in the order of a histogram (nulls last), by which builders name leaves; and each row's place."""
     import pyarrow.compute as pc
 

@@ -62,7 +62,6 @@ class Explorer:
         self._limits = limits
         self._end = None if limits.seconds is None else time.monotonic() + limits.seconds
         self._seen: dict[Levels, Visit] = {}
-        self.elsewhere = 0
         self.spent = False
         self.solutions: list[Solution] = []
         self.best: Visit | None = None
@@ -70,8 +69,8 @@ class Explorer:
 
     @property
     def checked(self) -> int:
-        """Nodes checked, `elsewhere` ones included: in searches of parts of the lattice."""
-        return len(self._seen) + self.elsewhere
+        """Nodes checked."""
+        return len(self._seen)
 
     @property
     def left(self) -> int:
@@ -82,6 +81,12 @@ class Explorer:
     def is_timed(self) -> bool:
         """Whether time is limited."""
         return self._end is not None
+
+    def spent_time(self) -> float:
+        """Share of the time that is over; 1 where none is given."""
+        if self._end is None or not self._limits.seconds:
+            return 1.0
+        return 1.0 - (self._end - time.monotonic()) / self._limits.seconds
 
     def visit(self, levels: Levels) -> Visit:
         """Check a node, unless it was.

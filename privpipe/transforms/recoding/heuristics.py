@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from privpipe.draws import Draws, Seed
+from privpipe.transforms.recoding.chance import Chance
 from privpipe.transforms.recoding.comparison import is_below
 from privpipe.transforms.recoding.explorer import Explorer, Visit
 
@@ -52,7 +50,7 @@ def bottom_up(explorer: Explorer) -> None:
     """Climb to the first valid vector and on to the coarsest levels, then go from the best by single steps.
 
     The first valid vector may suppress all that the limit allows; those above it suppress less. Single steps are taken
-    while they lose less; where the time is limited, from one vector after the other, cheapest first, until it is over.
+    while they lose less.
     """
     here = climb(explorer)
     while here is not None:
@@ -74,20 +72,12 @@ def _raised(explorer: Explorer, here: Visit) -> Visit | None:
 
 
 def _go_on(explorer: Explorer) -> None:
-    """Valid vectors a step away from one already seen, from the best on."""
-    best = explorer.best
-    if best is None or best.loss is None:
-        return
-    waiting, known = [(best.loss, best.levels)], {best.levels}
-    while waiting:
-        _, levels = heapq.heappop(waiting)
-        if not explorer.is_timed and explorer.best is not None and explorer.best.levels != levels:
-            return
-        for node in (*explorer.lattice.above(levels), *explorer.lattice.below(levels)):
-            step = explorer.visit(node)
-            if step.loss is not None and node not in known:
-                heapq.heappush(waiting, (step.loss, node))
-                known.add(node)
+    """Single steps from the best vector, for as long as they lose less."""
+    stuck: Visit | None = None
+    while explorer.best is not stuck and explorer.best is not None:
+        stuck = explorer.best
+        for node in (*explorer.lattice.above(stuck.levels), *explorer.lattice.below(stuck.levels)):
+            explorer.visit(node)
 
 
 def top_down(explorer: Explorer) -> None:
@@ -112,9 +102,9 @@ def genetic(explorer: Explorer) -> None:
     generation a fifth arrives anew. Its draws follow a public key of their own, so the same table gives the same
     outcome. Source: the defaults of ARX.
     """
-    chance = _Chance()
+    chance = Chance("genetic")
     people = [explorer.lattice.bottom, explorer.lattice.top]
-    people += [chance.node(explorer) for _ in range(POPULATION - len(people))]
+    people += [chance.node(explorer.lattice) for _ in range(POPULATION - len(people))]
     for generation in range(GENERATIONS):
         ranked = _ranked(explorer, people)
         children = ranked[:ELITE]
@@ -123,9 +113,9 @@ def genetic(explorer: Explorer) -> None:
                 chance.crossed(ranked[chance.below(POPULATION // 2)], ranked[chance.below(POPULATION // 2)])
             )
         for _ in range(MUTATED):
-            children.append(chance.stepped(explorer, ranked[chance.below(POPULATION // 2)]))
+            children.append(chance.stepped(explorer.lattice, ranked[chance.below(POPULATION // 2)]))
         if generation % ARRIVALS_EVERY == ARRIVALS_EVERY - 1:
-            children += [chance.node(explorer) for _ in range(ARRIVED)]
+            children += [chance.node(explorer.lattice) for _ in range(ARRIVED)]
         people = (children + ranked[ELITE:])[:POPULATION]
     _ranked(explorer, people)
 
@@ -152,33 +142,3 @@ def _ranked(explorer: Explorer, people: list[Levels]) -> list[Levels]:
         return visit.loss is None, figures, node
 
     return sorted(people, key=rank)
-
-
-class _Chance:
-    """Draws of a search: a counter under a key of its own."""
-
-    def __init__(self) -> None:
-        self._stream = Draws(Seed.public("privpipe/search"), 0, "generalize").of("genetic")
-        self._words: NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)
-        self._next = 0
-
-    def below(self, bound: int) -> int:
-        """A number from 0 to bound - 1."""
-        if self._next % 4096 == 0:
-            self._words = self._stream.counter(self._next, 4096)
-        word = int(self._words[self._next % 4096])
-        self._next += 1
-        return (word * bound) >> 64
-
-    def node(self, explorer: Explorer) -> Levels:
-        """Any vector."""
-        return tuple(levels[self.below(len(levels))] for levels in explorer.lattice.allowed)
-
-    def crossed(self, one: Levels, other: Levels) -> Levels:
-        """Each column's level of one or the other."""
-        return tuple(a if self.below(2) else b for a, b in zip(one, other, strict=True))
-
-    def stepped(self, explorer: Explorer, node: Levels) -> Levels:
-        """A step up or down in one column."""
-        steps = [*explorer.lattice.above(node), *explorer.lattice.below(node)]
-        return steps[self.below(len(steps))] if steps else node

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from privpipe.kernels.lattice.vectors import below, raise_bounds, still_alive
 from privpipe.progress import within
 from privpipe.transforms.recoding.comparison import Loss, above_and_not_below, is_below, tie, tied
+from privpipe.transforms.recoding.exchanges import exchange
 from privpipe.transforms.recoding.explorer import Explorer, Limits, Spent
 from privpipe.transforms.recoding.found import Found, Solution, solution_of
 from privpipe.transforms.recoding.heuristics import genetic, top_down
@@ -61,17 +62,22 @@ def search_optimal(
 def ended_search(check: NodeCheck, lattice: Lattice, budget: int, limits: Limits) -> LatticeSearch:
     """The search of `search_optimal` once it has ended.
 
-    Under a limit of time it goes on from what the genetic search finds, so that it never finds less.
+    Under a limit of time it goes on from what the genetic search and exchanges find, so that it never finds less.
     """
     search = LatticeSearch(check, budget, lattice.nodes(), limits.nodes, limits.seconds)
     if limits.seconds is not None:
-        _start_from(search, Explorer(check, lattice, budget, limits), genetic)
+        _start_from(search, Explorer(check, lattice, budget, limits), _genetic_and_exchange)
     elif lattice.size > LARGE and budget:
         # A good solution at once spares sorting and sifting a large lattice again and again.
         _start_from(search, Explorer(check, lattice, budget, Limits(min(limits.nodes, GREEDY))), top_down)
     if not search.interrupted:
         search.run()
     return search
+
+
+def _genetic_and_exchange(explorer: Explorer) -> None:
+    genetic(explorer)
+    exchange(explorer)
 
 
 def _start_from(search: LatticeSearch, explorer: Explorer, strategy: Callable[[Explorer], None]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from privpipe.errors import UnsupportedError
 from privpipe.transforms.recoding.boxes import BoxSearch
+from privpipe.transforms.recoding.exchanges import exchange_on
 from privpipe.transforms.recoding.explorer import Explorer, Limits, Spent, rises
 from privpipe.transforms.recoding.found import Found, Solution, pareto_front
 from privpipe.transforms.recoding.heuristics import STRATEGIES
@@ -141,6 +142,8 @@ def _by_heuristic(name: str, explorer: Explorer) -> Outcome:
     interrupted = False
     try:
         STRATEGIES[name](explorer)
+        if explorer.is_timed and name != "datafly":  # which is there to be compared with
+            exchange_on(explorer)
     except Spent:
         pass  # the best so far is the answer
     except KeyboardInterrupt:
