@@ -12,8 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import privpipe as pp
+from privpipe.engines import Engine, Source
 from privpipe.errors import NoSolutionError, PolicyError, Refused, UnsupportedError
 from privpipe.models import HouseholdKAnonymity, KAnonymity
+from privpipe.running.attaching import attach
+from privpipe.running.run_context import RunContext
+from privpipe.running.staging import run_stages
 from privpipe.transforms import SuppressRecords
 
 KEYS = {"household_id": "home", "record_id": "number", "roles": pp.Roles(quasi_identifiers=["town", "age"])}
@@ -172,3 +176,20 @@ def test_whole_households_need_their_key(tmp_path: Path) -> None:
                 "guarantees": [{"k_anonymity": {"k": 2}}],
             }
         )
+
+
+@pytest.mark.parametrize(
+    "guarantee", [{"k_anonymity": {"k": 9, "over": "households"}}, {"household_k_anonymity": {"k": 2}}], ids=str
+)
+def test_every_engine_takes_the_same_households_out(
+    tmp_path: Path, engine: Engine, embedded: Engine, guarantee: Any
+) -> None:
+    stages = [{"suppress_records": {"suppress_at_most": 1.0, "whole": "households"}}]
+    made = policy(tmp_path, survey(), transform=stages, guarantees=[guarantee], seed={"insecure": "a test"})
+    released = []
+    for each in (embedded, engine):
+        context = RunContext(each, made, made.seed.resolve())  # type: ignore[union-attr]
+        staged = run_stages(context, attach(context, Source(data=str(tmp_path / "survey.parquet"))))
+        released.append(each.collect(staged.table).to_pandas().sort_values(["town", "age"]).reset_index(drop=True))
+    pd.testing.assert_frame_equal(*released)
+    assert 0 < len(released[0]) < 200
