@@ -12,7 +12,9 @@ __all__ = [
     "FACTS",
     "FILES",
     "HISTORY",
+    "HOUSEHOLDS",
     "ITEMS",
+    "KEPT_HOUSEHOLDS",
     "PAIRS",
     "POSITIONS",
     "PROCESS",
@@ -75,6 +77,10 @@ PROCESS = Way(name="process", of_table=True, of_process=True, over_classes=True,
 """Classes, and the record of the process in ``facts.extra["process"]``."""
 WEIGHTS = Way(name="weights", of_table=True, over_classes=True, over_keys=True)
 """Classes with the sum of a weight in each; no search works for it."""
+HOUSEHOLDS = Way(name="households", of_table=True, over_keys=True)
+"""Compositions of households: how many have each."""
+KEPT_HOUSEHOLDS = Way(name="kept households", aligned=True)
+"""How many records of each household of the original were released."""
 FACTS = Way(name="facts", of_table=True)
 """The judged table's own histograms (`counted_columns`) alone."""
 COLUMNS = Way(name="columns", of_table=True, of_columns=True)

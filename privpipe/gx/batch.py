@@ -17,7 +17,8 @@ from great_expectations.execution_engine import (
 from great_expectations.expectations.metrics.metric_provider import metric_value
 from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
 
-from privpipe.blocks import FactsRequest, Guarantee, Histogram
+from privpipe.blocks import Facts, Guarantee, Histogram
+from privpipe.blocks.public_rules import PublicRules
 from privpipe.draws import RunKey, Seed
 from privpipe.engines import Source, engine_for, open_engine
 from privpipe.engines.base.files import left_out, left_out_note
@@ -29,6 +30,7 @@ from privpipe.gx.handle import held
 from privpipe.gx.other_tables import OtherTable, read_seed, read_stages
 from privpipe.hierarchies import HierarchySpec
 from privpipe.judging import Assessment, Gate, JudgingRules, assess
+from privpipe.judging.persons import person_histograms
 from privpipe.roles import NullRule, Roles, column_type_of
 
 __all__ = ["METRIC", "Asked", "OpenBatch", "PrivpipeBatch", "require_whole"]
@@ -48,6 +50,8 @@ class Asked:
     original: OtherTable | None = None
     align: str = "record_id"
     record_id: str | None = None
+    person: str | None = None
+    household: str | None = None
     population: OtherTable | None = None
     hierarchies: Mapping[str, Any] = field(default_factory=dict)
     plan: str | None = None
@@ -90,13 +94,19 @@ class OpenBatch:
         engine = counting_once(self._engine, self._counts, self.table, asked.counted)
         guarantee = guarantee.beside(asked.population is not None)
         released, original = self._pair(guarantee, asked)
-        base = self._base(guarantee, original)
+        unit = PublicRules(columns=frozenset(), person=asked.person, household=asked.household).unit(
+            guarantee.counts_over()
+        )
+        base = self._base(guarantee, original, unit)
         population = self._population(guarantee, asked)
         rules = JudgingRules(
             nulls=asked.nulls,
             mark=asked.mark,
+            person=asked.person,
+            household=asked.household,
             gate=asked.gate,
             base=base,
+            entered={unit: Facts(histograms=base)} if base else {},
             hierarchies={
                 name: HierarchySpec.from_mapping(each, column=name) for name, each in asked.hierarchies.items()
             },
@@ -187,14 +197,14 @@ class OpenBatch:
             sides.append(self._engine.select(found, [name for name in found.schema.names if name != POSITION]))
         return sides[0], sides[1]
 
-    def _base(self, guarantee: Guarantee, original: Any) -> dict[str, Histogram]:
+    def _base(self, guarantee: Guarantee, original: Any, unit: str | None) -> dict[str, Histogram]:
         """The original's distribution of what the guarantee compares with it."""
         columns = guarantee.sensitive_columns() if guarantee.needs_base and original is not None else ()
         for column in columns:
             if column not in original.schema.names:
                 raise DataError(f"column {column!r} is not in the original")
         engine = counting_once(self._engine, self._counts, self.table, ())
-        return dict(engine.facts(original, FactsRequest(histograms=columns)).histograms) if columns else {}
+        return dict(person_histograms(engine, original, columns, unit).histograms) if columns else {}
 
     def _population(self, guarantee: Guarantee, asked: Asked) -> Any:
         if not guarantee.needs_population or asked.population is None:

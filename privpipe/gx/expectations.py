@@ -32,6 +32,7 @@ __all__ = ["EXPECTATIONS", "REFUSED", "SETTINGS", "Expectations", "PrivacyExpect
 SETTINGS = (
     *("quasi_identifiers", "sensitive", "nulls", "suppression_mark", "original_source", "align", "record_id"),
     *("population_source", "hierarchies", "plan", "seed", "identifiers", "insensitive", "undeclared", "judge"),
+    *("person_id", "household_id"),
 )
 """What every expectation takes besides its guarantee's own parameters."""
 
@@ -45,7 +46,8 @@ class PrivacyExpectation(Rendered, BatchExpectation):
     and how to read it, or ``{"handle": name}`` of `privpipe.gx.hold`; never a table), `align` with `record_id` (how
     records are paired with the original's), `hierarchies` (as in a policy, by column), `plan` (path of a release's own
     plan, for attacks that know it) and `seed` (``{"from_env": name}`` or ``{"from_file": path}``, for attacks that
-    sample). What cannot be judged fails with the reason.
+    sample); and `person_id` and `household_id`, the columns that tell these apart. What cannot be judged fails with the
+    reason.
 
     `identifiers` and `insensitive` are the roles of the batch's other columns. An identifier in the batch fails every
     expectation that is told of it. A column without a role is named in the result's notes, for an expectation judges
@@ -71,6 +73,8 @@ class PrivacyExpectation(Rendered, BatchExpectation):
     insensitive: list[str] = []
     undeclared: Literal["refuse", "note"] | None = None
     judge: Literal["batch", "whole"] = "batch"
+    person_id: str | None = None
+    household_id: str | None = None
 
     entry: ClassVar[type[Guarantee]]
     metric_dependencies: ClassVar[tuple[str, ...]] = (METRIC,)
@@ -123,6 +127,8 @@ class PrivacyExpectation(Rendered, BatchExpectation):
             original=original,
             align=self.align,
             record_id=self.record_id,
+            person=self.person_id,
+            household=self.household_id,
             population=population,
             hierarchies=self.hierarchies or {},
             plan=self.plan,

@@ -32,6 +32,8 @@ def refused_in_persons(entry: Guarantee) -> str:
 def uncountable(entry: Guarantee, person: str | None, household: str | None) -> str:
     """Why the policy cannot tell apart those whom an entry counts, or nothing."""
     over = entry.counts_over()
+    if entry.reads_households() and over is None and household is None:
+        return f"{entry.name()} must be told who lives together: name the column of households as `household_id`"
     if (over == "persons" and person is None) or (over == "households" and household is None):
         key = "person_id" if over == "persons" else "household_id"
         return f"{entry.name()} counts over {over}, and nothing tells them apart: name their column as `{key}`"

@@ -16,6 +16,7 @@ CATALOGUE = Catalogue(
         "RiskyCells": "risk.identity.risky_cells",
         "ProsecutorRisk": "risk.identity.prosecutor_risk",
         "JournalistRisk": "risk.identity.journalist_risk",
+        "HouseholdUniqueness": "risk.identity.household_uniqueness",
         "MarketerRisk": "risk.identity.marketer_risk",
         "FileUniqueness": "risk.identity.file_uniqueness",
         "HomogeneityAttack": "risk.attribute.homogeneity_attack",

@@ -18,6 +18,7 @@ from privpipe.measures.risk.attribute.sd_interval_disclosure import SdIntervalDi
 from privpipe.measures.risk.identity.attribute_risk import AttributeRisk as _AttributeRisk
 from privpipe.measures.risk.identity.distinction import Distinction as _Distinction
 from privpipe.measures.risk.identity.file_uniqueness import FileUniqueness as _FileUniqueness
+from privpipe.measures.risk.identity.household_uniqueness import HouseholdUniqueness as _HouseholdUniqueness
 from privpipe.measures.risk.identity.individual_risk import IndividualRisk as _IndividualRisk
 from privpipe.measures.risk.identity.journalist_risk import JournalistRisk as _JournalistRisk
 from privpipe.measures.risk.identity.loglinear_risk import LoglinearRisk as _LoglinearRisk
@@ -106,6 +107,15 @@ class JournalistRisk(_JournalistRisk):
         at_most: float | None = ...,
         figure: Literal["highest", "average", "at_risk"] = ...,
         threshold: float = ...,
+    ) -> None: ...
+
+class HouseholdUniqueness(_HouseholdUniqueness):
+    def __init__(
+        self,
+        *,
+        quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        severity: Literal["fail", "warn"] = ...,
+        at_most: float | None = ...,
     ) -> None: ...
 
 class MarketerRisk(_MarketerRisk):

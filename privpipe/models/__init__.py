@@ -12,6 +12,8 @@ CATALOGUE = Catalogue(
     {
         "NoIdentifiers": "identity.no_identifiers",
         "KAnonymity": "identity.k_anonymity",
+        "HouseholdKAnonymity": "identity.household_k_anonymity",
+        "WholeHouseholds": "identity.whole_households",
         "KMap": "identity.k_map",
         "EstimatedKMap": "identity.estimated_k_map",
         "KmAnonymity": "identity.km_anonymity",

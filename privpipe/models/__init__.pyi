@@ -18,6 +18,7 @@ from privpipe.models.economic.journalist_profitability import JournalistProfitab
 from privpipe.models.economic.prosecutor_profitability import ProsecutorProfitability as _ProsecutorProfitability
 from privpipe.models.identity.average_risk import AverageRisk as _AverageRisk
 from privpipe.models.identity.estimated_k_map import EstimatedKMap as _EstimatedKMap
+from privpipe.models.identity.household_k_anonymity import HouseholdKAnonymity as _HouseholdKAnonymity
 from privpipe.models.identity.k_anonymity import KAnonymity as _KAnonymity
 from privpipe.models.identity.k_map import KMap as _KMap
 from privpipe.models.identity.km_anonymity import KmAnonymity as _KmAnonymity
@@ -25,6 +26,7 @@ from privpipe.models.identity.no_identifiers import NoIdentifiers as _NoIdentifi
 from privpipe.models.identity.population_uniqueness import PopulationUniqueness as _PopulationUniqueness
 from privpipe.models.identity.sample_uniqueness import SampleUniqueness as _SampleUniqueness
 from privpipe.models.identity.strict_average_risk import StrictAverageRisk as _StrictAverageRisk
+from privpipe.models.identity.whole_households import WholeHouseholds as _WholeHouseholds
 from privpipe.models.membership.delta_presence import DeltaPresence as _DeltaPresence
 from privpipe.models.process.differential_privacy import DifferentialPrivacy as _DifferentialPrivacy
 from privpipe.models.process.integral_privacy import IntegralPrivacy as _IntegralPrivacy
@@ -50,6 +52,24 @@ class KAnonymity(_KAnonymity):
         over: Literal["records", "persons", "households"] | None = ...,
         k: int | None = ...,
         alone_at_most: float | None = ...,
+    ) -> None: ...
+
+class HouseholdKAnonymity(_HouseholdKAnonymity):
+    def __init__(
+        self,
+        *,
+        quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        severity: Literal["fail", "warn"] = ...,
+        k: int | None = ...,
+    ) -> None: ...
+
+class WholeHouseholds(_WholeHouseholds):
+    def __init__(
+        self,
+        *,
+        quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        severity: Literal["fail", "warn"] = ...,
+        at_most: int = ...,
     ) -> None: ...
 
 class KMap(_KMap):

@@ -13,6 +13,14 @@ from privpipe.observe.figures import l_diversity as l_diversity
 from privpipe.observe.figures import t_closeness as t_closeness
 from privpipe.observe.figures import uniqueness as uniqueness
 
+def household_k_anonymity(
+    frame: Any,
+    quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+    /,
+    *,
+    severity: Literal["fail", "warn"] = ...,
+    **options: Unpack[CheckOptions],
+) -> int: ...
 def k_map(
     frame: Any,
     quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
@@ -353,6 +361,14 @@ def journalist_risk(
     severity: Literal["fail", "warn"] = ...,
     figure: Literal["highest", "average", "at_risk"] = ...,
     threshold: float = ...,
+    **options: Unpack[CheckOptions],
+) -> float: ...
+def household_uniqueness(
+    frame: Any,
+    quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+    /,
+    *,
+    severity: Literal["fail", "warn"] = ...,
     **options: Unpack[CheckOptions],
 ) -> float: ...
 def marketer_risk(

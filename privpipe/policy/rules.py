@@ -238,6 +238,10 @@ def check_keys(draft: Draft, report: Report) -> None:
     for key in ("record_id", "person_id", "household_id"):
         if key in draft.values:
             _require_column(draft, report, (key,), draft.values[key])
+    for read, stage in draft.stages():
+        for key in stage.needs_keys():
+            if key not in draft.values:
+                report.wrong(read.place, f"{read.name} needs `{key}`, the column that tells them apart; declare it")
     household = draft.values.get("household_id")
     if household is None:
         return

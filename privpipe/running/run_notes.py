@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from privpipe.errors import UsageError
+from privpipe.transforms.base import RowTransformer
 
 if TYPE_CHECKING:
     from privpipe.policy import Policy
@@ -39,7 +40,14 @@ def seed_notes(policy: Policy) -> tuple[str, ...]:
 
 def linking_notes(policy: Policy) -> tuple[str, ...]:
     """Which stages give a person the same value in every release, as they are meant to."""
-    return tuple(
+    together = tuple(
+        f"{policy.place_of(at)} gives rows of one {within.removesuffix('_id')} one value where theirs were equal: a "
+        "value that no other has shows which rows belong together, unless it is coarse; household_k_anonymity judges "
+        "what that tells"
+        for at, stage in enumerate(policy.transform)
+        if isinstance(stage, RowTransformer) and (within := stage.draws_within()) is not None
+    )
+    return together + tuple(
         f"{policy.place_of(at)} gives a person the same result in every release under its key: releases that hold "
         f"{', '.join(map(repr, stage.masked_columns()))} can be joined by it"
         for at, stage in enumerate(policy.transform)

@@ -151,6 +151,7 @@ class SuppressRecords(StageEstimator):
         self,
         *,
         suppress_at_most: float = ...,
+        whole: Literal["records", "households"] | None = ...,
         roles: Roles | None = ...,
         hierarchies: Mapping[str, Any] | None = ...,
         guarantees: Sequence[Guarantee] | None = ...,
@@ -162,6 +163,7 @@ class SuppressRecords(StageEstimator):
         mark: str | None = ...,
     ) -> None: ...
     suppress_at_most: float
+    whole: Literal["records", "households"] | None
     roles: Roles | None
     hierarchies: Mapping[str, Any] | None
     guarantees: Sequence[Guarantee] | None
@@ -410,6 +412,7 @@ class AddNoise(StageEstimator):
         nulls: Literal["keep", "refuse"] = ...,
         by: list[str] | tuple[str, ...] = ...,
         small_strata: Literal["refuse", "suppress", "merge"] = ...,
+        same_within: Literal["household_id", "person_id"] | None = ...,
         roles: Roles | None = ...,
         hierarchies: Mapping[str, Any] | None = ...,
         guarantees: Sequence[Guarantee] | None = ...,
@@ -432,6 +435,7 @@ class AddNoise(StageEstimator):
     nulls: Literal["keep", "refuse"]
     by: list[str] | tuple[str, ...]
     small_strata: Literal["refuse", "suppress", "merge"]
+    same_within: Literal["household_id", "person_id"] | None
     roles: Roles | None
     hierarchies: Mapping[str, Any] | None
     guarantees: Sequence[Guarantee] | None
@@ -457,6 +461,7 @@ class Pram(StageEstimator):
         nulls: Literal["keep", "refuse", "own_value"] = ...,
         by: list[str] | tuple[str, ...] = ...,
         small_strata: Literal["refuse", "suppress", "merge"] = ...,
+        same_within: Literal["household_id", "person_id"] | None = ...,
         roles: Roles | None = ...,
         hierarchies: Mapping[str, Any] | None = ...,
         guarantees: Sequence[Guarantee] | None = ...,
@@ -478,6 +483,7 @@ class Pram(StageEstimator):
     nulls: Literal["keep", "refuse", "own_value"]
     by: list[str] | tuple[str, ...]
     small_strata: Literal["refuse", "suppress", "merge"]
+    same_within: Literal["household_id", "person_id"] | None
     roles: Roles | None
     hierarchies: Mapping[str, Any] | None
     guarantees: Sequence[Guarantee] | None
@@ -694,6 +700,7 @@ class Sample(StageEstimator):
         records: int | None = ...,
         by: list[str] | tuple[str, ...] = ...,
         weight: str | None = ...,
+        same_within: Literal["household_id", "person_id"] | None = ...,
         roles: Roles | None = ...,
         hierarchies: Mapping[str, Any] | None = ...,
         guarantees: Sequence[Guarantee] | None = ...,
@@ -708,6 +715,7 @@ class Sample(StageEstimator):
     records: int | None
     by: list[str] | tuple[str, ...]
     weight: str | None
+    same_within: Literal["household_id", "person_id"] | None
     roles: Roles | None
     hierarchies: Mapping[str, Any] | None
     guarantees: Sequence[Guarantee] | None

@@ -59,6 +59,14 @@ def _one_number() -> People:
     return replace(table, columns={**NUMBERS, "income": {"role": "insensitive"}})
 
 
+def _families() -> People:
+    table = people(240, seed=3)
+    columns = {**COLUMNS, "household": {"role": "identifier"}}
+    # The key stays with the run as far as the policy asks for households.
+    asked = ({"k_anonymity": {"k": 2, "over": "households"}}, *table.guarantees[1:])
+    return replace(table, columns=columns, guarantees=asked, settings={"household_id": "household"})
+
+
 SWAP = {"rank_swap": {"columns": ["income"], "p": 0.2}}
 SETTINGS: Mapping[str, Setting] = {
     "labels": Setting(
@@ -66,6 +74,7 @@ SETTINGS: Mapping[str, Setting] = {
     ),
     "numbers": Setting(table=_numbers, stages=({"rank_swap": {"columns": ["age", "income"], "p": 0.2}},)),
     "one number": Setting(table=_one_number, stages=({"add_noise": {"columns": ["age"], "variance_ratio": 0.1}},)),
+    "households": Setting(table=_families, stages=({"generalize": {"levels": {"zip": 2, "age": 3, "town": 1}}},)),
     "a private process": Setting(table=few_classes, stages=({"safepub": {"epsilon": 1.0, "delta": 0.001}},)),
 }
 """An entry is tried on the first of these in which it has a figure."""
@@ -104,6 +113,7 @@ class Judging:
         if key not in self._released:
             self._released[key] = self._release(engine, setting, parts)
         staged = self._released[key]
+        released = tuple(staged.table.schema.names)
         found = assess(
             engine,
             staged.table if staged.counted is None else staged.counted,
@@ -114,6 +124,8 @@ class Judging:
                 staged.rules,
                 stages=tuple(staged.plan.to_dict()["stages"]),
                 order=Stream(bytes(16)),
+                released=released,
+                gate=replace(staged.rules.gate, columns=released),
             ),
             original=staged.original,
             released=staged.table,

@@ -80,7 +80,9 @@ class LocalRecoding(_LocalRecoding):
     ) -> None: ...
 
 class SuppressRecords(_SuppressRecords):
-    def __init__(self, *, suppress_at_most: float = ...) -> None: ...
+    def __init__(
+        self, *, suppress_at_most: float = ..., whole: Literal["records", "households"] | None = ...
+    ) -> None: ...
 
 class Safepub(_Safepub):
     def __init__(self, *, epsilon: float, delta: float, levels: Mapping[str, int] = ...) -> None: ...
@@ -173,6 +175,7 @@ class AddNoise(_AddNoise):
         nulls: Literal["keep", "refuse"] = ...,
         by: list[str] | tuple[str, ...] = ...,
         small_strata: Literal["refuse", "suppress", "merge"] = ...,
+        same_within: Literal["household_id", "person_id"] | None = ...,
     ) -> None: ...
 
 class Pram(_Pram):
@@ -190,6 +193,7 @@ class Pram(_Pram):
         nulls: Literal["keep", "refuse", "own_value"] = ...,
         by: list[str] | tuple[str, ...] = ...,
         small_strata: Literal["refuse", "suppress", "merge"] = ...,
+        same_within: Literal["household_id", "person_id"] | None = ...,
     ) -> None: ...
 
 class Shuffle(_Shuffle):
@@ -269,6 +273,7 @@ class Sample(_Sample):
         records: int | None = ...,
         by: list[str] | tuple[str, ...] = ...,
         weight: str | None = ...,
+        same_within: Literal["household_id", "person_id"] | None = ...,
     ) -> None: ...
 
 class ShiftDates(_ShiftDates):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from privpipe.blocks import ClassModel, Entry, Facts, FactsRequest, Guarantee, Primitives, RowBlock, SizeModel
@@ -14,6 +14,7 @@ from privpipe.blocks.marks import Columns
 from privpipe.errors import DataError, UsageError
 from privpipe.roles import NullRule, Roles
 from privpipe.transforms.face import StageFace
+from privpipe.transforms.same_within import SameWithin, Together, together_of, varying
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,7 +22,16 @@ if TYPE_CHECKING:
     from privpipe.draws import Draws
     from privpipe.hierarchies import HierarchySpec
 
-__all__ = ["Kind", "RowTransformer", "StageContext", "StagePlan", "Transformer", "checked_columns", "keyed_digest"]
+__all__ = [
+    "Kind",
+    "RowTransformer",
+    "StageContext",
+    "StagePlan",
+    "Transformer",
+    "checked_columns",
+    "keyed_digest",
+    "varies_within",
+]
 
 Kind = Literal["perturbative", "non-perturbative", "synthetic", "identifiers"]
 
@@ -89,6 +99,11 @@ class StageContext:
         over = [each.counts_over() for each in self.guarantees if isinstance(each, ClassModel | SizeModel)]
         return self.unit(over[0] if over else None)
 
+    @property
+    def counts_households(self) -> bool:
+        """Whether a guarantee counts households: then they go as a whole."""
+        return self.household is not None and any(each.counts_over() == "households" for each in self.guarantees)
+
     def keyed(self, digest: str) -> str:
         """A digest of source content as a plan may hold it: nobody without the seed can try values against it."""
         return keyed_digest(self.seed_key, digest)
@@ -155,6 +170,15 @@ class Transformer(StageFace, Entry):
     links_releases: ClassVar[bool] = False
     preserves: ClassVar[str] = ""
     reveals: ClassVar[str] = ""
+    draws_apart: ClassVar[str] = "draws nothing for a single record"
+    """Why a stage without the parameter `same_within` has none."""
+
+    @classmethod
+    def problems(cls, parameters: Mapping[str, Any]) -> dict[str, str]:
+        found = super().problems(parameters)
+        if "same_within" in parameters and "same_within" not in cls.descriptions():
+            return {**found, "same_within": f"is not served by {cls.name()}: it {cls.draws_apart}"}
+        return found
 
     @property
     def keeps_places(self) -> bool:
@@ -241,6 +265,10 @@ class Transformer(StageFace, Entry):
         """Columns that the policy gives the stage by name."""
         return self.columns_marked(Columns)
 
+    def needs_keys(self) -> tuple[str, ...]:
+        """Keys of the policy without which the stage, with its parameters, means nothing: ``household_id``."""
+        return ()
+
     def made_columns(self) -> tuple[str, ...]:
         """Columns that the stage adds; nobody gave them a role, and they are insensitive."""
         return ()
@@ -254,13 +282,25 @@ class RowTransformer(Transformer):
     def keeps_places(self) -> bool:
         return True
 
+    def draws_within(self) -> SameWithin | None:
+        """Whose rows draw together; None: each record draws for itself."""
+        return None
+
+    def needs_keys(self) -> tuple[str, ...]:
+        within = self.draws_within()
+        return () if within is None else (within,)
+
+    def learn(self, engine: Primitives, table: Any, context: StageContext) -> StagePlan:
+        plan = super().learn(engine, table, context)
+        return replace(plan, detail={**plan.detail, **varies_within(self, engine, table, context)})
+
     def apply_block(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:
         """One block; a function of each record alone."""
         raise TypeError(f"{type(self).__name__} applies to no rows")
 
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
         schema = self.released_schema(table.schema, plan)
-        return engine.map_rows(table, _Applied(self, plan, draws), schema)
+        return engine.map_rows(table, _Applied(self, plan, draws, together_of(self.draws_within(), context)), schema)
 
 
 @dataclass(frozen=True)
@@ -270,9 +310,20 @@ class _Applied:
     stage: RowTransformer
     plan: StagePlan
     draws: Draws = field(repr=False)
+    together: Together | None = None
 
     def __call__(self, rows: RowBlock) -> RowBlock:
-        return self.stage.apply_block(rows, self.plan, self.draws)
+        if self.together is None:
+            return self.stage.apply_block(rows, self.plan, self.draws)
+        return self.together.returned(self.stage.apply_block(self.together.lent(rows), self.plan, self.draws))
+
+
+def varies_within(
+    stage: RowTransformer, engine: Primitives, table: Any, context: StageContext
+) -> dict[str, dict[str, int]]:
+    """In how many households a column that is drawn for differs, for the plan of a stage that draws for them."""
+    within = stage.draws_within()
+    return {} if within is None else {"varies": varying(engine, table, within, stage.masked_columns(), context)}
 
 
 def keyed_digest(key: bytes, digest: str) -> str:

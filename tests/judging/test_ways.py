@@ -101,6 +101,8 @@ def test_an_entry_keeps_its_way_where_it_is_sent() -> None:
 BY_RECORDS = "counts records; with `person_id` it is not served: leave one of the two out"
 NO_CLASSES = "needs classes, and under `nulls: wildcard` there are none"
 REFUSALS = {
+    "households": ("", NO_CLASSES, ""),
+    "kept households": ("", "", ""),
     "classes": ("", NO_CLASSES, ""),
     "process": (BY_RECORDS, NO_CLASSES, "the record of the process that stands beside a published release"),
     "weights": (BY_RECORDS, "", ""),

@@ -10,7 +10,7 @@ import pytest
 
 PIPELINES = Path(__file__).resolve().parents[2] / "pipelines"
 POLICIES = {str(file.relative_to(PIPELINES)) for file in PIPELINES.glob("*/*.yaml")}
-ENDS = {"adult/release.yaml": 0, "refused/release.yaml": 5}
+ENDS = {"adult/release.yaml": 0, "refused/release.yaml": 5, "survey/release.yaml": 0}
 
 
 def test_every_policy_has_its_end_written_down() -> None:

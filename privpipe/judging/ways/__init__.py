@@ -15,7 +15,9 @@ from privpipe.judging.ways.distinct import ByDistinct
 from privpipe.judging.ways.facts import ByFacts
 from privpipe.judging.ways.files import ByFiles
 from privpipe.judging.ways.history import ByHistory
+from privpipe.judging.ways.households import ByHouseholds
 from privpipe.judging.ways.items import ByItems
+from privpipe.judging.ways.kept_households import ByKeptHouseholds
 from privpipe.judging.ways.pairs import ByPairs
 from privpipe.judging.ways.positions import ByPositions
 from privpipe.judging.ways.process import ByProcess
@@ -35,8 +37,10 @@ WAYS: Mapping[Way, WayOfJudging] = {
         ByFacts(),
         ByColumns(),
         ByDistinct(),
+        ByHouseholds(),
         ByPositions(),
         ByItems(),
+        ByKeptHouseholds(),
         ByPairs(),
         ByFiles(),
         ByColumnsBeside(),

@@ -41,6 +41,9 @@ class LocalRecodingStage(Transformer):
     taxon: ClassVar[Kind] = "non-perturbative"
     columns_rule: ClassVar[Any] = "optional"
     searches: ClassVar[bool] = True
+    draws_apart: ClassVar[str] = (
+        "chooses labels for single classes, and members of one value may be in several: generalize labels them alike"
+    )
     suppresses: ClassVar[bool] = True
     preserves: ClassVar[str] = "truth: every label covers the value it stands for"
     reveals: ClassVar[str] = "that coarsely labelled records did not fit into an earlier round (minimality)"

@@ -59,6 +59,9 @@ class FuzzyMicroaggregate(Transformer):
     needs_draws: ClassVar[bool] = True
     preserves: ClassVar[str] = "means of each column in expectation; at least k holders of what is released"
     reveals: ClassVar[str] = "the means of small groups near the record"
+    draws_apart: ClassVar[str] = (
+        "averages groups of records, and members of a household may be in several: aggregate a table of households"
+    )
     source: ClassVar[str] = "Torra, J. Applied Logic 23, 2017"
 
     columns: Annotated[tuple[str, ...], Columns(), Doc("numeric columns to mask as one group of columns")]

@@ -116,6 +116,9 @@ class Microaggregate(GroupingParameters):
     needs_draws: ClassVar[bool] = True
     preserves: ClassVar[str] = "sums and means of each column; groups of at least k equal records"
     reveals: ClassVar[str] = "the means of small groups, whose members lie around them"
+    draws_apart: ClassVar[str] = (
+        "averages groups of records, and members of a household may be in several: aggregate a table of households"
+    )
     source: ClassVar[str] = "Domingo-Ferrer, Torra, Data Mining and Knowledge Discovery 11, 2005"
 
     def request(self, context: StageContext) -> FactsRequest:

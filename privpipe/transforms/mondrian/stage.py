@@ -38,6 +38,9 @@ class MondrianStage(Transformer):
     taxon: ClassVar[Kind] = "non-perturbative"
     columns_rule: ClassVar[Any] = "optional"
     searches: ClassVar[bool] = True
+    draws_apart: ClassVar[str] = (
+        "chooses labels for single classes, and members of one value may be in several: generalize labels them alike"
+    )
     suppresses: ClassVar[bool] = True  # nobody, yet it works for guarantees that compare with a base
     preserves: ClassVar[str] = "truth: every label covers the value it stands for; every record"
     reveals: ClassVar[str] = "that a finer cut did not meet the guarantees (minimality)"

@@ -26,6 +26,7 @@ from privpipe.transforms.numeric import (
     require_summable,
     written,
 )
+from privpipe.transforms.same_within import SameWithin, refuse_apart
 from privpipe.transforms.strata import ByStratum, SmallStrata, Strata, checked_by
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ class AddNoise(RowTransformer):
         Strata; each has its own deviation, covariance and blocks.
     small_strata : {"refuse", "suppress", "merge"}
         A stratum needs two values of a column, three for orthogonal noise.
+    same_within : {"household_id", "person_id"}, optional
+        Rows of one household (or person) draw alike for equal values; the plan says in how many a column differs.
 
     Notes
     -----
@@ -116,6 +119,9 @@ class AddNoise(RowTransformer):
     nulls: Annotated[Literal["keep", "refuse"], Doc("keep leaves missing values; refuse makes them an error")] = "keep"
     by: Annotated[tuple[str, ...], ColumnNames(), Doc("columns whose combinations have noise of their own scale")] = ()
     small_strata: Annotated[SmallStrata, Doc("strata without records enough: refuse, suppress or merge")] = "refuse"
+    same_within: Annotated[
+        SameWithin | None, Doc("whose rows draw alike: household_id or person_id; left out, each record for itself")
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -129,6 +135,8 @@ class AddNoise(RowTransformer):
             raise UsageError("AddNoise: bias_correct goes with kind: correlated")
         if self.kind == "orthogonal" and len(self.columns) > MOST_TOGETHER:
             raise UsageError(f"AddNoise: orthogonal noise takes at most {MOST_TOGETHER} columns in one stage")
+        apart = self.kind == "orthogonal" or (self.kind == "correlated" and len(self.columns) > 1)
+        refuse_apart("AddNoise", self.same_within, {"by": self.by, f"kind: {self.kind}": apart})
         if self.small_strata == "suppress":
             object.__setattr__(self, "suppresses", True)
 
@@ -213,10 +221,8 @@ class AddNoise(RowTransformer):
         return found
 
     def _warnings(self, constant: list[str]) -> list[str]:
-        found = []
-        if self.clip == "domain":
-            found.append("results are clipped to the observed range, which discloses its ends")
-        elif self.clip is not None:
+        found = ["results are clipped to the observed range, which discloses its ends"] if self.clip == "domain" else []
+        if self.clip is not None and not found:
             found.append("clipping biases means towards the middle of the bounds")
         if constant:
             found.append(f"{', '.join(map(repr, constant))}: without variance, so unchanged")
@@ -238,6 +244,9 @@ class AddNoise(RowTransformer):
         for column in self.columns if self.nulls == "refuse" else ():
             refuse_nulls(column, nulls[column], context)
         return replace(plan, detail={**plan.detail, "nulls": {column: nulls[column] for column in self.columns}})
+
+    def draws_within(self) -> SameWithin | None:
+        return self.same_within
 
     def draws_by_value(self) -> bool:
         return self.kind != "orthogonal"

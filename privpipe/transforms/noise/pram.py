@@ -16,9 +16,10 @@ from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.blocks.parameters import check_parameters
 from privpipe.errors import DataError, UsageError
 from privpipe.roles import column_type_of
-from privpipe.transforms.base import Kind, RowTransformer, StageContext, StagePlan, checked_columns
+from privpipe.transforms.base import Kind, RowTransformer, StageContext, StagePlan, checked_columns, varies_within
 from privpipe.transforms.categories import Labels, combined, escaped, in_value_order, labelled, split, typed
 from privpipe.transforms.numeric import refuse_nulls
+from privpipe.transforms.same_within import SameWithin, refuse_apart
 from privpipe.transforms.strata import SmallStrata, Strata, checked_by, require_present
 
 if TYPE_CHECKING:
@@ -90,6 +91,8 @@ class Pram(RowTransformer):
     by : tuple of str
         Strata; each has its own matrix.
     small_strata : {"refuse", "suppress", "merge"}
+    same_within : {"household_id", "person_id"}, optional
+        Rows of one household (or person) draw alike for equal values; the plan says in how many a column differs.
 
     Notes
     -----
@@ -128,6 +131,9 @@ class Pram(RowTransformer):
     ] = "keep"
     by: Annotated[tuple[str, ...], ColumnNames(), Doc("columns whose combinations have a matrix each")] = ()
     small_strata: Annotated[SmallStrata, Doc("strata without records enough: refuse, suppress or merge")] = "refuse"
+    same_within: Annotated[
+        SameWithin | None, Doc("whose rows draw alike: household_id or person_id; left out, each record for itself")
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -137,6 +143,7 @@ class Pram(RowTransformer):
         object.__setattr__(self, "forbid", _forbidden(self.forbid, len(self.columns) if self.joint else 1))
         if self.matrix is not None and not self.joint and len(self.columns) > 1:
             raise UsageError("Pram: matrix goes with one column, or with joint")
+        refuse_apart("Pram", self.same_within, {"by": self.by, "joint": self.joint and len(self.columns) > 1})
         if self.small_strata == "suppress":
             object.__setattr__(self, "suppresses", True)
 
@@ -163,6 +170,7 @@ class Pram(RowTransformer):
             "nulls": {column: sum(strata.records) - count for column, count in known.items()},
             "warnings": warnings,
         }
+        detail |= varies_within(self, engine, table, context)
         return StagePlan(name=self.name(), parameters=self.parameters(), detail=detail)
 
     def _require_categories(self, context: StageContext) -> None:
@@ -181,6 +189,9 @@ class Pram(RowTransformer):
         for column in self.columns if self.nulls == "refuse" else ():
             refuse_nulls(column, nulls[column], context)
         return replace(plan, detail={**plan.detail, "nulls": {column: nulls[column] for column in self.columns}})
+
+    def draws_within(self) -> SameWithin | None:
+        return self.same_within
 
     def draws_by_value(self) -> bool:
         return True

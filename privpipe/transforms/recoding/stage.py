@@ -14,12 +14,13 @@ from typing_extensions import Doc
 from privpipe.blocks import FactsRequest, Primitives
 from privpipe.blocks.marks import Columns, Levels
 from privpipe.blocks.parameters import check_parameters
-from privpipe.errors import DataError, UsageError, did_you_mean
+from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.local_suppression.cell_blanks import Blanked, apply_blanks
 from privpipe.transforms.recoding.hierarchy_definition import definition_digest, earlier, with_lengths
 from privpipe.transforms.recoding.loss import LossSpec, OwnUnitLoss, quality_parameters, unit_losses
-from privpipe.transforms.suppression.budget import KeysDropped, require_within, suppress_failing
+from privpipe.transforms.suppression.budget import require_within, suppress_failing
+from privpipe.transforms.suppression.class_keys import KeysDropped
 from privpipe.transforms.suppression.marking import with_marked, with_unknown_marked
 
 if TYPE_CHECKING:
@@ -195,6 +196,11 @@ class GeneralizeStage(Transformer):
                 table = engine.map_rows(table, unknown[-1], table.schema)
             if column in plan.detail["recoded"]:
                 codebooks[column] = (values[column].filter(_mask(known)), labels_at(hierarchy, level, codes[known]))
+        if self.mark and context.counts_households:
+            raise UnsupportedError(
+                f"{context.place}: `mark` blanks the records of classes, and guarantees over households take whole "
+                "households out; leave mark out"
+            )
         if table is not before and self.limit is None:
             records = engine.count(before)
             require_within(records - engine.count(table), 0.0, records, context)
@@ -213,6 +219,7 @@ class GeneralizeStage(Transformer):
             entering=int(plan.detail["records"]),
             own_loss=OwnUnitLoss(units, self.loss),
             serves=self.serves,
+            whole=before if context.counts_households else None,
         )
         if not self.mark:
             return kept

@@ -15,6 +15,7 @@ from privpipe.blocks import Facts, Primitives, RowBlock
 from privpipe.blocks.marks import ColumnNames
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer
+from privpipe.transforms.same_within import SameWithin, Together, together_of
 from privpipe.transforms.strata import Strata, checked_by
 from privpipe.transforms.swapping.order_cuts import OrderCuts, order_cuts
 
@@ -40,6 +41,9 @@ class Sample(Transformer):
         Instead: exactly so many, those of least keyed order. More than there are is an error.
     by : tuple of str
         Strata: `records` are allotted in proportion (largest remainder, ties to the stratum of least key).
+    same_within : {"household_id", "person_id"}, optional
+        Households (or persons) stay or go as a whole, each with probability `fraction`; not with `records`, which no
+        set of households need add up to.
     weight : str, optional
         A new column with the weight of each record: records of its stratum over those kept.
 
@@ -67,11 +71,20 @@ class Sample(Transformer):
     ] = ()
     weight: Annotated[str | None, Doc("name of a new column of weights")] = None
 
+    same_within: Annotated[
+        SameWithin | None, Doc("whose rows stay or go as a whole: household_id or person_id; only with fraction")
+    ] = None
+
+    def needs_keys(self) -> tuple[str, ...]:
+        return () if self.same_within is None else (self.same_within,)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.fraction is None) == (self.records is None):
             raise UsageError("Sample: give fraction or records, one of the two")
         object.__setattr__(self, "by", checked_by("Sample", self.by, (), "refuse"))
+        if self.same_within is not None and self.fraction is None:
+            raise UsageError("Sample: same_within goes with fraction; no households need add up to exactly `records`")
         if self.weight is not None and (not isinstance(self.weight, str) or not self.weight):
             raise UsageError("Sample: weight must be the name of a new column")
 
@@ -94,9 +107,11 @@ class Sample(Transformer):
 
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
         strata, stream = Strata.from_dict(plan.detail["strata"], plan.seed_key), draws.of("")
+        together = together_of(self.same_within, context)
         read = self.by or tuple(table.schema.names[:1])
         if self.fraction is not None:
-            chosen = _Chosen(strata, stream, fraction=self.fraction)
+            chosen = _Chosen(strata, stream, fraction=self.fraction, together=together)
+            read = read if together is None else (*read, together.column)
             kept = None
             if self.weight is not None:
                 kept = engine.reduce_rows(table, read, _Kept(chosen), Facts())
@@ -151,11 +166,13 @@ class _Chosen:
     fraction: float | None = None
     cuts: OrderCuts | None = None
     kept: tuple[int, ...] = ()
+    together: Together | None = None
 
     def __call__(self, rows: RowBlock) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
         numbers = self.strata.of(rows)
         if self.fraction is not None:
-            return self.stream.uniform(rows.record_ids) < self.fraction, numbers
+            ids = rows.record_ids if self.together is None else self.together.ids(rows)
+            return self.stream.uniform(ids) < self.fraction, numbers
         assert self.cuts is not None
         beyond = self.cuts.of(self.stream.order(rows.record_ids), rows.record_ids, numbers)
         some = np.array(self.kept, np.int64) > 0

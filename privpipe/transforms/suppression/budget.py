@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks import ClassBlock, ClassModel, ClassQuery, Facts, Guarantee, Primitives, RowBlock
+from privpipe.blocks import ClassBlock, ClassModel, ClassQuery, Facts, Guarantee, Primitives
 from privpipe.blocks.suppressed import NothingLeft, suppressed_alone, without_suppressed
-from privpipe.draws import Seed
 from privpipe.errors import NoSolutionError
 from privpipe.tolerance import floor_share
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.suppression.class_failures import JudgedSets, failing_rows, judged_sets, require_sample
+from privpipe.transforms.suppression.class_keys import KeysDropped
 from privpipe.transforms.suppression.counted_table import count_combinations, sensitive_codes, text_ranks
+from privpipe.transforms.suppression.whole_households import household_rules, without_parts
 
 __all__ = [
     "KeysDropped",
@@ -57,8 +58,12 @@ def suppress_failing(
     entering: int | None = None,
     own_loss: OwnLoss | None = None,
     serves: Collection[str] = ("persons",),
+    whole: Any = None,
 ) -> Any:
     """Remove the classes that fail, in rounds until none does, then what sample-based models ask for.
+
+    With `whole`, all records that entered the stage, households go as a whole: those that lack one of these lose all,
+    and what is left is judged again, until nothing more goes. The budget counts records all the same.
 
     Parameters
     ----------
@@ -68,6 +73,7 @@ def suppress_failing(
         That number, when some have been removed already; default: the records of `table`.
     own_loss : callable, optional
         Ties among classes of one size go by it, then by class key; without it by class key.
+    whole : Table, optional
     serves : collection of str
         Ways of counting that the stage serves; see `Transformer.serves`.
 
@@ -80,11 +86,31 @@ def suppress_failing(
     """
     before = engine.count(table) if entering is None else entering
     sets = judged_sets(context, serves=serves)
-    if not sets.keys:
+    rules = () if whole is None else household_rules(context)
+    if not sets.keys and not rules:
         return table
     # Records that a recoding left nothing of but marks are in no class that is judged.
-    nothing, whole = NothingLeft(context.released(table.schema), context.mark), table
-    table = kept = without_suppressed(engine, table, nothing)
+    nothing, entered = NothingLeft(context.released(table.schema), context.mark), table
+    table = without_suppressed(engine, table, nothing)
+
+    def without_failing(left: Any) -> Any:
+        return _once(engine, left, sets, context, own_loss)
+
+    if whole is not None:
+        kept = without_parts(engine, whole, table, without_failing, rules, context)
+    else:
+        kept = without_failing(table)
+    if table is not entered:
+        kept = engine.append(kept, suppressed_alone(engine, entered, nothing))
+    require_within(before - engine.count(kept), limit, before, context)
+    return kept
+
+
+def _once(engine: Primitives, table: Any, sets: JudgedSets, context: StageContext, own_loss: OwnLoss | None) -> Any:
+    """The table without the classes that fail."""
+    if not sets.keys:
+        return table
+    kept = table
     if len(sets.keys) == 1 and not sets.compared and not sets.labels:
         # Failing classes go where they lie: removing them changes no other class.
         for keys, models in sets.class_models.items():
@@ -94,9 +120,6 @@ def suppress_failing(
         done = False
     if not done:
         kept = _without_failing(engine, kept, sets, context, own_loss)
-    if table is not whole:
-        kept = engine.append(kept, suppressed_alone(engine, whole, nothing))
-    require_within(before - engine.count(kept), limit, before, context)
     return kept
 
 
@@ -171,37 +194,3 @@ def _without_failing(
         raise NoSolutionError(f"{context.place}: every record would have to be suppressed")
     gone = counted.keys.filter(failures.rows)
     return engine.map_rows(table, KeysDropped.of(gone.schema.names, gone), table.schema)
-
-
-@dataclass(frozen=True)
-class KeysDropped:
-    """Removes the records of some classes, known by a 128-bit null-safe hash of their key."""
-
-    keys: tuple[str, ...]
-    hashes: Any = field(repr=False)
-
-    @classmethod
-    def of(cls, keys: Sequence[str], classes: Any) -> KeysDropped:
-        """From a pyarrow Table of at least one class key."""
-        return cls(tuple(keys), _hashes(keys, classes.combine_chunks().to_batches()[0]))
-
-    def __call__(self, rows: RowBlock) -> RowBlock:
-        return rows.take(np.flatnonzero(~self.holds(rows.batch)))
-
-    def holds(self, rows: Any) -> NDArray[np.bool_]:
-        """Which rows of an Arrow batch, or of a table of at least one row, are of these classes."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        batch = rows.combine_chunks().to_batches()[0] if isinstance(rows, pa.Table) else rows
-        found = pc.is_in(_hashes(self.keys, batch), value_set=self.hashes)
-        return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.bool_)
-
-
-def _hashes(keys: Sequence[str], batch: Any) -> Any:
-    import pyarrow as pa
-
-    from privpipe.kernels.ids.record_ids import content_hash
-
-    words = np.ascontiguousarray(content_hash(batch.select(list(keys)), Seed.public("privpipe/class keys")))
-    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(words), [None, pa.py_buffer(words)])

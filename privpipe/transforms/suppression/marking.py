@@ -11,8 +11,8 @@ from privpipe.blocks import Primitives, RowBlock
 from privpipe.blocks.suppressed import Blanked
 from privpipe.errors import UsageError
 from privpipe.transforms.base import StageContext
-from privpipe.transforms.suppression.budget import KeysDropped
 from privpipe.transforms.suppression.class_failures import EVERY_WAY, judged_sets
+from privpipe.transforms.suppression.class_keys import KeysDropped
 
 __all__ = ["with_marked", "with_unknown_marked"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from annotated_types import Ge, Le
 from typing_extensions import Doc
@@ -28,7 +28,10 @@ class SuppressRecords(Transformer):
     Parameters
     ----------
     suppress_at_most : float
-        Share of the stage's input that may go, in [0, 1].
+        Share of the stage's input that may go, in [0, 1], in records.
+    whole : {"records", "households"}, optional
+        households: where one member goes, all go, and what is left is judged again until nothing more goes; the
+        households that fail `household_k_anonymity` go too. Default: households where the guarantees count them.
 
     Notes
     -----
@@ -50,6 +53,14 @@ class SuppressRecords(Transformer):
 
     suppress_at_most: Annotated[float, Ge(0), Le(1), Doc("share of the records that may be removed")] = 0.0
 
+    whole: Annotated[
+        Literal["records", "households"] | None,
+        Doc("what goes at once; left out: households where a guarantee is over them, else records"),
+    ] = None
+
+    def needs_keys(self) -> tuple[str, ...]:
+        return ("household_id",) if self.whole == "households" else ()
+
     def plan(self, facts: Facts, context: StageContext) -> StagePlan:
         return StagePlan(name=self.name(), parameters=self.parameters())
 
@@ -57,8 +68,11 @@ class SuppressRecords(Transformer):
         return self.learn(engine, table, context)  # nothing learnt shapes a value, and the checks are made again
 
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
-        return suppress_failing(engine, table, context, self.suppress_at_most, serves=self.serves)
+        whole = context.counts_households if self.whole is None else self.whole == "households"
+        return suppress_failing(
+            engine, table, context, self.suppress_at_most, serves=self.serves, whole=table if whole else None
+        )
 
     @classmethod
     def examples(cls) -> list[Self]:
-        return [cls(suppress_at_most=0.0), cls(suppress_at_most=0.3), cls(suppress_at_most=1.0)]
+        return [cls(suppress_at_most=0.0), cls(suppress_at_most=0.3), cls(suppress_at_most=1.0, whole="records")]

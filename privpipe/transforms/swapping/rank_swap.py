@@ -95,6 +95,9 @@ class RankSwap(Transformer):
     needs_draws: ClassVar[bool] = True
     preserves: ClassVar[str] = "the multiset of each column's values; displacement of at most floor(p n) ranks"
     reveals: ClassVar[str] = "for a known value, the window of ranks its record must be in"
+    draws_apart: ClassVar[str] = (
+        "exchanges values of single records by rank, and members of a household would take those of several"
+    )
     source: ClassVar[str] = "Moore, US Census Bureau, 1996; Nin, Herranz, Torra, DKE 64(1), 2008"
 
     columns: Annotated[tuple[str, ...], Columns(), Doc("ordered columns, each swapped by itself")]

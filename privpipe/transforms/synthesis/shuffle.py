@@ -64,6 +64,7 @@ class Shuffle(Transformer):
     needs_draws: ClassVar[bool] = True
     preserves: ClassVar[str] = "the multiset of each column's values; rank correlations approximately"
     reveals: ClassVar[str] = "that each value belongs to someone; rank correlations with the given columns"
+    draws_apart: ClassVar[str] = "deals values out by rank, and members of a household would get several"
     source: ClassVar[str] = "Muralidhar, Sarathy, Management Science 52(5), 2006"
 
     columns: Annotated[tuple[str, ...], Columns(), Doc("ordered columns to shuffle")]

@@ -79,6 +79,7 @@ class Synthesize(Transformer):
     needs_draws: ClassVar[bool] = True
     preserves: ClassVar[str] = "shares and quantiles within sampling error; rank correlations of smooth pairs"
     reveals: ClassVar[str] = "the distribution of each column, and what correlations tell of outlying groups"
+    draws_apart: ClassVar[str] = "draws records of nobody, who live in no household"
     source: ClassVar[str] = "Nelsen, An Introduction to Copulas, Springer, 2006"
 
     columns: Annotated[

@@ -1,0 +1,73 @@
+"""Share of households whose composition no other has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Self
+
+from annotated_types import Ge, Le
+from typing_extensions import Doc
+
+from privpipe.blocks import Facts, Tally, Verdict
+from privpipe.blocks.guarantee import short
+from privpipe.blocks.household_rule import HouseholdRule
+from privpipe.tolerance import at_most
+
+__all__ = ["HouseholdUniqueness"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class HouseholdUniqueness(HouseholdRule):
+    """At most the share `at_most` of households has a composition of its own; observed = such households / households.
+
+    Parameters
+    ----------
+    at_most : float, optional
+        In [0, 1]; 0 is household 2-anonymity. Left out (under `measures:`), the share is reported.
+    quasi_identifiers : tuple of str, optional
+        Default: all of the policy.
+
+    Notes
+    -----
+    Compositions are those of `household_k_anonymity`. Source: Dankar, El Emam, Neisa, Roffey, BMC Med. Inform. Decis.
+    Mak. 12:66, 2012, with a household in place of a record.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from privpipe.blocks import ClassBlock, Facts
+    >>> model = HouseholdUniqueness(at_most=0.1)
+    >>> verdict = model.judge(model.measure(ClassBlock(np.array([3, 1])), Facts()), Facts())
+    >>> verdict.outcome, verdict.observed
+    ('fail', 0.25)
+    """
+
+    threshold_field: ClassVar[str | None] = "at_most"
+    protects_nobody_at: ClassVar[float | None] = 1
+    trusts_values: ClassVar[bool] = True
+    observes: ClassVar[object] = float
+    source: ClassVar[str] = "Dankar, El Emam, Neisa, Roffey, BMC Med. Inform. Decis. Mak. 12:66, 2012, over households"
+    threat: ClassVar[str] = "An intruder who knows every member of a family finds the only family like it."
+    formula: ClassVar[str] = "households of a composition no other has / households <= at_most"
+    choose: ClassVar[str] = "0 is household 2-anonymity; report it wherever household_id is declared."
+
+    at_most: Annotated[
+        float | None, Ge(0), Le(1), Doc("highest share of households with a composition of their own")
+    ] = None
+
+    def judge(self, observed: Tally, facts: Facts) -> Verdict:
+        alone = observed.sums.get("1", 0)
+        share = alone / observed.records if observed.records else None
+        passed = share is None or self.at_most is None or at_most(share, self.at_most)
+        asked = "" if self.at_most is None else f", asked at most {short(self.at_most)}"
+        return Verdict(
+            self,
+            share,
+            outcome="pass" if passed else "fail",
+            threshold=self.demanded(),
+            reason=f"{alone:,} of {observed.records:,} households have a composition of their own{asked}.",
+        )
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(), cls(at_most=0.0), cls(at_most=0.5)]

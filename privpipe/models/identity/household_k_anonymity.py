@@ -1,0 +1,104 @@
+"""k-anonymity of whole households."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Self
+
+from annotated_types import Ge
+from typing_extensions import Doc
+
+from privpipe.blocks import Facts, Tally, Verdict
+from privpipe.blocks.guarantee import short
+from privpipe.blocks.household_rule import HouseholdRule
+
+__all__ = ["HouseholdKAnonymity"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class HouseholdKAnonymity(HouseholdRule):
+    """Each household has the composition of at least k - 1 others; observed = least number that share one.
+
+    An attacker who knows the whole family, and which released rows are one family's, searches for all its members
+    together. The policy's `household_id` tells households apart.
+
+    Parameters
+    ----------
+    k : int, optional
+        At least 1. Left out (under `measures:`), the least number is reported.
+    quasi_identifiers : tuple of str, optional
+        Default: all of the policy. An empty list leaves the size of the household alone.
+
+    Notes
+    -----
+    The composition is the multiset of the members' quasi-identifiers; with `person_id` a member is the multiset of a
+    person's records. Suppressed records are members no more. A record without a household is an error.
+    `suppress_records` removes the households that fail. k-anonymity over households follows from none of this, nor
+    this from it: a class of five households says nothing of who else lives in them.
+
+    Source: Samarati, IEEE TKDE 13(6), 2001, with a household in place of a record.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from privpipe.blocks import ClassBlock, Facts
+    >>> model = HouseholdKAnonymity(k=3)
+    >>> verdict = model.judge(model.measure(ClassBlock(np.array([3, 2])), Facts()), Facts())
+    >>> verdict.outcome, verdict.observed, verdict.failing_records
+    ('fail', 2, 2)
+    """
+
+    threshold_field: ClassVar[str | None] = "k"
+    protects_nobody_at: ClassVar[float | None] = 1
+    observes: ClassVar[object] = int
+    source: ClassVar[str] = "Samarati, IEEE TKDE 13(6), 2001, over households"
+    threat: ClassVar[str] = "An intruder who knows every member of a family finds the only family like it."
+    formula: ClassVar[str] = "min over compositions of the number of households that have it >= k"
+    choose: ClassVar[str] = (
+        "k = 2 or 3 where a release tells which rows live together (a household pseudonym); families differ much more "
+        "than persons, so generalize first. Without such a key k_anonymity over households comes first."
+    )
+
+    k: Annotated[int | None, Ge(1), Doc("least number of households that share every composition")] = None
+
+    def least_alike(self) -> int:
+        return self.k or 0
+
+    def judge(self, observed: Tally, facts: Facts) -> Verdict:
+        sizes = {int(size): count for size, count in observed.sums.items()}
+        least = min(sizes, default=None)
+        failing = {size: count for size, count in sizes.items() if self.k is not None and size < self.k}
+        lost = sum(size * count for size, count in failing.items())
+        asked = "" if self.k is None else f", asked at least {short(self.k)}"
+        fails = f"; {lost:,} of {observed.records:,} households fail" if failing else ""
+        return Verdict(
+            self,
+            least,
+            outcome="fail" if failing else "pass",
+            threshold=self.demanded(),
+            failing_classes=sum(failing.values()),
+            failing_records=lost,
+            failing_share=lost / observed.records if observed.records else None,
+            reason=f"observed {'nothing' if least is None else short(least)}{asked}, over {observed.classes:,} "
+            f"compositions of {observed.records:,} households{fails}.",
+        )
+
+    @staticmethod
+    def oracle(members: Sequence[tuple[Any, Any]]) -> int:
+        """The figure from pairs (household, quasi-identifiers of a member), as the definition says.
+
+        Examples
+        --------
+        >>> HouseholdKAnonymity.oracle([("a", "x"), ("a", "y"), ("b", "y"), ("b", "x"), ("c", "x")])
+        1
+        """
+        homes: dict[Any, Counter[Any]] = {}
+        for household, values in members:
+            homes.setdefault(household, Counter())[values] += 1
+        return min(Counter(frozenset(home.items()) for home in homes.values()).values())
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(), cls(k=1), cls(k=2), cls(k=2, quasi_identifiers=())]
