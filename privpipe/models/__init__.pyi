@@ -37,6 +37,7 @@ class NoIdentifiers(_NoIdentifiers):
         self,
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        severity: Literal["fail", "warn"] = ...,
         columns: list[str] | tuple[str, ...] | None = ...,
     ) -> None: ...
 
@@ -45,18 +46,26 @@ class KAnonymity(_KAnonymity):
         self,
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        severity: Literal["fail", "warn"] = ...,
         k: int | None = ...,
         alone_at_most: float | None = ...,
     ) -> None: ...
 
 class KMap(_KMap):
-    def __init__(self, *, quasi_identifiers: list[str] | tuple[str, ...] | None = ..., k: int | None = ...) -> None: ...
+    def __init__(
+        self,
+        *,
+        quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        severity: Literal["fail", "warn"] = ...,
+        k: int | None = ...,
+    ) -> None: ...
 
 class EstimatedKMap(_EstimatedKMap):
     def __init__(
         self,
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        severity: Literal["fail", "warn"] = ...,
         k: int | None = ...,
         population_size: int,
         significance: float,
@@ -68,6 +77,7 @@ class KmAnonymity(_KmAnonymity):
         self,
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        severity: Literal["fail", "warn"] = ...,
         k: int | None = ...,
         m: int,
         columns: list[str] | tuple[str, ...] | None = ...,
@@ -77,7 +87,11 @@ class KmAnonymity(_KmAnonymity):
 
 class AverageRisk(_AverageRisk):
     def __init__(
-        self, *, quasi_identifiers: list[str] | tuple[str, ...] | None = ..., at_most: float | None = ...
+        self,
+        *,
+        quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        severity: Literal["fail", "warn"] = ...,
+        at_most: float | None = ...,
     ) -> None: ...
 
 class StrictAverageRisk(_StrictAverageRisk):
@@ -85,6 +99,7 @@ class StrictAverageRisk(_StrictAverageRisk):
         self,
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        severity: Literal["fail", "warn"] = ...,
         at_most: float | None = ...,
         highest: float,
         records_at_risk: float = ...,
@@ -92,7 +107,11 @@ class StrictAverageRisk(_StrictAverageRisk):
 
 class SampleUniqueness(_SampleUniqueness):
     def __init__(
-        self, *, quasi_identifiers: list[str] | tuple[str, ...] | None = ..., at_most: float | None = ...
+        self,
+        *,
+        quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        severity: Literal["fail", "warn"] = ...,
+        at_most: float | None = ...,
     ) -> None: ...
 
 class PopulationUniqueness(_PopulationUniqueness):
@@ -100,6 +119,7 @@ class PopulationUniqueness(_PopulationUniqueness):
         self,
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        severity: Literal["fail", "warn"] = ...,
         at_most: float | None = ...,
         population_size: int,
         estimator: Literal["dankar", "pitman", "zayatz", "snb"] = ...,
@@ -107,7 +127,12 @@ class PopulationUniqueness(_PopulationUniqueness):
 
 class DistinctLDiversity(_DistinctLDiversity):
     def __init__(
-        self, *, quasi_identifiers: list[str] | tuple[str, ...] | None = ..., column: str, l: int | None = ...
+        self,
+        *,
+        quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        severity: Literal["fail", "warn"] = ...,
+        column: str,
+        l: int | None = ...,
     ) -> None: ...
 
 class EntropyLDiversity(_EntropyLDiversity):
@@ -115,6 +140,7 @@ class EntropyLDiversity(_EntropyLDiversity):
         self,
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        severity: Literal["fail", "warn"] = ...,
         column: str,
         l: float | None = ...,
         estimator: Literal["shannon", "grassberger"] = ...,
@@ -122,7 +148,13 @@ class EntropyLDiversity(_EntropyLDiversity):
 
 class RecursiveCLDiversity(_RecursiveCLDiversity):
     def __init__(
-        self, *, quasi_identifiers: list[str] | tuple[str, ...] | None = ..., column: str, l: int, c: float | None = ...
+        self,
+        *,
+        quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        severity: Literal["fail", "warn"] = ...,
+        column: str,
+        l: int,
+        c: float | None = ...,
     ) -> None: ...
 
 class PSensitiveKAnonymity(_PSensitiveKAnonymity):
@@ -130,6 +162,7 @@ class PSensitiveKAnonymity(_PSensitiveKAnonymity):
         self,
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        severity: Literal["fail", "warn"] = ...,
         k: int | None = ...,
         p: int | None = ...,
         columns: list[str] | tuple[str, ...] | None = ...,
@@ -140,6 +173,7 @@ class AlphaKAnonymity(_AlphaKAnonymity):
         self,
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        severity: Literal["fail", "warn"] = ...,
         k: int | None = ...,
         alpha: float | None = ...,
         column: str | None = ...,
@@ -151,6 +185,7 @@ class TCloseness(_TCloseness):
         self,
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        severity: Literal["fail", "warn"] = ...,
         column: str,
         t: float | None = ...,
         distance: Literal["equal", "ordered", "hierarchical"] = ...,
@@ -164,6 +199,7 @@ class DeltaDisclosure(_DeltaDisclosure):
         self,
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        severity: Literal["fail", "warn"] = ...,
         column: str,
         delta: float | None = ...,
         absent: Literal["present_only", "strict"] = ...,
@@ -175,6 +211,7 @@ class BasicBetaLikeness(_BasicBetaLikeness):
         self,
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        severity: Literal["fail", "warn"] = ...,
         column: str,
         beta: float | None = ...,
         base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
@@ -185,6 +222,7 @@ class EnhancedBetaLikeness(_EnhancedBetaLikeness):
         self,
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        severity: Literal["fail", "warn"] = ...,
         column: str,
         beta: float | None = ...,
         base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
@@ -192,7 +230,12 @@ class EnhancedBetaLikeness(_EnhancedBetaLikeness):
 
 class DeltaPresence(_DeltaPresence):
     def __init__(
-        self, *, quasi_identifiers: list[str] | tuple[str, ...] | None = ..., min: float = ..., max: float | None = ...
+        self,
+        *,
+        quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        severity: Literal["fail", "warn"] = ...,
+        min: float = ...,
+        max: float | None = ...,
     ) -> None: ...
 
 class ProsecutorProfitability(_ProsecutorProfitability):
@@ -200,6 +243,7 @@ class ProsecutorProfitability(_ProsecutorProfitability):
         self,
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        severity: Literal["fail", "warn"] = ...,
         publisher_benefit: float = ...,
         publisher_loss: float = ...,
         adversary_gain: float = ...,
@@ -212,6 +256,7 @@ class JournalistProfitability(_JournalistProfitability):
         self,
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        severity: Literal["fail", "warn"] = ...,
         publisher_benefit: float = ...,
         publisher_loss: float = ...,
         adversary_gain: float = ...,
@@ -221,7 +266,12 @@ class JournalistProfitability(_JournalistProfitability):
 
 class DifferentialPrivacy(_DifferentialPrivacy):
     def __init__(
-        self, *, quasi_identifiers: list[str] | tuple[str, ...] | None = ..., epsilon: float, delta: float
+        self,
+        *,
+        quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        severity: Literal["fail", "warn"] = ...,
+        epsilon: float,
+        delta: float,
     ) -> None: ...
 
 class IntegralPrivacy(_IntegralPrivacy):
@@ -229,6 +279,7 @@ class IntegralPrivacy(_IntegralPrivacy):
         self,
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        severity: Literal["fail", "warn"] = ...,
         k: int | None = ...,
         query: StatisticQuery | Mapping[str, Any],
         changes: int = ...,

@@ -14,6 +14,7 @@ from typing import Any
 
 import privpipe
 from privpipe.blocks import Catalogue
+from privpipe.blocks.guarantee import COMMON_KEYS
 from tests.typing.generated_rooms import observe_stub, sklearn_stub, spark_stub
 from tests.typing.stub_text import Stub
 
@@ -53,7 +54,7 @@ def expectations_stub() -> str:
     for name in gx.__all__:
         stub.imported(_home(gx, name), f"{name} as {name}")
     for made in gx.EXPECTATIONS.values():
-        own = stub.parameters(made.entry, leave_out=["quasi_identifiers"])
+        own = stub.parameters(made.entry, leave_out=COMMON_KEYS)
         named = [line.partition(":")[0] for line in own]
         beside = [
             f"{name}: {stub.spelled(hint)}{'' if gx.PrivacyExpectation.__fields__[name].required else ' = ...'}"
