@@ -8,8 +8,9 @@ from typing import ClassVar
 from privpipe.blocks.class_block import ClassBlock
 from privpipe.blocks.counted_over import Over
 from privpipe.blocks.facts import Facts
-from privpipe.blocks.guarantee import Guarantee, Tally, added
+from privpipe.blocks.guarantee import Guarantee
 from privpipe.blocks.size_model import histogram_sums
+from privpipe.blocks.tally import Tally, added
 from privpipe.blocks.way import HOUSEHOLDS, Way
 
 __all__ = ["HouseholdRule"]

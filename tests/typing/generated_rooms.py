@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
+from privpipe.blocks.guarantee import COMMON_KEYS
 from privpipe.blocks.marks import SensitiveColumn
 from privpipe.blocks.parameters import hint_of, marked
 from privpipe.transforms import CATALOGUE
@@ -30,7 +31,7 @@ def observe_stub() -> str:
         if name in observe.__all__:
             continue
         kind: Any = observe.figures.attribute(name)._kind
-        left_out = [kind.threshold_field, "quasi_identifiers", *OPTIONS]
+        left_out = [kind.threshold_field, *COMMON_KEYS, *OPTIONS]
         gives = f"{asked}) -> {stub.spelled(kind.observes)}: ..."
         own, own_column = stub.parameters(kind, left_out), marked(kind, SensitiveColumn)
         if len(own_column) != 1:

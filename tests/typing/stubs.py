@@ -14,6 +14,7 @@ from typing import Any
 
 import privpipe
 from privpipe.blocks import Catalogue
+from privpipe.blocks.guarantee import COMMON_KEYS
 from tests.typing.generated_rooms import observe_stub, sklearn_stub, spark_stub
 from tests.typing.stub_text import Stub
 
@@ -48,7 +49,6 @@ def package_stub() -> str:
 def expectations_stub() -> str:
     """The stub of the expectations."""
     from privpipe import gx
-    from privpipe.blocks.guarantee import COMMON_KEYS
 
     stub = Stub()
     for name in gx.__all__:
