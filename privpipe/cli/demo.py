@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["demo"]
 
+INSTALLED = Path(__file__).parents[1] / "pipelines"
+"""What the wheel brings of the project's pipelines; absent in a clone."""
 EXPECTED = {"adult": 0, "refused": Refused.exit_code}
 
 
@@ -29,7 +32,7 @@ def demo(
             "--pipelines",
             metavar="DIR",
             envvar="PRIVPIPE_PIPELINES",
-            help="The project's pipelines folder; left out: `pipelines` here.",
+            help="The project's pipelines folder; left out: `pipelines` here, else a copy of what is installed.",
             show_default=False,
         ),
     ] = None,
@@ -39,7 +42,7 @@ def demo(
 
     The second ends with exit code 5; the demo itself with 0 when both went as they should.
     """
-    folder = pipelines or Path("pipelines")
+    folder = pipelines or _own_pipelines()
     policies = {name: folder / name / "release.yaml" for name in EXPECTED}
     missing = [str(path) for path in policies.values() if not path.is_file()]
     if missing:
@@ -56,6 +59,16 @@ def demo(
         if code != EXPECTED[name]:
             say(f"the demo expected exit code {EXPECTED[name]} here")
             raise typer.Exit(code or 1)
+
+
+def _own_pipelines() -> Path:
+    """The folder of a clone, else a copy of what the wheel brings: a release is written beside its policy."""
+    here, copy = Path("pipelines"), Path("privpipe-demo")
+    if here.is_dir() or not INSTALLED.is_dir():
+        return here
+    shutil.copytree(INSTALLED, copy, dirs_exist_ok=True)
+    say(f"UCI Adult and two policies are in {copy}\n")
+    return copy
 
 
 def _provide_seed(policy: Policy) -> None:
