@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from privpipe.drafting.draft import flow, source_keys
+from privpipe.drafting.draft import source_keys
+from privpipe.drafting.inline_yaml import flow
 from privpipe.drafting.profiling import ProfiledTable, profile_table
 from privpipe.engines import Source
 from privpipe.engines.base import format_of

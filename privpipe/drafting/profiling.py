@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from privpipe.blocks import FactsRequest, Histogram
-from privpipe.drafting.guessing import CODE, MISSING, Profile, guess_type
+from privpipe.drafting.guessing import CODE, MISSING, guess_type
+from privpipe.drafting.naming import scale_of
+from privpipe.drafting.numbers import NumberShape, number_shape
+from privpipe.drafting.profile import NUMBERS, Profile
 from privpipe.drafting.relating import Relations, relate
 from privpipe.drafting.sniffing import sniffed
 from privpipe.drafting.written_values import written_values
@@ -20,6 +26,8 @@ from privpipe.roles import ColumnType, column_type_of
 __all__ = ["ProfiledTable", "profile_table"]
 
 MOST_COUNTS = 10_000
+MOST_WORDS = 30
+ORDERED_CODE = re.compile(r"([A-Za-z]*[(\[<]?)(\d+)(?!\d)")
 
 
 @dataclass(frozen=True)
@@ -112,6 +120,7 @@ def _profile(name: str, histogram: Histogram, arrow_type: Any, records: int, *, 
         int(count) for value, count in zip(texts, histogram.counts, strict=False) if value in null_values
     )
     present = [text for text in texts if text not in null_values]
+    shape = _shape(values, present, histogram, null_values) if found in NUMBERS and len(values) else NumberShape()
     return Profile(
         name=name,
         type=found,
@@ -119,22 +128,37 @@ def _profile(name: str, histogram: Histogram, arrow_type: Any, records: int, *, 
         missing=missing,
         distinct=len(values) - len(null_values),
         null_values=null_values,
-        spread=_spread(values, present) if found in ("integer", "number", "decimal") and len(values) else 0.0,
         code_length=_code_length(present) if found == "text" else 0,
         separation=_separation(histogram),
         counts=tuple(histogram.counts.tolist()) if len(histogram) <= MOST_COUNTS else (),
         words=sum(len(text.split()) for text in present) / len(present) if present and found == "text" else 0.0,
         findings=tuple(kinds_in_column(name, histogram)),
+        scale=scale_of(present) if found == "text" and len(present) <= MOST_WORDS else (),
+        by_text=_is_by_text(present) if found == "text" and len(present) <= MOST_WORDS else False,
+        **vars(shape),
     )
 
 
-def _spread(values: Any, texts: list[str]) -> float:
-    """Largest less least of some numbers, or of the texts that stand for them."""
+def _shape(values: Any, texts: list[str], histogram: Histogram, null_values: tuple[str, ...]) -> NumberShape:
+    """Of numbers, or of the texts that stand for them."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    ends = pc.min_max(pa.array([float(text) for text in texts]) if texts else pc.cast(values, pa.float64()))
-    return float(ends["max"].as_py() or 0.0) - float(ends["min"].as_py() or 0.0)
+    counts = histogram.counts[: len(values)]
+    if not texts:
+        return number_shape(pc.cast(values, pa.float64()).to_numpy(zero_copy_only=False), counts)
+    kept = [count for text, count in zip(values.to_pylist(), counts, strict=True) if text not in null_values]
+    return number_shape(np.array([float(text) for text in texts]), np.array(kept))
+
+
+def _is_by_text(texts: list[str]) -> bool:
+    """Whether texts are codes whose order is that of their text: a bracket or nothing, then digits of one length."""
+    starts = [ORDERED_CODE.match(text) for text in texts]
+    if len(texts) < 2 or not all(starts):
+        return False
+    heads = {(found[1], len(found[2])) for found in starts if found}
+    digits = {found[2] for found in starts if found}
+    return len(heads) == 1 and len(digits) == len(texts)
 
 
 def _code_length(texts: list[str]) -> int:

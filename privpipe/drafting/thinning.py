@@ -9,7 +9,17 @@ from typing import Any
 __all__ = ["MOST_NODES", "levels_of", "thinned"]
 
 MOST_NODES = 50_000
-LISTS = {"intervals": "widths", "dates": "levels", "frequency_groups": "keep"}
+LISTS = {
+    "intervals": "widths",
+    "bands": "steps",
+    "quantiles": "counts",
+    "dates": "levels",
+    "frequency_groups": "keep",
+    "groups": "sizes",
+    "from_columns": "columns",
+}
+CUT = ("intervals", "bands", "quantiles", "dates", "frequency_groups")
+"""Builders whose levels do not rest on the one below."""
 
 
 def levels_of(hierarchy: Mapping[str, Any], code_length: int = 0) -> int:
@@ -31,7 +41,7 @@ def levels_of(hierarchy: Mapping[str, Any], code_length: int = 0) -> int:
 def thinned(
     hierarchies: Mapping[str, Mapping[str, Any]], code_lengths: Mapping[str, int], most: int = MOST_NODES
 ) -> dict[str, dict[str, Any]]:
-    """The hierarchies with fewer levels: the one with most loses its finest above the raw values, then these.
+    """The hierarchies with fewer levels: the one with most loses a middle one, of two the finer, then the raw values.
 
     Every column keeps two levels at least, so many columns may still make more vectors of levels than `most`.
 
@@ -54,7 +64,9 @@ def thinned(
 
 def _coarser(hierarchy: dict[str, Any]) -> dict[str, Any]:
     builder = next(iter(hierarchy))
-    listed = hierarchy[builder].get(LISTS.get(builder, ""), ())
+    listed = hierarchy[builder][LISTS[builder]] if builder in CUT else ()
     if len(listed) > 1:
-        return {**hierarchy, builder: {**hierarchy[builder], LISTS[builder]: listed[1:]}}
+        gone = len(listed) // 2 if len(listed) > 2 else 0
+        left = [each for at, each in enumerate(listed) if at != gone]
+        return {**hierarchy, builder: {**hierarchy[builder], LISTS[builder]: left}}
     return {**hierarchy, "min_level": hierarchy.get("min_level", 0) + 1}

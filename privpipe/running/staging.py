@@ -14,6 +14,7 @@ from privpipe.judging import JudgingRules
 from privpipe.judging.gate import Gate
 from privpipe.policy.declared_ledger import named_ledger
 from privpipe.roles import Roles
+from privpipe.running.column_levels import with_columns_read
 from privpipe.running.commitments import plan_key
 from privpipe.running.plan import Plan
 from privpipe.running.run_context import RunContext
@@ -119,6 +120,7 @@ def run_stages(
         raise UsageError(f"the plan has {len(plan.stages)} stages, the policy {len(policy.transform)}")
     source = fingerprint(engine, original, seed) if source is None else source
     named = named_ledger(policy.entries)
+    hierarchies = with_columns_read(engine, original, policy.hierarchies, policy.types)
     state = StageRun(
         context,
         table=original,
@@ -129,6 +131,7 @@ def run_stages(
         carrying=frozen and _is_of_other_source(plan, policy, source),
         hash_key=plan.hash_key if plan is not None and plan.hash_key else plan_key(seed),
         follows=named is not None and named.key is not None,
+        hierarchies=hierarchies,
     )
     _run_each(state, plan)
     table, counted = state.released_columns()
@@ -138,7 +141,12 @@ def run_stages(
         original=original,
         roles=state.roles,
         plan=made,
-        rules=replace(judging_rules(policy, state.base), records=state.entering, process=process_of(state.plans)),
+        rules=replace(
+            judging_rules(policy, state.base),
+            hierarchies=hierarchies,
+            records=state.entering,
+            process=process_of(state.plans),
+        ),
         suppressed_records=made.suppressed_records,
         population=state.population,
         counted=counted,
