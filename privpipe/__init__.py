@@ -24,6 +24,7 @@ WIRES = {
     "assess": "privpipe.checks",
     "average_risk": "privpipe.observe",
     "check": "privpipe.checks",
+    "init": "privpipe.drafting.verbs",
     "k_anonymity": "privpipe.observe",
     "l_diversity": "privpipe.observe",
     "plan": "privpipe.running.verbs",

@@ -10,12 +10,15 @@ from typing import Any
 from privpipe.drafting.methods import Candidate, Method
 from privpipe.drafting.trying import Clock, Trial, loaded, tried
 from privpipe.engines import Engine
+from privpipe.errors import PolicyError
 
 __all__ = ["Choice", "chosen_method"]
 
 LATER = ("t_closeness",)
 """Proposed guarantees that are given up where nothing meets them; some guarantee has to judge a sensitive column."""
 MOST_LEFT_OUT = 6
+FEWEST = 5_000
+"""Records below which a sample is not made smaller."""
 SOON = 2.0
 """Seconds below which nothing more is tried."""
 
@@ -65,7 +68,9 @@ def chosen_method(choice: Choice, home: Path, rows: Any, engine: Engine, clock: 
     asked = Method(masked=False)
     best: tuple[Method, list[Trial]] | None = None
     fewer: list[str] | None = None
+    whole_rows = len(rows)
     for _ in range(len(LATER) + MOST_LEFT_OUT + 1):
+        before = clock.left
         trials = list(_trials(choice, asked, home, rows, engine, clock, fewer))
         good = [trial for trial in trials if trial.holds]
         whole = [trial for trial in good if not trial.blanked]
@@ -73,6 +78,8 @@ def chosen_method(choice: Choice, home: Path, rows: Any, engine: Engine, clock: 
             best = (asked, trials)
         if whole or clock.left < SOON:
             break
+        if before - clock.left > clock.left / 3:
+            rows = rows.slice(0, max(FEWEST, len(rows) // 2))
         fewer = [trial.stages[0] for trial in good] or None
         following = _less(asked, good, choice)
         if following is None:
@@ -84,7 +91,19 @@ def chosen_method(choice: Choice, home: Path, rows: Any, engine: Engine, clock: 
     asked, trials = best
     good = [trial for trial in trials if trial.holds]
     found = min(good, key=lambda trial: (len(trial.blanked), choice.score(trial)))
-    return replace(asked, stages=found.stages, notes=tuple(_notes(trials, found, choice, len(rows))), masked=True)
+    return replace(
+        asked,
+        stages=found.stages,
+        notes=tuple(_notes(trials, found, choice, whole_rows)),
+        left_out=(*asked.left_out, *_spared(found, choice, asked)),
+        masked=True,
+    )
+
+
+def _spared(found: Trial, choice: Choice, asked: Method) -> list[str]:
+    """Columns of which nothing is left and no time to see whether others make room: without them the rest holds."""
+    known = choice.order(asked.left_out)
+    return [name for name in found.blanked if name in known] if len(found.blanked) < len(known) else []
 
 
 def _trials(
@@ -103,7 +122,10 @@ def _trials(
         if fewer is not None and candidate.stages[0] not in fewer:
             continue
         clock.tell(f"try {candidate.stages[0].partition(':')[0]}")
-        policy = loaded(choice.draft(replace(asked, stages=candidate.stages)), home)
+        try:
+            policy = loaded(choice.draft(replace(asked, stages=candidate.stages)), home)
+        except PolicyError:  # a method that does not count persons, say
+            continue
         some = rows.slice(0, candidate.records) if candidate.records else rows
         yield tried(candidate.stages, policy, some, engine)
 
@@ -116,8 +138,9 @@ def _less(asked: Method, good: Sequence[Trial], choice: Choice) -> Method | None
     if len(asked.left_out) >= MOST_LEFT_OUT:
         return None
     blanked = min((trial.blanked for trial in good), key=len, default=[])
-    spare = [name for name in choice.order(asked.left_out) if not blanked or name in blanked]
-    if not spare:
+    known = choice.order(asked.left_out)
+    spare = [name for name in known if not blanked or name in blanked]
+    if not spare or len(known) < 2:
         return None
     return replace(asked, left_out=(*asked.left_out, spare[0]))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from privpipe.drafting.naming import word_set, words_of
+from privpipe.drafting.naming import is_person_name, word_set, words_of
 from privpipe.drafting.profile import Guess, Profile
 from privpipe.roles import ColumnType, Role
 
@@ -103,7 +103,8 @@ def guess_type(values: Sequence[str]) -> tuple[ColumnType, tuple[str, ...]]:
 def guess_role(profile: Profile) -> Guess:
     """What the column is for, by its name, then by how many values it has."""
     share = profile.distinct / profile.records if profile.records else 0.0
-    given_out = profile.even or bool(WORDS["identifier"].intersection(words_of(profile.name)))
+    named = is_person_name(profile.name) or bool(WORDS["identifier"].intersection(words_of(profile.name)))
+    given_out = profile.even or named
     counted = profile.type == "text" or (profile.type == "integer" and given_out)
     unique = share >= ALMOST_ALL and profile.records >= FEW_RECORDS and counted
     seen = f"{profile.distinct:,} distinct values in {profile.records:,} records"

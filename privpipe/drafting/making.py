@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from privpipe.drafting.naming import standing_of
 from privpipe.drafting.planned import Planned, planned
 from privpipe.drafting.profiling import ProfiledTable
 from privpipe.drafting.roles import person_key
-from privpipe.drafting.trying import Clock, loaded, sample_of
+from privpipe.drafting.surviving import lost_of_uses
+from privpipe.drafting.trying import MOST_RECORDS, Clock, Trial, loaded, sample_of
 from privpipe.engines import open_engine
+from privpipe.policy.uses import Use
 
 __all__ = ["Drafter"]
 
@@ -85,8 +88,12 @@ class Drafter:
         frame: Any = None if isinstance(self.table.source.data, str) else self.table.source.data
         with open_engine("embedded") as engine:
             policy = loaded(self.draft(Method(masked=False)), self.home)
-            rows = sample_of(engine, policy, frame)
+            close = sum(each.name() == "t_closeness" for each in policy.guarantees)
+            rows = sample_of(engine, policy, frame, MOST_RECORDS // (1 + close))
             choice = Choice(self.draft, self._methods, self._order)
+            if policy.uses:
+                uses = policy.uses
+                choice = replace(choice, score=partial(_lost, uses), said="What the declared uses lose on a sample")
             return chosen_method(choice, self.home, rows, engine, clock)
 
     def _methods(self, method: Method) -> Sequence[Candidate]:
@@ -108,3 +115,7 @@ class Drafter:
             some, key=lambda each: (not made.guesses[each.name].unknown, standing_of(each.name), -each.distinct)
         )
         return [each.name for each in ranked]
+
+
+def _lost(uses: Sequence[Use], trial: Trial) -> float:
+    return 1.0 if trial.paired is None else lost_of_uses(uses, trial.paired)

@@ -24,6 +24,7 @@ MOST_SECONDS = 240.0
 FEWEST_RECORDS = 1_500
 FEW_LABELS = 12
 QUICK = ("k_anonymity", "distinct_l_diversity")
+"""Guarantees that local recoding judges class by class."""
 
 
 @dataclass(frozen=True)

@@ -50,8 +50,14 @@ class ProfiledTable:
     relations: Relations = field(default_factory=Relations)
 
 
-def profile_table(data: str, delimiter: str | None = None) -> ProfiledTable:
+def profile_table(data: Any, delimiter: str | None = None) -> ProfiledTable:
     """The table as a source, and what was seen of its columns, by the embedded engine.
+
+    Parameters
+    ----------
+    data : str or frame
+    delimiter : str, optional
+        Of a CSV file.
 
     Raises
     ------
@@ -60,23 +66,26 @@ def profile_table(data: str, delimiter: str | None = None) -> ProfiledTable:
     DataError
         It has no records, or cannot be read as what it seems to be.
     """
-    if not Path(data).exists() and not elsewhere(data):
+    path = isinstance(data, str)
+    if path and not Path(data).exists() and not elsewhere(data):
         raise UsageError(f"{data!r} does not exist")
     source = Source(data=data)
-    if source.resolved_format == "csv":
+    form = source.resolved_format if path else "frame"
+    if form == "csv":
         source = _csv_source(data, delimiter)
     with open_engine("embedded") as engine:
         table = engine.scan(source)
         records = engine.count(table)
         if not records:
-            raise DataError(f"{data!r} has no records: there is nothing to guess from")
-        untyped = source.resolved_format in ("csv", "json", "excel")
+            named = repr(data) if path else "the frame"
+            raise DataError(f"{named} has no records: there is nothing to guess from")
+        untyped = form in ("csv", "json", "excel")
         histograms = {name: _histogram(engine, table, name) for name in table.schema.names}
         profiles = {
             name: _profile(name, histogram, table.schema.field(name).type, records, untyped=untyped)
             for name, histogram in histograms.items()
         }
-        if source.resolved_format != "csv":
+        if form != "csv":
             seen = tuple(profiles.values())
             return ProfiledTable(source, seen, relations=relate(engine, table, seen))
         texts = {name: found.values.drop_null().to_pylist() for name, found in histograms.items()}

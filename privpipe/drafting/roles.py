@@ -10,9 +10,11 @@ from privpipe.drafting.guessing import guess_role
 from privpipe.drafting.naming import (
     BODY_SIZES,
     is_household_name,
+    is_nominal,
     is_person_name,
     is_place_on_earth,
     is_weight_name,
+    is_zip,
     words_of,
 )
 from privpipe.drafting.profile import NUMBERS, Guess, Profile
@@ -85,8 +87,13 @@ def _is_level(name: str, finer: str, profiles: Sequence[Profile], guesses: Mappi
     by_name = {each.name: each for each in profiles}
     both = [guesses[each] for each in (name, finer)]
     known = all(guess.role == "quasi_identifier" and not guess.unknown for guess in both)
-    plain = all(by_name[each].type in ("text", "integer") and not is_fine(by_name[each]) for each in (name, finer))
+    plain = all(_is_named(by_name[each]) for each in (name, finer))
     return known and plain and by_name[name].distinct > 1
+
+
+def _is_named(profile: Profile) -> bool:
+    """Whether values are names or codes, and no amounts."""
+    return profile.type == "text" or is_nominal(profile) or (is_zip(profile) and profile.type == "integer")
 
 
 def _of_column(profile: Profile, found: Relations, *, bodies: bool) -> Guess:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from privpipe.drafting.surviving import Paired
 from privpipe.draws import Seed
 from privpipe.engines import Engine
 from privpipe.errors import DataError, HierarchyError, NoSolutionError, UnsupportedError, UsageError
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from privpipe.policy import Policy
     from privpipe.transforms.base import StagePlan
 
-__all__ = ["MOST_LOSS", "SECONDS", "Clock", "Trial", "loaded", "sample_of", "tried"]
+__all__ = ["MOST_LOSS", "MOST_RECORDS", "SECONDS", "Clock", "Trial", "loaded", "sample_of", "tried"]
 
 MOST_LOSS = 0.9
 """Loss of a column from which on it tells nothing worth a place in the table."""
@@ -61,8 +62,8 @@ class Trial:
     seconds : float
     records : int
         It was tried on.
-    released : Table, optional
-        What came out, with the original beside it in the same order.
+    paired : Paired, optional
+        What came out beside what went in.
     """
 
     stages: tuple[str, ...]
@@ -70,12 +71,12 @@ class Trial:
     suppressed: float = 0.0
     seconds: float = 0.0
     records: int = 0
-    released: Any = field(default=None, repr=False, compare=False)
+    paired: Paired | None = field(default=None, repr=False, compare=False)
 
     @property
     def holds(self) -> bool:
         """Whether it meets the guarantees."""
-        return self.released is not None
+        return self.paired is not None
 
     @property
     def loss(self) -> float:
@@ -114,8 +115,11 @@ def sample_of(engine: Engine, policy: Policy, frame: Any = None, most: int = MOS
 
 def tried(stages: tuple[str, ...], policy: Policy, rows: Any, engine: Engine) -> Trial:
     """Stage a sample by a policy, judge it, and tell what its quasi-identifiers lost."""
+    import pyarrow as pa
+
     from privpipe.running.attaching import attach
     from privpipe.running.losing import lost_columns
+    from privpipe.running.losing import sample_of as both_of
     from privpipe.running.reading import read_as_source
     from privpipe.running.run import judge_staged
     from privpipe.running.run_context import RunContext, seed_of
@@ -127,20 +131,27 @@ def tried(stages: tuple[str, ...], policy: Policy, rows: Any, engine: Engine) ->
         original = attach(context, read_as_source(rows, policy))
         staged = run_stages(context, original)
         judged = judge_staged(context, staged, staged.table)
-        lost = lost_columns(context, staged)
+        sample = both_of(context, staged)
+        lost = lost_columns(context, staged, sample)
     except (NoSolutionError, DataError, HierarchyError, UnsupportedError, UsageError):
         return Trial(stages, seconds=time.monotonic() - began)
     spent = time.monotonic() - began
-    if not judged.holds:
+    if not judged.holds or sample is None:
         return Trial(stages, seconds=spent)
     shares = _shares(staged.plan.stages)
     columns = {
-        row.column: 1.0 if row.alarm in ("blank", "one label") else shares.get(row.column, row.loss or 0.0)
+        row.column: 1.0 if row.alarm is not None else shares.get(row.column, row.loss or 0.0)
         for row in lost.columns
         if row.column in policy.roles.quasi_identifiers
     }
     share = judged.suppressed_records / max(len(rows), 1)
-    return Trial(stages, columns, share, spent, len(rows), engine.collect(staged.table))
+    first, second = sample.pairs
+    before, after = (
+        pa.Table.from_batches([block.to_batch()])
+        for block in (sample.original.take(first), sample.released.take(second))
+    )
+    paired = Paired(before, after)
+    return Trial(stages, columns, share, spent, len(rows), paired)
 
 
 def _shares(stages: Sequence[StagePlan]) -> dict[str, float]:
