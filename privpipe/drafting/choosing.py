@@ -10,7 +10,7 @@ from typing import Any
 from privpipe.drafting.methods import Candidate, Method
 from privpipe.drafting.trying import Clock, Trial, loaded, tried
 from privpipe.engines import Engine
-from privpipe.errors import PolicyError
+from privpipe.errors import PolicyError, UnsupportedError
 
 __all__ = ["Choice", "chosen_method"]
 
@@ -124,7 +124,7 @@ def _trials(
         clock.tell(f"try {candidate.stages[0].partition(':')[0]}")
         try:
             policy = loaded(choice.draft(replace(asked, stages=candidate.stages)), home)
-        except PolicyError:  # a method that does not count persons, say
+        except (PolicyError, UnsupportedError):  # a method that does not count persons, say
             continue
         some = rows.slice(0, candidate.records) if candidate.records else rows
         yield tried(candidate.stages, policy, some, engine)

@@ -18,6 +18,8 @@ LISTS = {
     "groups": "sizes",
     "from_columns": "columns",
 }
+USUAL = (1, 2, 3)
+"""As many levels as a builder is taken to make that says not how many."""
 CUT = ("intervals", "bands", "quantiles", "dates", "frequency_groups")
 """Builders whose levels do not rest on the one below."""
 
@@ -30,11 +32,15 @@ def levels_of(hierarchy: Mapping[str, Any], code_length: int = 0) -> int:
     >>> levels_of({"intervals": {"widths": [5, 10]}}), levels_of({"redact": {"keep": "left"}}, 5)
     (4, 6)
     """
-    builder = next(iter(hierarchy))
+    builder = next(iter(hierarchy), "")
+    given = hierarchy.get(builder)
+    given = given if isinstance(given, Mapping) else {}
     if builder in LISTS:
-        found = 2 + len(hierarchy[builder][LISTS[builder]])
+        found = 2 + len(given.get(LISTS[builder], USUAL))
+    elif builder == "priority":
+        found = 1 + given["levels"]
     else:
-        found = 1 + (hierarchy[builder]["levels"] if builder == "priority" else code_length)
+        found = 1 + (code_length if builder == "redact" and code_length else len(USUAL))
     return int(found - hierarchy.get("min_level", 0))
 
 

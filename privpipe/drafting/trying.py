@@ -117,6 +117,7 @@ def tried(stages: tuple[str, ...], policy: Policy, rows: Any, engine: Engine) ->
     """Stage a sample by a policy, judge it, and tell what its quasi-identifiers lost."""
     import pyarrow as pa
 
+    from privpipe.policy.specs import FrameSpec
     from privpipe.running.attaching import attach
     from privpipe.running.losing import lost_columns
     from privpipe.running.losing import sample_of as both_of
@@ -126,6 +127,7 @@ def tried(stages: tuple[str, ...], policy: Policy, rows: Any, engine: Engine) ->
     from privpipe.running.staging import run_stages
 
     began = time.monotonic()
+    policy = policy.replaced(source=FrameSpec(frame=rows))
     try:
         context = RunContext(engine, policy, seed_of(policy))
         original = attach(context, read_as_source(rows, policy))
