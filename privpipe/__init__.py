@@ -25,6 +25,7 @@ WIRES = {
     "average_risk": "privpipe.observe",
     "check": "privpipe.checks",
     "compare": "privpipe.running.comparing",
+    "init": "privpipe.drafting.verbs",
     "k_anonymity": "privpipe.observe",
     "l_diversity": "privpipe.observe",
     "plan": "privpipe.running.verbs",

@@ -52,6 +52,9 @@ def compare(
             show_default=False,
         ),
     ] = None,
+    suggest: Annotated[
+        bool, typer.Option("--suggest", help="Try the methods that may meet a policy's guarantees on a sample.")
+    ] = False,
     engine: EngineOption = None,
     lines: ProgressOption = False,
     json: JsonOption = False,
@@ -60,8 +63,14 @@ def compare(
 
     With --grid, every combination of values is staged and judged on the same sample of records, and nothing is
     published: the points that no other beats, the smallest loss under each guarantee, and the score (loss + risk) / 2.
+    With --suggest, the methods that may meet the guarantees, by what the policy's `uses:` lose, else its cells.
     With two released folders, or the folders of their private records, their figures from these documents.
     """
+    if suggest:
+        if len(what) != 1 or grid or risk or loss or engine:
+            raise UsageError("--suggest takes one policy and no other option but --json")
+        _suggest(Path(what[0]), json=json)
+        return
     if grid is None:
         if len(what) != 2:
             raise UsageError("compare takes a policy with --grid FILE, or the folders of two runs")
@@ -87,6 +96,30 @@ def _grid(
         return
     _show_map(found)
     say("Nothing was published.")
+
+
+def _suggest(policy: Path, *, json: bool) -> None:
+    from privpipe.drafting.comparing import suggested
+
+    rules = loaded(policy)
+    with progress() as tell:
+        found = suggested(rules, tell=tell)
+    if json:
+        print_json({"methods": found})
+        return
+    from rich.table import Table
+
+    table = Table(show_edge=False, pad_edge=False)
+    uses = [str(use) for use in rules.uses]
+    for name in ("loss of cells", *uses, "suppressed", "records", "seconds", "method"):
+        table.add_column(plain_cell(name), overflow="fold")
+    for row in found:
+        told = "cannot meet the guarantees" if row["loss"] is None else figure(row["loss"])
+        own = [figure(row["uses"].get(use)) for use in uses]
+        share = [figure(row["suppressed"]), f"{row['records']:,}", figure(row["seconds"])]
+        table.add_row(*(plain_cell(text) for text in (told, *own, *share, "; ".join(row["stages"]))))
+    print_table(table)
+    say("Tried on a sample; nothing was published.")
 
 
 def _show_map(found: RiskUtilityMap) -> None:

@@ -124,6 +124,22 @@ def _sections() -> dict[str, dict[str, Any]]:
             "parameters": [key_document(key, each) for key, each in of_section.items()],
         }
         for name, of_section in {**keys, "sink": SINK, "plan": PLAN}.items()
+    } | {"uses": _uses()}
+
+
+def _uses() -> dict[str, Any]:
+    """How uses are written, and how what they lose is measured."""
+    from privpipe.drafting.surviving import lost_of_use
+    from privpipe.policy.grammar import TOP
+    from privpipe.policy.uses import FORMS
+
+    prose = [" ".join(block.split()) for block in inspect.cleandoc(lost_of_use.__doc__ or "").split("\n\n")]
+    return {
+        "name": "uses",
+        "kind": "section of a policy",
+        "summary": TOP["uses"].about,
+        "about": "\n".join(prose[: next(at for at, block in enumerate(prose) if block.startswith("Examples"))]),
+        "parameters": [{"name": kind, "type": form, "about": "", "required": False} for kind, form in FORMS.items()],
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -89,7 +90,10 @@ def _labels(name: str, kind: Any) -> list[list[str]]:
         if hasattr(kind, "example_file"):
             (Path(folder) / kind.example).write_text(kind.example_file, encoding="utf-8")
         mapping = YAML(typ="safe", pure=True).load(f"{{{name}: {kind.example}}}")
-        built = HierarchySpec.from_mapping(mapping, folder).build(list(seen), list(seen.values()), kind.example_type)
+        spec = HierarchySpec.from_mapping(mapping, folder)
+        if hasattr(kind, "example_rows"):
+            spec = dataclasses.replace(spec, builder=kind.from_parameters(mapping[name]).read(kind.example_rows, ""))
+        built = spec.build(list(seen), list(seen.values()), kind.example_type)
     levels = [built.mapping(level) for level in range(built.height + 1)]
     return [[level[value] for level in levels] for value in seen]
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from privpipe.drafting.database_sources import database_tables
-from privpipe.drafting.draft import flow, source_keys
+from privpipe.drafting.draft import source_keys
+from privpipe.drafting.inline_yaml import flow
 from privpipe.drafting.profiling import ProfiledTable, profile_table
 from privpipe.engines import Source, open_engine
 from privpipe.engines.base import format_of

@@ -92,11 +92,11 @@ class Asked:
         from privpipe.hierarchies import canonical_text
         from privpipe.roles import column_type_of
 
-        for column, values, counts, kind in self._values(engine):
+        for column, spec, values, counts, kind in self._values(engine):
             type_ = self.types.get(column) or (None if kind is None else column_type_of(kind))
             try:
                 texts = [] if values is None else canonical_text(values, type_, column=column).to_pylist()
-                yield column, self.specs[column].build(texts, counts, type_)
+                yield column, spec.build(texts, counts, type_)
             except HierarchyError as error:
                 yield column, error
 
@@ -105,23 +105,23 @@ class Asked:
         from privpipe.hierarchies import canonical_text
         from privpipe.roles import column_type_of
 
-        [(column, values, counts, kind)] = self._values(engine)
+        [(column, spec, values, counts, kind)] = self._values(engine)
         type_ = self.types.get(column) or column_type_of(kind)
         texts = canonical_text(values, type_, column=column).to_pylist()
-        spec = self.specs[column]
         made = replace(spec, options=replace(spec.options, unknown="suppress")).build(texts, counts, type_)
         return [text for text, code in zip(texts, made.encode(texts).tolist(), strict=True) if code < 0]
 
-    def _values(self, engine: str | None) -> Iterator[tuple[str, Any, list[int], Any]]:
-        """Distinct values, their counts and Arrow type of each column."""
+    def _values(self, engine: str | None) -> Iterator[tuple[str, HierarchySpec, Any, list[int], Any]]:
+        """What declares the hierarchy of each column, its distinct values, their counts and Arrow type."""
         from privpipe.blocks import FactsRequest
         from privpipe.engines import Source, open_engine
         from privpipe.errors import DataError
+        from privpipe.running.column_levels import with_columns_read
         from privpipe.running.run import source_of
 
         policy = self.policy
         if self.data is None and (policy is None or policy.source is None):
-            yield from ((column, None, [], None) for column in self.specs)
+            yield from ((column, spec, None, [], None) for column, spec in self.specs.items())
             return
         name = engine or (policy.engine if policy is not None else "embedded")
         with open_engine(name, policy.engines.get(name, {}) if policy is not None else {}) as running:
@@ -131,7 +131,8 @@ class Asked:
                 if column not in table.schema.names:
                     raise DataError(f"column {column!r} is not in the data{did_you_mean(column, table.schema.names)}")
                 histogram = running.facts(table, FactsRequest(histograms=(column,))).histograms[column]
-                yield column, histogram.values, histogram.counts.tolist(), table.schema.field(column).type
+                [spec] = with_columns_read(running, table, {column: self.specs[column]}, self.types).values()
+                yield column, spec, histogram.values, histogram.counts.tolist(), table.schema.field(column).type
 
 
 def asked_of(path: Path, options: FileOptions) -> Asked:

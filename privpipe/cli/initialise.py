@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from privpipe.cli.console import say, write_text
-from privpipe.errors import UsageError
+from privpipe.cli.console import progress, say, write_text
+from privpipe.errors import UsageError, escaped
 
 if TYPE_CHECKING:
-    from privpipe.drafting.draft import Method
+    from privpipe.drafting.asking import Question
 
 __all__ = ["init"]
 
@@ -22,6 +23,15 @@ def init(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write here instead of stdout.", show_default=False)
     ] = None,
+    purpose: Annotated[
+        str, typer.Option("--purpose", metavar="WHO", help="Thresholds for internal, research or public use.")
+    ] = "research",
+    use: Annotated[
+        list[str] | None,
+        typer.Option("--use", metavar="TEXT", help="What the data is for; may be repeated.", show_default=False),
+    ] = None,
+    ask: Annotated[bool, typer.Option("--ask", help="Put the open questions on the terminal.")] = False,
+    seconds: Annotated[float, typer.Option("--seconds", min=1, help="Time for trying methods on a sample.")] = 60,
     suggest: Annotated[
         bool,
         typer.Option("--suggest/--bare", help="Suggest hierarchies, a method and guarantees, or write roles alone."),
@@ -39,30 +49,24 @@ def init(
 
     Guesses the role and type of each column by its name, its values and its relations to the others, tries on a
     sample which method keeps most, and says why. The guesses are a start, not a decision: read every line. No value
-    of the table is printed.
+    of the table is printed, but words of known scales.
     """
-    from privpipe.drafting.draft import draft_policy
+    from privpipe.drafting.draft import Asked
+    from privpipe.drafting.making import Drafter
     from privpipe.drafting.profiling import profile_table
-    from privpipe.drafting.trying import chosen_method
+    from privpipe.drafting.purposes import purpose_of
 
     if out is not None and out.exists() and not force:
         raise UsageError(f"{str(out)!r} exists already; --force overwrites it")
-    seen = profile_table(data, delimiter, table)
+    if ask and not sys.stdin.isatty():
+        raise UsageError("--ask needs a terminal to ask on; without it init takes the defaults")
     home = Path(os.path.abspath(out)).parent if out is not None else Path.cwd()
-
-    def draft(method: Method | None) -> str:
-        return draft_policy(
-            seen.source,
-            seen.profiles,
-            home=home,
-            suggest=suggest,
-            unsure=seen.unsure,
-            relations=seen.relations,
-            method=method,
-        )
-
-    text = draft(chosen_method(draft, home) if suggest else None)
-    _require_sound(text, home)
+    asked = Asked(suggest=suggest, purpose=purpose_of(purpose), uses=tuple(use or ()))
+    drafter = Drafter(profile_table(data, delimiter, table), home, asked)
+    if ask:
+        drafter = drafter.answered({question.key: _answer(question) for question in drafter.questions()})
+    with progress() as tell:
+        text = drafter.text(seconds=seconds, tell=tell)
     if out is None:
         print(text, end="")
     else:
@@ -70,11 +74,14 @@ def init(
         say(f"WRITTEN: {out}. Read it line by line: the roles are guesses.")
 
 
-def _require_sound(text: str, home: Path) -> None:
-    """A draft that does not load would be our mistake, raised at once."""
-    from privpipe.policy.plain_values import from_yaml
-    from privpipe.policy.reader import read_mapping
-
-    document, report = from_yaml(text, "draft")
-    report.raise_if_wrong()
-    read_mapping(document, home)
+def _answer(question: Question) -> str:
+    """One line of the terminal, asked for again until it is an answer; an empty one is the default."""
+    while True:
+        print(escaped(f"{question.text} [{question.default}]: "), end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        if not line:
+            raise UsageError("--ask: the terminal was closed before all questions were answered")
+        if wrong := question.wrong(given := line.strip() or question.default):
+            say(wrong)
+        else:
+            return given

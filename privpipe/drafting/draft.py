@@ -4,46 +4,53 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from privpipe.drafting.asking import Answers
 from privpipe.drafting.database_sources import database_keys
-from privpipe.drafting.guessing import Guess, Profile, column_disclosure, suggest_hierarchy
-from privpipe.drafting.relating import Relations, finely_valued, related_guesses
-from privpipe.drafting.suggesting import propose
-from privpipe.drafting.thinning import thinned
+from privpipe.drafting.guessing import column_disclosure
+from privpipe.drafting.inline_yaml import flow
+from privpipe.drafting.methods import Method
+from privpipe.drafting.planned import Planned, planned
+from privpipe.drafting.profile import Profile
+from privpipe.drafting.purposes import RESEARCH, Purpose
+from privpipe.drafting.relating import Relations
+from privpipe.drafting.roles import finely_valued, person_key
+from privpipe.drafting.suggesting import Proposal, propose
 
 if TYPE_CHECKING:
     from privpipe.engines import Source
 
-__all__ = ["Method", "draft_policy", "flow", "source_keys"]
+__all__ = ["Asked", "draft_policy", "proposals", "source_keys"]
 
-PLAIN = re.compile(r"[A-Za-z_]([\w ./-]*[\w/-])?", re.ASCII)
-WORDS_OF_YAML = frozenset(("true", "false", "null", "yes", "no", "on", "off", "y", "n"))  # of 1.1 too
 MANY = 8
 LEAST_K = 5
 LEAST_L = 3
 
 
 @dataclass(frozen=True)
-class Method:
-    """How the guarantees are to be met.
+class Asked:
+    """What was said of the draft that is wanted.
 
     Parameters
     ----------
-    stage : str
-        A line of `transform:`, for the quasi-identifiers.
-    notes : tuple of str
-        What is said of it and of the others.
-    without : tuple of str
-        Names of proposed guarantees that no method met: they stand as comments.
+    suggest : bool
+        Whether to suggest hierarchies, a method and guarantees with their reasons.
+    purpose : Purpose
+        Who will see the release.
+    uses : tuple of str
+        What the data will be used for.
+    answers : Answers
+        What a person said on open questions.
     """
 
-    stage: str = "generalize: {search: optimal, suppress_at_most: 0.05}"
-    notes: tuple[str, ...] = ()
-    without: tuple[str, ...] = ()
+    suggest: bool = True
+    purpose: Purpose = RESEARCH
+    uses: tuple[str, ...] = ()
+    answers: Answers = field(default_factory=Answers)
 
 
 def draft_policy(
@@ -51,7 +58,7 @@ def draft_policy(
     profiles: Sequence[Profile],
     *,
     home: Path,
-    suggest: bool,
+    asked: Asked | None = None,
     unsure: Sequence[str] = (),
     relations: Relations | None = None,
     method: Method | None = None,
@@ -61,12 +68,11 @@ def draft_policy(
     Parameters
     ----------
     source : Source
-        A path, as the policy shall read it.
+        A path, as the policy shall read it; a frame has no place in a policy, and is left out.
     profiles : sequence of Profile
     home : Path
         The folder the policy will stand in; its paths start there.
-    suggest : bool
-        Whether to suggest hierarchies, a generalization and guarantees with their reasons.
+    asked : Asked, optional
     unsure : sequence of str
         Columns of dates that would also be dates with the month first.
     relations : Relations, optional
@@ -74,32 +80,45 @@ def draft_policy(
     method : Method, optional
         Default: an optimal generalization.
     """
-    guesses = related_guesses(profiles, relations or Relations())
-    method = method or Method()
-    offered = {
-        profile.name: found
-        for profile in profiles
-        if suggest and guesses[profile.name].role == "quasi_identifier" and (found := suggest_hierarchy(profile))
-    }
-    hierarchies = thinned(offered, {profile.name: profile.code_length for profile in profiles})
-    place = str(source.data if source.is_path else source.data.at)
+    asked, found, method = asked or Asked(), relations or Relations(), method or Method()
+    made = planned(profiles, found, asked.answers, left_out=method.left_out, suggest=asked.suggest)
+    place = _place(source)
     stem = re.sub(r"\W+", "-", Path(place).stem).strip("-") or "table"
+    person = asked.answers.person_of(person_key(profiles, made.guesses))
     lines = [
         "# Written by `privpipe init`. Roles and types are guesses: read every line before you rely on it.",
         "version: 1",
         f"name: {flow(stem)}",
         *_doubts(source, unsure),
-        f"source: {flow(source_keys(source, profiles, home))}",
+        *_measured(found),
+        *([f"source: {flow(source_keys(source, profiles, home))}"] if place else []),
+        *(_person(person) if person else []),
+        *([f"uses: {flow(list(asked.uses))}"] if asked.uses else []),
         "columns:",
-        *_columns(profiles, guesses, hierarchies),
-        *_transform(profiles, guesses, hierarchies, method if suggest else None, shortened=hierarchies != offered),
-        *(_suggested(profiles, guesses, method.without) if suggest else _guarantees(profiles, guesses)),
+        *_columns(profiles, made),
+        *_transform(profiles, made, method, asked),
+        *(_suggested(profiles, made, method, asked) if asked.suggest else _guarantees(profiles, made)),
         "measures:",
-        f"  - average_risk: {flow(_classes(guesses))}",
+        f"  - average_risk: {flow(_classes(made))}",
         f"sink: {flow({'path': f'published/{stem}', 'format': 'parquet'})}",
         "# seed: {from_env: PRIVPIPE_SEED}   # of `privpipe seed`, to repeat a run; left out, each run draws its own",
     ]
     return "\n".join(lines) + "\n"
+
+
+def proposals(profiles: Sequence[Profile], made: Planned, asked: Asked) -> list[Proposal]:
+    """The guarantees of a draft."""
+    sensitive = [profile for profile in profiles if made.guesses[profile.name].role == "sensitive"]
+    return propose(sensitive, max(profile.records for profile in profiles), asked.purpose, asked.answers.k)
+
+
+def _place(source: Source) -> str:
+    """Where the table lies; nothing of a frame, which no policy names."""
+    from privpipe.engines.base.databases import Database
+
+    if source.is_path:
+        return str(source.data)
+    return source.data.at if isinstance(source.data, Database) else ""
 
 
 def source_keys(source: Source, profiles: Sequence[Profile], home: Path) -> dict[str, Any]:
@@ -131,16 +150,27 @@ def _doubts(source: Source, unsure: Sequence[str]) -> list[str]:
     return lines
 
 
-def _columns(profiles: Sequence[Profile], guesses: dict[str, Guess], hierarchies: dict[str, Any]) -> list[str]:
-    many = sum(guess.role == "quasi_identifier" for guess in guesses.values())
+def _measured(found: Relations) -> list[str]:
+    if not found.records:
+        return []
+    by = f"whole groups of {flow(found.by_key)}" if found.by_key else "single records, for no column groups them"
+    return [f"# Relations between columns were measured on a sample of {found.records:,} records ({by})."]
+
+
+def _person(column: str) -> list[str]:
+    return ["# A person may have several records: guarantees count persons.", f"person_id: {flow(column)}"]
+
+
+def _columns(profiles: Sequence[Profile], made: Planned) -> list[str]:
+    many = sum(guess.role == "quasi_identifier" for guess in made.guesses.values())
     lines = []
     if many > MANY:
         lines.append(f"  # {many} quasi-identifiers seldom leave a useful table: keep those that somebody can know.")
     for profile in profiles:
-        guess = guesses[profile.name]
+        guess = made.guesses[profile.name]
         spec: dict[str, Any] = {"role": guess.role, "type": profile.type}
-        if profile.name in hierarchies:
-            spec["hierarchy"] = hierarchies[profile.name]
+        if profile.name in made.hierarchies:
+            spec["hierarchy"] = made.hierarchies[profile.name]
         missing = f"; {profile.missing:,} missing" if profile.missing else ""
         lines.append(f"  # {guess.reason}{missing}")
         named = [str(finding) for finding in profile.findings if str(finding) not in guess.reason]
@@ -152,89 +182,55 @@ def _columns(profiles: Sequence[Profile], guesses: dict[str, Guess], hierarchies
     return lines
 
 
-def _transform(
-    profiles: Sequence[Profile],
-    guesses: dict[str, Guess],
-    hierarchies: dict[str, Any],
-    method: Method | None,
-    *,
-    shortened: bool,
-) -> list[str]:
+def _transform(profiles: Sequence[Profile], made: Planned, method: Method, asked: Asked) -> list[str]:
     lines = []
-    fine = finely_valued(profiles, guesses) if method is not None else []
+    fine = finely_valued(profiles, made.guesses) if asked.suggest and method.masked else []
     if fine:
         lines.append("  # By a measured number records can be linked: each value becomes the mean of at least 5.")
-        lines += [f"  - microaggregate: {flow({'columns': [name], 'k': 5})}" for name in fine]
-    if not any(guess.role == "quasi_identifier" for guess in guesses.values()):
+        lines.append("  # A note that another column tells such a number speaks of its group, not of the number.")
+        spec = {"columns": [[name] for name in fine], "k": 5, "method": "univariate", "keep_ties": True}
+        lines.append(f"  - microaggregate: {flow(spec)}")
+    if not any(guess.role == "quasi_identifier" for guess in made.guesses.values()):
         return ["transform:", *lines] if lines else []
-    if hierarchies and method is not None:
+    if made.hierarchies and asked.suggest:
         note = "  # Hierarchies are kept short so that the search ends soon; fewer quasi-identifiers allow finer ones."
-        lines += [note] if shortened else []
+        lines += [note] if made.shortened else []
         lines += [f"  # {said}" for said in method.notes]
-        return ["transform:", *lines, f"  - {method.stage}"]
-    if method is None:
+        return ["transform:", *lines, *(f"  - {stage}" for stage in method.stages)]
+    if not asked.suggest:
         lines.append("  # Without hierarchies records can only be left out; without --bare some are proposed.")
     return ["transform:", *lines, "  - suppress_records: {suppress_at_most: 0.05}"]
 
 
-def _guarantees(profiles: Sequence[Profile], guesses: dict[str, Guess]) -> list[str]:
-    own = _classes(guesses)
+def _guarantees(profiles: Sequence[Profile], made: Planned) -> list[str]:
+    own = _classes(made)
     lines = ["guarantees:", f"  - k_anonymity: {flow({'k': LEAST_K, **own})}"]
     for profile in profiles:
-        if guesses[profile.name].role == "sensitive":
+        if made.guesses[profile.name].role == "sensitive":
             least = min(LEAST_L, profile.distinct)
             lines.append(f"  - distinct_l_diversity: {flow({'column': profile.name, 'l': least, **own})}")
     return lines
 
 
-def _suggested(profiles: Sequence[Profile], guesses: dict[str, Guess], without: Sequence[str]) -> list[str]:
+def _suggested(profiles: Sequence[Profile], made: Planned, method: Method, asked: Asked) -> list[str]:
     """Guarantees with the reason of each."""
-    own = _classes(guesses)
-    sensitive = [profile for profile in profiles if guesses[profile.name].role == "sensitive"]
+    own = _classes(made)
     lines = [
         "guarantees:",
         "  # Proposals: start from the risk that you can tolerate; `privpipe explain NAME` tells more.",
+        f"  # For {asked.purpose.name} use: {asked.purpose.reason}.",
     ]
-    for proposal in propose(sensitive, max(profile.records for profile in profiles)):
+    for proposal in proposals(profiles, made, asked):
         lines.append(f"  # {proposal.reason}")
         line = f"- {proposal.name}: {flow({**proposal.parameters, **own})}"
-        if proposal.name in without:
+        if proposal.name in method.without:
             lines.append(f"  # Left out, for no method met it on this table without blanking columns: {line}")
         else:
             lines.append(f"  {line}")
     return lines
 
 
-def _classes(guesses: dict[str, Guess]) -> dict[str, Any]:
+def _classes(made: Planned) -> dict[str, Any]:
     """One class of all records where nothing was taken for a quasi-identifier, which the reader asks to be said."""
-    named = any(guess.role == "quasi_identifier" for guess in guesses.values())
+    named = any(guess.role == "quasi_identifier" for guess in made.guesses.values())
     return {} if named else {"quasi_identifiers": []}
-
-
-def flow(value: Any) -> str:
-    """A value as YAML on one line.
-
-    Written here because a column may have any name, and emitters leave some unquoted that no parser takes back.
-
-    Examples
-    --------
-    >>> flow({"role": "sensitive", "zip: 5": [1, 2.5, True], "no": "a\\nb"})
-    '{role: sensitive, "zip: 5": [1, 2.5, true], "no": "a\\\\U0000000ab"}'
-    """
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{flow(key)}: {flow(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(flow, value)) + "]"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if not isinstance(value, str):
-        return repr(value)
-    if PLAIN.fullmatch(value) and value.lower() not in WORDS_OF_YAML:
-        return value
-    return '"' + "".join(map(_quoted, value)) + '"'
-
-
-def _quoted(character: str) -> str:
-    if character in '"\\':
-        return "\\" + character
-    return character if character.isprintable() else f"\\U{ord(character):08x}"

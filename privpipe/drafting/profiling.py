@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from privpipe.blocks import FactsRequest, Histogram
 from privpipe.drafting.database_sources import database_source
-from privpipe.drafting.guessing import CODE, MISSING, Profile, guess_type
+from privpipe.drafting.guessing import CODE, MISSING, guess_type
+from privpipe.drafting.naming import scale_of
+from privpipe.drafting.numbers import NumberShape, number_shape
+from privpipe.drafting.profile import NUMBERS, Profile
 from privpipe.drafting.relating import Relations, relate
 from privpipe.drafting.sniffing import sniffed
 from privpipe.drafting.written_values import written_values
@@ -21,6 +27,8 @@ from privpipe.roles import ColumnType, column_type_of
 __all__ = ["ProfiledTable", "profile_table"]
 
 MOST_COUNTS = 10_000
+MOST_WORDS = 30
+ORDERED_CODE = re.compile(r"([A-Za-z]*[(\[<]?)(\d+)(?!\d)")
 
 
 @dataclass(frozen=True)
@@ -43,8 +51,14 @@ class ProfiledTable:
     relations: Relations = field(default_factory=Relations)
 
 
-def profile_table(data: str, delimiter: str | None = None, table_name: str | None = None) -> ProfiledTable:
+def profile_table(data: Any, delimiter: str | None = None, table_name: str | None = None) -> ProfiledTable:
     """The table as a source, and what was seen of its columns, by the embedded engine.
+
+    Parameters
+    ----------
+    data : str or frame
+    delimiter : str, optional
+        Of a CSV file.
 
     Raises
     ------
@@ -53,23 +67,26 @@ def profile_table(data: str, delimiter: str | None = None, table_name: str | Non
     DataError
         It has no records, or cannot be read as what it seems to be.
     """
-    if not Path(data).exists() and not elsewhere(data):
+    path = isinstance(data, str)
+    if path and not Path(data).exists() and not elsewhere(data):
         raise UsageError(f"{data!r} does not exist")
-    source = database_source(data, table_name) or Source(data=data)
-    if source.is_path and source.resolved_format == "csv":
+    source = (database_source(data, table_name) if path else None) or Source(data=data)
+    form = source.resolved_format if source.is_path else "frame"
+    if form == "csv":
         source = _csv_source(data, delimiter)
     with open_engine("embedded") as engine:
         table = engine.scan(source)
         records = engine.count(table)
         if not records:
-            raise DataError(f"{data!r} has no records: there is nothing to guess from")
-        untyped = source.is_path and source.resolved_format in ("csv", "json", "excel")
+            named = repr(data) if path else "the frame"
+            raise DataError(f"{named} has no records: there is nothing to guess from")
+        untyped = form in ("csv", "json", "excel")
         histograms = {name: _histogram(engine, table, name) for name in table.schema.names}
         profiles = {
             name: _profile(name, histogram, table.schema.field(name).type, records, untyped=untyped)
             for name, histogram in histograms.items()
         }
-        if not source.is_path or source.resolved_format != "csv":
+        if form != "csv":
             seen = tuple(profiles.values())
             return ProfiledTable(source, seen, relations=relate(engine, table, seen))
         texts = {name: found.values.drop_null().to_pylist() for name, found in histograms.items()}
@@ -113,6 +130,7 @@ def _profile(name: str, histogram: Histogram, arrow_type: Any, records: int, *, 
         int(count) for value, count in zip(texts, histogram.counts, strict=False) if value in null_values
     )
     present = [text for text in texts if text not in null_values]
+    shape = _shape(values, present, histogram, null_values) if found in NUMBERS and len(values) else NumberShape()
     return Profile(
         name=name,
         type=found,
@@ -120,22 +138,37 @@ def _profile(name: str, histogram: Histogram, arrow_type: Any, records: int, *, 
         missing=missing,
         distinct=len(values) - len(null_values),
         null_values=null_values,
-        spread=_spread(values, present) if found in ("integer", "number", "decimal") and len(values) else 0.0,
         code_length=_code_length(present) if found == "text" else 0,
         separation=_separation(histogram),
         counts=tuple(histogram.counts.tolist()) if len(histogram) <= MOST_COUNTS else (),
         words=sum(len(text.split()) for text in present) / len(present) if present and found == "text" else 0.0,
         findings=tuple(kinds_in_column(name, histogram)),
+        scale=scale_of(present) if found == "text" and len(present) <= MOST_WORDS else (),
+        by_text=_is_by_text(present) if found == "text" and len(present) <= MOST_WORDS else False,
+        **vars(shape),
     )
 
 
-def _spread(values: Any, texts: list[str]) -> float:
-    """Largest less least of some numbers, or of the texts that stand for them."""
+def _shape(values: Any, texts: list[str], histogram: Histogram, null_values: tuple[str, ...]) -> NumberShape:
+    """Of numbers, or of the texts that stand for them."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    ends = pc.min_max(pa.array([float(text) for text in texts]) if texts else pc.cast(values, pa.float64(), safe=False))
-    return float(ends["max"].as_py() or 0.0) - float(ends["min"].as_py() or 0.0)
+    counts = histogram.counts[: len(values)]
+    if not texts:
+        return number_shape(pc.cast(values, pa.float64(), safe=False).to_numpy(zero_copy_only=False), counts)
+    kept = [count for text, count in zip(values.to_pylist(), counts, strict=True) if text not in null_values]
+    return number_shape(np.array([float(text) for text in texts]), np.array(kept))
+
+
+def _is_by_text(texts: list[str]) -> bool:
+    """Whether texts are codes whose order is that of their text: a bracket or nothing, then digits of one length."""
+    starts = [ORDERED_CODE.match(text) for text in texts]
+    if len(texts) < 2 or not all(starts):
+        return False
+    heads = {(found[1], len(found[2])) for found in starts if found}
+    digits = {found[2] for found in starts if found}
+    return len(heads) == 1 and len(digits) == len(texts)
 
 
 def _code_length(texts: list[str]) -> int:

@@ -7,45 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from privpipe.drafting.guessing import Profile, words_of
+from privpipe.drafting.naming import word_set, words_of
+from privpipe.drafting.profile import Profile
+from privpipe.drafting.purposes import RESEARCH, RULE_OF_THUMB, Band, Purpose
 
-__all__ = ["RULE_OF_THUMB", "Band", "Proposal", "least_distance", "propose", "rule_of_thumb"]
-
-
-@dataclass(frozen=True)
-class Band:
-    """What is usual for data of some sensitivity.
-
-    Parameters
-    ----------
-    name : str
-    range_of_k : str
-    risk : float
-        Tolerable risk that a record is found; k is its inverse.
-    l : int
-        Values a class should hold.
-    t : float
-        Distance of a class from the whole table.
-    """
-
-    name: str
-    range_of_k: str
-    risk: float
-    l: int  # the literature's letter
-    t: float
-
-    @property
-    def k(self) -> int:
-        """The least class size that keeps the risk."""
-        return round(1 / self.risk)
+__all__ = ["Proposal", "least_distance", "propose", "rule_of_thumb"]
 
 
-RULE_OF_THUMB = (
-    Band("low", "3-5", 0.2, 2, 0.3),
-    Band("medium", "5-10", 0.1, 3, 0.2),
-    Band("high", "10-20", 0.05, 4, 0.15),
-)
-SPECIAL = (
+SPECIAL = word_set(
     "diagnosis disease illness condition disorder symptom treatment medication drug therapy hiv icd pregnancy "
     "disability religion belief union party orientation gene genome conviction crime offence"
 )
@@ -86,8 +55,15 @@ class Proposal:
     reason: str
 
 
-def propose(sensitive: Sequence[Profile], records: int) -> list[Proposal]:
+def propose(
+    sensitive: Sequence[Profile], records: int, purpose: Purpose = RESEARCH, k: int | None = None
+) -> list[Proposal]:
     """Guarantees for a table with these sensitive columns.
+
+    Parameters
+    ----------
+    k : int, optional
+        Instead of the purpose's.
 
     Examples
     --------
@@ -98,22 +74,23 @@ def propose(sensitive: Sequence[Profile], records: int) -> list[Proposal]:
     distinct_l_diversity {'column': 'income', 'l': 2}
     t_closeness {'column': 'income', 't': 0.2}
     """
-    bands = {profile.name: _band(profile) for profile in sensitive}
-    band = max(bands.values(), key=lambda band: band.k, default=RULE_OF_THUMB[0])
+    bands = {profile.name: _band(profile, purpose) for profile in sensitive}
+    band = max(bands.values(), key=lambda band: band.k, default=purpose.bands[0])
     why = ", ".join(repr(name) for name, own in bands.items() if own is band) or "no sensitive column"
-    k = min(band.k, records)
+    said, k = k, min(band.k if k is None else k, records)
     risk = f"nobody is found with a chance above 1/k = {1 / k:.2g}"
-    less = "" if k == band.k else f"; the table has no more than {records:,} records"
-    reason = f"{band.name} sensitivity ({why}): k {band.range_of_k}; {risk}{less}"
+    less = "" if k in (band.k, said) else f"; the table has no more than {records:,} records"
+    usual = f"{band.name} sensitivity ({why}): k {band.range_of_k}"
+    reason = f"{usual if said is None else 'k as answered'}; {risk}{less}"
     return [
         Proposal("k_anonymity", {"k": k}, reason),
         *(proposal for profile in sensitive for proposal in _within_classes(profile, bands[profile.name], k)),
     ]
 
 
-def _band(profile: Profile) -> Band:
+def _band(profile: Profile, purpose: Purpose) -> Band:
     """High for special categories of personal data, medium for what else is sensitive."""
-    return RULE_OF_THUMB[2 if set(SPECIAL.split()).intersection(words_of(profile.name)) else 1]
+    return purpose.bands[2 if SPECIAL.intersection(words_of(profile.name)) else 1]
 
 
 def _within_classes(profile: Profile, band: Band, k: int) -> Iterator[Proposal]:

@@ -9,7 +9,19 @@ from typing import Any
 __all__ = ["MOST_NODES", "levels_of", "thinned"]
 
 MOST_NODES = 50_000
-LISTS = {"intervals": "widths", "dates": "levels", "frequency_groups": "keep"}
+LISTS = {
+    "intervals": "widths",
+    "bands": "steps",
+    "quantiles": "counts",
+    "dates": "levels",
+    "frequency_groups": "keep",
+    "groups": "sizes",
+    "from_columns": "columns",
+}
+USUAL = (1, 2, 3)
+"""As many levels as a builder is taken to make that says not how many."""
+CUT = ("intervals", "bands", "quantiles", "dates", "frequency_groups")
+"""Builders whose levels do not rest on the one below."""
 
 
 def levels_of(hierarchy: Mapping[str, Any], code_length: int = 0) -> int:
@@ -20,18 +32,22 @@ def levels_of(hierarchy: Mapping[str, Any], code_length: int = 0) -> int:
     >>> levels_of({"intervals": {"widths": [5, 10]}}), levels_of({"redact": {"keep": "left"}}, 5)
     (4, 6)
     """
-    builder = next(iter(hierarchy))
+    builder = next(iter(hierarchy), "")
+    given = hierarchy.get(builder)
+    given = given if isinstance(given, Mapping) else {}
     if builder in LISTS:
-        found = 2 + len(hierarchy[builder][LISTS[builder]])
+        found = 2 + len(given.get(LISTS[builder], USUAL))
+    elif builder == "priority":
+        found = 1 + given["levels"]
     else:
-        found = 1 + (hierarchy[builder]["levels"] if builder == "priority" else code_length)
+        found = 1 + (code_length if builder == "redact" and code_length else len(USUAL))
     return int(found - hierarchy.get("min_level", 0))
 
 
 def thinned(
     hierarchies: Mapping[str, Mapping[str, Any]], code_lengths: Mapping[str, int], most: int = MOST_NODES
 ) -> dict[str, dict[str, Any]]:
-    """The hierarchies with fewer levels: the one with most loses its finest above the raw values, then these.
+    """The hierarchies with fewer levels: the one with most loses a middle one, of two the finer, then the raw values.
 
     Every column keeps two levels at least, so many columns may still make more vectors of levels than `most`.
 
@@ -54,7 +70,9 @@ def thinned(
 
 def _coarser(hierarchy: dict[str, Any]) -> dict[str, Any]:
     builder = next(iter(hierarchy))
-    listed = hierarchy[builder].get(LISTS.get(builder, ""), ())
+    listed = hierarchy[builder][LISTS[builder]] if builder in CUT else ()
     if len(listed) > 1:
-        return {**hierarchy, builder: {**hierarchy[builder], LISTS[builder]: listed[1:]}}
+        gone = len(listed) // 2 if len(listed) > 2 else 0
+        left = [each for at, each in enumerate(listed) if at != gone]
+        return {**hierarchy, builder: {**hierarchy[builder], LISTS[builder]: left}}
     return {**hierarchy, "min_level": hierarchy.get("min_level", 0) + 1}

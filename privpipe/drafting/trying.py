@@ -4,74 +4,94 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privpipe.drafting.draft import Method
+from privpipe.drafting.surviving import Paired
 from privpipe.draws import Seed
-from privpipe.engines import Engine, open_engine
-from privpipe.errors import DataError, HierarchyError, NoSolutionError, Refused
+from privpipe.engines import Engine
+from privpipe.errors import DataError, HierarchyError, NoSolutionError, UnsupportedError, UsageError
 
 if TYPE_CHECKING:
     from privpipe.policy import Policy
+    from privpipe.transforms.base import StagePlan
 
-__all__ = ["chosen_method"]
+__all__ = ["MOST_LOSS", "MOST_RECORDS", "SECONDS", "Clock", "Trial", "loaded", "sample_of", "tried"]
 
-STAGES = (
-    "generalize: {search: optimal, suppress_at_most: 0.05}",
-    "mondrian: {}",
-    "local_recoding: {suppress_at_most: 0.05}",
-)
-QUICK = ("k_anonymity", "distinct_l_diversity")
-"""Guarantees that local recoding judges inside its search."""
-LATER = ("t_closeness",)
-"""Proposed guarantees that are given up where nothing meets them; some guarantee has to judge a sensitive column."""
 MOST_LOSS = 0.9
-"""Mean loss of a column from which on a guarantee that may be given up blanks more than it protects."""
-MOST_RECORDS = 30_000
+"""Loss of a column from which on it tells nothing worth a place in the table."""
+MOST_RECORDS = 20_000
 SECONDS = 60.0
+SEARCHES = ("generalize", "mondrian", "local_recoding")
 
 
-def chosen_method(draft: Callable[[Method], str], home: Path) -> Method:
-    """The method whose release of a sample loses least, with the figures of all.
+@dataclass
+class Clock:
+    """The time that is left.
 
     Parameters
     ----------
-    draft : callable
-        The text of the policy with a method.
-    home : Path
+    seconds : float
+    tell : callable, optional
+        Called with what is tried next.
     """
-    end = time.monotonic() + SECONDS
-    with open_engine("embedded") as engine:
-        rows: Any = None
-        for given_up in range(len(LATER) + 1):
-            without = LATER[:given_up]
-            losses: dict[str, float | None] = {}
-            for stage in STAGES:
-                policy = _loaded(draft(Method(stage, without=without)), home)
-                if losses and (time.monotonic() > end or _is_slow(stage, policy)):
-                    continue
-                if rows is None:
-                    rows = _sample(engine, policy)
-                losses[stage] = _loss(policy, rows, engine)
-            most = MOST_LOSS if given_up < len(LATER) else 1.0
-            met = {stage: loss for stage, loss in losses.items() if loss is not None and loss <= most}
-            if met:
-                best = min(met, key=lambda stage: met[stage])
-                return Method(best, tuple(_notes(losses, best)), without)
-    return Method(notes=("No method met all guarantees: choose fewer quasi-identifiers, or lower thresholds.",))
+
+    seconds: float = SECONDS
+    tell: Callable[[str], None] = lambda step: None
+    _start: float = field(default_factory=time.monotonic)
+
+    @property
+    def left(self) -> float:
+        """Seconds until the end; below 0 when it is over."""
+        return self.seconds - (time.monotonic() - self._start)
 
 
-def _notes(losses: dict[str, float | None], best: str) -> Iterator[str]:
-    yield "What the quasi-identifiers lose on a sample, from 0 (nothing) to 1 (all); the least was chosen:"
-    for stage, loss in losses.items():
-        yield f"  {'cannot meet the guarantees' if loss is None else format(loss, '.3f')}: {stage}"
-    if not best.startswith("generalize"):
-        yield "Cells of one column may have labels of several levels."
+@dataclass(frozen=True)
+class Trial:
+    """What a method made of the sample.
+
+    Parameters
+    ----------
+    stages : tuple of str
+    columns : mapping of column to float
+        Loss of each quasi-identifier, from 0 to 1; empty where the guarantees do not hold.
+    suppressed : float
+        Share of the records that were suppressed.
+    seconds : float
+    records : int
+        It was tried on.
+    paired : Paired, optional
+        What came out beside what went in.
+    """
+
+    stages: tuple[str, ...]
+    columns: Mapping[str, float] = field(default_factory=dict)
+    suppressed: float = 0.0
+    seconds: float = 0.0
+    records: int = 0
+    paired: Paired | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def holds(self) -> bool:
+        """Whether it meets the guarantees."""
+        return self.paired is not None
+
+    @property
+    def loss(self) -> float:
+        """Mean loss of the quasi-identifiers, a suppressed record all of it."""
+        kept = sum(self.columns.values()) / len(self.columns) if self.columns else 0.0
+        return self.suppressed + (1 - self.suppressed) * kept
+
+    @property
+    def blanked(self) -> list[str]:
+        """Columns of which next to nothing is left."""
+        return [name for name, loss in self.columns.items() if loss > MOST_LOSS]
 
 
-def _loaded(text: str, home: Path) -> Policy:
+def loaded(text: str, home: Path) -> Policy:
+    """The policy of a draft; a draft that does not load would be our mistake, raised at once."""
     from privpipe.policy import Policy
     from privpipe.policy.plain_values import from_yaml
 
@@ -80,30 +100,64 @@ def _loaded(text: str, home: Path) -> Policy:
     return Policy.from_dict(document, home)
 
 
-def _sample(engine: Engine, policy: Policy) -> Any:
+def sample_of(engine: Engine, policy: Policy, frame: Any = None, most: int = MOST_RECORDS) -> Any:
     """All records, or about as many as the limit says."""
+    from privpipe.running.reading import read_as_source, scanned
     from privpipe.running.run import source_of
 
-    table = engine.scan(source_of(policy))
+    table = scanned(engine, source_of(policy) if frame is None else read_as_source(frame, policy))
     records = engine.count(table)
-    if records > MOST_RECORDS:
+    if records > most:
         named = engine.with_record_ids(table, None, Seed.of(secrets.token_bytes(32)))
-        table = engine.thinned(named, MOST_RECORDS / records)
+        table = engine.thinned(named, most / records)
     return engine.collect(table)
 
 
-def _is_slow(stage: str, policy: Policy) -> bool:
-    return stage.startswith("local_recoding") and any(each.name() not in QUICK for each in policy.binding)
+def tried(stages: tuple[str, ...], policy: Policy, rows: Any, engine: Engine) -> Trial:
+    """Stage a sample by a policy, judge it, and tell what its quasi-identifiers lost."""
+    import pyarrow as pa
 
+    from privpipe.policy.specs import FrameSpec
+    from privpipe.running.attaching import attach
+    from privpipe.running.losing import lost_columns
+    from privpipe.running.losing import sample_of as both_of
+    from privpipe.running.reading import read_as_source
+    from privpipe.running.run import judge_staged
+    from privpipe.running.run_context import RunContext, seed_of
+    from privpipe.running.staging import run_stages
 
-def _loss(policy: Policy, rows: Any, engine: Engine) -> float | None:
-    """Mean loss of the recoded columns where the policy's guarantees hold on the sample; None where they do not."""
-    from privpipe.running.verbs import plan
-
+    began = time.monotonic()
+    policy = policy.replaced(source=FrameSpec(frame=rows))
     try:
-        made = plan(rows, policy, engine=engine)
-        policy.apply(rows, engine=engine)
-    except (NoSolutionError, Refused, DataError, HierarchyError):
-        return None
-    losses = made.stages[-1].detail["column_losses"].values()
-    return float(sum(losses) / len(losses)) if losses else 0.0
+        context = RunContext(engine, policy, seed_of(policy))
+        original = attach(context, read_as_source(rows, policy))
+        staged = run_stages(context, original)
+        judged = judge_staged(context, staged, staged.table)
+        sample = both_of(context, staged)
+        lost = lost_columns(context, staged, sample)
+    except (NoSolutionError, DataError, HierarchyError, UnsupportedError, UsageError):
+        return Trial(stages, seconds=time.monotonic() - began)
+    spent = time.monotonic() - began
+    if not judged.holds or sample is None:
+        return Trial(stages, seconds=spent)
+    shares = _shares(staged.plan.stages)
+    columns = {
+        row.column: 1.0 if row.alarm is not None else shares.get(row.column, row.loss or 0.0)
+        for row in lost.columns
+        if row.column in policy.roles.quasi_identifiers
+    }
+    share = judged.suppressed_records / max(len(rows), 1)
+    first, second = sample.pairs
+    before, after = (
+        pa.Table.from_batches([block.to_batch()])
+        for block in (sample.original.take(first), sample.released.take(second))
+    )
+    paired = Paired(before, after)
+    return Trial(stages, columns, share, spent, len(rows), paired)
+
+
+def _shares(stages: Sequence[StagePlan]) -> dict[str, float]:
+    """What a search says that its columns lost, where it is the last stage that touches them."""
+    searched = [stage for stage in stages if stage.name in SEARCHES]
+    others = [stage for stage in stages if stage.name not in (*SEARCHES, "suppress_records")]
+    return dict(searched[-1].detail.get("column_losses", {})) if searched and not others else {}

@@ -17,6 +17,7 @@ from privpipe.hierarchies.dates import Dates
 from privpipe.hierarchies.draft import Draft
 from privpipe.hierarchies.equal_count import EqualCount
 from privpipe.hierarchies.frequency_groups import FrequencyGroups
+from privpipe.hierarchies.from_columns import FromColumns
 from privpipe.hierarchies.groups import Groups
 from privpipe.hierarchies.hierarchy import Hierarchy
 from privpipe.hierarchies.inline import Rows
@@ -68,6 +69,7 @@ FROM_PARAMETERS: Final[dict[str, type[DeclaredBuilder]]] = {
     "log": Log,
     "frequency_groups": FrequencyGroups,
     "groups": Groups,
+    "from_columns": FromColumns,
     "dates": Dates,
     "redact": Redact,
     "priority": Priority,

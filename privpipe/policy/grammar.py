@@ -196,6 +196,7 @@ TOP: Mapping[str, Key] = {
     "records": Key("text", "folder of the private records of runs; left out, one in the sink's work area"),
     "plan": Key("plan", "a plan of an earlier run: its stages are taken from there and not learnt anew"),
     "utility": Key("utility", "what the release must be good for"),
+    "uses": Key("texts", "what the data is for, as in `regression of income on age`; methods are compared by it"),
     "seed": Key("secret", "secret of 128 bits from which all draws follow; left out, one is drawn for the run"),
     "allow_insecure_seed": Key(
         "flag", "publish although the seed is declared insecure; for demonstrations", default=False

@@ -23,6 +23,7 @@ from privpipe.policy.sections import (
     read_secret,
     read_sink,
     read_source,
+    read_uses,
     read_utility,
 )
 
@@ -69,6 +70,8 @@ def _read(document: Any, report: Report, base_dir: Path, catalogues: Catalogues 
         report.wrong(("version",), f"is {found['version']}; this privpipe reads version {VERSION}")
     columns = read_columns(report, found.get("columns", {}), ("columns",), base_dir) if "columns" in found else {}
     found |= _read_sections(report, found, base_dir)
+    if "uses" in found:
+        found["uses"] = read_uses(report, found["uses"], columns)
     read = {name: read_entries(report, found.get(name, []), name, catalogues, base_dir) for name in ENTRIES}
     read = {name: over_roles(report, items, columns) for name, items in read.items()}
     if found.get("guarantees") == []:

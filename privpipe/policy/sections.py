@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from privpipe.policy.lakes import check_delta, read_iceberg
 from privpipe.policy.places import Place, Report
 from privpipe.policy.secret import SecretSpec
 from privpipe.policy.specs import ColumnSpec, PlanSpec, SinkSpec, SourceSpec, Utility
+from privpipe.policy.uses import Use, read_use
 from privpipe.roles import case_collisions
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "read_secret",
     "read_sink",
     "read_source",
+    "read_uses",
     "read_utility",
 ]
 
@@ -179,6 +181,18 @@ def read_utility(report: Report, value: Any, place: Place) -> Utility:
         return Utility()
     own = read_keys(report, found["column_loss"], (*place, "column_loss"), COLUMN_LOSS)
     return Utility(column_loss=ColumnLossRule(**own))
+
+
+def read_uses(report: Report, value: Sequence[str], columns: Mapping[str, ColumnSpec]) -> tuple[Use, ...]:
+    """`uses`, each with what is wrong about it at its own line."""
+    found = []
+    types = {name: column.type for name, column in columns.items() if column.type}
+    for at, text in enumerate(value):
+        try:
+            found.append(read_use(text, columns, types))
+        except UsageError as error:
+            report.wrong(("uses", at), str(error))
+    return tuple(found)
 
 
 def read_columns(report: Report, value: Any, place: Place, base_dir: Path) -> dict[str, ColumnSpec]:

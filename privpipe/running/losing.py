@@ -37,7 +37,7 @@ def lost_columns(context: RunContext, staged: Staged, sample: PairedSample | Non
             {"name": each.name, "parameters": each.parameters, "detail": each.detail} for each in staged.plan.stages
         ],
         mark=policy.suppression_mark,
-        hierarchies=policy.hierarchies,
+        hierarchies=staged.rules.hierarchies,
         pseudonyms=policy.pseudonyms,
         rule=policy.utility.column_loss,
         withheld=withheld,

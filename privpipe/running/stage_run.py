@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from privpipe.transforms.recoding.generalize import Generalize
 from privpipe.transforms.recoding.population_recoding import generalize_population
 
 if TYPE_CHECKING:
+    from privpipe.hierarchies import HierarchySpec
     from privpipe.judging.noise_memory import NoiseStage
     from privpipe.policy import Policy
 
@@ -64,6 +66,7 @@ class StageRun:
     carrying: bool = False
     hash_key: bytes = b""
     follows: bool = False
+    hierarchies: Mapping[str, HierarchySpec] = field(default_factory=dict)
     base: dict[str, Histogram] = field(default_factory=dict, init=False)
     entered: dict[str | None, Facts] = field(default_factory=dict, init=False)
     compared: dict[str, Histogram] = field(default_factory=dict, init=False)
@@ -154,7 +157,7 @@ class StageRun:
         base = Facts(
             records=self.records if self.entering is None else self.entering,
             histograms={**self.base, **self.compared},
-            hierarchies=self.policy.hierarchies,
+            hierarchies=self.hierarchies,
         )
         if entered is not None:
             base = replace(base, records=entered.records, histograms={**entered.histograms, **self.compared})
@@ -165,7 +168,7 @@ class StageRun:
             roles=self.roles,
             schema=self.table.schema,
             types=self.policy.types,
-            hierarchies=self.policy.hierarchies,
+            hierarchies=self.hierarchies,
             guarantees=self.policy.binding,
             nulls=self.policy.nulls,
             person=self.policy.person_id,

@@ -12,6 +12,7 @@ from privpipe.errors import UsageError
 from privpipe.judging import JudgingRules
 from privpipe.policy.declared_ledger import named_ledger
 from privpipe.roles import Roles
+from privpipe.running.column_levels import with_columns_read
 from privpipe.running.commitments import plan_key
 from privpipe.running.plan import Plan
 from privpipe.running.rules import judging_rules
@@ -118,6 +119,7 @@ def run_stages(
         raise UsageError(f"the plan has {len(plan.stages)} stages, the policy {len(policy.transform)}")
     source = fingerprint(engine, original, seed) if source is None else source
     named = named_ledger(policy.entries)
+    hierarchies = with_columns_read(engine, original, policy.hierarchies, policy.types)
     state = StageRun(
         context,
         table=original,
@@ -128,6 +130,7 @@ def run_stages(
         carrying=frozen and _is_of_other_source(plan, policy, source),
         hash_key=plan.hash_key if plan is not None and plan.hash_key else plan_key(seed),
         follows=named is not None and named.key is not None,
+        hierarchies=hierarchies,
     )
     _run_each(state, plan)
     table, counted = state.released_columns()
@@ -140,6 +143,7 @@ def run_stages(
         rules=replace(
             judging_rules(policy, state.base),
             entered=state.entered,
+            hierarchies=hierarchies,
             records=state.entering,
             process=process_of(state.plans),
         ),

