@@ -91,7 +91,7 @@ def candidates(
     yield Candidate(("mondrian: {score: loss}",))
     yield Candidate((f"generalize: {flow({'search': 'optimal', 'suppress_at_most': purpose.suppress_at_most})}",))
     yield Candidate(("mondrian: {}",))
-    if profiles and all(each.type in NUMBERS and not each.missing for each in profiles):
+    if profiles and all(_has_means(each) for each in profiles):
         columns = [each.name for each in profiles]
         yield Candidate((f"microaggregate: {flow({'columns': [columns], 'k': k})}", f"suppress_records: {share}"))
     yield Candidate((*_coarse(profiles, hierarchies), f"suppress_cells: {share}", f"suppress_records: {share}"))
@@ -102,6 +102,11 @@ def candidates(
     whole = max((each.records for each in profiles), default=0)
     if affordable >= min(FEWEST_RECORDS, whole) and whole * vectors * slower <= MOST_SECONDS * VECTORS_A_SECOND:
         yield Candidate((f"local_recoding: {share}",), affordable)
+
+
+def _has_means(profile: Profile) -> bool:
+    """Whether the mean of some values says something: of numbers, and no codes."""
+    return profile.type in NUMBERS and not profile.missing and profile.distinct > FEW_LABELS
 
 
 def _coarse(profiles: Sequence[Profile], hierarchies: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

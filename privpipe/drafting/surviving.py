@@ -71,6 +71,13 @@ class Paired:
         """Whether these columns are released."""
         return set(names) <= set(self._after.column_names)
 
+    def covered(self, name: str) -> float:
+        """Mean share of the other values that a record's label bears too: 0 for its own value alone, 1 for all."""
+        column = self.column(name)
+        others = column.shares.shape[1] - 1
+        borne = (column.shares > 0).sum(axis=1) - 1
+        return float(borne[column.after].mean() / others) if others > 0 and len(column.after) else 0.0
+
     def column(self, name: str) -> _Column:
         """One column of both."""
         before, values = _codes(self._before.column(name))

@@ -140,12 +140,6 @@ def tried(stages: tuple[str, ...], policy: Policy, rows: Any, engine: Engine) ->
     spent = time.monotonic() - began
     if not judged.holds or sample is None:
         return Trial(stages, seconds=spent)
-    shares = _shares(staged.plan.stages)
-    columns = {
-        row.column: 1.0 if row.alarm is not None else shares.get(row.column, row.loss or 0.0)
-        for row in lost.columns
-        if row.column in policy.roles.quasi_identifiers
-    }
     share = judged.suppressed_records / max(len(rows), 1)
     first, second = sample.pairs
     before, after = (
@@ -153,6 +147,12 @@ def tried(stages: tuple[str, ...], policy: Policy, rows: Any, engine: Engine) ->
         for block in (sample.original.take(first), sample.released.take(second))
     )
     paired = Paired(before, after)
+    shares = _shares(staged.plan.stages)
+    columns = {
+        row.column: 1.0 if row.alarm is not None else shares.get(row.column, paired.covered(row.column))
+        for row in lost.columns
+        if row.column in policy.roles.quasi_identifiers
+    }
     return Trial(stages, columns, share, spent, len(rows), paired)
 
 

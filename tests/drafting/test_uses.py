@@ -129,3 +129,10 @@ def test_a_mean_moves_in_standard_deviations() -> None:
 
 def test_a_text_has_no_regression() -> None:
     assert lost_of_use(Use("regression", "sex", ("age",)), Paired(people(), people())) == 1.0
+
+
+def test_what_a_label_covers_is_counted_by_the_values_that_bear_it() -> None:
+    before = pa.table({"age": [1, 2, 3, 3]})
+    assert Paired(before, before).covered("age") == 0
+    assert Paired(before, pa.table({"age": ["*"] * 4})).covered("age") == 1
+    assert Paired(before, pa.table({"age": ["1-2", "1-2", "3", "3"]})).covered("age") == pytest.approx(0.25)
