@@ -18,7 +18,7 @@ from privpipe.drafting.planned import Planned, planned
 from privpipe.drafting.profile import Profile
 from privpipe.drafting.purposes import RESEARCH, Purpose
 from privpipe.drafting.relating import Relations
-from privpipe.drafting.roles import finely_valued, person_key
+from privpipe.drafting.roles import finely_valued, household_key, person_key
 from privpipe.drafting.suggesting import Proposal, propose
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ def draft_policy(
     place = _place(source)
     stem = re.sub(r"\W+", "-", Path(place).stem).strip("-") or "table"
     person = asked.answers.person_of(person_key(profiles, made.guesses))
+    household = household_key(profiles, made.guesses)
     lines = [
         "# Written by `privpipe init`. Roles and types are guesses: read every line before you rely on it.",
         "version: 1",
@@ -93,6 +94,7 @@ def draft_policy(
         *_measured(found),
         *([f"source: {flow(source_keys(source, profiles, home))}"] if place else []),
         *(_person(person) if person else []),
+        *(_household(household) if household and household != person else []),
         *([f"uses: {flow(list(asked.uses))}"] if asked.uses else []),
         "columns:",
         *_columns(profiles, made),
@@ -159,6 +161,13 @@ def _measured(found: Relations) -> list[str]:
 
 def _person(column: str) -> list[str]:
     return ["# A person may have several records: guarantees count persons.", f"person_id: {flow(column)}"]
+
+
+def _household(column: str) -> list[str]:
+    return [
+        "# Against somebody who knows a whole family: `privpipe explain household_k_anonymity`.",
+        f"household_id: {flow(column)}",
+    ]
 
 
 def _columns(profiles: Sequence[Profile], made: Planned) -> list[str]:

@@ -101,3 +101,4 @@ class Guess:
     unknown: bool = False
     level_of: str = ""
     person: bool = False
+    household: bool = False

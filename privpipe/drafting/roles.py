@@ -20,7 +20,7 @@ from privpipe.drafting.naming import (
 from privpipe.drafting.profile import NUMBERS, Guess, Profile
 from privpipe.drafting.relating import FINE_VALUES, WORTH, Relations, is_fine, is_prose
 
-__all__ = ["finely_valued", "parents_of", "person_key", "related_guesses"]
+__all__ = ["finely_valued", "household_key", "parents_of", "person_key", "related_guesses"]
 
 ENOUGH = 5
 """Quasi-identifiers after which a further unknown column is released as it is."""
@@ -44,7 +44,16 @@ def related_guesses(profiles: Sequence[Profile], found: Relations) -> dict[str, 
             guesses[name] = Guess("quasi_identifier", f"{tells}; insensitive if nobody can know it", unknown=True)
         else:
             guesses[name] = Guess("insensitive", f"{tells}; a quasi-identifier if somebody can know it", unknown=True)
-    return guesses
+    return guesses | _undoing(guesses, found)
+
+
+def _undoing(guesses: Mapping[str, Guess], found: Relations) -> dict[str, Guess]:
+    """Columns that would be released as they are and of which a quasi-identifier is a function: they would undo it."""
+    return {
+        finer: Guess("identifier", f"each of its values tells {name!r}, which is released in its place")
+        for name, finer in found.follows.items()
+        if guesses[name].role == "quasi_identifier" and guesses[finer].role == "insensitive"
+    }
 
 
 def parents_of(guesses: Mapping[str, Guess], found: Relations) -> dict[str, list[str]]:
@@ -82,6 +91,11 @@ def person_key(profiles: Sequence[Profile], guesses: Mapping[str, Guess]) -> str
     return ""
 
 
+def household_key(profiles: Sequence[Profile], guesses: Mapping[str, Guess]) -> str:
+    """The column that tells households apart; else nothing."""
+    return next((each.name for each in profiles if guesses[each.name].household), "")
+
+
 def _is_level(name: str, finer: str, profiles: Sequence[Profile], guesses: Mapping[str, Guess]) -> bool:
     """Whether both are known of a person, and neither is a number that is measured."""
     by_name = {each.name: each for each in profiles}
@@ -108,7 +122,7 @@ def _of_column(profile: Profile, found: Relations, *, bodies: bool) -> Guess:
     if is_person_name(name) and key:
         return Guess("identifier", f"a key of persons, of {size:.1f} records each", person=True)
     if is_household_name(name) and key and not (is_fine(profile) and profile.type != "integer"):
-        return Guess("identifier", f"a key of households, of {size:.1f} records each")
+        return Guess("identifier", f"a key of households, of {size:.1f} records each", household=True)
     if name in found.keys:
         alike = ", ".join(map(repr, found.keys[name][:3]))
         return Guess("identifier", f"a key of groups of {size:.1f} records each, which are alike in {alike}")

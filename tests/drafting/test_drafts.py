@@ -99,6 +99,7 @@ def test_the_rows_may_lie_in_any_order(survey: pa.Table) -> None:
 
 def test_a_draft_holds_no_value_of_the_table(survey: pa.Table) -> None:
     text = Drafter(profile_table(survey), Path.cwd(), Asked()).draft(Method())
+    assert "household_id: db030" in text
     for name in ("region", "district", "remark", "sex"):
         assert not any(f" {value}" in text or f"[{value}" in text for value in set(survey[name].to_pylist()))
     assert not any(str(value) in text for value in survey["amount"].to_pylist())
@@ -133,3 +134,14 @@ def test_of_a_large_table_whole_groups_are_measured_and_it_is_said(survey: pa.Ta
     table = profile_table(survey)
     text = Drafter(type(table)(table.source, table.profiles, (), found), Path.cwd(), Asked()).draft(Method())
     assert f"measured on a sample of {found.records:,} records (whole groups of db030)" in text
+
+
+def test_a_column_that_undoes_a_quasi_identifier_is_left_out() -> None:
+    """As the equivalised size tells the size of the household, whatever is done to that."""
+    rng = np.random.default_rng(6)
+    size = rng.integers(1, 9, N)
+    scale = 1 + 0.5 * (size - 1) + 0.3 * rng.integers(0, 2, N)
+    found = guesses(pa.table({"hsize": size, "age": rng.integers(0, 95, N), "scale": scale}))
+    assert found["hsize"].role == "quasi_identifier"
+    assert found["scale"].role == "identifier"
+    assert "tells 'hsize'" in found["scale"].reason
