@@ -27,6 +27,8 @@ install_into() {
     local sources
     sources="$(mktemp -d)"
     cp -R "$project/pyproject.toml" "$project/README.md" "$project/privpipe" "$sources"
+    mkdir "$sources/pipelines"
+    cp -R "$project/pipelines/adult" "$project/pipelines/refused" "$sources/pipelines"
     "$venv/bin/python" -m pip install --quiet --constraint "$project/constraints.txt" "$sources$extras"
     rm -rf "$sources"
     # The image needs no installer any more.

@@ -46,12 +46,6 @@ SOURCE_TOPICS: Mapping[str, tuple[str, str, tuple[str, ...], str]] = {
         ("max_bytes",),
         "{path: data/visits.jsonl}",
     ),
-    "delta": (
-        "A Delta table; the embedded and dask engines read it by deltalake, spark by its own reader.",
-        "Columns have the types of the table. It needs the extra [delta], or a Spark session with Delta Lake.",
-        (),
-        "{path: lake/visits, format: delta}",
-    ),
     "arrow": (
         "Arrow files (Feather) and streams in files: .arrow, .feather and .ipc.",
         f"Columns have the types of the file. {_WHOLE}",

@@ -21,7 +21,10 @@ from privpipe.roles import Roles
 __all__ = ["load_suite", "save_suite", "suite_of"]
 
 
-BESIDE = ("original_source", "align", "record_id", "population_source", "hierarchies", "plan", "seed")
+BESIDE = (
+    *("original_source", "align", "record_id", "population_source", "hierarchies", "plan", "seed"),
+    *("person_id", "household_id"),
+)
 
 
 def suite_of(
@@ -53,7 +56,7 @@ def suite_of(
         out, each expectation notes such columns, and fails by identifiers that `roles` name.
     **beside
         Further arguments of every expectation that needs them: `original_source`, `align`, `record_id`,
-        `population_source`, `hierarchies`, `plan`, `seed`, as in `PrivacyExpectation`.
+        `population_source`, `hierarchies`, `plan`, `seed`, `person_id`, `household_id`, as in `PrivacyExpectation`.
 
     Raises
     ------

@@ -16,7 +16,19 @@ from privpipe.judging.column_loss import AlarmAction, ColumnLossRule
 from privpipe.policy.specs import FormulaRule
 from privpipe.roles import ColumnType, NullRule, Role
 
-__all__ = ["COLUMN", "COLUMN_LOSS", "PLAN", "SINK", "SOURCE", "TOP", "UTILITY", "VERSION", "Key", "source_keys"]
+__all__ = [
+    "COLUMN",
+    "COLUMN_LOSS",
+    "LAKES",
+    "PLAN",
+    "SINK",
+    "SOURCE",
+    "TOP",
+    "UTILITY",
+    "VERSION",
+    "Key",
+    "source_keys",
+]
 
 VERSION = 1
 UNDECLARED = ("refuse", "note")

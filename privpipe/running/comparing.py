@@ -77,9 +77,9 @@ def compare(
     >>> policy = pp.Policy(
     ...     roles=pp.Roles(quasi_identifiers=["age"]),
     ...     guarantees=[pp.models.KAnonymity(k=2)],
-    ...     measures=[pp.measures.ProsecutorRisk(), pp.measures.InformationLoss(measure="ncp")],
+    ...     measures=[pp.measures.ProsecutorRisk(), pp.measures.InformationLoss(measure="il1s")],
     ... )
-    >>> stages = [pp.transforms.TopCode(columns=["age"], at=at) for at in (35, 45)]
+    >>> stages = [pp.transforms.TopCode(columns=["age"], at=at) for at in (35, 38)]
     >>> pp.compare(pd.DataFrame({"age": [30, 30, 40, 50]}), stages, policy=policy)
     RiskUtilityMap(2 points, 2 met all guarantees, 1 unbeaten)
     """

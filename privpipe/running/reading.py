@@ -91,7 +91,8 @@ def finished_source(data: Any, policy: Policy, **said: Any) -> Source:
                 types=types,
                 **{"format": sink.format, **said},
             )
-    if sink is not None and sink.table is None and not said.get("format") and Path(str(data)).is_dir():
+    path = isinstance(data, str | PurePath)
+    if path and sink is not None and sink.table is None and not said.get("format") and Path(data).is_dir():
         said = said if format_said(str(data)) else {**said, "format": sink.format}
     found = read_as_source(data, policy, **said)
     # A footer of the raw files would take records of a finished table from the judgement.

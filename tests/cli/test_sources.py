@@ -15,13 +15,14 @@ from ruamel.yaml import YAML
 
 import privpipe as pp
 from privpipe.cli.explain import described
+from privpipe.cli.explaining_lakes import LAKE_TOPICS
 from privpipe.cli.explaining_sources import SOURCE_TOPICS
 from privpipe.cli.file_kinds import described_database, described_other
 from privpipe.cli.initialise import init
 from privpipe.drafting.database_sources import database_source
 from privpipe.engines import Format
 from privpipe.errors import PolicyError, UsageError
-from privpipe.policy.grammar import SOURCE
+from privpipe.policy.grammar import LAKES, SOURCE
 
 DOCUMENT: dict[str, Any] = {
     "columns": {"zip": {"role": "quasi_identifier"}},
@@ -90,7 +91,7 @@ def test_init_asks_which_table(home: Path) -> None:
 
 
 def test_every_format_is_explained_by_the_keys_that_it_takes() -> None:
-    assert set(SOURCE_TOPICS) == {*get_args(Format), "database"}
+    assert {*SOURCE_TOPICS, *LAKE_TOPICS} == {*get_args(Format), "database", "iceberg"}
     for name in SOURCE_TOPICS:
         document = described(name)
         json.dumps(document)
@@ -98,7 +99,7 @@ def test_every_format_is_explained_by_the_keys_that_it_takes() -> None:
         pp.Policy.from_dict({**DOCUMENT, **YAML(typ="safe").load(document["example"])})
         if name == "database":
             continue
-        for key in set(SOURCE) - {"path", "format", "table", "database", "query", "columns", "header"}:
+        for key in set(SOURCE) - {"path", "format", "table", "database", "query", "columns", "header", *LAKES}:
             value = SOURCE[key].default
             value = {"partitions": ["a"], "sheet": "a", "compression": "gz"}.get(key, value)
             value = {

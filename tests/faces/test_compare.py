@@ -105,7 +105,7 @@ def check_shown(found: Any) -> None:
         ((FRAME, [3]), {}, "int is no policy"),
         ((FRAME,), {"grid": {"a.b": [1]}}, "varies one policy"),
         ((FRAME, [policy()]), {"policy": policy()}, "not both"),
-        ((FRAME, [policy(), policy()]), {"risk": ["average_risk"]}, "is called 'average_risk'"),
+        ((FRAME, [policy(), policy()]), {"risk": ["average_rsk"]}, "is called 'average_rsk'"),
         (("nowhere", "elsewhere"), {"risk": ["a"]}, "not for finished runs"),
         (("nowhere", "elsewhere"), {}, "is no finished run"),
     ],

@@ -61,6 +61,7 @@ BESIDE: dict[str, Any] = {
     "population_source": {"handle": "population"},
     "record_id": "who",
     "seed": SEED,
+    "household_id": "household",
 }
 
 
@@ -98,6 +99,7 @@ def judged(guarantees: list[Guarantee]) -> list[tuple[Any, Any]]:
         rules = JudgingRules(
             base=dict(engine.facts(original, _histogram("illness")).histograms),
             order=Draws(seed, -1, "attack").of("order"),
+            household="household",
         )
         for guarantee in guarantees:
             try:
@@ -263,6 +265,7 @@ def test_suites_over_files_survive_a_fresh_process_and_hold_no_record(tmp_path: 
         "original_source": {"path": str(tmp_path / "original.csv"), "delimiter": ";"},
         "population_source": {"path": str(tmp_path / "population.csv"), "delimiter": ";"},
         "record_id": "who",
+        "household_id": "household",
         "seed": SEED,
     }
     beyond = [each for each in gates() if not each.way.classes_alone or each.needs_population]

@@ -113,7 +113,7 @@ class Session:
                 if self._closed:
                     raise duckdb.ConnectionException("closed")
                 opened = duckdb.connect(":memory:", config=self._config)
-                opened.execute("SET TimeZone = 'UTC'")
+                opened.execute("SET TimeZone = 'UTC'").fetchall()
                 self._opened = opened
             return self._opened
 
@@ -126,7 +126,7 @@ class Session:
                 "memory_limit is a text such as '4GB'"
             ) from None
         query = "SELECT current_setting('threads'), current_setting('memory_limit')"
-        threads, memory = opened.execute(query).fetchone()
+        threads, memory = opened.execute(query).fetchall()[0]
         amount, unit = str(memory).split()
         return int(threads), int(float(amount) * UNITS[unit])
 
@@ -167,7 +167,7 @@ class Session:
             while self.abandoned:
                 # A table that cannot be dropped costs memory, not the query that comes next.
                 with contextlib.suppress(duckdb.Error):
-                    root.execute(f"DROP TABLE IF EXISTS {self.abandoned.popleft()}")
+                    root.execute(f"DROP TABLE IF EXISTS {self.abandoned.popleft()}").fetchall()
             cursor = root.cursor()
             for name, frame in (frames or {}).items():
                 cursor.register(name, frame)

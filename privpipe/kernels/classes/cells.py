@@ -26,7 +26,7 @@ CHARACTERS = 0x10FFFF - 2048
 SCANNED = 8  # codes looked at for every row or cell of a class, rather than sort those it has
 
 
-@njit(cache=True, nogil=True)
+@njit(small=SMALL, cache=True, nogil=True)
 def sum_by_class(offsets: Any, counts: Any) -> Any:
     """Sum of the cells of each class.
 
@@ -165,7 +165,7 @@ def character_of(code: int) -> str:
     return chr(point if point < SURROGATES else point + 2048)
 
 
-@njit(cache=True, nogil=True)
+@njit(small=SMALL, cache=True, nogil=True)
 def _sort_pairs(codes: Any, counts: Any, start: int, stop: int) -> None:
     if stop - start > 24:  # classes are small as a rule; a large one is worth two allocations
         order = np.argsort(codes[start:stop], kind="mergesort")
@@ -180,7 +180,7 @@ def _sort_pairs(codes: Any, counts: Any, start: int, stop: int) -> None:
         codes[j + 1], counts[j + 1] = code, count
 
 
-@njit(cache=True, nogil=True)
+@njit(small=SMALL, cache=True, nogil=True)
 def marginal_cells(offsets: Any, codes: Any, counts: Any) -> tuple[Any, Any, Any]:
     """Cells of one column from joint cells: codes ascending in each class, counts of equal codes added up.
 

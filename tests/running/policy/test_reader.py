@@ -75,7 +75,7 @@ def test_every_error_comes_at_once_in_the_order_of_lines_and_names_the_file(read
         ("path: data.csv", "pth: data.csv", "3 source.pth: unknown key; did you mean 'path'?"),
         ("path: data.csv, ", "", "3 source.path: is required"),
         ("format: csv", "format: cvs", "3 source.format: must be one of parquet, csv, json, delta"),
-        ("data.csv, format: csv", "data.xls", "3 source.path: cannot tell the format"),
+        ("data.csv, format: csv", "data.xls", "3 source.path: files that end in '.xls' are not read"),
         ('";"', '";;"', "3 source.delimiter: must be a single character"),
         ('";"', '";", header: false', "3 source.header: a file without a header needs"),
         ('";"', '";", columns: [a]', "3 source.columns: is for files without a header"),

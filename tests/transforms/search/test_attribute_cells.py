@@ -116,13 +116,13 @@ def cell_shares(released: pa.Table, levels: dict[str, int], people: pa.Table) ->
             )
         )
         texts: list[str | None] = list(hierarchy.texts(levels[name]))
-        if levels[name] == 0 and hierarchy.null_code is not None:
+        if levels[name] < LEVELS[name] and hierarchy.null_code is not None:
             texts[hierarchy.null_code] = None
         share = dict(zip(texts, hierarchy.shares(levels[name]).tolist(), strict=True))
         before = dict(zip(people["row"].to_pylist(), raw, strict=True))
         total = 0.0
         for row, label in zip(released["row"].to_pylist(), released[name].to_pylist(), strict=True):
-            missing_already = levels[name] == 0 and before[row] is None
+            missing_already = levels[name] < LEVELS[name] and before[row] is None
             total += share[None] if missing_already else 1.0 if label is None else share[str(label)]
         n = len(people)
         parts.append(max(0.0, (total - n / size) / (n - n / size)))
