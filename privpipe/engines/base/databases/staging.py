@@ -68,7 +68,7 @@ class Staging:
                 f"the rows of a database cannot be staged: {reason}; set TMPDIR (or `temp_directory`) to a folder with "
                 "room"
             ) from None
-        except BaseException:
+        except BaseException:  # a Ctrl-C too: rows of a person must not stay behind; raised again
             remove_folder(folder)
             raise
         self._folders.append(folder)
