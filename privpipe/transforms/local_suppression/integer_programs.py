@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import time
 import warnings
 from dataclasses import dataclass
 from typing import Any
 
+from privpipe.blocks.integer_solver import solver_name
 from privpipe.private_files import scratch_folder
 
-__all__ = ["Solved", "new_program", "new_variable", "solve", "solver_name"]
+__all__ = ["Solved", "new_program", "new_variable", "solve"]
 
 MOST_NODES = 1_000
 
@@ -47,17 +47,6 @@ def new_variable(program: Any, name: str, most: float, *, integer: bool = True) 
 
     make = getattr(program, "add_variable", pulp.LpVariable)
     return make(name, 0, most, cat="Integer" if integer else "Continuous")
-
-
-def solver_name() -> str:
-    """HiGHS where it can be imported, else the CBC that comes with pulp.
-
-    Examples
-    --------
-    >>> solver_name() in ("highs", "cbc")
-    True
-    """
-    return "highs" if importlib.util.find_spec("highspy") else "cbc"
 
 
 def solve(program: Any, seconds: float) -> Solved:

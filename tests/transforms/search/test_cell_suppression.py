@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privpipe.blocks.integer_solver import solver_name
 from privpipe.errors import NoSolutionError
 from privpipe.transforms.local_suppression import integer_programs
 from privpipe.transforms.local_suppression.found import BlanksFound
@@ -262,6 +263,17 @@ def test_either_solver_proves_the_same_optimum(solver: str, monkeypatch: pytest.
         assert found.optimal
         costs.append(table.cost(found.blank_groups))
     assert costs == [6.0, 16.0]
+
+
+@pytest.mark.parametrize(
+    ("version", "solver"),
+    [("1.7.2", "highs"), ("1.15.1", "highs"), ("1.16.0", "cbc"), ("2.0.0", "cbc"), ("odd", "cbc")],
+)
+def test_a_solver_that_writes_to_stdout_is_not_taken(
+    version: str, solver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda name: version)
+    assert solver_name() == solver
 
 
 def test_the_clock_is_told_apart_from_a_proof() -> None:

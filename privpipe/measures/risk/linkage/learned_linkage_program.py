@@ -7,17 +7,17 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.integer_solver import solver_name
 from privpipe.kernels.linkage.learned_distances import EPSILON, Rivals, subset_sums
 from privpipe.private_files import scratch_folder
 
-__all__ = ["Learned", "solver_name", "worst_case"]
+__all__ = ["Learned", "worst_case"]
 
 HARDEST = 15
 WHOLE = 40_000
@@ -55,17 +55,6 @@ class Learned:
         return self.linked == self.bound
 
 
-def solver_name() -> str:
-    """HiGHS where it can be imported, else the CBC that comes with pulp.
-
-    Examples
-    --------
-    >>> solver_name() in ("highs", "cbc")
-    True
-    """
-    return "highs" if find_spec("highspy") else "cbc"
-
-
 def worst_case(
     rivals: Rivals, places: Sequence[Integers] | None, incumbent: int, seconds: float, *, solver: str | None = None
 ) -> Learned:
@@ -80,7 +69,7 @@ def worst_case(
     seconds : float
         For all programs together.
     solver : {"highs", "cbc"}, optional
-        Default: `solver_name`.
+        Default: HiGHS where it is silent, else CBC.
     """
     program = _Program(rivals, solver or solver_name())
     few = places is not None and sum(map(len, places)) <= WHOLE
