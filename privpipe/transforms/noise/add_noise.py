@@ -39,6 +39,7 @@ __all__ = ["AddNoise"]
 Noise = Literal["uncorrelated", "correlated", "multiplicative", "orthogonal"]
 LEAST_VARIANCE = 1e-290  # the squares of smaller deviations lose their digits
 MOST_TOGETHER = 32
+MOST_ORTHOGONAL = 1.6  # blocks of eight hold seven eighths of a variance, and move by less than twice that
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -51,8 +52,8 @@ class AddNoise(RowTransformer):
       value is masked, also of a record that misses others.
     * multiplicative: y = x e with E(e) = 1, Var(e) = k, e > 0: zeros and signs stay.
     * orthogonal: Y = T X within blocks of records in keyed order, T orthogonal with T 1 = 1 and nearer to the identity
-      for smaller k: sums and the whole covariance matrix are kept exactly. Records that miss the same values share
-      blocks.
+      for smaller k: sums and the whole covariance matrix are kept exactly, and the mean square of Y - X is k variances
+      of the column on average. Records that miss the same values share blocks.
 
     Parameters
     ----------
@@ -60,7 +61,7 @@ class AddNoise(RowTransformer):
         Numbers, dates (in days) or timestamps (in microseconds).
     kind : {"uncorrelated", "correlated", "multiplicative", "orthogonal"}
     variance_ratio : float, optional
-        k > 0, variance of the noise in variances of the column.
+        k > 0, variance of the noise in variances of the column; orthogonal: at most 1.6.
     relative_sd : float, optional
         Instead: its square is k.
     keep_zeros : bool
@@ -135,6 +136,11 @@ class AddNoise(RowTransformer):
             raise UsageError("AddNoise: bias_correct goes with kind: correlated")
         if self.kind == "orthogonal" and len(self.columns) > MOST_TOGETHER:
             raise UsageError(f"AddNoise: orthogonal noise takes at most {MOST_TOGETHER} columns in one stage")
+        if self.kind == "orthogonal" and self.ratio > MOST_ORTHOGONAL:
+            raise UsageError(
+                f"AddNoise: orthogonal noise takes a variance_ratio of at most {MOST_ORTHOGONAL}: it keeps the "
+                "covariance, so it can move records no further than an exchange of independent ones does"
+            )
         apart = self.kind == "orthogonal" or (self.kind == "correlated" and len(self.columns) > 1)
         refuse_apart("AddNoise", self.same_within, {"by": self.by, f"kind: {self.kind}": apart})
         if self.small_strata == "suppress":
@@ -161,10 +167,11 @@ class AddNoise(RowTransformer):
             plan, strata = self._learn_strata(engine, table, context)
         if self.kind != "orthogonal":
             return plan
-        from privpipe.transforms.noise.orthogonal_noise import NullPatterns
+        from privpipe.transforms.noise.orthogonal_noise import NullPatterns, strengths
 
         patterns = NullPatterns.learn(engine, table, strata, self.columns, context)
-        return replace(plan, detail={**plan.detail, "blocks": patterns.to_list()})
+        found = strengths(patterns, self.block, self.ratio)
+        return replace(plan, detail={**plan.detail, "blocks": patterns.to_list(), "strengths": found})
 
     def plan(self, facts: Facts, context: StageContext) -> StagePlan:
         if self.nulls == "refuse":
@@ -282,7 +289,7 @@ class AddNoise(RowTransformer):
         patterns = NullPatterns.from_list(strata, self.columns, plan.detail["blocks"])
         varying = tuple(frozenset(self.columns) - frozenset(each["constant"]) for each in figures)
         stream = draws.of("/".join(self.columns))
-        made = Rotated(patterns, self.ratio, self.block, varying, _Finished(self, plan), stream)
+        made = Rotated(patterns, plan.detail["strengths"], self.block, varying, _Finished(self, plan), stream)
         return rotated(engine, table, made, self.released_schema(table.schema, plan))
 
     def apply_block(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:

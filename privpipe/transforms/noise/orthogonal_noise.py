@@ -22,7 +22,7 @@ from privpipe.transforms.swapping.order_cuts import OrderCuts, order_cuts
 if TYPE_CHECKING:
     from privpipe.draws import Stream
 
-__all__ = ["NullPatterns", "Rotated", "rotated"]
+__all__ = ["NullPatterns", "Rotated", "rotated", "strengths"]
 
 LEAST = 3
 """Fewer records have no rotation that keeps their sums but the identity and an exchange."""
@@ -117,6 +117,25 @@ class _Counted:
         return {code: left.get(code, 0) + right.get(code, 0) for code in left | right}
 
 
+def strengths(patterns: NullPatterns, block: int, ratio: float) -> dict[str, float]:
+    """By size of block, what moves its records by `ratio` variances of a column on average.
+
+    Records of a group are dealt to blocks at random, so that blocks of b of its n records are expected to hold
+    (b - 1) / b of the variance that divides by n - 1.
+    """
+    from privpipe.kernels.noise.orthogonal import block_borders, strength
+
+    whole: dict[int, int] = {}
+    for n in patterns.records:
+        for size in {int(each) for each in block_borders(n, block)[1:] - block_borders(n, block)[:-1]}:
+            whole[size] = max(whole.get(size, 0), n)
+    return {
+        str(size): strength(size, ratio * size * (n - 1) / ((size - 1) * n))
+        for size, n in sorted(whole.items())
+        if size >= LEAST
+    }
+
+
 def rotated(engine: Primitives, table: Any, made: Rotated, schema: Any) -> Any:
     """The table with every block rotated."""
     from privpipe.kernels.noise.orthogonal import block_borders
@@ -152,7 +171,8 @@ class Rotated:
     Parameters
     ----------
     patterns : NullPatterns
-    k : float
+    strengths : mapping of text to float
+        By size of block; see `strengths`.
     block : int
         Records of a block.
     varying : tuple of frozensets of str
@@ -164,7 +184,7 @@ class Rotated:
     """
 
     patterns: NullPatterns
-    k: float
+    strengths: Mapping[str, float]
     block: int
     varying: tuple[frozenset[str], ...]
     finish: Any
@@ -195,5 +215,6 @@ class Rotated:
         made = np.empty_like(points)
         for at, (start, stop) in enumerate(zip(borders[:-1] - borders[0], borders[1:] - borders[0], strict=True)):
             here = order[start:stop]
-            made[here] = rotate_block(points[here], self.k, self.stream.child(f"{number}/{first + at}"))
+            strength = self.strengths.get(str(len(here)), 0.0)
+            made[here] = rotate_block(points[here], strength, self.stream.child(f"{number}/{first + at}"))
         return made

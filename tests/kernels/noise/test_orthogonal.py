@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from privpipe.draws import Stream
 from privpipe.draws.elementary import normal_quantile, unit_interval
 from privpipe.draws.siphash import word_of_2
-from privpipe.kernels.noise.orthogonal import block_borders, rotate_block
+from privpipe.kernels.noise.orthogonal import block_borders, rotate_block, strength
 
 
 def dense(b: int, k: float, stream: Stream) -> np.ndarray:
@@ -62,3 +62,21 @@ def test_blocks_have_b_to_twice_b_records(n: int, block: int) -> None:
     assert sizes.sum() == n
     assert (sizes[:-1] == block).all()
     assert n < 2 * block or block <= sizes[-1] < 2 * block
+
+
+@pytest.mark.parametrize("size", [3, 8, 40])
+@pytest.mark.parametrize("ratio", [0.01, 0.5, 1.5])
+def test_strength_is_that_of_the_dense_definition(size: int, ratio: float) -> None:
+    """2 (1 - tr Q / m) over matrices of another key than the one it was found by."""
+    c, m = strength(size, ratio), size - 1
+    normals = np.random.default_rng(7).normal(size=(3000, m, m))
+    q, r = np.linalg.qr(np.eye(m) + c * normals)
+    moved = 2 * (1 - np.einsum("dii,dii->d", q, np.sign(r)) / m)
+    assert moved.mean() == pytest.approx(ratio, rel=0.06)
+
+
+def test_strength_grows_with_the_ratio_and_falls_with_the_block() -> None:
+    found = [[strength(size, ratio) for ratio in (0.001, 0.1, 0.5, 1.0, 1.9)] for size in (8, 64, 200)]
+    assert all(np.all(np.diff(row) > 0) for row in found)
+    assert np.all(np.diff(np.array(found), axis=0) < 0)
+    assert [strength(size, 0.5) for size in (0, 1, 2)] == [0.0, 0.0, 0.0]

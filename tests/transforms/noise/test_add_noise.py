@@ -232,6 +232,25 @@ def test_orthogonal_noise_keeps_sums_and_covariance_of_census_exactly(run: Any, 
         assert np.abs(after[8] - after[6] - after[7]).max() <= 1e-6
 
 
+@pytest.mark.parametrize("block", [8, 64, 500])
+@pytest.mark.parametrize("ratio", [0.001, 0.1, 0.5, 1.6])
+def test_orthogonal_noise_has_the_variance_that_was_asked_for(run: Any, block: int, ratio: float) -> None:
+    """A skewed column and a normal one; 4 % is five standard errors of the largest figure."""
+    rng = np.random.default_rng(6)
+    x = np.stack([rng.lognormal(size=40_000), rng.normal(1e6, 3.0, size=40_000)])
+    stage = AddNoise(columns=["a", "b"], kind="orthogonal", variance_ratio=ratio, block=block)
+    y = np.array(noisy(run, stage, {"a": x[0], "b": x[1]}))
+    assert ((y - x) ** 2).mean(axis=1) / x.var(axis=1) == pytest.approx([ratio, ratio], rel=0.04)
+    root = AddNoise(columns=["a", "b"], kind="orthogonal", relative_sd=ratio**0.5, block=block)
+    assert np.array(noisy(run, root, {"a": x[0], "b": x[1]})) == pytest.approx(y, rel=1e-4)
+
+
+def test_orthogonal_noise_cannot_move_records_further_than_an_exchange(run: Any) -> None:
+    with pytest.raises(UsageError, match=r"at most 1\.6: it keeps the covariance"):
+        AddNoise(columns=["a"], kind="orthogonal", relative_sd=1.3)
+    AddNoise(columns=["a"], variance_ratio=5)
+
+
 def test_correlated_noise_serves_collinear_census(run: Any, shared: Any) -> None:
     names = ["PEARNVAL", "POTHVAL", "PTOTVAL"]
     x = census(shared, names)
