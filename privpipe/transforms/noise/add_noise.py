@@ -17,6 +17,7 @@ from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import Kind, RowTransformer, StageContext, StagePlan, checked_columns
 from privpipe.transforms.noise.covariance import covariance_factor
+from privpipe.transforms.noise.rotation_limits import require_rotatable
 from privpipe.transforms.numeric import (
     clip_bounds,
     masked_schema,
@@ -38,8 +39,6 @@ __all__ = ["AddNoise"]
 
 Noise = Literal["uncorrelated", "correlated", "multiplicative", "orthogonal"]
 LEAST_VARIANCE = 1e-290  # the squares of smaller deviations lose their digits
-MOST_TOGETHER = 32
-MOST_ORTHOGONAL = 1.6  # blocks of eight hold seven eighths of a variance, and move by less than twice that
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -134,13 +133,8 @@ class AddNoise(RowTransformer):
             object.__setattr__(self, "clip", clip_bounds("AddNoise", self.clip))
         if self.bias_correct and self.kind != "correlated":
             raise UsageError("AddNoise: bias_correct goes with kind: correlated")
-        if self.kind == "orthogonal" and len(self.columns) > MOST_TOGETHER:
-            raise UsageError(f"AddNoise: orthogonal noise takes at most {MOST_TOGETHER} columns in one stage")
-        if self.kind == "orthogonal" and self.ratio > MOST_ORTHOGONAL:
-            raise UsageError(
-                f"AddNoise: orthogonal noise takes a variance_ratio of at most {MOST_ORTHOGONAL}: it keeps the "
-                "covariance, so it can move records no further than an exchange of independent ones does"
-            )
+        if self.kind == "orthogonal":
+            require_rotatable(self.columns, self.ratio)
         apart = self.kind == "orthogonal" or (self.kind == "correlated" and len(self.columns) > 1)
         refuse_apart("AddNoise", self.same_within, {"by": self.by, f"kind: {self.kind}": apart})
         if self.small_strata == "suppress":
