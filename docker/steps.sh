@@ -26,7 +26,7 @@ install_into() {
     # A copy of the sources: the build leaves nothing behind in them, and they may be read-only.
     local sources
     sources="$(mktemp -d)"
-    cp -R "$project/pyproject.toml" "$project/README.md" "$project/privpipe" "$sources"
+    cp -R "$project/pyproject.toml" "$project/README.md" "$project/LICENSE" "$project/NOTICE" "$project/privpipe" "$sources"
     mkdir "$sources/pipelines"
     cp -R "$project/pipelines/adult" "$project/pipelines/refused" "$sources/pipelines"
     "$venv/bin/python" -m pip install --quiet --constraint "$project/constraints.txt" "$sources$extras"

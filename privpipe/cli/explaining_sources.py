@@ -58,6 +58,12 @@ SOURCE_TOPICS: Mapping[str, tuple[str, str, tuple[str, ...], str]] = {
         (),
         "{path: data/visits.orc}",
     ),
+    "avro": (
+        "Avro files: .avro; needs the extra [formats].",
+        f"Columns have the types of the file; enumerations are texts. {_WHOLE}",
+        ("max_bytes",),
+        "{path: data/visits.avro}",
+    ),
     "excel": (
         "Excel files: .xlsx and .xlsm; needs the extra [formats].",
         f"Columns are text until `columns:` of the policy types them; rows without a value are left out. {_WHOLE}",

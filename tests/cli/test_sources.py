@@ -59,7 +59,9 @@ def test_doctor_tells_other_formats(home: Path) -> None:
     orc.write_table(pa.table({"a": [1, 2]}), "a.orc")
     assert described_other("a.orc") == ("orc, 1 columns, 2 records", "source: {path: a.orc, format: orc}")
     for name, said in (
-        ("a.avro", "convert them to Parquet"),
+        ("a.ods", "save them as .xlsx"),
+        ("a.pkl", "a pickle runs code"),
+        ("a.csv.lz4", "pack them as .gz, .bz2, .zst, .xz, .zip"),
         ("a.xls", "save them as .xlsx"),
         ("a.db", "database: ..."),
     ):

@@ -48,11 +48,14 @@ _ENDINGS: dict[Format, tuple[str, ...]] = {
     "json": (".json", ".jsonl", ".ndjson"),
     "arrow": (".arrow", ".feather", ".ipc"),
     "orc": (".orc",),
+    "avro": (".avro",),
     "excel": (".xlsx", ".xlsm"),
     "stata": (".dta",),
     "spss": (".sav", ".zsav"),
     "sas": (".sas7bdat", ".xpt"),
 }
+TEXT: tuple[Format, ...] = ("csv", "json")
+"""Formats that are read packed."""
 LAST_MILLISECOND = (2**63 - 1) // 1000
 
 
@@ -72,9 +75,20 @@ def list_files(source: Source) -> list[str]:
     found = _found(path, kind, bool(source.partitions))
     if not found.read:
         raise DataError(f"no {kind} file at {path!r}; check the path{_hint(path)}")
+    if kind not in TEXT:
+        _refuse_packed(found.read, kind)
     if found.left_out:
         _tell(path, tuple(found.left_out))
     return found.read
+
+
+def _refuse_packed(files: list[str], kind: Format) -> None:
+    packed = [name for name in files if is_packed(name)]
+    if packed:
+        raise DataError(
+            f"{Path(packed[0]).name}: {kind} files are not read packed, and {len(packed):,} of {len(files):,} are; "
+            "unpack them (the format packs its columns itself)"
+        )
 
 
 def left_out(source: Source) -> tuple[str, ...]:

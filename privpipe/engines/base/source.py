@@ -14,7 +14,7 @@ from privpipe.errors import UsageError, did_you_mean
 
 __all__ = ["Format", "Source", "format_of", "format_said"]
 
-Format = Literal["parquet", "csv", "json", "delta", "arrow", "excel", "orc", "stata", "spss", "sas"]
+Format = Literal["parquet", "csv", "json", "delta", "arrow", "excel", "orc", "avro", "stata", "spss", "sas"]
 SUFFIXES: Mapping[str, Format] = {
     ".parquet": "parquet",
     ".pq": "parquet",
@@ -31,6 +31,7 @@ SUFFIXES: Mapping[str, Format] = {
     ".xlsx": "excel",
     ".xlsm": "excel",
     ".orc": "orc",
+    ".avro": "avro",
     ".dta": "stata",
     ".sav": "spss",
     ".zsav": "spss",
@@ -41,10 +42,14 @@ SUFFIXES: Mapping[str, Format] = {
 _OF_DATABASE = "a database has tables, so write `source: {database: ..., table: ...}`"
 REMEDIES: Mapping[str, str] = {
     **dict.fromkeys((".duckdb", ".ddb", ".sqlite", ".sqlite3", ".db", ".db3"), _OF_DATABASE),
-    ".avro": "no reader of Avro is at hand on every engine; convert them to Parquet",
     ".xls": "that is the Excel of before 2007; save them as .xlsx",
     ".rds": "that is R's own; write them with arrow::write_parquet",
     ".rdata": "that is R's own; write them with arrow::write_parquet",
+    **dict.fromkeys((".xlsb", ".ods", ".numbers"), "save them as .xlsx"),
+    **dict.fromkeys((".pkl", ".pickle"), "a pickle runs code when it is opened; write them as Parquet"),
+    **dict.fromkeys((".h5", ".hdf5", ".hdf"), "write their tables as Parquet"),
+    **dict.fromkeys((".lz4", ".br", ".lzo", ".snappy", ".z"), f"pack them as {', '.join(PACKED)}, or unpack them"),
+    **dict.fromkeys((".tar", ".tgz", ".7z", ".rar"), "an archive holds files; unpack it and give one of them"),
 }
 """What to do about files that are often met and not read."""
 
@@ -58,7 +63,7 @@ class Source:
     data : str, path, TableName, IcebergName or frame
         A file or a folder of files (no sign of a path is a pattern), a table of a catalogue, or a pandas, polars,
         pyarrow, DuckDB, Dask or Spark frame.
-    format : {"parquet", "csv", "json", "delta", "arrow", "excel", "orc", "stata", "spss", "sas"}, optional
+    format : {"parquet", "csv", "json", "delta", "arrow", "excel", "orc", "avro", "stata", "spss", "sas"}, optional
         Default: by the file name's ending; the folder of a Delta table is one whatever its name.
     delimiter : str
         Of CSV fields.

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import ipc, orc
 
+from privpipe.engines.base.avro import read_avro
 from privpipe.engines.base.cell_forms import trimmed_cells
 from privpipe.engines.base.files import list_files
 from privpipe.engines.base.names import check_names
@@ -26,14 +27,15 @@ from privpipe.errors import DataError, UsageError
 
 __all__ = ["WHOLE", "opened"]
 
-WHOLE: Final = ("arrow", "orc", "excel", "stata", "spss", "sas")
+WHOLE: Final = ("arrow", "excel", "orc", "avro", "stata", "spss", "sas")
 """Formats that are read whole."""
+FEATHER_1 = b"FEA1"
 
 
 def opened(source: Source) -> Source:
     """The source itself, or, where its files are read whole, one of the table that they hold.
 
-    Arrow files, ORC, Stata, SPSS and SAS keep their types, and value labels stand for their codes. A column of a
+    Arrow files, ORC, Avro, Stata, SPSS and SAS keep their types, and value labels stand for their codes. A column of a
     spreadsheet has no type: its cells are texts until one is declared, as those of CSV are.
 
     Raises
@@ -67,6 +69,9 @@ def _read(name: str, source: Source) -> pa.Table:
     if kind == "orc":
         with reading(name, "ORC"):
             return orc.read_table(name).replace_schema_metadata(None)
+    if kind == "avro":
+        with reading(name, "Avro"):
+            return read_avro(name, _library("fastavro", kind), source.max_bytes)
     if kind == "excel":
         return _excel(name, source)
     return _statistics(name, kind)
@@ -75,6 +80,9 @@ def _read(name: str, source: Source) -> pa.Table:
 def _arrow(name: str) -> pa.Table:
     """An Arrow file (Feather 2), or a stream in a file."""
     with reading(name, "Arrow"), pa.memory_map(name) as file:
+        if file.read(len(FEATHER_1)) == FEATHER_1:
+            raise DataError(f"{Path(name).name}: a Feather file of version 1, which is not read; write it as version 2")
+        file.seek(0)
         try:
             return ipc.open_file(file).read_all().replace_schema_metadata(None)
         except pa.ArrowInvalid:
