@@ -1,7 +1,7 @@
 """An S3-compatible server on the loopback address, and a proxy before it that fails as networks and stores do.
 
-``ObjectStore`` is moto's server with one bucket; ``FaultyProxy`` stands between a client and it. Both are plain objects,
-so that a test, a soak or another suite can start them; a client finds them by ``environment()``.
+``ObjectStore`` is moto's server with one bucket; ``FaultyProxy`` stands between a client and it. Both are plain
+objects, so that a test, a soak or another suite can start them; a client finds them by ``environment()``.
 """
 
 from __future__ import annotations
@@ -212,8 +212,6 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self._send(status, headers, text)
 
-    do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = _answer
-
     def _body(self) -> bytes:
         if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
             parts = []
@@ -254,6 +252,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         with suppress(OSError):
             self.connection.shutdown(2)
+
+
+for _method in ("GET", "PUT", "POST", "HEAD", "DELETE"):
+    setattr(_Handler, f"do_{_method}", _Handler._answer)
 
 
 @contextmanager
