@@ -14,17 +14,20 @@ from privpipe.private_files.owned import (
 )
 from privpipe.private_files.run_folder import (
     Leftover,
+    has_ended,
     leftovers,
     new_folder,
     remove_folder,
     remove_leftovers,
     scratch_folder,
+    this_process,
 )
 
 __all__ = [
     "Leftover",
     "create_private",
     "flush_new",
+    "has_ended",
     "leftovers",
     "make_public",
     "new_folder",
@@ -35,5 +38,6 @@ __all__ = [
     "require_ours",
     "scratch_folder",
     "sync_folder",
+    "this_process",
     "write_private",
 ]

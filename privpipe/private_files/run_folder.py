@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import atexit
 import fcntl
+import hashlib
 import itertools
 import os
+import platform
 import re
 import shutil
 import stat
@@ -26,7 +28,16 @@ from pathlib import Path
 from privpipe.errors import EngineError
 from privpipe.private_files.owned import keep_private, require_ours
 
-__all__ = ["Leftover", "leftovers", "new_folder", "remove_folder", "remove_leftovers", "scratch_folder"]
+__all__ = [
+    "Leftover",
+    "has_ended",
+    "leftovers",
+    "new_folder",
+    "remove_folder",
+    "remove_leftovers",
+    "scratch_folder",
+    "this_process",
+]
 
 NAME = re.compile(r"privpipe-(\d+)-(\d+)-(\d+)-\w+")
 OWNER = "owner"
@@ -100,6 +111,38 @@ def scratch_folder(purpose: str, parent: str | os.PathLike[str] | None = None) -
         yield folder
     finally:
         remove_folder(folder)
+
+
+def this_process() -> str:
+    """What names this process among all that this machine ran since it started; nothing where that is not told."""
+    home = _machine()
+    return f"{home}-{os.getpid()}-{_start(os.getpid())}" if home else ""
+
+
+def has_ended(process: str) -> bool:
+    """Whether a process that `this_process` named was one of this machine and is gone; False where nobody can tell.
+
+    Examples
+    --------
+    >>> has_ended(this_process()), has_ended("")
+    (False, False)
+    """
+    home, _, rest = process.partition("-")
+    pid, _, start = rest.partition("-")
+    if not home or home != _machine() or not pid.isdigit() or start in ("", "0"):
+        return False
+    return not _alive(int(pid), start)
+
+
+def _machine() -> str:
+    """The machine, its start and its name (a container has one of its own), hashed: the name is nobody's business."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            boot = file.read()
+        space = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
+    return hashlib.sha256(f"{boot}{space}{platform.node()}".encode()).hexdigest()[:16]
 
 
 def _made(place: str) -> tuple[Path, int]:

@@ -1,4 +1,4 @@
-"""Tables of table formats are read at the version that they have when a run begins, however often they are scanned."""
+"""Tables of table formats, and releases in stores, are read as they are when a run begins, however often scanned."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PARTS = ("source", "original", "population")
 
 
 def pinned_tables(policy: Policy) -> Policy:
-    """The policy with the versions that its Delta and Iceberg tables have now; its digest stays."""
+    """The policy with the versions that its Delta and Iceberg tables have now, and the releases; its digest stays."""
     found = {part: _pinned(spec, policy) for part in PARTS if (spec := getattr(policy, part)) is not None}
     changed = {part: spec for part, spec in found.items() if spec is not getattr(policy, part)}
     return policy.replaced(**changed) if changed else policy
@@ -26,7 +26,7 @@ def pinned_tables(policy: Policy) -> Policy:
 
 def _pinned(spec: SourceSpec, policy: Policy) -> SourceSpec:
     before = spec.to_source({}, policy.base_dir)
-    if before.is_path and "://" in str(before.data) and policy.engine == "spark":
+    if before.is_path and spec.format == "delta" and "://" in str(before.data) and policy.engine == "spark":
         return spec  # which its session alone may reach
     try:
         after = pinned(before)
@@ -36,6 +36,8 @@ def _pinned(spec: SourceSpec, policy: Policy) -> SourceSpec:
         return spec
     if spec.iceberg is not None:
         return replace(spec, iceberg=after.data)
+    if after.resolved_format != "delta":
+        return replace(spec, path=str(after.data), format=after.format)
     return replace(spec, format="delta", version=after.version, timestamp=after.timestamp)
 
 

@@ -6,32 +6,47 @@
     lake/.adult.privpipe/releases/<run>/...     part files and _privpipe/
     lake/.adult.privpipe/_LOCK                  while a run is at work
 
-Readers follow ``_CURRENT``, a small JSON object: ``{"release": "../.adult.privpipe/releases/<run>"}``, relative to the
-sink. Writing it is one PUT (object stores) or one rename, so a reader sees the old release or the new one; who lists
-the sink sees no part of either, hence nothing that was not judged, and never two releases as one table.
+Readers follow ``_CURRENT``, a small JSON object: ``{"release": "../.adult.privpipe/releases/<run>", ...}``, relative to
+the sink. Writing it is one PUT (object stores) or one rename, so a reader sees the old release or the new one; who
+lists the sink sees no part of either, hence nothing that was not judged, and never two releases as one table.
+
+Where the store has conditional writes, the pointer is switched only from the version that the run found when it began,
+and whoever removes what other runs left writes the pointer anew before that. So of runs that overlap one publishes, and
+no run points at files that another has thrown away, however late its request arrives.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import posixpath
+import secrets
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from privpipe.errors import PrivpipeError, SinkError, UsageError
+from privpipe.engines.base.objects import (
+    POINTER,
+    OpenedStore,
+    opened_store,
+    pointed_at,
+    pointer_text,
+    reason_of,
+    whole_copy,
+)
+from privpipe.errors import EngineError, PrivpipeError, SinkError, UsageError
 from privpipe.private_files import new_folder, remove_folder
+from privpipe.sinks.conditional import Conditional, Conflict, Version, conditional_writes
+from privpipe.sinks.lease import Lease
 from privpipe.sinks.local import MEMORY
 
 __all__ = ["RemoteTarget", "is_remote"]
 
-POINTER = "_CURRENT"
 log = logging.getLogger("privpipe.release")
+TRIES = 5
 
 
 def is_remote(path: str) -> bool:
@@ -50,41 +65,40 @@ class RemoteTarget:
 
     Files are written and judged in a local private folder, copied beside the sink, read back and compared byte for
     byte; then ``_CURRENT`` is switched, and what it names is fetched and judged again. ``_LOCK`` keeps a second run out
-    where the file system can create a file exclusively.
+    (see `Lease`).
 
     Raises
     ------
     UsageError
-        fsspec is missing, or the sink is a whole bucket: nothing lies beside it.
+        fsspec or the library of the store is missing; the URL holds credentials; the sink is a whole bucket: nothing
+        lies beside it.
     SinkError
         No known file system; something else lies in the sink; a step fails.
     """
 
     def __init__(self, url: str) -> None:
-        try:
-            import fsspec
-        except ImportError as error:
-            raise UsageError("a sink on a remote file system needs fsspec: pip install 'privpipe[remote]'") from error
-        self.url = url.rstrip("/")
-        try:
-            self.files, self.root = fsspec.core.url_to_fs(self.url)
-        except (ImportError, ValueError) as error:
-            raise SinkError(f"the sink {self.url!r} names no known file system: {type(error).__name__}") from None
+        self.store: OpenedStore = opened_store(url, "sink")
+        self.url, self.files, self.root = self.store.url, self.store.files, self.store.root
         above, name = posixpath.split(self.root.rstrip("/"))
         if not above.strip("/") and not self.root.startswith("/"):
             raise UsageError(f"the sink {self.url!r} is a whole bucket; name a folder in it, {self.url}/released say")
         self.state = posixpath.join(above, f".{name}.privpipe")
         self._local = new_folder("sink")
-        self._locked = False
-        self._before: bytes | None = None
+        self._lease: Lease | None = None
+        self._writes: Conditional | None = None
+        self._before: Version | None = None
+        self._switching = False
 
     def __enter__(self) -> Self:
         try:
             with self._told():
-                self.files.makedirs(self.root, exist_ok=True)
-                self.files.makedirs(self.state, exist_ok=True)
+                self._make(self.root)
+                self._make(self.state)
                 self._require_ours()
-                self._take_lock()
+                self._lease = Lease(self.store, self.state, conditional_writes(self.store))
+                self._writes = self._lease.take()
+                self._before = self._read()
+                self._named(self._before)  # it is ours, or nothing is done
                 self._clean()
         except BaseException:  # __exit__ is not called when entering fails
             self.__exit__(None, None, None)
@@ -95,12 +109,9 @@ class RemoteTarget:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         remove_folder(self._local)
-        if self._locked:
-            self._locked = False
-            try:
-                self.files.rm_file(f"{self.state}/_LOCK")
-            except Exception as problem:  # noqa: BLE001 the release is what it is; the next run says what to do
-                log.warning("%s/_LOCK could not be removed (%s); remove it", self.state, type(problem).__name__)
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            lease.release()
 
     def stage(self, run_id: str) -> Path:
         folder = self._local / run_id
@@ -129,34 +140,29 @@ class RemoteTarget:
     def publish(self, run_id: str) -> str:
         home, staged = f"{self.state}/releases/{run_id}", self._local / run_id
         with self._told():
-            self._before = self._pointer()
             for file in sorted(path for path in staged.rglob("*") if path.is_file()):
-                name = f"{home}/{file.relative_to(staged).as_posix()}"
-                self.files.makedirs(name.rsplit("/", 1)[0], exist_ok=True)
-                self.files.put_file(str(file), name)
-                if hashlib.sha256(self.files.cat_file(name)).digest() != hashlib.sha256(file.read_bytes()).digest():
-                    raise SinkError(f"a file of the release reads back differently from the sink {self.url!r}")
-            named = f"../{posixpath.basename(self.state)}/releases/{run_id}"
-            self._switch(json.dumps({"release": named}).encode())
+                self._put(file, f"{home}/{file.relative_to(staged).as_posix()}")
+            self._switching = True
+            self._switch(f"../{posixpath.basename(self.state)}/releases/{run_id}")
         return self.url
 
     def published(self, run_id: str) -> Path:
         home = self._local / "published"
         with self._told():
-            current = self._named(self._pointer())
-            self.files.get(posixpath.normpath(f"{self.root}/{current}"), str(home), recursive=True)
+            current = self._named(self._read())
+            root = posixpath.normpath(f"{self.root}/{current}")
+            whole_copy(OpenedStore(self.url, self.files, root, self.store.kind), home)
         return home
 
     def withdraw(self, run_id: str) -> None:
-        with self._told("the release could not be withdrawn; remove its _CURRENT by hand"):
-            now = self._pointer()
-            if self._named(now).endswith(f"/{run_id}"):
-                if self._before is None:
-                    self.files.rm_file(f"{self.root}/{POINTER}")
-                else:
-                    self._switch(self._before)
+        """See `Target.withdraw`; also where nobody knows whether the pointer was switched, or still will be."""
+        if self._switching:
+            with self._told("the release could not be withdrawn; remove its _CURRENT by hand"):
+                self._put_back(run_id)
         with suppress(Exception):  # nobody is pointed at what is left, and the next run removes it
             self.files.rm(f"{self.state}/releases/{run_id}", recursive=True)
+        with suppress(Exception):
+            self._abort_uploads(f"releases/{run_id}/")
 
     def refuse(self, run_id: str) -> None:
         shutil.rmtree(self._local / run_id, ignore_errors=True)
@@ -168,39 +174,58 @@ class RemoteTarget:
 
     def current(self) -> str | None:
         with self._told():
-            return self._named(self._pointer()) or None
+            return self._named(self._read()) or None
 
     @contextmanager
     def _told(self, outcome: str = "nothing was published") -> Iterator[None]:
         """Each file system fails in its own classes, whose texts may hold credentials: their kind alone is reported."""
+        problem: PrivpipeError
         try:
             yield
+        except SinkError:
+            raise
+        except EngineError as error:
+            problem = SinkError(f"{error}; {outcome}")
         except PrivpipeError:
             raise
+        except Conflict:
+            problem = SinkError(f"another run has written the sink {self.url!r} meanwhile; {outcome}")
         except Exception as error:  # noqa: BLE001 - each file system has classes of its own, and texts with credentials
-            reason = getattr(error, "strerror", None) or type(error).__name__
-            problem = SinkError(f"the sink {self.url!r} cannot be written: {reason}; {outcome}")
+            problem = SinkError(f"the sink {self.url!r} cannot be written: {reason_of(error)}; {outcome}")
         else:
             return
         raise problem
 
-    def _pointer(self) -> bytes | None:
-        pointer = f"{self.root}/{POINTER}"
-        found: bytes | None = self.files.cat_file(pointer) if self.files.exists(pointer) else None
-        return found
-
-    def _named(self, pointer: bytes | None) -> str:
+    def _named(self, pointer: Version | None) -> str:
         """The release that a pointer names, relative to the sink; nothing without one."""
         if pointer is None:
             return ""
         try:
-            return str(json.loads(pointer)["release"])
-        except (ValueError, KeyError, TypeError):
+            return pointed_at(pointer.content)
+        except ValueError:
             raise SinkError(f"the {POINTER} of the sink {self.url!r} is none of ours; move it away") from None
 
     @property
     def _on_disk(self) -> bool:
         return getattr(self.files, "protocol", None) in ("file", ("file", "local"))
+
+    @property
+    def _pointer(self) -> str:
+        return f"{self.root}/{POINTER}"
+
+    def _make(self, folder: str) -> None:
+        """A folder, where there are any; on a store this would make a bucket."""
+        if not self.store.is_flat:
+            self.files.makedirs(folder, exist_ok=True)
+
+    def _put(self, file: Path, name: str) -> None:
+        self._make(name.rsplit("/", 1)[0])
+        self.files.put_file(str(file), name)
+        with self.files.open(name, "rb") as handle:
+            found = hashlib.file_digest(handle, "sha256").digest()
+        with file.open("rb") as handle:
+            if hashlib.file_digest(handle, "sha256").digest() != found:
+                raise SinkError(f"a file of the release reads back differently from the sink {self.url!r}")
 
     def recall(self) -> bytes | None:
         with self._told():
@@ -208,52 +233,123 @@ class RemoteTarget:
 
     def remember(self, data: bytes) -> None:
         with self._told():
-            self.files.makedirs(self._memory.rsplit("/", 1)[0], exist_ok=True)
+            self._make(self._memory.rsplit("/", 1)[0])
             self.files.pipe_file(self._memory, data)
 
     @property
     def _memory(self) -> str:
         return f"{self.state}/{MEMORY}"
 
-    def _switch(self, content: bytes) -> None:
+    def _read(self) -> Version | None:
+        writes = self._writes or conditional_writes(self.store)
+        if writes is not None:
+            return writes.read(self._pointer)
+        if not self.files.exists(self._pointer):
+            return None
+        found: bytes = self.files.cat_file(self._pointer)
+        return Version(found, hashlib.sha256(found).hexdigest())
+
+    def _switch(self, release: str | None) -> None:
+        """Have the pointer name a release, if it is still as this run found it.
+
+        Raises
+        ------
+        Conflict
+            Another run wrote it.
+        """
+        content = pointer_text(release, secrets.token_hex(8))
+        if self._writes is None:
+            self._overwrite(content)
+            return
+        failure: Exception
+        try:
+            self._written(self._writes, content, self._before)
+            return
+        except Exception as error:  # noqa: BLE001 - told by the caller, unless the write arrived and its answer did not
+            failure = error
+        found = self._writes.read(self._pointer)
+        if found is None or found.content != content:
+            raise failure
+
+    def _written(self, writes: Conditional, content: bytes, over: Version | None) -> None:
+        if over is None:
+            writes.create(self._pointer, content)
+        else:
+            writes.replace(self._pointer, content, over.tag)
+
+    def _overwrite(self, content: bytes) -> None:
         """One PUT where that is atomic; where it is not (local disks), a write aside and a rename."""
-        pointer = f"{self.root}/{POINTER}"
         if self._on_disk:
             self.files.pipe_file(f"{self.state}/{POINTER}.new", content)
-            self.files.mv(f"{self.state}/{POINTER}.new", pointer)
+            self.files.mv(f"{self.state}/{POINTER}.new", self._pointer)
         else:
-            self.files.pipe_file(pointer, content)
+            self.files.pipe_file(self._pointer, content)
         self.files.invalidate_cache()
+
+    def _put_back(self, run_id: str) -> None:
+        """The pointer as it was before this run; written also where it is so still, against a switch on its way."""
+        before = self._named(self._before) or None
+        for _ in range(TRIES):
+            now = self._read()
+            ours = self._named(now).endswith(f"/{run_id}")
+            if self._writes is None:
+                if ours and self._before is None:
+                    self.files.rm_file(self._pointer)
+                elif ours and self._before is not None:
+                    self._overwrite(self._before.content)
+                return
+            if not ours and (now and now.tag) != (self._before and self._before.tag):
+                return  # another run wrote it, and nothing of ours can replace that
+            try:
+                self._written(self._writes, pointer_text(before, secrets.token_hex(8)), now)
+                return
+            except Conflict:
+                continue
+        raise Conflict
 
     def _require_ours(self) -> None:
         """Whoever lists the sink must see a release by its pointer alone."""
         self.files.invalidate_cache()
-        names = [str(name).rstrip("/").rsplit("/", 1)[-1] for name in self.files.ls(self.root, detail=False)]
+        names = [name.rstrip("/").rsplit("/", 1)[-1] for name in self._listed(self.root)]
         others = [name for name in names if name not in (POINTER, "", posixpath.basename(self.root))]
         if others:
             raise SinkError(f"the sink {self.url!r} holds something privpipe did not publish; move it away")
 
-    def _take_lock(self) -> None:
-        lock = f"{self.state}/_LOCK"
-        if self.files.exists(lock):
-            raise SinkError(
-                f"another run is writing the sink {self.url!r} (or was killed while it did: then remove {lock})"
-            )
+    def _listed(self, folder: str) -> list[str]:
         try:
-            with self.files.open(lock, "xb") as handle:
-                handle.write(b"privpipe")
-        except FileExistsError:
-            raise SinkError(f"another run is writing the sink {self.url!r}; try again when it is done") from None
-        except (ValueError, NotImplementedError):
-            # The file system has no exclusive creation; the check above is the best it can do.
-            self.files.pipe_file(lock, b"privpipe")
-        self._locked = True
+            return [str(name) for name in self.files.ls(folder, detail=False)]
+        except FileNotFoundError:  # an empty prefix of a store, which knows no folders
+            return []
 
     def _clean(self) -> None:
-        """Releases that no pointer names were left by a killed run."""
-        home, current = f"{self.state}/releases", self._named(self._pointer()).rsplit("/", 1)[-1]
-        if not self.files.exists(home):
+        """Throw away releases that no pointer names, which killed runs left, and uploads that were cut off."""
+        current = self._named(self._before).rsplit("/", 1)[-1]
+        self._abort_uploads("releases/")
+        left = [
+            folder
+            for folder in self._listed(f"{self.state}/releases")
+            if folder.rstrip("/").rsplit("/", 1)[-1] not in (current, "releases")
+        ]
+        if not left:
             return
-        for folder in self.files.ls(home, detail=False):
-            if folder.rstrip("/").rsplit("/", 1)[-1] != current:
-                self.files.rm(folder, recursive=True)
+        if self._writes is not None:
+            # Whoever uploaded one of these and is late can no longer point at it.
+            self._switch(self._named(self._before) or None)
+            self._before = self._read()
+            if self._named(self._before).rsplit("/", 1)[-1] != current:
+                raise Conflict
+        for folder in left:
+            self.files.rm(folder, recursive=True)
+
+    def _abort_uploads(self, below: str) -> None:
+        """Parts of uploads that were begun and not completed: nobody lists them, and they are kept and paid for."""
+        if self.store.kind != "s3":
+            return
+        bucket, prefix, _ = self.files.split_path(f"{self.state}/{below}")
+        try:
+            found: Any = self.files.call_s3("list_multipart_uploads", Bucket=bucket, Prefix=prefix)
+        except Exception as error:  # noqa: BLE001 - a right of its own, which a run can do without
+            log.debug("uploads that were cut off are not looked for: %s", reason_of(error))
+            return
+        for upload in found.get("Uploads") or ():
+            self.files.call_s3("abort_multipart_upload", Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])

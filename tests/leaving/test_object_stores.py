@@ -95,10 +95,10 @@ def test_what_lies_in_the_sink_already_is_left_alone(store: Any, document: dict[
 def test_a_whole_bucket_is_no_sink(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fsspec.core.url_to_fs", lambda url: (store, "bucket"))
     with pytest.raises(UsageError, match="a whole bucket; name a folder in it"):
-        RemoteTarget("s3://bucket")
+        RemoteTarget("hdfs://bucket")
 
 
-METHODS = ["put_file", "pipe_file", "cat_file", "makedirs", "exists", "ls", "get", "open"]
+METHODS = ["put_file", "pipe_file", "cat_file", "makedirs", "exists", "ls", "find", "get_file", "open"]
 
 
 def error_of(run: Callable[[], Any]) -> PrivpipeError | None:

@@ -19,10 +19,12 @@ from privpipe.engines.base.csv_text import csv_header
 from privpipe.engines.base.folders import FolderFiles, folder_files
 from privpipe.engines.base.formulas import restored_cells
 from privpipe.engines.base.logical import logical_schema
+from privpipe.engines.base.objects import copied_names, is_reached
 from privpipe.engines.base.source import Format, Source
 from privpipe.engines.base.table_formats import refuse_table_format
 from privpipe.engines.base.unpacking import MOST_BYTES, PACKED, Unpacking, is_packed, reading
 from privpipe.errors import DataError, EngineError
+from privpipe.private_files import scratch_folder
 
 __all__ = [
     "csv_columns",
@@ -93,9 +95,20 @@ def _refuse_packed(files: list[str], kind: Format) -> None:
 
 def left_out(source: Source) -> tuple[str, ...]:
     """Names of what lies in a source's folder and is not read though it may hold data; nothing for a frame or file."""
-    if not source.is_path or source.resolved_format == "delta" or elsewhere(os.fspath(source.data)):
+    if not source.is_path or source.resolved_format == "delta":
         return ()
+    if elsewhere(os.fspath(source.data)):
+        return _left_out_there(source) if is_reached(os.fspath(source.data)) else ()
     return tuple(_found(local_path(source), source.resolved_format, bool(source.partitions)).left_out)
+
+
+def _left_out_there(source: Source) -> tuple[str, ...]:
+    with scratch_folder("names") as folder:
+        try:
+            path = copied_names(os.fspath(source.data), folder)
+        except EngineError:
+            return ()  # which the session of an engine may reach; if not, its scan says so
+        return tuple(_found(path, source.resolved_format, bool(source.partitions)).left_out)
 
 
 def local_path(source: Source) -> str:
@@ -110,8 +123,9 @@ def local_path(source: Source) -> str:
     scheme = elsewhere(path)
     if scheme:
         raise EngineError(
-            f"{path!r} cannot be read: files on `{scheme}` are read by the spark engine alone, in a session with the "
-            f"connector for `{scheme}`; mount or copy them, or hand a frame over"
+            f"{path!r} cannot be read here: files on `{scheme}` are read through fsspec (pip install "
+            "'privpipe[remote]', or s3, gcs or azure in its place) or by a Spark session with the connector for "
+            f"`{scheme}`; else mount or copy them, or hand a frame over"
         )
     return path.removeprefix("file://")
 

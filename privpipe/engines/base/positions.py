@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -10,13 +12,15 @@ import pyarrow.parquet as pq
 from privpipe.blocks.table_name import TableName
 from privpipe.engines.base.csv_blocks import CsvDialect, csv_blocks, ragged_error, read_csv_block
 from privpipe.engines.base.databases import Database
-from privpipe.engines.base.files import csv_columns, list_files
+from privpipe.engines.base.files import csv_columns, elsewhere, list_files
 from privpipe.engines.base.frames import arrow_of
 from privpipe.engines.base.lakes import IcebergName
+from privpipe.engines.base.objects import copied_files, is_reached
 from privpipe.engines.base.source import Source
 from privpipe.engines.base.unpacking import reading
 from privpipe.engines.base.whole_files import opened
 from privpipe.errors import DataError, UnsupportedError
+from privpipe.private_files import scratch_folder
 
 __all__ = ["POSITION", "positioned"]
 
@@ -74,6 +78,10 @@ def _parquet(name: str) -> pa.Table:
 
 def _files(source: Source) -> pa.Table:
     kind = source.resolved_format
+    if elsewhere(os.fspath(source.data)) and is_reached(os.fspath(source.data)) and kind != "delta":
+        with scratch_folder("objects") as folder:
+            copy = copied_files(os.fspath(source.data), folder)
+            return _files(replace(source, data=copy.path, format=kind))
     if source.partitions:
         raise UnsupportedError(
             "a folder of partitions is not aligned by position; use a record_id, or one of its files"

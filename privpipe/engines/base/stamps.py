@@ -6,7 +6,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from privpipe.engines.base.files import list_files
+from privpipe.engines.base.files import elsewhere, list_files
+from privpipe.engines.base.objects import is_reached, opened_store, stamp_at
 from privpipe.engines.base.source import Source
 from privpipe.engines.base.unpacking import reading
 from privpipe.errors import EngineError
@@ -14,7 +15,7 @@ from privpipe.errors import EngineError
 __all__ = ["Stamp", "require_stamp", "require_stamps", "stamp_of", "stamps_of"]
 
 Stamp = tuple[int, int, int]
-"""Inode, size, time of the last change in nanoseconds."""
+"""Inode, size, time of the last change in nanoseconds; of what lies in a store, its files, bytes and a hash of them."""
 
 
 def stamp_of(path: str) -> Stamp:
@@ -25,6 +26,8 @@ def stamp_of(path: str) -> Stamp:
     EngineError
         It cannot be reached.
     """
+    if elsewhere(path):
+        return stamp_at(opened_store(path))
     with reading(path, "data"):
         found = os.stat(path)
     return found.st_ino, found.st_size, found.st_mtime_ns
@@ -44,9 +47,15 @@ def require_stamp(path: str, stamp: Stamp | None) -> None:
 
 
 def stamps_of(source: Source) -> dict[str, Stamp]:
-    """The stamps of a source's files; nothing for a frame or what lies on another file system."""
-    if not source.is_path or "://" in str(source.data) or source.resolved_format == "delta":
+    """The stamps of a source's files; nothing for a frame or what only the session of an engine reaches."""
+    if not source.is_path or source.resolved_format == "delta":
         return {}
+    path = os.fspath(source.data)
+    if elsewhere(path):
+        try:
+            return {path: stamp_of(path)} if is_reached(path) else {}
+        except EngineError:
+            return {}  # a session may reach it; where it is copied, each copy is of one moment
     return {name: stamp_of(name) for name in list_files(source)}
 
 

@@ -25,7 +25,6 @@ from privpipe.draws import Seed, Stream
 from privpipe.engines.base.catalogue import Catalogue
 from privpipe.engines.base.contract import Engine, Where, Written
 from privpipe.engines.base.databases.staging import Staging
-from privpipe.engines.base.files import elsewhere
 from privpipe.engines.base.source import Format, Source
 from privpipe.engines.embedded.table import EmbeddedTable
 from privpipe.engines.spark import class_table, mapping, rank_exchange, rank_relay, ranking, records, writing
@@ -33,7 +32,7 @@ from privpipe.engines.spark.catalogue import SparkCatalogue
 from privpipe.engines.spark.learning import count_records, distinct, estimated_distinct, learn
 from privpipe.engines.spark.near import Near, where_it_lies
 from privpipe.engines.spark.patience import Watch
-from privpipe.engines.spark.reading import is_spark_frame, scan
+from privpipe.engines.spark.reading import is_native, is_spark_frame, scan
 from privpipe.engines.spark.session import DRIVER_BYTES, Options, hush_py4j, is_connect, open_session
 from privpipe.engines.spark.stacking import append, stack
 from privpipe.engines.spark.table import SparkTable
@@ -115,7 +114,7 @@ class SparkEngine(Engine):
         return versions | self.near.versions()
 
     def scan(self, source: Source) -> SparkTable | EmbeddedTable:
-        if not (source.is_path and elsewhere(str(source.data))):
+        if not is_native(self.session, source):
             source = self._staging.opened(source)
         if self.near.takes(source):
             return self.near.engine.scan(source)

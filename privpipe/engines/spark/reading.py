@@ -18,6 +18,7 @@ from privpipe.engines.base.frames import arrow_of
 from privpipe.engines.base.lakes import is_lake
 from privpipe.engines.base.logical import logical_schema
 from privpipe.engines.base.names import check_names
+from privpipe.engines.base.objects import is_reached
 from privpipe.engines.base.partitions import partitioned_schema
 from privpipe.engines.base.source import Source
 from privpipe.engines.base.table_formats import table_format_error
@@ -37,8 +38,9 @@ from privpipe.errors import EngineError, UnsupportedError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["is_spark_frame", "refuse_streaming", "scan"]
+__all__ = ["is_native", "is_spark_frame", "refuse_streaming", "scan"]
 
+NO_CONNECTOR = ("UnsupportedFileSystemException", "ClassNotFoundException")
 MARKS = {"Delta": "_delta_log", "Hudi": ".hoodie", "Iceberg": "metadata/*.metadata.json"}
 
 
@@ -73,6 +75,16 @@ def scan(session: SparkSession, source: Source) -> tuple[SparkTable, bool]:
         frame = session.read.option("privpipe.scan", secrets.token_hex(8)).parquet(*(_uri(name) for name in files))
     records = sum(parquet_head(name).num_rows for name in files)
     return replace(typed_table(raw_frame(frame), source.types), remembered={"records": records}), False
+
+
+def is_native(session: SparkSession, source: Source) -> bool:
+    """Whether files on another file system are read by the session itself: it has the connector, or nobody else can."""
+    path = os.fspath(source.data) if source.is_path else ""
+    if not elsewhere(path) or not is_reached(path):
+        return bool(elsewhere(path))
+    if source.resolved_format == "delta":
+        return True
+    return source.resolved_format == "parquet" and not source.partitions and _has_connector(session, path)
 
 
 def refuse_streaming(frame: Any) -> None:
@@ -208,10 +220,18 @@ def _exists(session: SparkSession, pattern: str) -> bool:
             raise
 
 
+def _has_connector(session: SparkSession, path: str) -> bool:
+    try:
+        _exists(session, _plain(path))
+    except EngineError as error:
+        return not any(sign in str(error) for sign in NO_CONNECTOR)
+    return True
+
+
 def _unread(error: EngineError, path: str) -> EngineError:
     """Why a path on another file system was not read."""
     scheme = elsewhere(path)
-    if "UnsupportedFileSystemException" in str(error) or "ClassNotFoundException" in str(error):
+    if any(sign in str(error) for sign in NO_CONNECTOR):
         return EngineError(
             f"{path!r} cannot be read: this Spark session has no connector for `{scheme}`; start it with the package "
             "that brings it (`engines.spark.conf: {spark.jars.packages: ...}`), or copy the files to a mounted folder"

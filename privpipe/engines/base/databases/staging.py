@@ -14,9 +14,11 @@ from privpipe.engines.base.databases.file_kinds import database_kind
 from privpipe.engines.base.databases.named import Database
 from privpipe.engines.base.databases.servers import server_rows
 from privpipe.engines.base.databases.sqlite_files import sqlite_rows
+from privpipe.engines.base.files import elsewhere, list_files, parquet_schema
+from privpipe.engines.base.objects import CopiedFiles, copied_files, is_reached
 from privpipe.engines.base.source import Source
 from privpipe.engines.base.whole_files import opened
-from privpipe.errors import DataError, EngineError
+from privpipe.errors import DataError, EngineError, UnsupportedError
 from privpipe.private_files import new_folder, remove_folder
 
 __all__ = ["Staging"]
@@ -42,10 +44,11 @@ class Staging:
     def __init__(self, parent: str | os.PathLike[str] | None = None, *, shared: bool = True) -> None:
         self._parent, self._shared = parent, shared
         self._folders: list[Path] = []
+        self._copies: dict[str, CopiedFiles] = {}
         self._remove = weakref.finalize(self, _remove, self._folders)
 
     def opened(self, source: Source) -> Source:
-        """The source itself, or one of a private Parquet file with the rows of a database, or of a file read whole.
+        """The source itself, or one of private files: the rows of a database, a file read whole, what lies in a store.
 
         Raises
         ------
@@ -54,8 +57,10 @@ class Staging:
         DataError
             No such table; a damaged file; a type that no release can carry.
         EngineError
-            The database cannot be reached, or a writer holds it.
+            The database or the store cannot be reached, or a writer is at work there.
         """
+        if source.is_path and elsewhere(os.fspath(source.data)) and is_reached(os.fspath(source.data)):
+            return self._copied(source)
         if not isinstance(source.data, Database):
             return opened(source)
         folder = new_folder("database", self._parent)
@@ -76,8 +81,47 @@ class Staging:
             return replace(source, data=path, format="parquet")
         return replace(source, data=ds.dataset(path, format="parquet"), format=None)
 
+    def _copied(self, source: Source) -> Source:
+        """A source in a store, as files of this machine; the copy of before where nothing has changed."""
+        if source.resolved_format == "delta":
+            return source  # by its log, which has a reader of its own
+        url = os.fspath(source.data)
+        # Never over a copy of before, which an earlier table may still be read from.
+        home, known = new_folder("objects", self._parent), self._copies.get(url)
+        try:
+            found = copied_files(url, home, known)
+        except OSError as error:
+            remove_folder(home)
+            reason = os.strerror(error.errno) if error.errno else type(error).__name__
+            raise EngineError(
+                f"{url!r} cannot be copied to this machine: {reason}; set TMPDIR (or `temp_directory`) to a folder "
+                "with room"
+            ) from None
+        except BaseException:  # a Ctrl-C too
+            remove_folder(home)
+            raise
+        if found is known:
+            remove_folder(home)
+        else:
+            self._folders.append(home)
+            self._copies[url] = found
+        local = replace(source, data=found.path, format=source.resolved_format)
+        if self._shared:
+            return opened(local)
+        if local.resolved_format == "parquet" and not local.partitions:
+            files = list_files(local)
+            return replace(local, data=ds.dataset(files, schema=parquet_schema(files), format="parquet"), format=None)
+        whole = opened(local)
+        if whole.is_path:
+            raise UnsupportedError(
+                f"{url!r}: {local.resolved_format} files of a store are copied to this machine, which the workers do "
+                "not see; convert them to Parquet, or mount them"
+            )
+        return whole
+
     def close(self) -> None:
         """Remove what was staged."""
+        self._copies.clear()
         _remove(self._folders)
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
+from privpipe.engines.base.files import elsewhere
 from privpipe.engines.base.lakes.delta import delta_table, delta_version, has_deltalake
 from privpipe.engines.base.lakes.iceberg import IcebergName, iceberg_table, pinned_name
 from privpipe.engines.base.lakes.table import LakeTable
+from privpipe.engines.base.objects import is_reached, opened_store, release_of
 from privpipe.engines.base.source import Source
 from privpipe.engines.base.table_formats import is_delta_table, table_format_error
-from privpipe.errors import DataError
+from privpipe.errors import DataError, EngineError
 
 __all__ = ["delta_place", "is_lake", "lake_of", "pinned"]
 
@@ -41,7 +43,7 @@ def pinned(source: Source) -> Source:
     All other sources, and those that only the session of an engine can read, stay as they are.
     """
     if not is_lake(source):
-        return source
+        return _at_its_release(source)
     if isinstance(source.data, IcebergName):
         return replace(source, data=pinned_name(source.data))
     if source.version is not None or not has_deltalake():
@@ -53,6 +55,18 @@ def pinned(source: Source) -> Source:
         if "://" not in place:
             raise
     return source  # which the session of an engine may reach; if not, its scan says so
+
+
+def _at_its_release(source: Source) -> Source:
+    """A sink in a store at the release that its pointer names now."""
+    url = os.fspath(source.data) if source.is_path else ""
+    if not elsewhere(url) or not is_reached(url):
+        return source
+    try:
+        release = release_of(opened_store(url))
+    except EngineError:
+        return source
+    return source if release is None else replace(source, data=release, format=source.resolved_format)
 
 
 def delta_place(source: Source) -> str:
