@@ -26,7 +26,7 @@ from typing import Self
 
 from privpipe.errors import PrivpipeError, SinkError, UsageError
 from privpipe.private_files import new_folder, remove_folder
-from privpipe.sinks.local import MEMORY
+from privpipe.sinks.local import MEMORY, METADATA
 
 __all__ = ["RemoteTarget", "is_remote"]
 
@@ -201,6 +201,12 @@ class RemoteTarget:
     @property
     def _on_disk(self) -> bool:
         return getattr(self.files, "protocol", None) in ("file", ("file", "local"))
+
+    def document(self, name: str) -> bytes | None:
+        with self._told():
+            current = self._named(self._pointer())
+            path = posixpath.normpath(f"{self.root}/{current}/{METADATA}/{name}.json")
+            return bytes(self.files.cat_file(path)) if current and self.files.exists(path) else None
 
     def recall(self) -> bytes | None:
         with self._told():
