@@ -6,8 +6,9 @@ import importlib.util
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -38,6 +39,38 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         needs_spark = "spark" in item.keywords or "spark" in getattr(getattr(item, "callspec", None), "id", "")
         if needs_spark:
             item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def manifests_follow_their_schema() -> Iterator[None]:
+    """Every run of every test writes manifests that its published schemas take."""
+    if importlib.util.find_spec("jsonschema") is None:
+        yield
+        return
+    import jsonschema
+
+    from privpipe.reporting.output_schemas import output_schema
+    from privpipe.running import run
+    from privpipe.sinks.records import PrivateRecords
+
+    schemas = {name: jsonschema.Draft202012Validator(output_schema(name)) for name in ("manifest", "private_manifest")}
+    write, keep = run.write_public, PrivateRecords.keep
+
+    def write_checked(folder: Path, documents: Mapping[str, Mapping[str, Any]]) -> None:
+        schemas["manifest"].validate(documents["manifest"])
+        write(folder, documents)
+
+    def keep_checked(
+        self: PrivateRecords, run_id: str, documents: Mapping[str, Mapping[str, Any]], *, pending: bool
+    ) -> Path:
+        if "manifest" in documents:
+            schemas["private_manifest"].validate(documents["manifest"])
+        return keep(self, run_id, documents, pending=pending)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "write_public", write_checked)
+        patch.setattr(PrivateRecords, "keep", keep_checked)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -136,6 +136,10 @@ class Entry:
         """Packages beyond the core that it needs with these parameters, each with the extra that brings it."""
         return {}
 
+    def solves_programs(self) -> bool:
+        """Whether with these parameters it hands integer programs to a solver."""
+        return False
+
     @classmethod
     def json_schema(cls) -> dict[str, Any]:
         """JSON schema of the parameters."""

@@ -23,7 +23,7 @@ def schema(
             "--output",
             metavar="NAME",
             help="Of what a command prints with --json instead: assess, release, dry_run, plan, transform, "
-            "compare_settings or compare_runs.",
+            "compare_settings, compare_runs, verify or history; or of a manifest or private_manifest.",
             show_default=False,
         ),
     ] = None,

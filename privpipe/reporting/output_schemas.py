@@ -1,4 +1,4 @@
-"""JSON schemas of what commands print with ``--json``: what a program may rely on."""
+"""JSON schemas of what commands print with ``--json`` and of the records of runs: what a program may rely on."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from privpipe.errors import UsageError, did_you_mean
+from privpipe.reporting.record_schemas import PRIVATE_MANIFEST, PUBLIC_MANIFEST
 
-__all__ = ["OUTPUTS", "output_schema"]
+__all__ = ["OUTPUTS", "RECORDS", "output_schema"]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 TEXT = {"type": "string"}
@@ -142,8 +143,49 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
         {},
         "compare RUN RUN: figures of two runs",
     ),
+    "verify": _object(
+        {
+            "release": TEXT,
+            "run_id": {"type": ["string", "null"]},
+            "sound": {**FLAG, "description": "nothing that was checked is broken"},
+            "checks": _listed(
+                _object({"check": TEXT, "outcome": {"enum": ["holds", "broken", "not_checked"]}, "about": TEXT})
+            ),
+        },
+        {},
+        "verify: what was recomputed of a release, and what does not match",
+    ),
+    "history": _object(
+        {
+            "target": TEXT,
+            "releases": _listed(
+                _object(
+                    {
+                        "run_id": TEXT,
+                        "created": TEXT,
+                        "name": TEXT,
+                        "verdict": {"enum": ["passed", "passed_with_warnings", "refused"]},
+                        "published": FLAG,
+                        "records": COUNT_OR_NULL,
+                        "policy_hash": TEXT,
+                        "policy_changed": FLAG,
+                        "officer_policy_hash": {"type": ["string", "null"]},
+                        "officer_policy_changed": FLAG,
+                        "signed_by": TEXTS,
+                    }
+                )
+            ),
+            "problems": TEXTS,
+        },
+        {},
+        "history: the releases of a target, oldest first",
+    ),
 }
 """By what `privpipe schema --output` calls them. Documents may have more keys than a schema names."""
+
+
+RECORDS: Mapping[str, Mapping[str, Any]] = {"manifest": PUBLIC_MANIFEST, "private_manifest": PRIVATE_MANIFEST}
+"""Documents that runs leave behind. An unknown key is an error in them: what is public is listed."""
 
 
 def output_schema(name: str) -> dict[str, Any]:
@@ -159,8 +201,7 @@ def output_schema(name: str) -> dict[str, Any]:
     >>> output_schema("transform")["required"]
     ['target', 'records', 'judged']
     """
-    if name not in OUTPUTS:
-        raise UsageError(
-            f"no output is called {name!r}{did_you_mean(name, OUTPUTS) or '; known: ' + ', '.join(OUTPUTS)}"
-        )
-    return {"$schema": DIALECT, "title": f"privpipe {name}", **OUTPUTS[name]}
+    known = {**OUTPUTS, **RECORDS}
+    if name not in known:
+        raise UsageError(f"no output is called {name!r}{did_you_mean(name, known) or '; known: ' + ', '.join(known)}")
+    return {"$schema": DIALECT, "title": f"privpipe {name}", **known[name]}

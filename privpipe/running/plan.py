@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from privpipe.draws import Seed
     from privpipe.policy import Policy
 
-__all__ = ["PLAN_VERSION", "PUBLIC_EDITION", "Plan", "canonical_json", "document_digest"]
+__all__ = ["PLAN_VERSION", "PUBLIC_EDITION", "Plan", "canonical_json", "document_digest", "plan_digest"]
 
 PLAN_VERSION = 1
 DIGEST_SIGNS = 12

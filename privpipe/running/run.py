@@ -6,7 +6,7 @@ import logging
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,7 @@ from privpipe.running.plan import Plan
 from privpipe.running.population import population_beside
 from privpipe.running.positions import reads_positions, run_positions
 from privpipe.running.reading import left_out_notes
+from privpipe.running.release_chain import Chain, chain_of
 from privpipe.running.release_result import ReleaseResult
 from privpipe.running.remembering import Remembering
 from privpipe.running.rerun import Rerun
@@ -103,7 +104,7 @@ def release_with(
         with sink as place, Remembering(policy, place) as memory:
             records = PrivateRecords.of(policy, place)
             records.open(place.current())
-            return _Release(context, run_id, place, memory, keys, records).publish(frozen)
+            return _Release(context, run_id, place, memory, keys, records, chain_of(place)).publish(frozen)
 
 
 @contextmanager
@@ -152,6 +153,7 @@ class _Release:
     memory: Remembering
     keys: KeyHistory
     records: PrivateRecords | None = None
+    chain: Chain = field(default_factory=Chain)
 
     def publish(self, frozen: Plan | None) -> ReleaseResult:
         """All steps; the release is read by others from the moment its link is switched."""
@@ -191,7 +193,7 @@ class _Release:
             output = output_of(staged, files, written)
             if isinstance(self.place, TableTarget):
                 output["table"] = str(self.place.released(self.run_id))
-            private, public = run_documents(self.context, staged, judged, output=output)
+            private, public = run_documents(self.context, staged, judged, output=output, chain=self.chain)
             write_public(folder, public)
         return _Ready(staged, judged, written, private, public)
 

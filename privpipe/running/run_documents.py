@@ -12,13 +12,17 @@ from typing import TYPE_CHECKING, Any
 import privpipe
 from privpipe import plugins
 from privpipe.blocks.public_rules import LEAST_REPORTED, PublicRules
-from privpipe.blocks.verdict import plain
+from privpipe.blocks.verdict import Verdict, plain
+from privpipe.draws import Seed
 from privpipe.engines import Engine, Written
 from privpipe.judging import Assessment
 from privpipe.running.commitments import input_commitment, plan_commitment
 from privpipe.running.pinning import versions_read
 from privpipe.running.plan import Plan, document_digest
+from privpipe.running.release_chain import Chain
 from privpipe.running.run_context import RunContext
+from privpipe.running.sealing import MANIFEST_VERSION, document_hashes, sealed
+from privpipe.running.solver_at_work import solver_at_work
 from privpipe.running.staging import Staged
 from privpipe.sinks.local import METADATA
 from privpipe.sinks.records import document_text
@@ -26,9 +30,10 @@ from privpipe.sinks.records import document_text
 if TYPE_CHECKING:
     from privpipe.policy import Policy
 
-__all__ = ["output_of", "public_rules", "run_documents", "run_header", "versions_at_work", "write_public"]
+__all__ = ["finished", "output_of", "public_rules", "run_documents", "run_header", "versions_at_work", "write_public"]
 
 Documents = dict[str, dict[str, Any]]
+NO_CHAIN = Chain()
 
 
 def public_rules(policy: Policy, columns: Sequence[str]) -> PublicRules:
@@ -94,14 +99,16 @@ def run_documents(
     judged: Assessment,
     *,
     output: Mapping[str, Any],
+    chain: Chain = NO_CHAIN,
 ) -> tuple[Documents, Documents]:
-    """The private and the public verdict, manifest and plan of a run that passed."""
+    """The private and the public verdict, manifest and plan of a run that passed; `chain`: releases before."""
     policy, seed = context.policy, context.seed
     rules = public_rules(policy, output["columns"])
     plan, public_plan = staged.plan.to_dict(), staged.plan.public_dict()
     run_id, records = str(judged.run["run_id"]), staged.plan.records
     manifest = {
         **judged.run,
+        "manifest_version": MANIFEST_VERSION,
         "edition": "private",
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "policy": plain(policy.public_document()),
@@ -109,8 +116,16 @@ def run_documents(
         "seed_commitment": staged.plan.seed_commitment,
         "input": {"records": records, "fingerprint": staged.source, **_versions(policy)},
         "output": dict(output),
+        "verdict": "passed_with_warnings" if judged.warned else "passed",
+        "guarantees": [_asked_of(verdict) for verdict in (*judged.built_in, *judged.verdicts)],
+        "solver": solver_at_work(policy),
+        "officer_policy": None,
+        "sign_off": None,
+        **chain.to_dict(),
     }
     public_hash = document_digest(public_plan)
+    verdict = judged.within(plan_hash=public_hash).public_dict(rules)
+    texts = {"verdict": document_text(verdict), "plan": document_text(public_plan)}
     public_manifest = {
         **manifest,
         "edition": "public",
@@ -122,12 +137,27 @@ def run_documents(
             "fingerprint": input_commitment(seed, run_id, staged.source),
         },
         "output": {**output, "suppressed_records": output["suppressed_records"] if rules.counts else None},
+        "documents": document_hashes(texts),
     }
-    verdict = judged.within(plan_hash=public_hash).public_dict(rules)
-    return (
+    return finished(
         {"verdict": judged.to_dict(), "manifest": manifest, "plan": plan},
         {"verdict": verdict, "manifest": public_manifest, "plan": public_plan},
+        seed if policy.seed else None,
     )
+
+
+def finished(private: Documents, public: Documents, seed: Seed | None) -> tuple[Documents, Documents]:
+    """The documents with sealed manifests; the private one knows the hash of each public document as it is written."""
+    public = {**public, "manifest": sealed(public["manifest"], seed)}
+    texts = {name: document_text(document) for name, document in public.items()}
+    manifest = {**private["manifest"], "public_documents": document_hashes(texts)}
+    return {**private, "manifest": sealed(manifest, seed)}, public
+
+
+def _asked_of(verdict: Verdict) -> dict[str, Any]:
+    """A guarantee as a manifest names it; the figures stand in the verdict."""
+    row = verdict.to_dict()
+    return {name: row[name] for name in ("name", "parameters", "severity", "outcome")}
 
 
 def write_public(folder: Path, documents: Mapping[str, Mapping[str, Any]]) -> None:

@@ -84,6 +84,9 @@ class Target(Protocol):
     def current(self) -> str | None:
         """What names the published release (its run id is part of it); None: nothing is published."""
 
+    def document(self, name: str) -> bytes | None:
+        """A public document of the published release, as it stands there; None: there is none."""
+
     def recall(self) -> bytes | None:
         """What the target keeps, beside what readers see; None: nothing."""
 
@@ -223,6 +226,14 @@ class LocalTarget:
 
     def current(self) -> str | None:
         return os.readlink(self.path) if self.path.is_symlink() else None
+
+    def document(self, name: str) -> bytes | None:
+        try:
+            return (self.path / METADATA / f"{name}.json").read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise SinkError(f"the {name} at {str(self.path)!r} cannot be read: {error.strerror}") from None
 
     def recall(self) -> bytes | None:
         try:

@@ -41,7 +41,7 @@ from privpipe.errors import EngineError, PrivpipeError, SinkError, UsageError
 from privpipe.private_files import new_folder, remove_folder
 from privpipe.sinks.conditional import Conditional, Conflict, Version, conditional_writes
 from privpipe.sinks.lease import Lease
-from privpipe.sinks.local import MEMORY
+from privpipe.sinks.local import MEMORY, METADATA
 
 __all__ = ["RemoteTarget", "is_remote"]
 
@@ -226,6 +226,12 @@ class RemoteTarget:
         with file.open("rb") as handle:
             if hashlib.file_digest(handle, "sha256").digest() != found:
                 raise SinkError(f"a file of the release reads back differently from the sink {self.url!r}")
+
+    def document(self, name: str) -> bytes | None:
+        with self._told():
+            current = self._named(self._read())
+            path = posixpath.normpath(f"{self.root}/{current}/{METADATA}/{name}.json")
+            return bytes(self.files.cat_file(path)) if current and self.files.exists(path) else None
 
     def recall(self) -> bytes | None:
         with self._told():

@@ -149,6 +149,13 @@ class TableTarget:
             query = self._query()
         return None if query is None else f"{self.name}/{self._run_of(query)}"
 
+    def document(self, name: str) -> bytes | None:
+        with self._told():
+            query = self._query()
+            run_id = None if query is None else self._run_of(query)
+            texts = {} if run_id is None else self.catalogue.texts(self._documents(run_id))
+        return texts[name].encode() if name in texts else None
+
     def recall(self) -> bytes | None:
         """Nothing: a ledger and a table do not go together."""
         return None

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from privpipe.reporting.output_schemas import OUTPUTS, output_schema
+from privpipe.reporting.output_schemas import OUTPUTS, RECORDS, output_schema
 
 jsonschema = pytest.importorskip("jsonschema")
 Run = Callable[..., Result]
@@ -38,6 +38,8 @@ def printed(run: Run, place: Path) -> dict[str, Any]:
     keep("transform", "transform", policy, "--plan", plan, "--target", place / "unjudged")
     keep("compare_settings", "compare", policy, "--grid", grid, *axes)
     keep("compare_runs", "compare", place / "published" / "small", place / "published" / "small")
+    keep("verify", "verify", place / "published" / "small")
+    keep("history", "history", place / "published" / "small")
     text = policy.read_text()
     policy.write_text(text.replace("search: optimal, suppress_at_most: 0.2", "levels: {age: 0, zip: 0}"))
     keep("release", "release", policy, code=5)
@@ -55,7 +57,7 @@ def test_documents_are_what_their_schemas_say(printed: dict[str, Any]) -> None:
 
 
 def test_schemas_are_printed(run: Run, place: Path) -> None:
-    for name in OUTPUTS:
+    for name in (*OUTPUTS, *RECORDS):
         schema = json.loads(run("schema", "--output", name).stdout)
         assert schema == output_schema(name)
         jsonschema.Draft202012Validator.check_schema(schema)

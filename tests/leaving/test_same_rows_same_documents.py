@@ -19,7 +19,9 @@ import privpipe as pp
 from privpipe.engines import Engine
 
 Frame = pd.DataFrame
-BOUND_TO_THE_RUN = ("run_id", "created", "seed_commitment", "private_plan", "fingerprint")
+BOUND_TO_THE_RUN = ("run_id", "created", "seed_commitment", "private_plan", "fingerprint", "seal")
+OF_DOCUMENTS = ("documents", "checksum")
+"""Hashes of public documents that hold these."""
 ALLOWED_COUNTS = ("suppressed_records",)
 OF_FILES = ("bytes", "sha256")
 """Rows stand in an order of the run's own, so that equal rows do not make equal files."""
@@ -146,7 +148,7 @@ def public(folder: Path) -> dict[str, Any]:
 def told(value: Any) -> Any:
     """A document without what may differ."""
     if isinstance(value, dict):
-        gone = (*BOUND_TO_THE_RUN, *ALLOWED_COUNTS, *OF_FILES)
+        gone = (*BOUND_TO_THE_RUN, *ALLOWED_COUNTS, *OF_FILES, *OF_DOCUMENTS)
         kept = {key: told(item) for key, item in value.items() if key not in gone}
         if "input" in kept:
             kept["input"].pop("records")
@@ -222,7 +224,16 @@ def test_every_hash_is_of_what_is_public_or_under_the_seed(name: str, tmp_path: 
     manifest = documents["manifest"]
     explained = {digest(manifest["policy"]), digest(documents["plan"])}
     explained |= {hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir() if path.is_file()}
-    keyed = [manifest["seed_commitment"], manifest["private_plan"], manifest["input"]["fingerprint"]]
+    explained |= {
+        hashlib.sha256((folder / f"_privpipe/{x}.json").read_bytes()).hexdigest() for x in ("verdict", "plan")
+    }
+    explained |= {digest({key: value for key, value in manifest.items() if key != "checksum"})}
+    keyed = [
+        manifest["seed_commitment"],
+        manifest["private_plan"],
+        manifest["input"]["fingerprint"],
+        manifest["seal"],
+    ]
     assert all(text.startswith("hmac-sha256:") for text in keyed)
     assert found == explained | {text.partition(":")[2] for text in keyed}
     run_id = manifest["run_id"].encode()

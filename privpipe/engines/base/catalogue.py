@@ -75,6 +75,10 @@ class Catalogue(ABC):
         """Make a table of texts by name, in the columns ``name`` and ``document``."""
 
     @abstractmethod
+    def texts(self, name: TableName) -> Mapping[str, str]:
+        """The texts of such a table; nothing where there is none."""
+
+    @abstractmethod
     def publish(self, name: TableName, new: TableName) -> None:
         """Rename a table, and let those read it whom the catalogue lets."""
 

@@ -99,6 +99,12 @@ class SparkCatalogue(Catalogue):
             frame = self.session.createDataFrame(sorted(texts.items()), "name string, document string")
             frame.coalesce(1).write.insertInto(name.sql)
 
+    def texts(self, name: TableName) -> Mapping[str, str]:
+        if self.find(name) is None:
+            return {}
+        with reported(f"read the table {name}"):
+            return {str(row["name"]): str(row["document"]) for row in self.session.table(name.sql).collect()}
+
     def publish(self, name: TableName, new: TableName) -> None:
         within = TableName(new.parts[1:])  # a table never leaves its catalogue, and Spark wants that unsaid
         self._run(f"name the table {new}", f"ALTER TABLE {name.sql} RENAME TO {within.sql}")

@@ -102,6 +102,9 @@ class SuppressCellsStage(Transformer):
     def masked_columns(self) -> tuple[str, ...]:
         return ()
 
+    def solves_programs(self) -> bool:
+        return self.method == "optimal"
+
     def stated_parameters(self) -> dict[str, Any]:
         return {**self.parameters(), "budget": asdict(self.budget)}
 

@@ -112,6 +112,9 @@ class LearnedLinkage(FilePairMeasure):
         if self.submodular and self.distance != "choquet":
             raise UsageError(f"{owner}: submodular is of choquet; leave it out for {self.distance}")
 
+    def solves_programs(self) -> bool:
+        return self.method == "exact"
+
     def judge_files(self, files: FilePair) -> Verdict:
         found = linkable(files, files.original.schema.names, "euclidean", "own")
         if found is None or not len(files):

@@ -1,0 +1,104 @@
+"""``privpipe verify`` and ``privpipe history``: the record of releases, read back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from privpipe.cli.arguments import JsonOption, loaded
+from privpipe.cli.console import plain_cell, print_json, print_table, put, say
+from privpipe.errors import DataError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["history", "verify"]
+
+RecordsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--records",
+        metavar="DIR",
+        help="Folder of the private records; left out, the one in the sink's work area.",
+        show_default=False,
+    ),
+]
+SIGNS = {"holds": "ok", "broken": "BROKEN", "not_checked": "-"}
+
+
+def verify(
+    release: Annotated[str, typer.Argument(metavar="RELEASE", help="A released folder, or the URL of a sink.")],
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            "--policy",
+            metavar="FILE",
+            help="The job's policy: compared with the release; with its seed the seal and commitments are recomputed.",
+            show_default=False,
+        ),
+    ] = None,
+    records: RecordsOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Recompute what can be recomputed of a release, and say what does not match.
+
+    Files, documents, hashes, the chain of releases and signatures; with the policy's seed and the private record also
+    what only the owner can check. Nothing is changed. Exit code 3 when anything is broken.
+    """
+    from privpipe.record import verify as verified
+
+    found = verified(release, policy=None if policy is None else loaded(policy), records=records)
+    if json:
+        print_json(found.to_dict())
+    else:
+        for check in found.checks:
+            put(f"{SIGNS[check.outcome]:6}  {check.name}: {check.about}")
+    if not found.sound:
+        raise DataError(f"{len(found.broken)} of {len(found.checks)} checks are broken: do not use this release")
+    left = sum(check.outcome == "not_checked" for check in found.checks)
+    say(f"SOUND: run {found.run_id}" + (f"; {left} checks need what is not at hand" if left else ""))
+
+
+def history(
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The path or URL of a sink.")],
+    records: RecordsOption = None,
+    json: JsonOption = False,
+) -> None:
+    """List the releases of a target: verdicts, changes of policy, who signed.
+
+    Runs that were refused are listed where the private records can be read. Exit code 3 when the chain is broken.
+    """
+    from privpipe.record import history as listed
+
+    found = listed(target, records)
+    if json:
+        print_json(found.to_dict())
+    else:
+        print_table(_table(found.releases))
+    if found.problems:
+        raise DataError("the chain of releases is broken: " + "; ".join(found.problems))
+
+
+def _table(rows: Iterable[Mapping[str, Any]]) -> Table:
+    from rich.table import Table
+
+    table = Table("run", "created", "verdict", "records", "policy", "officer's policy", "signed by")
+    for row in rows:
+        cells = (
+            row["run_id"],
+            row["created"],
+            row["verdict"],
+            f"{row['records']:,}",
+            _hash(row["policy_hash"], row["policy_changed"]),
+            _hash(row["officer_policy_hash"], row["officer_policy_changed"]),
+            ", ".join(row["signed_by"]),
+        )
+        table.add_row(*map(plain_cell, cells))
+    return table
+
+
+def _hash(value: str | None, changed: bool) -> str:
+    return "" if value is None else f"{value[:12]}{' (changed)' if changed else ''}"

@@ -1,0 +1,9 @@
+"""The record of releases, read back: verified, and listed."""
+
+from __future__ import annotations
+
+from privpipe.record.checks import Check, Verification
+from privpipe.record.history import History, history
+from privpipe.record.verify import verify
+
+__all__ = ["Check", "History", "Verification", "history", "verify"]

@@ -1,0 +1,51 @@
+"""Recompute what can be recomputed of a release, and say what does not match."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from privpipe.policy import Policy
+from privpipe.record.checks import Check, Verification, broken
+from privpipe.record.owner_checks import owner_checks
+from privpipe.record.public_checks import manifest_fault, public_checks
+from privpipe.record.released import Released, opened_release
+
+__all__ = ["verify"]
+
+
+def verify(release: str, *, policy: Policy | None = None, records: Path | None = None) -> Verification:
+    """What of a release still is as it was published.
+
+    Parameters
+    ----------
+    release : str
+        The path or URL of a release or of a sink.
+    policy : Policy, optional
+        The one that it was released under; its seed shows what only the owner can check.
+    records : Path, optional
+        Folder of the private records; left out, the one in the sink's work area where it can be read.
+
+    Raises
+    ------
+    UsageError
+        Nothing is published there.
+    """
+    with opened_release(release, records) as found:
+        manifest = found.parsed("manifest")
+        run_id = None if manifest is None else manifest.get("run_id")
+        return Verification(release, None if run_id is None else str(run_id), tuple(_checked(found, policy)))
+
+
+def _checked(found: Released, policy: Policy | None) -> Iterator[Check]:
+    manifest = found.parsed("manifest")
+    fault = manifest_fault(manifest)
+    if manifest is None or fault:
+        yield broken("manifest", fault)
+        return
+    for checks in (public_checks(found, manifest), owner_checks(found, manifest, policy)):
+        try:
+            yield from checks
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            # Whatever has another shape was not written by a run; the text of the error may quote it.
+            yield broken("manifest", f"a document has another shape than a run writes ({type(error).__name__})")

@@ -1,0 +1,118 @@
+"""The chain of a sink's releases: each manifest names the hash of the one before, and lists those before that."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from privpipe.errors import SinkError
+from privpipe.running.sealing import manifest_checksum
+
+if TYPE_CHECKING:
+    from privpipe.sinks.local import Target
+
+__all__ = ["CHAIN_START", "Chain", "chain_entry", "chain_of", "link_of"]
+
+CHAIN_START = "0" * 64
+"""What stands in the place of the link before the first one."""
+OWN_LINK = "link"
+
+
+@dataclass(frozen=True)
+class Chain:
+    """What a sink has published until now.
+
+    Parameters
+    ----------
+    previous : mapping or None
+        Run id of the release before, and the hash of its public manifest.
+    releases : tuple of mapping
+        An entry of each release before, oldest first.
+    """
+
+    previous: Mapping[str, Any] | None = None
+    releases: tuple[Mapping[str, Any], ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The keys of a manifest that tell it."""
+        return {
+            "previous": None if self.previous is None else dict(self.previous),
+            "releases_before": [dict(entry) for entry in self.releases],
+        }
+
+
+def chain_of(place: Target) -> Chain:
+    """The chain that a new release of a sink continues.
+
+    Raises
+    ------
+    SinkError
+        The manifest of the published release is damaged or was changed: a chain that went on from it would hide that.
+    """
+    if place.current() is None:
+        return Chain()
+    text = place.document("manifest")
+    if text is None:
+        raise SinkError(
+            f"the release that stands at {place.name!r} has no manifest, so no release can follow it; move it away "
+            "to begin a new chain"
+        )
+    try:
+        manifest = json.loads(text)
+        if manifest.get("manifest_version") is None:  # of a version that kept no chain
+            return Chain(previous={"run_id": str(manifest["run_id"]), "manifest_sha256": _sha256(text)})
+        if manifest["checksum"] != manifest_checksum(manifest):
+            raise ValueError("changed")
+        before = [dict(entry) for entry in manifest["releases_before"]]
+        entry = chain_entry(manifest, text)
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise SinkError(
+            f"the manifest of the release that stands at {place.name!r} is damaged or was changed, so no release can "
+            "follow it; `privpipe verify` says what is wrong; move the release away to begin a new chain"
+        ) from None
+    previous = {"run_id": entry["run_id"], "manifest_sha256": entry["manifest_sha256"]}
+    return Chain(previous, (*before, entry))
+
+
+def chain_entry(manifest: Mapping[str, Any], text: bytes) -> dict[str, Any]:
+    """What later manifests say of a release: when, under which policies, with which verdict, who signed.
+
+    Parameters
+    ----------
+    text : bytes
+        The manifest as it was published.
+    """
+    before = list(manifest["releases_before"])
+    officer, signed = manifest.get("officer_policy"), manifest.get("sign_off")
+    entry = {
+        "run_id": str(manifest["run_id"]),
+        "created": str(manifest["created"]),
+        "name": str(manifest["name"]),
+        "policy_hash": str(manifest["policy_hash"]),
+        "officer_policy_hash": None if officer is None else str(officer["hash"]),
+        "verdict": str(manifest["verdict"]),
+        "records": int(manifest["output"]["records"]),
+        "signed_by": [] if signed is None else [str(each["name"]) for each in signed["signatures"]],
+        "manifest_sha256": _sha256(text),
+        "before": str(before[-1][OWN_LINK]) if before else CHAIN_START,
+    }
+    return {**entry, OWN_LINK: link_of(entry)}
+
+
+def link_of(entry: Mapping[str, Any]) -> str:
+    """The hash of an entry, with that of the one before in it.
+
+    Examples
+    --------
+    >>> link_of({"run_id": "a", "before": CHAIN_START}) == link_of({"run_id": "b", "before": CHAIN_START})
+    False
+    """
+    told = {name: value for name, value in entry.items() if name != OWN_LINK}
+    return _sha256(json.dumps(told, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode())
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
