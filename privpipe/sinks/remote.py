@@ -41,7 +41,7 @@ from privpipe.errors import EngineError, PrivpipeError, SinkError, UsageError
 from privpipe.private_files import new_folder, remove_folder
 from privpipe.sinks.conditional import Conditional, Conflict, Version, conditional_writes
 from privpipe.sinks.lease import Lease
-from privpipe.sinks.local import MEMORY, METADATA
+from privpipe.sinks.local import MEMORY, METADATA, WholeReleases
 
 __all__ = ["RemoteTarget", "is_remote"]
 
@@ -60,7 +60,7 @@ def is_remote(path: str) -> bool:
     return "://" in path
 
 
-class RemoteTarget:
+class RemoteTarget(WholeReleases):
     """A folder of an fsspec file system (``s3://``, ``gs://``, ``abfs://``, ``memory://``, ``file://`` ...).
 
     Files are written and judged in a local private folder, copied beside the sink, read back and compared byte for

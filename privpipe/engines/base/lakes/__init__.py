@@ -6,10 +6,14 @@ from privpipe.engines.base.lakes.delta import delta_table, delta_version, has_de
 from privpipe.engines.base.lakes.iceberg import IcebergName
 from privpipe.engines.base.lakes.opening import delta_place, is_lake, lake_of, pinned
 from privpipe.engines.base.lakes.table import LakeTable, rows_of_piece
+from privpipe.engines.base.lakes.views import Appended, DeltaFolder, LakeView
 
 __all__ = [
+    "Appended",
+    "DeltaFolder",
     "IcebergName",
     "LakeTable",
+    "LakeView",
     "delta_place",
     "delta_table",
     "delta_version",
