@@ -1,4 +1,4 @@
-# make demo | setup | test | test-embedded | test-lowest | test-spark35 | fuzz | soak | lint | docs | bench. An active virtual environment is used as it is, else .venv is made.
+# make demo | setup | test | test-embedded | test-lowest | test-python | test-spark35 | lock | sbom | licences | fuzz | soak | lint | docs | bench. An active virtual environment is used as it is, else .venv is made.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -13,8 +13,8 @@ PYTHON ?= python3 python3.13 python3.12 python3.11
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 export GX_ANALYTICS_ENABLED := false
 
-.PHONY: help demo setup java lint docs test test-embedded test-lowest test-spark35 fuzz soak bench corpus first-release \
-        first-install clean
+.PHONY: help demo setup java lint docs test test-embedded test-lowest test-python test-spark35 lock sbom licences fuzz \
+        soak bench corpus first-release first-install clean
 
 help:
 	@echo "make demo           publish one release of UCI Adult and see another refused (no Java needed)"
@@ -22,6 +22,10 @@ help:
 	@echo "make test           all checks and all tests on all engines"
 	@echo "make test-embedded  the tests that need neither Dask nor Spark nor Great Expectations"
 	@echo "make test-lowest    a short pass with the lowest versions that pyproject.toml declares"
+	@echo "make test-python    a short pass on each Python that the package declares and that is at hand"
+	@echo "make lock           what the images install, with hashes, in docker/locks; LOCK_ARGS=--upgrade takes newer ones"
+	@echo "make sbom           a bill of materials of each image, in build/sbom"
+	@echo "make licences       the licences of all direct dependencies, in docs/reference/licences.md"
 	@echo "make test-spark35   the tests of Spark on pyspark 3.5"
 	@echo "make fuzz           the properties on new random examples, ROUNDS=5 times (no Spark)"
 	@echo "make soak           damaged policies and records against every command, and killed runs (long)"
@@ -101,6 +105,29 @@ test-lowest: $(BIN)/python
 	"$(BIN)/python" -c '$(LOWEST)' > build/lowest.txt
 	build/lowest/bin/python -m pip install --quiet -r build/lowest.txt pytest pytest-timeout hypothesis polars
 	PYTHONPATH=. build/lowest/bin/python -m pytest -q -m "not spark and not dask and not gx" $(LOWEST_TESTS) $(PYTEST_ARGS)
+
+# Kinds of images and the extras that each has.
+LOCKS := build: cli: dask:dask spark:spark stores:remote,s3,delta,iceberg,databases,formats
+
+lock: $(BIN)/python
+	"$(BIN)/python" -m venv build/lock
+	build/lock/bin/python -m pip install --quiet 'uv>=0.8'
+	@for each in $(LOCKS); do \
+	    kind=$${each%%:*}; extras=$${each#*:}; from=pyproject.toml; \
+	    [ $$kind != build ] || from=docker/locks/build.in; \
+	    echo "docker/locks/$$kind.lock"; \
+	    build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	        --custom-compile-command "make lock" --constraints constraints.txt $(LOCK_ARGS) \
+	        $${extras:+--extra} $${extras//,/ --extra } --output-file docker/locks/$$kind.lock $$from; \
+	done
+
+sbom: $(BIN)/python
+	@mkdir -p build/sbom
+	@for each in $(LOCKS); do kind=$${each%%:*}; [ $$kind = build ] || \
+	    "$(BIN)/python" docker/sbom.py docker/locks/$$kind.lock build/sbom/$$kind.cdx.json; done
+
+licences: setup
+	"$(BIN)/python" -m tests.packages.licences
 
 # The tests draw the same examples at every run; this draws others.
 fuzz: setup

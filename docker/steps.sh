@@ -4,35 +4,51 @@
 #   steps.sh cli VENV     a virtual environment with privpipe for the embedded engine
 #   steps.sh dask VENV    the same with Dask
 #   steps.sh spark VENV   the same with PySpark
+#   steps.sh stores VENV  the same with object stores, Delta, Iceberg, databases and other formats
+#   steps.sh kernels VENV compile the kernels ahead of time, into VENV/kernels
+#   steps.sh sbom VENV KIND  the bill of materials, VENV/sbom.cdx.json
 #   steps.sh java         a Java runtime of at least 17, through apt, unless there is one
 #
-# PYTHON names the interpreter of the environment (default: python3). pip takes its indexes from its own settings.
+# What is installed is in docker/locks, each file with its hashes (`make lock`). PYTHON names the interpreter of the
+# environment (default: python3). pip takes its indexes from its own settings.
 set -euo pipefail
 
 readonly project="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 
+# Of no machine in particular: the image may run on another one than built it.
+readonly cpu=generic
+
 usage() {
-    echo "usage: steps.sh cli|dask|spark VENV, or steps.sh java" >&2
+    echo "usage: steps.sh cli|dask|spark|stores|kernels VENV, steps.sh sbom VENV KIND, or steps.sh java" >&2
     exit 2
 }
 
 install_into() {
-    local venv="$1" extras="$2"
-    "${PYTHON:-python3}" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
+    local venv="$1" kind="$2" python="${PYTHON:-python3}" work pip
+    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
         echo "steps.sh: Python 3.11 or newer is needed; name one: PYTHON=python3.11 steps.sh ..." >&2
         exit 1
     }
-    "${PYTHON:-python3}" -m venv "$venv"
+    work="$(mktemp -d)"
     # A copy of the sources: the build leaves nothing behind in them, and they may be read-only.
-    local sources
-    sources="$(mktemp -d)"
-    cp -R "$project/pyproject.toml" "$project/README.md" "$project/LICENSE" "$project/NOTICE" "$project/privpipe" "$sources"
-    mkdir "$sources/pipelines"
-    cp -R "$project/pipelines/adult" "$project/pipelines/refused" "$sources/pipelines"
-    "$venv/bin/python" -m pip install --quiet --constraint "$project/constraints.txt" "$sources$extras"
-    rm -rf "$sources"
-    # The image needs no installer any more.
-    "$venv/bin/python" -m pip uninstall --quiet --yes setuptools pip
+    mkdir -p "$work/sources/pipelines"
+    for each in pyproject.toml README.md LICENSE NOTICE privpipe; do
+        cp -R "$project/$each" "$work/sources"
+    done
+    cp -R "$project/pipelines/adult" "$project/pipelines/refused" "$work/sources/pipelines"
+    # What builds is locked too, and stays out of the image: wheels are made beside it.
+    "$python" -m venv "$work/tools"
+    pip="$work/tools/bin/python -m pip"
+    $pip install --quiet --require-hashes --requirement "$project/docker/locks/build.lock"
+    $pip wheel --quiet --no-deps --no-build-isolation --wheel-dir "$work/wheels" \
+        --require-hashes --requirement "$project/docker/locks/$kind.lock"
+    $pip wheel --quiet --no-deps --no-build-isolation --wheel-dir "$work/wheels" "$work/sources"
+    "$python" -m venv --without-pip "$venv"
+    $pip --python "$venv/bin/python" install --quiet --no-index --no-deps --no-compile "$work"/wheels/*.whl
+    rm -rf "$work"
+    # Layers of an image keep whole seconds, and the compiler asks when a source was changed.
+    find "$venv/lib" -name '*.py' -exec touch -d @1700000000 {} +
+    "$venv/bin/python" -m compileall -q "$venv/lib" || true # a few packages bring files of other Pythons
 }
 
 java_major() {
@@ -63,9 +79,9 @@ install_java() {
 }
 
 case "${1:-}" in
-    cli) [ $# -eq 2 ] || usage; install_into "$2" "" ;;
-    dask) [ $# -eq 2 ] || usage; install_into "$2" "[dask]" ;;
-    spark) [ $# -eq 2 ] || usage; install_into "$2" "[spark]" ;;
+    cli | dask | spark | stores) [ $# -eq 2 ] || usage; install_into "$2" "$1" ;;
+    kernels) [ $# -eq 2 ] || usage; NUMBA_CPU_NAME="$cpu" "$2/bin/python" "$project/docker/kernels.py" "$2/kernels" ;;
+    sbom) [ $# -eq 3 ] || usage; "$2/bin/python" "$project/docker/sbom.py" "$project/docker/locks/$3.lock" "$2/sbom.cdx.json" ;;
     java) [ $# -eq 1 ] || usage; install_java ;;
     *) usage ;;
 esac

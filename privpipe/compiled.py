@@ -3,18 +3,23 @@
 A kernel stays plain Python until it is called; where it `takes` small inputs it runs as such, with the same result.
 The first call of any other has numba imported, and every kernel handed to it. What is compiled is kept for later
 processes where there is a place to write to, and compiled anew where there is none (an archive on the path, a
-read-only installation).
+read-only installation). What an image brings compiled, in the folder `PRIVPIPE_KERNELS`, is taken from there.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
+import os
+import shutil
+import tempfile
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-__all__ = ["SMALL", "Kernel", "is_small", "load", "njit"]
+__all__ = ["SMALL", "Kernel", "bring", "is_small", "load", "njit"]
 
 SMALL = 16_384
 """Elements that plain Python goes through in the time that loading numba takes."""
@@ -140,6 +145,9 @@ def load() -> None:
     with _lock:
         if _loaded.is_set():
             return
+        brought, kept = os.environ.get("PRIVPIPE_KERNELS"), os.environ.get("NUMBA_CACHE_DIR")
+        if brought and kept:
+            bring(Path(brought), Path(kept))
         numba = importlib.import_module("numba")
         for kernel in _kernels:
             kernel.hand_over(numba)
@@ -150,6 +158,42 @@ def load() -> None:
                     names[name] = value.compiled
         _kernels.clear()
         _loaded.set()
+
+
+def bring(brought: Path, kept: Path) -> None:
+    """Put what was compiled ahead of time where numba looks, which takes no folder that it cannot write to.
+
+    What lies there already stays; where nothing can be written, kernels are compiled as they are without it.
+
+    Parameters
+    ----------
+    brought : Path
+        May be read-only.
+    kept : Path
+        The folder `NUMBA_CACHE_DIR`.
+
+    Examples
+    --------
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     made = Path(folder, "made", "kernels_1")
+    ...     made.mkdir(parents=True)
+    ...     Path(made, "f.nbi").touch()
+    ...     bring(made.parent, Path(folder, "kept"))
+    ...     Path(folder, "kept", "kernels_1", "f.nbi").exists()
+    True
+    """
+    # An index comes after what it names, and whole: another process may read it at once.
+    files = sorted(brought.rglob("*.nb[ci]"), key=lambda file: (file.suffix, file))
+    with contextlib.suppress(OSError):
+        for file in files:
+            place = kept / file.relative_to(brought)
+            if place.exists():
+                continue
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=place.parent, prefix=".brought-") as copy:
+                shutil.copyfile(file, copy.name)
+                with contextlib.suppress(FileExistsError):
+                    os.link(copy.name, place)
 
 
 def _found(module: str, name: str) -> Any:

@@ -86,10 +86,9 @@ def test_there_is_an_image_for_the_command_line_and_one_for_spark() -> None:
     assert [file.name for file in FILES] == ["Dockerfile", "Dockerfile.spark"]
 
 
-def test_base_images_are_pinned_to_a_tag(steps: list[Instruction]) -> None:
+def test_base_images_are_pinned_by_digest(steps: list[Instruction]) -> None:
     for image in (step.words[0] for step in steps if step.name == "FROM"):
-        assert re.fullmatch(r"[\w./-]+:[\w.-]*\d[\w.-]*", image), image
-        assert not image.endswith(":latest")
+        assert re.fullmatch(r"[\w./-]+:[\w.-]*\d[\w.-]*@sha256:[0-9a-f]{64}", image), image
 
 
 def test_nothing_runs_as_root(steps: list[Instruction]) -> None:
@@ -100,6 +99,24 @@ def test_nothing_runs_as_root(steps: list[Instruction]) -> None:
     assert "RUN" not in after[after.index("USER") :]
     created = [step.rest for step in last_stage(steps) if "useradd" in step.rest]
     assert any(f"--uid {users[-1]} " in rest for rest in created)
+
+
+def test_every_stage_of_every_image_has_the_same_base() -> None:
+    texts = [file.read_text(encoding="utf-8") for file in FILES]
+    assert len({step.words[0] for text in texts for step in instructions(text) if step.name == "FROM"}) == 1
+
+
+def test_kernels_come_compiled_for_the_processor_that_runs_them(steps: list[Instruction]) -> None:
+    settings = dict(
+        word.split("=", 1) for step in last_stage(steps) if step.name == "ENV" for word in step.words if "=" in word
+    )
+    script = (DOCKER / "steps.sh").read_text(encoding="utf-8")
+    assert settings["NUMBA_CPU_NAME"] == re.findall(r"^readonly cpu=(\w+)$", script, re.MULTILINE)[0]
+    assert settings["PRIVPIPE_KERNELS"] == "/opt/privpipe/kernels"
+    assert settings["NUMBA_CACHE_DIR"].startswith("/tmp/")
+    built = [step.rest for step in steps if step.name == "RUN" and step.stage == 0]
+    assert "bash docker/steps.sh kernels /opt/privpipe" in built
+    assert any(re.fullmatch(r'bash docker/steps\.sh sbom /opt/privpipe ("\$\{KIND\}"|spark)', step) for step in built)
 
 
 def test_nothing_is_fetched_by_add(steps: list[Instruction]) -> None:
@@ -145,7 +162,7 @@ def test_the_images_run_the_steps_that_the_tests_run(steps: list[Instruction]) -
     assert calls
     for call in calls:
         name = call.strip('"${}')
-        assert re.search(rf"^    {defaults.get(name, name)}\)", script, re.MULTILINE), call
+        assert re.search(rf"^    (\w+ \| )*{defaults.get(name, name)}( \| \w+)*\)", script, re.MULTILINE), call
 
 
 def test_commands_are_in_exec_form_so_that_signals_arrive(steps: list[Instruction]) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
 STEPS = PROJECT / "docker" / "steps.sh"
-TOOLS = ("bash", "cat", "cp", "dirname", "head", "id", "mkdir", "mktemp", "rm", "sed")
+TOOLS = ("bash", "cat", "cp", "dirname", "find", "head", "id", "mkdir", "mktemp", "rm", "sed", "touch")
 NO_NETWORK = re.compile(r"NewConnectionError|Name or service not known|Temporary failure in name resolution")
 
 Shell = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -60,11 +60,13 @@ def test_the_scripts_are_bash_and_can_be_started() -> None:
         assert os.access(script, os.X_OK)
 
 
-@pytest.mark.parametrize("arguments", [(), ("cli",), ("java", "x"), ("gpu", "x")], ids=repr)
+@pytest.mark.parametrize(
+    "arguments", [(), ("cli",), ("java", "x"), ("gpu", "x"), ("kernels",), ("sbom", "x")], ids=repr
+)
 def test_a_wrong_call_shows_the_right_one(shell: Shell, arguments: tuple[str, ...]) -> None:
     ended = shell(str(STEPS), *arguments)
     assert ended.returncode == 2
-    assert ended.stderr.startswith("usage: steps.sh cli|dask|spark VENV, or steps.sh java")
+    assert ended.stderr.startswith("usage: steps.sh cli|dask|spark|stores|kernels VENV, steps.sh sbom VENV KIND, or")
 
 
 @pytest.mark.parametrize(
@@ -106,23 +108,34 @@ def test_java_comes_through_apt_as_root_or_by_sudo(
     ]
 
 
-@pytest.mark.parametrize(("kind", "extras"), [("cli", ""), ("dask", "[dask]"), ("spark", "[spark]")])
-def test_each_image_installs_its_extras_under_the_constraints(
-    shell: Shell, programs: Callable[[str, str], None], tmp_path: Path, kind: str, extras: str
+@pytest.mark.parametrize("kind", ["cli", "dask", "spark", "stores"])
+def test_each_image_installs_what_its_lock_says_with_hashes(
+    shell: Shell, programs: Callable[[str, str], None], tmp_path: Path, kind: str
 ) -> None:
     """A stand-in for the interpreter notes what pip is asked for; the test below runs the real one."""
     venv = tmp_path / "venv"
     programs(
-        "python3", f'[ "$1" != -m ] || {{ mkdir -p "{venv}/bin"; cp "$0" "{venv}/bin/python"; }}; echo "$*" >> "$LOG"'
+        "python3",
+        'case "$*" in *"-m venv"*) for last; do :; done; mkdir -p "$last/bin" "$last/lib"; '
+        'cp "$0" "$last/bin/python" ;; '
+        '*" wheel "*) mkdir -p "$TMPDIR/wheels" ;; esac; echo "$*" >> "$LOG"',
     )
-    ended = shell(str(STEPS), kind, str(venv))
+    ended = shell(str(STEPS), kind, str(venv), TMPDIR=str(tmp_path))
     assert ended.returncode == 0, ended.stderr
     calls = (tmp_path / "log").read_text(encoding="utf-8").splitlines()
-    assert calls[1] == f"-m venv {venv}"
-    constraints = re.escape(str(PROJECT / "constraints.txt"))
-    assert re.fullmatch(rf"-m pip install --quiet --constraint {constraints} \S+{re.escape(extras)}", calls[2])
-    assert calls[2].endswith("]") == bool(extras)
-    assert calls[3] == "-m pip uninstall --quiet --yes setuptools pip"
+    locks = re.escape(str(PROJECT / "docker" / "locks"))
+    wheels = r"-m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir \S+/wheels "
+    assert [call for call in calls if "-m pip" not in call][1:] == [
+        calls[1],
+        f"-m venv --without-pip {venv}",
+        f"-m compileall -q {venv}/lib",
+    ]
+    pips = [call for call in calls if "-m pip" in call]
+    assert len(pips) == 4
+    assert re.fullmatch(rf"-m pip install --quiet --require-hashes --requirement {locks}/build\.lock", pips[0])
+    assert re.fullmatch(rf"{wheels}--require-hashes --requirement {locks}/{kind}\.lock", pips[1])
+    assert re.fullmatch(rf"{wheels}\S+/sources", pips[2])
+    assert pips[3].startswith(f"-m pip --python {venv}/bin/python install --quiet --no-index --no-deps --no-compile ")
 
 
 def test_an_old_python_is_one_clear_line(shell: Shell, programs: Callable[[str, str], None], tmp_path: Path) -> None:
@@ -183,7 +196,7 @@ def test_a_fresh_environment_has_the_command_line_and_no_engine_but_its_own(tmp_
     assert ended.returncode == 0, ended.stderr
     installed = {folder.name for folder in next((venv / "lib").iterdir()).joinpath("site-packages").iterdir()}
     assert "privpipe" in installed
-    assert not installed & {"pyspark", "dask", "great_expectations", "pip", "setuptools"}
+    assert not installed & {"pyspark", "dask", "great_expectations", "pip", "setuptools", "hatchling"}
     policy, target = PROJECT / "pipelines" / "adult" / "release.yaml", tmp_path / "released"
     command = [str(venv / "bin" / "privpipe"), "release", str(policy), "--target", str(target)]
     published = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
