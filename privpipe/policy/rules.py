@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from privpipe.blocks import Entry, Guarantee
 from privpipe.blocks.marks import ColumnNames, Columns, SensitiveColumn
 from privpipe.blocks.parameters import flat_names, marked
 from privpipe.blocks.table_name import TableName
+from privpipe.engines.base.databases import Database
 from privpipe.errors import did_you_mean
 from privpipe.judging.unlooked import unused_quasi_identifiers
 from privpipe.policy.counting import check_counting, check_stages_under_counting
@@ -281,7 +283,10 @@ def check_sink(draft: Draft, report: Report) -> None:
     target = Path(sink.target(draft.base_dir))
     for name in ("source", "original", "population"):
         spec = draft.values.get(name)
-        if isinstance(spec, SourceSpec) and sink.table is not None:
+        if sink.database is not None:
+            if isinstance(spec, SourceSpec) and _same_database_table(sink.database, spec, draft.base_dir):
+                report.wrong(("sink", "table"), f"is the table of `{name}:`; publish under a name of its own")
+        elif isinstance(spec, SourceSpec) and sink.table is not None:
             if spec.table is not None and _same_table(sink.table, spec.table):
                 report.wrong(("sink", "table"), f"is the table of `{name}:`; publish under a name of its own")
         elif isinstance(spec, SourceSpec) and (told := _file_of(spec)):
@@ -303,6 +308,17 @@ def _same_table(one: TableName, other: TableName) -> bool:
     return [part.casefold() for part in one.parts[-shared:]] == [part.casefold() for part in other.parts[-shared:]]
 
 
+def _same_database_table(sink: Database, spec: SourceSpec, base_dir: Path) -> bool:
+    """Whether a source is the table of a sink, or a file that the sink's database is."""
+    if sink.is_file and (told := _file_of(spec)) and spec.database is None:
+        return os.path.realpath(located(told, base_dir)) == os.path.realpath(located(sink.at, base_dir))
+    if spec.database is None or spec.database.table is None or sink.table is None:
+        return False
+    one, other = sink.within(base_dir), spec.database.within(base_dir)
+    same = os.path.realpath(one.at) == os.path.realpath(other.at) if one.is_file else one.at == other.at
+    return same and one.env == other.env and _same_table(sink.table, spec.database.table)
+
+
 def check_records(draft: Draft, report: Report) -> None:
     """Private records lie on this machine, and never where readers of the release look."""
     records, sink = draft.values.get("records"), draft.values.get("sink")
@@ -312,7 +328,7 @@ def check_records(draft: Draft, report: Report) -> None:
         report.wrong(("records",), "private records lie on a local (or mounted) file system; name a folder there")
         return
     home = Path(located(records, draft.base_dir))
-    if isinstance(sink, SinkSpec) and sink.table is None and Path(sink.target(draft.base_dir)) in (home, *home.parents):
+    if isinstance(sink, SinkSpec) and sink.is_folder and Path(sink.target(draft.base_dir)) in (home, *home.parents):
         report.wrong(
             ("records",), "lies inside the sink, where readers of the release would see it; name another folder"
         )

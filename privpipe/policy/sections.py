@@ -14,7 +14,7 @@ from privpipe.engines.base.text_form import FORM_KEYS
 from privpipe.errors import PolicyError, UsageError, did_you_mean
 from privpipe.hierarchies import HierarchySpec
 from privpipe.judging.column_loss import ColumnLossRule
-from privpipe.policy.databases import database_fault, read_database, table_name
+from privpipe.policy.databases import database_fault, read_database, read_database_sink, table_name
 from privpipe.policy.forms import read_form
 from privpipe.policy.grammar import COLUMN, COLUMN_LOSS, PLAN, SINK, UTILITY, Key, source_keys
 from privpipe.policy.lakes import check_delta, read_iceberg
@@ -144,6 +144,8 @@ def _check_csv(report: Report, spec: SourceSpec, place: Place) -> None:
 def read_sink(report: Report, value: Any, place: Place) -> SinkSpec | None:
     """`sink`."""
     found = read_keys(report, value, place, SINK)
+    if "database" in found:
+        return read_database_sink(report, found, place)
     if "table" in found:
         return _named_sink(report, found, place)
     if "formula_cells" in found and found.get("format", "parquet") != "csv":

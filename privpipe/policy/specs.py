@@ -110,10 +110,11 @@ class FrameSpec(SourceSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class SinkSpec:
-    """Where a release is published: a folder of files of one format, or a name in a catalogue."""
+    """Where a release is published: a folder of files of one format, or a table of a catalogue or a database."""
 
     path: str = ""
     table: TableName | None = None
+    database: Database | None = None
     format: Format = "parquet"
     formula_cells: FormulaRule = "keep"
 
@@ -121,6 +122,17 @@ class SinkSpec:
     def escapes_formulas(self) -> bool:
         """Whether texts that would be formulas are written behind an apostrophe."""
         return self.formula_cells == "escape"
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder, and no table.
+
+        Examples
+        --------
+        >>> SinkSpec(path="published").is_folder, SinkSpec(table=TableName(("visits",))).is_folder
+        (True, False)
+        """
+        return self.table is None and self.database is None
 
     def target(self, base_dir: Path) -> str:
         """The folder, seen from where the program runs."""

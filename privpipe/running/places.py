@@ -16,8 +16,9 @@ from privpipe.roles import column_type_of
 from privpipe.running.bytes_columns import is_bytes
 from privpipe.running.run_context import RunContext
 from privpipe.running.staging import Staged
+from privpipe.sinks.databases import DatabaseTarget
 from privpipe.sinks.formula_cells import escapes_formulas
-from privpipe.sinks.local import LocalTarget, Target
+from privpipe.sinks.local import LocalTarget, Place, Target
 from privpipe.sinks.remote import RemoteTarget, is_remote
 from privpipe.sinks.table import TableTarget
 
@@ -45,6 +46,8 @@ def target_of(engine: Engine, policy: Policy, target: str | None) -> Target:
     sink = policy.sink
     if target is None and sink is not None and sink.table is not None:
         return TableTarget(engine.catalogue(), sink.table, policy.base_dir)
+    if target is None and sink is not None and sink.database is not None:
+        return DatabaseTarget(sink.database.within(policy.base_dir), policy.base_dir)
     return folder_of(policy, target)
 
 
@@ -90,7 +93,7 @@ def clear_workplace(policy: Policy, purpose: str, target: str | None = None) -> 
 
 def _local_sink(policy: Policy, target: str | None) -> Path | None:
     spec = policy.sink
-    path = target or ("" if spec is None or spec.table is not None else spec.target(policy.base_dir))
+    path = target or ("" if spec is None or not spec.is_folder else spec.target(policy.base_dir))
     return Path(path) if path and not is_remote(path) else None
 
 
@@ -112,11 +115,11 @@ def write_rows(
     return context.engine.write(staged.table, str(place), sink_format(context.policy), staged.order, escape=escape)
 
 
-def written_source(policy: Policy, staged: Staged, place: Path | TableName) -> Source:
+def written_source(policy: Policy, staged: Staged, place: Place) -> Source:
     """What was written, to be read back in the types of the release."""
     # Bytes have no name among the declared types: only files that keep their own types hold them.
     types = {field.name: column_type_of(field.type) for field in staged.table.schema if not is_bytes(field.type)}
-    if isinstance(place, TableName):
+    if not isinstance(place, Path):
         return Source(data=place, types=types)
     return Source(
         data=str(place),

@@ -80,7 +80,7 @@ def finished_source(data: Any, policy: Policy, **said: Any) -> Source:
     kept = {*policy.roles.sensitive, *(column for entry in entries for column in entry.record_columns())}
     types = {name: kind for name, kind in policy.types.items() if name in kept}
     sink = policy.sink
-    if sink is not None and sink.table is None and isinstance(data, str | PurePath):
+    if sink is not None and sink.is_folder and isinstance(data, str | PurePath):
         target = sink.target(policy.base_dir)
         if str(data) == target or Path(data).absolute() == Path(target):
             escaped = sink.escapes_formulas
@@ -92,7 +92,7 @@ def finished_source(data: Any, policy: Policy, **said: Any) -> Source:
                 **{"format": sink.format, **said},
             )
     path = isinstance(data, str | PurePath)
-    if path and sink is not None and sink.table is None and not said.get("format") and Path(data).is_dir():
+    if path and sink is not None and sink.is_folder and not said.get("format") and Path(data).is_dir():
         said = said if format_said(str(data)) else {**said, "format": sink.format}
     found = read_as_source(data, policy, **said)
     # A footer of the raw files would take records of a finished table from the judgement.

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privpipe.blocks.table_name import TableName
 from privpipe.engines import Engine, Source, Written
 from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.engines.base.stamps import require_stamps, stamps_of
@@ -40,10 +39,9 @@ from privpipe.running.run_documents import output_of, run_documents, run_header,
 from privpipe.running.run_notes import linking_notes, require_publishable_seed, seed_notes
 from privpipe.running.staging import Staged, run_stages
 from privpipe.sinks.formula_cells import formula_notes
-from privpipe.sinks.local import LocalTarget, Target, sink_faults
+from privpipe.sinks.local import Place, Target, sink_faults
 from privpipe.sinks.records import PrivateRecords
 from privpipe.sinks.remote import RemoteTarget
-from privpipe.sinks.table import TableTarget
 
 if TYPE_CHECKING:
     from privpipe.policy import Policy
@@ -111,8 +109,7 @@ def _seen(policy: Policy, sink: Target) -> Iterator[None]:
     """A sink that is looked at and not opened; refused where a release would be, as far as looking tells."""
     try:
         PrivateRecords.of(policy, sink)
-        if isinstance(sink, LocalTarget):
-            sink.require_free()
+        sink.require_free()
         yield
     finally:
         if isinstance(sink, RemoteTarget):  # it has a local folder from its birth
@@ -182,15 +179,16 @@ class _Release:
         formulas = formula_notes(self.context.engine, policy, staged.table)
         rows = self.place.rows(self.run_id)
         written = write_rows(self.context, staged, rows, self.place.marks)
+        landed = self.place.landed(self.run_id)
         self.context.progress("judge")
         staged = self._with_memory(staged, formulas)
-        judged = self._judged(staged, rows, written)
+        judged = self._judged(staged, landed, written)
         require_stamps(stamps)
         with sink_faults(folder):
             files = [path for path in folder.iterdir() if path.is_file()]
             output = output_of(staged, files, written)
-            if isinstance(self.place, TableTarget):
-                output["table"] = str(self.place.released(self.run_id))
+            if table := self.place.table_of(self.run_id):
+                output["table"] = table
             private, public = run_documents(self.context, staged, judged, output=output)
             write_public(folder, public)
         return _Ready(staged, judged, written, private, public)
@@ -223,7 +221,7 @@ class _Release:
         rules = replace(staged.rules, histories=self.memory.histories, rerun=rerun)
         return replace(staged, rules=rules, notes=(*self.memory.notes, *notes))
 
-    def _judged(self, staged: Staged, rows: Path | TableName, written: Written) -> Assessment:
+    def _judged(self, staged: Staged, rows: Place, written: Written) -> Assessment:
         """The verdict on what was written.
 
         Raises
@@ -297,7 +295,7 @@ def source_of(policy: Policy) -> Source:
     return policy.source.to_source(policy.types, policy.base_dir)
 
 
-def judge_written(context: RunContext, staged: Staged, place: Path | TableName, written: Written) -> Assessment:
+def judge_written(context: RunContext, staged: Staged, place: Place, written: Written) -> Assessment:
     """Judge the files or the table, not the frame they came from; by that only to count persons they do not tell apart.
 
     Then they are proved to hold the very same records.

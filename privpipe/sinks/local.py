@@ -26,6 +26,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from privpipe.blocks.table_name import TableName
+from privpipe.engines.base.databases import Database
 from privpipe.errors import SinkError
 from privpipe.private_files import (
     flush_new,
@@ -36,7 +37,10 @@ from privpipe.private_files import (
     sync_folder,
 )
 
-__all__ = ["MEMORY", "METADATA", "LocalTarget", "Target", "sink_faults"]
+__all__ = ["MEMORY", "METADATA", "LocalTarget", "Place", "Target", "sink_faults"]
+
+Place = Path | TableName | Database
+"""Where rows of a release are read: a folder, or a table of a catalogue or of a database."""
 
 MEMORY = "ledger.json"
 METADATA = "_privpipe"
@@ -66,13 +70,22 @@ class Target(Protocol):
     def marks(self) -> Mapping[str, str]:
         """Properties by which a run knows the tables of this sink."""
 
+    def require_free(self) -> None:
+        """Refuse what could not be published to now, as far as looking tells."""
+
     def rows(self, run_id: str) -> Path | TableName:
-        """Where the rows of this run are staged: that folder, or a table."""
+        """Where the rows of this run are written: that folder, one below it, or a table."""
+
+    def landed(self, run_id: str) -> Place:
+        """What of the written rows is judged and published: they, or a table that they are loaded into now."""
+
+    def table_of(self, run_id: str) -> str:
+        """The table of the release; nothing where it is files."""
 
     def publish(self, run_id: str) -> str:
         """Make what is staged the published release, in one step; returns where it is read."""
 
-    def published(self, run_id: str) -> Path | TableName:
+    def published(self, run_id: str) -> Place:
         """A local folder that holds what a reader of the target would read now, or the table he reads."""
 
     def withdraw(self, run_id: str) -> None:
@@ -183,6 +196,14 @@ class LocalTarget:
     def rows(self, run_id: str) -> Path:
         """The staged folder."""
         return self.state / "staging" / run_id
+
+    def landed(self, run_id: str) -> Path:
+        """The staged folder."""
+        return self.rows(run_id)
+
+    def table_of(self, run_id: str) -> str:
+        """None: files."""
+        return ""
 
     def publish(self, run_id: str) -> str:
         """See `Target.publish`; when it raises, `withdraw` sees to what had been done."""

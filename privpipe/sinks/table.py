@@ -107,6 +107,17 @@ class TableTarget:
         """The table in which the rows of this run are staged."""
         return self._rows
 
+    def landed(self, run_id: str) -> TableName:
+        """That table."""
+        return self._rows
+
+    def require_free(self) -> None:
+        """Nothing that can be told without a session's lock."""
+
+    def table_of(self, run_id: str) -> str:
+        """The table of the release, which the view reads."""
+        return str(self.released(run_id))
+
     def released(self, run_id: str) -> TableName:
         """The table of a release."""
         return self._beside(f"__{run_id.replace('-', '_').lower()}")
