@@ -10,9 +10,9 @@ from privpipe.blocks.table_name import TableName
 from privpipe.engines.base.databases import Database, password_fault
 from privpipe.errors import UsageError
 from privpipe.policy.places import Place, Report
-from privpipe.policy.specs import SourceSpec
+from privpipe.policy.specs import SinkSpec, SourceSpec
 
-__all__ = ["database_fault", "read_database", "table_name"]
+__all__ = ["database_fault", "read_database", "read_database_sink", "table_name"]
 
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -56,15 +56,35 @@ def read_database(report: Report, found: Mapping[str, Any], place: Place) -> Sou
     table = table_name(report, found["table"], (*place, "table")) if "table" in found else None
     if wrong or ("table" in found and table is None):
         return None
+    database = _named(report, found, table, place)
+    return SourceSpec(database=database, generalized=found.get("generalized", False))
+
+
+def read_database_sink(report: Report, found: Mapping[str, Any], place: Place) -> SinkSpec | None:
+    """The sink of the keys that were found, of which one is `database`."""
+    wrong = False
+    for name in found:
+        if name == "path":
+            report.wrong((*place, "database"), "stands beside `path:`; a release has one place: leave one of them out")
+        elif name not in ("database", "table"):
+            report.wrong((*place, name), "is for other sinks; a table of a database is always replaced as a whole")
+        wrong = wrong or name not in ("database", "table")
+    if "table" not in found:
+        report.wrong((*place, "database"), "needs `table:`, the name under which the release is read")
+        return None
+    table = table_name(report, found["table"], (*place, "table"))
+    return None if wrong or table is None else SinkSpec(database=_named(report, found, table, place))
+
+
+def _named(report: Report, found: Mapping[str, Any], table: TableName | None, place: Place) -> Database:
     at = found["database"]
-    database = Database(
+    return Database(
         at=at if isinstance(at, str) else "",
         env="" if isinstance(at, str) else at["env"],
         table=table,
         query=found.get("query"),
         place=report.located(place),
     )
-    return SourceSpec(database=database, generalized=found.get("generalized", False))
 
 
 def table_name(report: Report, text: str, place: Place) -> TableName | None:

@@ -146,10 +146,20 @@ GENERALIZED = Key("flag", "whether the table is generalized already; else the pl
 
 SINK: Mapping[str, Key] = {
     "path": Key(
-        "text", "folder to publish into; relative to the policy file", required=True, instead=("table", "iceberg")
+        "text",
+        "folder to publish into; relative to the policy file",
+        required=True,
+        instead=("table", "iceberg", "database"),
     ),
     "table": Key(
-        "text", "in place of `path`: a view to publish in the Spark session's own catalogue, `db.visits_public`"
+        "text",
+        "a table of the `database`, else (in place of `path`) a view to publish in the Spark session's own catalogue, "
+        "`db.visits_public`",
+    ),
+    "database": Key(
+        "database",
+        "in place of `path`: a DuckDB or SQLite file, the URL of a PostgreSQL server without a password, `postgresql` "
+        "for what PGHOST and its kin say, or {env: NAME} for the variable that holds the URL; with `table`",
     ),
     "iceberg": Key(
         "text", "in place of `path`: an Iceberg table to publish into, with its namespace, `db.visits_public`"

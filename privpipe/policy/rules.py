@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from privpipe.blocks import Entry, Guarantee
 from privpipe.blocks.marks import ColumnNames, Columns, SensitiveColumn
 from privpipe.blocks.parameters import flat_names, marked
 from privpipe.blocks.table_name import TableName
+from privpipe.engines.base.databases import Database
 from privpipe.engines.base.lakes import IcebergName
 from privpipe.errors import did_you_mean
 from privpipe.judging.unlooked import unused_quasi_identifiers
@@ -289,6 +291,8 @@ def check_sink(draft: Draft, report: Report) -> None:
             report.wrong(("sink", "table"), f"is the table of `{name}:`; publish under a name of its own")
         if sink.iceberg is not None and spec.iceberg is not None and _same_iceberg(sink.iceberg, spec.iceberg):
             report.wrong(("sink", "iceberg"), f"is the table of `{name}:`; publish under a name of its own")
+        if sink.database is not None and _same_database_table(sink.database, spec, draft.base_dir):
+            report.wrong(("sink", "table"), f"is the table of `{name}:`; publish under a name of its own")
         if sink.is_folder and (told := _file_of(spec)):
             target = Path(sink.target(draft.base_dir))
             path = Path(located(told, draft.base_dir))
@@ -311,6 +315,17 @@ def _same_table(one: TableName, other: TableName) -> bool:
 
 def _same_iceberg(one: IcebergName, other: IcebergName) -> bool:
     return (one.catalog, one.name) == (other.catalog, other.name)
+
+
+def _same_database_table(sink: Database, spec: SourceSpec, base_dir: Path) -> bool:
+    """Whether a source is the table of a sink, or a file that the sink's database is."""
+    if sink.is_file and (told := _file_of(spec)) and spec.database is None:
+        return os.path.realpath(located(told, base_dir)) == os.path.realpath(located(sink.at, base_dir))
+    if spec.database is None or spec.database.table is None or sink.table is None:
+        return False
+    one, other = sink.within(base_dir), spec.database.within(base_dir)
+    same = os.path.realpath(one.at) == os.path.realpath(other.at) if one.is_file else one.at == other.at
+    return same and one.env == other.env and _same_table(sink.table, spec.database.table)
 
 
 def check_records(draft: Draft, report: Report) -> None:

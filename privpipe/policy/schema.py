@@ -44,6 +44,11 @@ SOURCE_PLACES = [
     {"required": ["database", "table"], "properties": {"path": False, "query": False}},
     {"required": ["database", "query"], "properties": {"path": False, "table": False}},
 ]
+SINK_PLACES = [
+    {"required": ["path"], "properties": {"table": False, "database": False}},
+    {"required": ["table"], "properties": {"path": False, "database": False}},
+    {"required": ["database", "table"], "properties": {"path": False}},
+]
 SHAPES: Mapping[str, Mapping[str, Any]] = {
     "text": {"type": "string", "minLength": 1},
     "integer": {"type": "integer"},
@@ -119,7 +124,8 @@ def _section(keys: Mapping[str, Key]) -> dict[str, Any]:
     if required:
         section["required"] = required
     for either in choice:
-        section["oneOf"] = [{"required": [name]} for name in either] if "database" not in keys else SOURCE_PLACES
+        places = SOURCE_PLACES if "query" in keys else SINK_PLACES
+        section["oneOf"] = [{"required": [name]} for name in either] if "database" not in keys else places
     return section
 
 

@@ -1,4 +1,4 @@
-"""Read `sink`: a folder, a table of a table format, or a view of a catalogue."""
+"""Read `sink`: a folder, a table of a table format or of a database, or a view of a catalogue."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from privpipe.blocks.table_name import MOST_PARTS, OWN_CATALOGUE
 from privpipe.engines.base.lakes import IcebergName
 from privpipe.errors import UsageError
-from privpipe.policy.databases import table_name
+from privpipe.policy.databases import read_database_sink, table_name
 from privpipe.policy.grammar import SINK
 from privpipe.policy.places import Place, Report
 from privpipe.policy.sections import read_keys
@@ -26,6 +26,8 @@ def read_sink(report: Report, value: Any, place: Place) -> SinkSpec | None:
     found = read_keys(report, value, place, SINK)
     if "iceberg" in found:
         return _iceberg_sink(report, found, place)
+    if "database" in found:
+        return read_database_sink(report, found, place)
     if "catalog" in found:
         report.wrong((*place, "catalog"), "is for an Iceberg table, which `iceberg:` names in place of `path:`")
         return None

@@ -123,7 +123,7 @@ class FrameSpec(SourceSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class SinkSpec:
-    """Where a release is published: a folder of files or of a table of one format, or a name in a catalogue.
+    """Where a release is published: a folder of files, a table of a table format, or one of a catalogue or database.
 
     `mode` and `schema` are of tables of a table format: whether a release replaces or follows the ones before it, and
     whether it may bring columns that the table lacks.
@@ -132,15 +132,11 @@ class SinkSpec:
     path: str = ""
     table: TableName | None = None
     iceberg: IcebergName | None = None
+    database: Database | None = None
     format: Format = "parquet"
     mode: PublishMode = "replace"
     schema: SchemaRule = "same"
     formula_cells: FormulaRule = "keep"
-
-    @property
-    def is_folder(self) -> bool:
-        """Whether it is a folder, here or on an object store."""
-        return bool(self.path)
 
     @property
     def file_format(self) -> Format:
@@ -151,6 +147,17 @@ class SinkSpec:
     def escapes_formulas(self) -> bool:
         """Whether texts that would be formulas are written behind an apostrophe."""
         return self.formula_cells == "escape"
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder, here or on an object store.
+
+        Examples
+        --------
+        >>> SinkSpec(path="published").is_folder, SinkSpec(table=TableName(("visits",))).is_folder
+        (True, False)
+        """
+        return bool(self.path)
 
     def target(self, base_dir: Path) -> str:
         """The folder, seen from where the program runs."""

@@ -17,6 +17,7 @@ from privpipe.roles import column_type_of
 from privpipe.running.bytes_columns import is_bytes
 from privpipe.running.run_context import RunContext
 from privpipe.running.staging import Staged
+from privpipe.sinks.databases import DatabaseTarget
 from privpipe.sinks.delta import DeltaTarget
 from privpipe.sinks.formula_cells import escapes_formulas
 from privpipe.sinks.local import LocalTarget, Rows, Target
@@ -51,6 +52,8 @@ def target_of(engine: Engine, policy: Policy, target: str | None) -> Target:
         )
     if target is None and sink is not None and sink.table is not None:
         return TableTarget(engine.catalogue(), sink.table, policy.base_dir)
+    if target is None and sink is not None and sink.database is not None:
+        return DatabaseTarget(sink.database.within(policy.base_dir), policy.base_dir)
     return folder_of(policy, target)
 
 
@@ -130,7 +133,7 @@ def written_source(policy: Policy, staged: Staged, place: Rows) -> Source:
     types = {field.name: column_type_of(field.type) for field in staged.table.schema if not is_bytes(field.type)}
     if isinstance(place, Source):
         return replace(place, types=types)
-    if isinstance(place, TableName):
+    if not isinstance(place, Path):
         return Source(data=place, types=types)
     return Source(
         data=str(place),

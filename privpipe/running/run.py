@@ -185,9 +185,10 @@ class _Release:
         formulas = formula_notes(self.context.engine, policy, staged.table)
         rows = self.place.rows(self.run_id)
         written = write_rows(self.context, staged, rows, self.place.marks)
+        landed = self.place.landed(self.run_id)
         self.context.progress("judge")
         staged = self._with_memory(staged, formulas)
-        judged = self._judged(staged, rows, written)
+        judged = self._judged(staged, landed, written)
         require_stamps(stamps)
         with sink_faults(folder):
             files = [path for path in folder.iterdir() if path.is_file()]

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from privpipe.blocks.table_name import TableName
 from privpipe.engines import Source
+from privpipe.engines.base.databases import Database
 from privpipe.errors import SinkError
 from privpipe.private_files import (
     flush_new,
@@ -42,13 +43,12 @@ if TYPE_CHECKING:
 
 __all__ = ["MEMORY", "METADATA", "LocalTarget", "Rows", "Target", "WholeReleases", "flush_below", "sink_faults"]
 
+Rows = Path | TableName | Database | Source
+"""Where rows of a release are read: a folder, a table of a catalogue or of a database, or any other source."""
+
 MEMORY = "ledger.json"
 METADATA = "_privpipe"
 """Folder inside a release for its public documents; data tools skip names with a leading underscore."""
-
-
-Rows = Path | TableName | Source
-"""A folder of files, a table of a catalogue, or a table of a table format."""
 
 
 class Target(Protocol):
@@ -75,7 +75,10 @@ class Target(Protocol):
         """Properties by which a run knows the tables of this sink."""
 
     def rows(self, run_id: str) -> Path | TableName:
-        """Where the rows of this run are staged: that folder, or a table."""
+        """Where the rows of this run are written: that folder, one below it, or a table."""
+
+    def landed(self, run_id: str) -> Rows:
+        """What of the written rows is judged and published: they, or a table that they are loaded into now."""
 
     def fits(self, schema: pa.Schema) -> None:
         """Refuse rows of a schema that cannot be published here, before they are written."""
@@ -238,6 +241,10 @@ class LocalTarget(WholeReleases):
     def rows(self, run_id: str) -> Path:
         """The staged folder."""
         return self.state / "staging" / run_id
+
+    def landed(self, run_id: str) -> Path:
+        """The staged folder."""
+        return self.rows(run_id)
 
     def publish(self, run_id: str) -> str:
         """See `Target.publish`; when it raises, `withdraw` sees to what had been done."""

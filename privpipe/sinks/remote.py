@@ -137,6 +137,13 @@ class RemoteTarget(WholeReleases):
         """The staged folder."""
         return self._local / run_id
 
+    def landed(self, run_id: str) -> Path:
+        """The staged folder."""
+        return self.rows(run_id)
+
+    def require_free(self) -> None:
+        """Nothing that can be told without the lock."""
+
     def publish(self, run_id: str) -> str:
         home, staged = f"{self.state}/releases/{run_id}", self._local / run_id
         with self._told():

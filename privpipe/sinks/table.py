@@ -107,6 +107,13 @@ class TableTarget(WholeReleases):
         """The table in which the rows of this run are staged."""
         return self._rows
 
+    def landed(self, run_id: str) -> TableName:
+        """That table."""
+        return self._rows
+
+    def require_free(self) -> None:
+        """Nothing that can be told without a session's lock."""
+
     def released(self, run_id: str) -> TableName:
         """The table of a release."""
         return self._beside(f"__{run_id.replace('-', '_').lower()}")

@@ -1,0 +1,330 @@
+"""A table of a PostgreSQL server as a sink: rows are replaced in place, in one transaction.
+
+Readers keep their grants, views, indexes and comments of columns. As rows are deleted and inserted, and no other table
+is put in their place, a transaction that reads sees the old release or the new one at every level of isolation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, TypeVar
+
+import pyarrow as pa
+
+from privpipe.blocks.table_name import TableName
+from privpipe.engines.base.databases import Database
+from privpipe.errors import DataError, SinkError, UsageError
+from privpipe.sinks.databases.loading import StagedRows, check_cells, column_types, quoted
+from privpipe.sinks.databases.postgresql_session import DENIED, DEPENDED_ON, Session
+from privpipe.sinks.databases.store import DOCUMENTS, NOTHING, Release, Store
+
+__all__ = ["PostgresqlStore"]
+
+log = logging.getLogger("privpipe.release")
+T = TypeVar("T")
+MOST_BYTES: Final = 63
+MOST_COLUMNS: Final = 1600
+OF_THE_SYSTEM: Final = ("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid")
+BY_HAND: Final = "the release could not be withdrawn; drop the table by hand"
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What was published before: its documents and comment, and the table that holds its rows."""
+
+    documents: Mapping[str, str]
+    comment: str
+    table: str
+    renamed: bool
+
+
+class PostgresqlStore(Store):
+    """A table of a server.
+
+    Parameters
+    ----------
+    database : Database
+
+    Raises
+    ------
+    UsageError
+        A name of three parts or of more than 63 bytes; no URL.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        parts = self.table.parts
+        if len(parts) > 2:
+            raise UsageError(database.located("a table of PostgreSQL is written `schema.table` or `table`"))
+        self._schema = parts[0] if len(parts) == 2 else ""
+        self._name, self._texts = parts[-1], parts[-1] + DOCUMENTS
+        for part in (*parts[:-1], self._texts):
+            if len(part.encode()) > MOST_BYTES:
+                raise UsageError(
+                    database.located(
+                        f"PostgreSQL cuts names to {MOST_BYTES} bytes, and {part!r} has {len(part.encode())}; give the "
+                        "sink a shorter name"
+                    )
+                )
+        self._own: Session | None = None
+        self._locked = False
+        self._loaded = ""
+        self._made: list[str] = []
+        self._kept: _Kept | None = None
+
+    @property
+    def called(self) -> str:
+        """The database, never by its URL, and the table."""
+        return f"{self.database.called()}: {self.table}"
+
+    @property
+    def identity(self) -> str:
+        """What two names of the same table share; the URL stays within a hash."""
+        return "\0".join((self.database.at or self.database.env, str(self.table)))
+
+    @property
+    def folder(self) -> Path | None:
+        """No folder of its own."""
+        return None
+
+    def take(self, area: Path) -> None:
+        self._connect()
+        number = hashlib.sha256(f"privpipe sink {self._schema}.{self._name}".encode()).digest()[:8]
+        key = int.from_bytes(number, "big", signed=True)
+        if not self._session.ask("SELECT pg_catalog.pg_try_advisory_lock($1)", key)[0][0]:
+            raise self.busy()
+        self._locked = True
+        self._require_ours()
+        for name, comment in self._session.names(self._schema, self._private):
+            if comment == self._private:
+                self._session.do(f"DROP TABLE {self._quoted(name)}")
+        self._session.commit()
+
+    def require_free(self) -> None:
+        self._connect()
+        try:
+            self._require_ours()
+        finally:
+            self._close()
+
+    def leave(self) -> None:
+        if self._own is None:
+            return
+        try:
+            if self._locked:
+                self.drop_loaded()
+        except SinkError as problem:  # what the run ends with is told first; the next run tries again
+            log.warning("what was staged could not be dropped (%s); the next run does it", problem)
+        self._close()
+
+    def load(self, rows: StagedRows, folder: Path) -> Database:
+        schema = rows.schema
+        _require_names(schema)
+        self._loaded = f"{self._private}{secrets.token_hex(8)}"
+        self._made.append(self._loaded)
+        listed = ", ".join(f"{quoted(name)} {kind}" for name, kind in column_types(schema, "postgresql"))
+        self._make_private(self._loaded, f"({listed})")
+        self._session.commit()
+
+        def checked() -> Iterator[pa.RecordBatch]:
+            for batch in rows.batches():
+                check_cells(batch, "postgresql")
+                yield batch
+
+        self._session.ingest(self._schema, self._loaded, pa.RecordBatchReader.from_batches(schema, checked()))
+        self._session.commit()
+        return replace(self.database, table=TableName((self._schema, self._loaded), self.database.place))
+
+    def drop_loaded(self) -> None:
+        self._session.undo()
+        for name in self._made:
+            self._session.do(f"DROP TABLE IF EXISTS {self._quoted(name)}")
+        self._session.commit()
+        self._made = []
+
+    def publish(self, release: Release) -> None:
+        old = self._require_ours()
+        columns = self._session.columns(self._number(self._loaded))
+        self._kept = None if old is None else self._set_aside(old, columns)
+        if self._kept is None or self._kept.renamed:
+            listed = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns)
+            self._session.do(f"CREATE TABLE {self._quoted(self._name)} ({listed})")
+            for whom, privilege, further in [] if old is None else self._session.grants(old):
+                handed_on = " WITH GRANT OPTION" if further else ""
+                self._session.do(f"GRANT {privilege} ON {self._quoted(self._name)} TO {whom}{handed_on}")
+        self._copy(self._loaded)
+        self._write_texts(release.documents, release.comment)
+        self._session.commit()
+
+    def withdraw(self, run_id: str) -> None:
+        try:
+            self._session.undo()
+            self._session.ask("SELECT 1")
+        except SinkError:  # the connection is gone, and the release may be there
+            self._close()
+            self._connect()
+        if self._require_ours(BY_HAND) is None or self._run() != run_id:
+            self._session.commit()
+            return
+        table = self._quoted(self._name)
+        if self._kept is None:
+            self._session.do(f"DROP TABLE {table}, {self._quoted(self._texts)}", outcome=BY_HAND)
+        else:
+            if self._kept.renamed:
+                self._session.do(f"DROP TABLE {table}", outcome=BY_HAND)
+                old = self._quoted(self._kept.table)
+                self._session.do(f"ALTER TABLE {old} RENAME TO {quoted(self._name)}", outcome=BY_HAND)
+            else:
+                self._empty(BY_HAND)
+                self._copy(self._kept.table, BY_HAND)
+            self._write_texts(self._kept.documents, self._kept.comment)
+        self._session.commit(BY_HAND)
+
+    def current(self) -> str | None:
+        return self._seen(self._run)
+
+    def texts(self) -> Mapping[str, str]:
+        return self._seen(lambda: {} if self._run() is None else self._documents())
+
+    def _seen(self, look: Callable[[], T]) -> T:
+        """What a look at the published tables finds, over the session that is open or one of its own."""
+        if self._own is not None:
+            found = look()
+            self._own.commit()
+            return found
+        self._connect()
+        try:
+            return look()
+        finally:
+            self._close()
+
+    def _documents(self) -> dict[str, str]:
+        return dict(self._session.ask(f"SELECT name, document FROM {self._quoted(self._texts)}"))
+
+    @property
+    def _session(self) -> Session:
+        if self._own is None:
+            raise TypeError("the sink is not open")
+        return self._own
+
+    def _connect(self) -> None:
+        self._own = Session(self.database, self.called)
+        self._schema = self._schema or self._own.schema
+        if not self._schema:
+            problem = self._own.failed("the user has no schema of its own to write to; say `schema.table`")
+            self._close()
+            raise problem
+        self.database = replace(self.database, table=TableName((self._schema, self._name), self.database.place))
+
+    def _close(self) -> None:
+        own, self._own, self._locked = self._own, None, False
+        if own is not None:
+            own.close()
+
+    def _run(self) -> str | None:
+        found = self._session.find(self._schema, self._name)
+        return Release.run_of(found.comment) if found else None
+
+    @property
+    def _private(self) -> str:
+        """Begins the names of tables that are staged for this sink, and marks them."""
+        return f"_privpipe_{hashlib.sha256(f'{self._schema}.{self._name}'.encode()).hexdigest()[:8]}"
+
+    def _quoted(self, name: str) -> str:
+        return quoted(self._schema, name)
+
+    def _require_ours(self, outcome: str = NOTHING) -> int | None:
+        """The number of the published table; None: there is none.
+
+        Raises
+        ------
+        SinkError
+        """
+        runs: dict[str, str] = {}
+        numbers: dict[str, int] = {}
+        for name in (self._name, self._texts):
+            found = self._session.find(self._schema, name, outcome)
+            if found is None:
+                continue
+            run = Release.run_of(found.comment)
+            if found.kind != "r" or run is None:
+                raise self.foreign("" if name == self._name else f" (nor {self._texts!r})")
+            if not found.owned:
+                raise self._session.failed(DENIED, outcome)
+            if found.altered:
+                said = f"{name!r} has triggers, rules or row security, which would act on each release; drop them"
+                raise self._session.failed(said, outcome)
+            runs[name], numbers[name] = run, found.number
+        if runs.get(self._name) != runs.get(self._texts):
+            raise self.foreign(f", for {self._texts!r} is not of the same run")
+        return numbers.get(self._name)
+
+    def _set_aside(self, old: int, columns: list[tuple[str, str]]) -> _Kept:
+        """Keep what is published in a private table, and leave the published one empty or its name free."""
+        before = f"{self._loaded}_before"
+        self._session.do(f"LOCK TABLE {self._quoted(self._name)} IN SHARE ROW EXCLUSIVE MODE")
+        texts = self._documents()
+        found = self._session.find(self._schema, self._name)
+        renamed = self._session.columns(old) != columns
+        if renamed:
+            if self._session.dependants(old):
+                raise self._session.failed(DEPENDED_ON)
+            self._session.do(f"ALTER TABLE {self._quoted(self._name)} RENAME TO {quoted(before)}")
+            self._session.do(f"COMMENT ON TABLE {self._quoted(before)} IS '{self._private}'")
+        else:
+            self._make_private(before, f"AS SELECT * FROM {self._quoted(self._name)}")
+            self._empty()
+        self._made.append(before)
+        return _Kept(texts, str(found.comment) if found else "", before, renamed)
+
+    def _empty(self, outcome: str = NOTHING) -> None:
+        table = self._quoted(self._name)
+        self._session.do(f"LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE", outcome=outcome)
+        self._session.do(f"DELETE FROM {table}", outcome=outcome)
+
+    def _copy(self, name: str, outcome: str = NOTHING) -> None:
+        """The rows of a private table, in their order, into the published one."""
+        # Scans that run at once share their reading, and may begin anywhere.
+        rows = f"SELECT * FROM {self._quoted(name)} ORDER BY ctid"
+        self._session.do(f"INSERT INTO {self._quoted(self._name)} {rows}", outcome=outcome)
+
+    def _make_private(self, name: str, definition: str) -> None:
+        """Make a table that nobody is granted, whatever the privileges of new tables are."""
+        table = self._quoted(name)
+        self._session.do(f"CREATE TABLE {table} {definition}")
+        for whom in {whom for whom, *_ in self._session.grants(self._number(name))}:
+            self._session.do(f"REVOKE ALL ON {table} FROM {whom}")
+        self._session.do(f"COMMENT ON TABLE {table} IS '{self._private}'")
+
+    def _write_texts(self, documents: Mapping[str, str], comment: str) -> None:
+        texts = self._quoted(self._texts)
+        self._session.do(f"CREATE TABLE IF NOT EXISTS {texts} (name text, document text)")
+        self._session.do(f"DELETE FROM {texts}")
+        for name, document in sorted(documents.items()):
+            self._session.do(f"INSERT INTO {texts} VALUES ($1, $2)", name, document)
+        for each in (self._quoted(self._name), texts):
+            self._session.do(f"COMMENT ON TABLE {each} IS '{comment}'")
+
+    def _number(self, name: str) -> int:
+        found = self._session.find(self._schema, name)
+        if found is None:
+            raise self._session.failed("a staged table is gone")
+        return found.number
+
+
+def _require_names(schema: pa.Schema) -> None:
+    if len(schema) > MOST_COLUMNS:
+        raise DataError(f"the release has {len(schema):,} columns, a table of PostgreSQL at most {MOST_COLUMNS:,}")
+    for name in schema.names:
+        if len(name.encode()) > MOST_BYTES:
+            raise DataError(
+                f"column {name!r}: PostgreSQL cuts names to {MOST_BYTES} bytes, and this has {len(name.encode())}; "
+                f"rename it ({NOTHING})"
+            )
+        if name in OF_THE_SYSTEM:
+            raise DataError(f"column {name!r} is a column that PostgreSQL itself has; rename it ({NOTHING})")

@@ -1,0 +1,256 @@
+"""A table of a SQLite file as a sink: rows are replaced in place, so that indexes and views of readers stay."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from privpipe.engines.base.databases import Database
+from privpipe.errors import DataError, PrivpipeError, SinkError, UsageError
+from privpipe.sinks.databases.file_store import FileStore
+from privpipe.sinks.databases.loading import StagedRows, check_cells, column_types, quoted
+from privpipe.sinks.databases.store import NOTHING, Release
+
+__all__ = ["SqliteStore"]
+
+PATIENCE: Final = 30.0
+"""Seconds to wait for readers and writers."""
+MARK: Final = "/* published by privpipe */"
+MOST_COLUMNS: Final = 2000
+FAULTS: Final = {
+    "SQLITE_BUSY": "others read or write it without a pause; try again",
+    "SQLITE_LOCKED": "others read or write it without a pause; try again",
+    "SQLITE_FULL": "there is no room (on the disk, or within its `max_page_count`)",
+    "SQLITE_READONLY": "it is read-only",
+    "SQLITE_CANTOPEN": "it cannot be opened to write",
+    "SQLITE_PERM": "permission denied",
+    "SQLITE_IOERR": "the disk fails or is full",
+    "SQLITE_CORRUPT": "it is damaged",
+    "SQLITE_NOTADB": "it is damaged or encrypted",
+    "SQLITE_CONSTRAINT": "an index or a constraint that somebody put on the table forbids the rows; drop it",
+}
+
+
+class SqliteStore(FileStore):
+    """A table of a SQLite file.
+
+    Parameters
+    ----------
+    database : Database
+    path : Path
+        Of the file, without links.
+
+    Raises
+    ------
+    UsageError
+        A name that no table of SQLite has.
+    """
+
+    def __init__(self, database: Database, path: Path) -> None:
+        parts = database.table.parts if database.table else ()
+        *schema, name = parts
+        if [part.casefold() for part in schema] not in ([], ["main"]) or name.casefold().startswith("sqlite_"):
+            raise UsageError(
+                database.located(
+                    f"{'.'.join(parts)!r} is no name for a table of SQLite: write it without a schema, and not with "
+                    "sqlite_ before it"
+                )
+            )
+        super().__init__(database, path, (name,))
+        self._kept: tuple[str, dict[str, str]] | None = None
+
+    def require_ours(self) -> None:
+        with self._reading() as file:
+            self._require_ours(file)
+
+    def _require_ours(self, file: sqlite3.Connection) -> tuple[str, str] | None:
+        """The name and the text of the published table; None: there is none."""
+        found = {}
+        for name in (self.parts[-1], self.documents):
+            row = file.execute(
+                "SELECT type, name, sql FROM main.sqlite_master WHERE name = ? COLLATE NOCASE AND type <> 'trigger'",
+                (name,),
+            ).fetchone()
+            if row is None:
+                continue
+            kind, own, text = row
+            if kind != "table" or not str(text).startswith(f"CREATE TABLE {quoted(own)} ({MARK}"):
+                raise self.foreign("" if name == self.parts[-1] else f" (nor {self.documents!r})")
+            found[name] = (str(own), str(text))
+        if self.parts[-1] in found and self.documents not in found:
+            raise self.foreign(f", for {self.documents!r} is not there")
+        triggers = file.execute(
+            "SELECT count(*) FROM main.sqlite_master WHERE type = 'trigger' AND tbl_name IN (?, ?) COLLATE NOCASE",
+            (self.parts[-1], self.documents),
+        ).fetchone()[0]
+        if triggers:
+            raise SinkError(
+                self.database.located(
+                    f"the sink {str(self.table)!r} has {triggers} trigger(s), which would act on each release; drop "
+                    f"them ({NOTHING})"
+                )
+            )
+        return found.get(self.parts[-1])
+
+    def fill(self, rows: StagedRows) -> None:
+        schema = rows.schema
+        if len(schema) > MOST_COLUMNS:
+            raise DataError(f"the release has {len(schema):,} columns, a table of SQLite at most {MOST_COLUMNS:,}")
+        table = quoted(self.parts[-1])
+        insert = f"INSERT INTO {table} VALUES ({', '.join('?' * len(schema))})"
+        self.loaded.unlink(missing_ok=True)
+        with self._guarded(), closing(sqlite3.connect(self.loaded, isolation_level=None)) as file:
+            file.execute("PRAGMA journal_mode = OFF")
+            file.execute("BEGIN")
+            file.execute(self._definition(schema))
+            for batch in rows.batches():
+                check_cells(batch, "sqlite")
+                file.executemany(insert, zip(*map(_cells, batch.columns), strict=True))
+            file.execute("COMMIT")
+
+    def _definition(self, schema: pa.Schema) -> str:
+        columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in column_types(schema, "sqlite"))
+        return f"CREATE TABLE {quoted(self.parts[-1])} ({MARK} {columns})"
+
+    def create(self) -> None:
+        """An empty file: SQLite takes it for an empty database."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o666))
+
+    def swap(self, release: Release) -> None:
+        with self._writing() as file, self._guarded():
+            file.execute("ATTACH ? AS privpipe_loaded", (str(self.loaded),))
+            self.before.unlink(missing_ok=True)
+            file.execute("ATTACH ? AS privpipe_before", (str(self.before),))
+            file.execute("BEGIN IMMEDIATE")
+            old = self._require_ours(file)
+            (text,) = file.execute("SELECT sql FROM privpipe_loaded.sqlite_master WHERE type = 'table'").fetchone()
+            self._keep(file, old)
+            self._fill(file, text, f"privpipe_loaded.{quoted(self.parts[-1])}", release.documents)
+            file.execute("COMMIT")
+
+    def _keep(self, file: sqlite3.Connection, old: tuple[str, str] | None) -> None:
+        if old is None:
+            self._kept = None
+            return
+        name, text = old
+        file.execute(f"CREATE TABLE privpipe_before.old AS SELECT * FROM main.{quoted(name)}")
+        self._kept = (text, self._texts(file))
+
+    def _fill(self, file: sqlite3.Connection, text: str, rows: str, documents: dict[str, str] | Any) -> None:
+        """The published table with rows in their order, of one definition, and the documents beside it."""
+        table, texts = f"main.{quoted(self.parts[-1])}", f"main.{quoted(self.documents)}"
+        found = file.execute(
+            "SELECT sql FROM main.sqlite_master WHERE name = ? COLLATE NOCASE", (self.parts[-1],)
+        ).fetchone()
+        if found is not None and _columns(found[0]) != _columns(text):
+            file.execute(f"DROP TABLE {table}")
+            found = None
+        if found is None:
+            file.execute(f"CREATE TABLE {table} ({MARK}{_columns(text)}")
+        else:
+            file.execute(f"DELETE FROM {table}")
+        # A table without indexes is read in the order of its rows.
+        file.execute(f"INSERT INTO {table} SELECT * FROM {rows}")
+        file.execute(f"CREATE TABLE IF NOT EXISTS {texts} ({MARK} name TEXT, document TEXT)")
+        file.execute(f"DELETE FROM {texts}")
+        file.executemany(f"INSERT INTO {texts} VALUES (?, ?)", sorted(documents.items()))
+
+    def restore(self) -> None:
+        with self._writing() as file, self._guarded("the release could not be withdrawn; drop the table by hand"):
+            if self._kept is not None:
+                file.execute("ATTACH ? AS privpipe_before", (str(self.before),))
+            file.execute("BEGIN IMMEDIATE")
+            if self._kept is None:
+                file.execute(f"DROP TABLE main.{quoted(self.parts[-1])}")
+                file.execute(f"DROP TABLE main.{quoted(self.documents)}")
+            else:
+                text, documents = self._kept
+                self._fill(file, text, "privpipe_before.old", documents)
+            file.execute("COMMIT")
+
+    def current(self) -> str | None:
+        if not self.stands:
+            return None
+        with self._reading() as file:
+            if self._require_ours(file) is None:
+                return None
+            row = file.execute(f"SELECT document FROM main.{quoted(self.documents)} WHERE name = 'manifest'").fetchone()
+        try:
+            return str(json.loads(row[0])["run_id"])
+        except (TypeError, ValueError, KeyError):
+            raise self.foreign(f", for {self.documents!r} holds something else") from None
+
+    def texts(self) -> Mapping[str, str]:
+        if not self.stands:
+            return {}
+        with self._reading() as file:
+            return {} if self._require_ours(file) is None else self._texts(file)
+
+    def _texts(self, file: sqlite3.Connection) -> dict[str, str]:
+        return dict(file.execute(f"SELECT name, document FROM main.{quoted(self.documents)}"))
+
+    def is_bare(self) -> bool:
+        with self._reading() as file:
+            return bool(file.execute("SELECT count(*) FROM main.sqlite_master").fetchone()[0] == 0)
+
+    def scrub(self) -> None:
+        """Pages were overwritten as they were freed; a log is written back and cut."""
+        with self._writing() as file, self._guarded():
+            file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._guarded(), closing(self._connected("rw" if os.access(self.path, os.W_OK) else "ro")) as file:
+            yield file
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        with self._guarded(), closing(self._connected("rw")) as file:
+            file.execute("PRAGMA secure_delete = ON")  # else freed pages keep their bytes
+            yield file
+
+    def _connected(self, mode: str) -> sqlite3.Connection:
+        file = sqlite3.connect(
+            f"file:{quote(str(self.path))}?mode={mode}", uri=True, timeout=PATIENCE, isolation_level=None
+        )
+        file.execute("PRAGMA trusted_schema = OFF")
+        file.execute("PRAGMA temp_store = MEMORY")
+        return file
+
+    @contextmanager
+    def _guarded(self, outcome: str = NOTHING) -> Iterator[None]:
+        try:
+            yield
+            return
+        except PrivpipeError:
+            raise
+        except (sqlite3.Error, sqlite3.Warning) as error:
+            kind = str(getattr(error, "sqlite_errorname", None) or type(error).__name__)
+        said = next((said for name, said in FAULTS.items() if kind.startswith(name)), "SQLite refuses")
+        raise SinkError(
+            self.database.located(f"the sink {self.called!r} cannot be written: {said} ({kind}); {outcome}")
+        )
+
+
+def _columns(text: str) -> str:
+    """What a definition of ours says behind its mark."""
+    return text.partition(f" ({MARK}")[2]
+
+
+def _cells(column: pa.Array) -> list[Any]:
+    """Cells as SQLite takes them: days and instants as texts, decimals as texts that it makes numbers of."""
+    kind = column.type
+    if pt.is_date(kind) or pt.is_timestamp(kind) or pt.is_decimal(kind):
+        return list(pc.cast(column, pa.string()).to_pylist())
+    return list(column.to_pylist())
