@@ -38,6 +38,7 @@ from privpipe.running.rerun import Rerun
 from privpipe.running.run_context import RunContext, seed_of
 from privpipe.running.run_documents import output_of, run_documents, run_header, write_public
 from privpipe.running.run_notes import linking_notes, require_publishable_seed, seed_notes
+from privpipe.running.run_report import RunReport
 from privpipe.running.staging import Staged, run_stages
 from privpipe.sinks.formula_cells import formula_notes
 from privpipe.sinks.local import LocalTarget, Target, sink_faults
@@ -128,6 +129,7 @@ class _Ready:
     written: Written
     private: Mapping[str, Mapping[str, Any]]
     public: Mapping[str, Mapping[str, Any]]
+    report: RunReport
 
     def result(self, place: Target) -> ReleaseResult:
         """What is told of it."""
@@ -158,7 +160,8 @@ class _Release:
         ready = self._ready(frozen)
         if self.records is None:
             raise TypeError("a dry run publishes nothing")
-        record = self.records.keep(self.run_id, ready.private, pending=True)
+        page = ready.report.private_page(ready.private)
+        record = self.records.keep(self.run_id, ready.private, pending=True, report=page)
         path, again = self._switched(ready.staged, ready.judged, ready.written, self.records)
         self._settle(ready.staged, self.records)
         return replace(ready.result(self.place), path=path, assessment=again, record=str(record))
@@ -184,7 +187,7 @@ class _Release:
         written = write_rows(self.context, staged, rows, self.place.marks)
         self.context.progress("judge")
         staged = self._with_memory(staged, formulas)
-        judged = self._judged(staged, rows, written)
+        judged, report = self._judged(staged, rows, written)
         require_stamps(stamps)
         with sink_faults(folder):
             files = [path for path in folder.iterdir() if path.is_file()]
@@ -192,8 +195,8 @@ class _Release:
             if isinstance(self.place, TableTarget):
                 output["table"] = str(self.place.released(self.run_id))
             private, public = run_documents(self.context, staged, judged, output=output)
-            write_public(folder, public)
-        return _Ready(staged, judged, written, private, public)
+            write_public(folder, public, report.public_page(public))
+        return _Ready(staged, judged, written, {**private, **report.documents}, public, report)
 
     def _staged(self, source: Source, frozen: Plan | None) -> Staged:
         """The released table, with what the run says of the keys it was drawn by."""
@@ -223,8 +226,8 @@ class _Release:
         rules = replace(staged.rules, histories=self.memory.histories, rerun=rerun)
         return replace(staged, rules=rules, notes=(*self.memory.notes, *notes))
 
-    def _judged(self, staged: Staged, rows: Path | TableName, written: Written) -> Assessment:
-        """The verdict on what was written.
+    def _judged(self, staged: Staged, rows: Path | TableName, written: Written) -> tuple[Assessment, RunReport]:
+        """The verdict on what was written, and what its report shows.
 
         Raises
         ------
@@ -234,12 +237,14 @@ class _Release:
         sample = sample_of(self.context, staged)
         judged = judged.noting(source=notes_of_source(self.context.engine, staged, sample))
         judged = replace(judged, lost=lost_columns(self.context, staged, sample))
+        report = RunReport(self.context, self.records, self.place.current()).gathered(staged, judged, sample)
         if not judged.passed:
             self.place.refuse(self.run_id)
             if self.records is not None:
-                self.records.keep(self.run_id, {"verdict": judged.to_dict()}, pending=False)
+                documents = {"verdict": judged.to_dict(), **report.documents}
+                self.records.keep(self.run_id, documents, pending=False, report=report.private_page(documents))
             judged.raise_if_failed()
-        return judged
+        return judged, report
 
     def _header(self, staged: Staged) -> dict[str, Any]:
         return run_header(self.context.engine, self.context.policy, staged.plan, self.run_id)
