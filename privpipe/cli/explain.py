@@ -112,7 +112,7 @@ def _rooms() -> tuple[Catalogue, ...]:
 
 def _sections() -> dict[str, dict[str, Any]]:
     """The sections of a policy that are mappings of known keys."""
-    from privpipe.policy.grammar import PLAN, SINK, TOP, source_keys
+    from privpipe.policy.grammar import PLAN, REPORT, SINK, TOP, source_keys
 
     keys = {name: source_keys(name) for name in ("source", "population", "original")}
     return {
@@ -123,7 +123,7 @@ def _sections() -> dict[str, dict[str, Any]]:
             "about": "",
             "parameters": [key_document(key, each) for key, each in of_section.items()],
         }
-        for name, of_section in {**keys, "sink": SINK, "plan": PLAN}.items()
+        for name, of_section in {**keys, "sink": SINK, "plan": PLAN, "report": REPORT}.items()
     } | {"uses": _uses()}
 
 

@@ -21,7 +21,7 @@ from privpipe.policy.objects import PolicyOptions, read_objects, to_yaml, withou
 from privpipe.policy.page import policy_page
 from privpipe.policy.reader import read_file, read_mapping
 from privpipe.policy.secret import SecretSpec
-from privpipe.policy.specs import ColumnSpec, PlanSpec, SinkSpec, SourceSpec, Utility
+from privpipe.policy.specs import ColumnSpec, PlanSpec, ReportSpec, SinkSpec, SourceSpec, Utility
 from privpipe.policy.uses import Use
 from privpipe.roles import ColumnType, NullRule, Roles
 from privpipe.transforms.base import Transformer
@@ -34,7 +34,7 @@ DIGEST_SIGNS = 12
 LONGEST_NAME = 40
 UNTOLD = ("engines", "records")
 WHERE = ("engine", "sink")
-WARNINGS = ("utility", "uses")
+WARNINGS = ("utility", "report", "uses")
 
 
 @dataclass(frozen=True, kw_only=True, init=False)
@@ -106,6 +106,7 @@ class Policy:
     suppression_mark: str = "*"
     plan: PlanSpec | None = None
     utility: Utility = field(default_factory=Utility)
+    report: ReportSpec = field(default_factory=ReportSpec)
     uses: tuple[Use, ...] = ()
     seed: SecretSpec | None = None
     allow_insecure_seed: bool = False

@@ -14,6 +14,7 @@ from privpipe.engines.base.text_form import Encoding
 from privpipe.engines.base.unpacking import MOST_BYTES, Compression
 from privpipe.judging.column_loss import AlarmAction, ColumnLossRule
 from privpipe.policy.specs import FormulaRule, PublishMode, SchemaRule
+from privpipe.reporting.officer.languages import Language
 from privpipe.roles import ColumnType, NullRule, Role
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "COLUMN_LOSS",
     "LAKES",
     "PLAN",
+    "REPORT",
     "SINK",
     "SOURCE",
     "TOP",
@@ -47,6 +49,7 @@ Kind = Literal[
     "sink",
     "plan",
     "utility",
+    "report",
     "column_loss",
     "columns",
     "hierarchy",
@@ -206,6 +209,14 @@ COLUMN_LOSS: Mapping[str, Key] = {
     ),
 }
 
+REPORT: Mapping[str, Key] = {
+    "write": Key("flag", "whether a run writes its report", default=True),
+    "threshold": Key(
+        "integer", "records that a figure must rest on to be shown; left out, the largest k asked, and at least 5"
+    ),
+    "lang": Key("text", "language of the report", get_args(Language), default="en"),
+}
+
 UTILITY: Mapping[str, Key] = {
     "column_loss": Key("column_loss", "what each column may lose"),
 }
@@ -242,6 +253,7 @@ TOP: Mapping[str, Key] = {
     "records": Key("text", "folder of the private records of runs; left out, one in the sink's work area"),
     "plan": Key("plan", "a plan of an earlier run: its stages are taken from there and not learnt anew"),
     "utility": Key("utility", "what the release must be good for"),
+    "report": Key("report", "the report that each run writes for people"),
     "uses": Key("texts", "what the data is for, as in `regression of income on age`; methods are compared by it"),
     "seed": Key("secret", "secret of 128 bits from which all draws follow; left out, one is drawn for the run"),
     "allow_insecure_seed": Key(

@@ -46,6 +46,7 @@ class PolicyOptions(TypedDict, total=False):
     suppression_mark: str | None
     plan: Mapping[str, Any] | None
     utility: Mapping[str, Any] | None
+    report: Mapping[str, Any] | None
     uses: Sequence[str] | None
     allow_insecure_seed: bool | None
     base_dir: str | os.PathLike[str] | None

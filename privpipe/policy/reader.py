@@ -20,6 +20,7 @@ from privpipe.policy.sections import (
     read_engines,
     read_keys,
     read_plan,
+    read_report,
     read_secret,
     read_source,
     read_uses,
@@ -109,6 +110,7 @@ def _read_sections(report: Report, found: Mapping[str, Any], base_dir: Path) -> 
         "sink": read_sink,
         "plan": read_plan,
         "utility": read_utility,
+        "report": read_report,
         "seed": partial(read_secret, base_dir=base_dir),
         "engines": read_engines,
     }

@@ -11,7 +11,7 @@ from privpipe.engines import engine_names
 from privpipe.hierarchies import BUILDERS, builders
 from privpipe.hierarchies.described import builder_schema, option_parameters
 from privpipe.policy.entries import Catalogues
-from privpipe.policy.grammar import COLUMN, COLUMN_LOSS, PLAN, SINK, TOP, UTILITY, VERSION, Key, source_keys
+from privpipe.policy.grammar import COLUMN, COLUMN_LOSS, PLAN, REPORT, SINK, TOP, UTILITY, VERSION, Key, source_keys
 from privpipe.transforms.base import Transformer
 
 __all__ = ["json_schema"]
@@ -78,6 +78,7 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {
     "sink": {"$ref": "#/$defs/sink"},
     "plan": {"$ref": "#/$defs/plan"},
     "utility": {"$ref": "#/$defs/utility"},
+    "report": {"$ref": "#/$defs/report"},
     "column_loss": {"$ref": "#/$defs/column_loss"},
     "columns": {"type": "object", "minProperties": 1, "additionalProperties": {"$ref": "#/$defs/column"}},
 }
@@ -98,6 +99,7 @@ def json_schema(catalogues: Catalogues | None = None) -> dict[str, Any]:
         "sink": _section(SINK),
         "plan": _section(PLAN),
         "utility": _section(UTILITY),
+        "report": _section(REPORT),
         "column_loss": _section(COLUMN_LOSS),
         "hierarchy": _hierarchy(),
         **{name: _section(source_keys(name)) for name in ("source", "population")},

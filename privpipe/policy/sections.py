@@ -14,11 +14,11 @@ from privpipe.hierarchies import HierarchySpec
 from privpipe.judging.column_loss import ColumnLossRule
 from privpipe.policy.databases import database_fault, read_database, table_name
 from privpipe.policy.forms import read_form
-from privpipe.policy.grammar import COLUMN, COLUMN_LOSS, PLAN, UTILITY, Key, source_keys
+from privpipe.policy.grammar import COLUMN, COLUMN_LOSS, PLAN, REPORT, UTILITY, Key, source_keys
 from privpipe.policy.lakes import check_delta, read_iceberg
 from privpipe.policy.places import Place, Report
 from privpipe.policy.secret import SecretSpec
-from privpipe.policy.specs import ColumnSpec, PlanSpec, SourceSpec, Utility
+from privpipe.policy.specs import ColumnSpec, PlanSpec, ReportSpec, SourceSpec, Utility
 from privpipe.policy.uses import Use, read_use
 from privpipe.roles import case_collisions
 
@@ -27,6 +27,7 @@ __all__ = [
     "read_engines",
     "read_keys",
     "read_plan",
+    "read_report",
     "read_secret",
     "read_source",
     "read_uses",
@@ -151,6 +152,14 @@ def read_utility(report: Report, value: Any, place: Place) -> Utility:
         return Utility()
     own = read_keys(report, found["column_loss"], (*place, "column_loss"), COLUMN_LOSS)
     return Utility(column_loss=ColumnLossRule(**own))
+
+
+def read_report(report: Report, value: Any, place: Place) -> ReportSpec:
+    """`report`."""
+    found = read_keys(report, value, place, REPORT)
+    if found.get("threshold", 1) < 1:
+        report.wrong((*place, "threshold"), f"must be at least 1, got {found['threshold']}")
+    return ReportSpec(**found)
 
 
 def read_uses(report: Report, value: Sequence[str], columns: Mapping[str, ColumnSpec]) -> tuple[Use, ...]:

@@ -16,6 +16,7 @@ from privpipe.engines.base.text_form import TextForm
 from privpipe.engines.base.unpacking import MOST_BYTES
 from privpipe.hierarchies import HierarchySpec
 from privpipe.judging.column_loss import ColumnLossRule
+from privpipe.reporting.officer.languages import Language
 from privpipe.roles import ColumnType, Role
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "FrameSpec",
     "PlanSpec",
     "PublishMode",
+    "ReportSpec",
     "SchemaRule",
     "SinkSpec",
     "SourceSpec",
@@ -180,6 +182,23 @@ class Utility:
     """What a release must be good for."""
 
     column_loss: ColumnLossRule = field(default_factory=ColumnLossRule)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportSpec:
+    """The report that each run writes.
+
+    Parameters
+    ----------
+    write : bool
+    threshold : int or None
+        Records that a figure must rest on to be shown; None: the largest k asked of k-anonymity, at least 5.
+    lang : {"en", "de", "fr", "es"}
+    """
+
+    write: bool = True
+    threshold: int | None = None
+    lang: Language = "en"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["MANIFEST", "VERDICT", "Shape", "misshapen"]
+__all__ = ["MANIFEST", "REPORT", "VERDICT", "Shape", "misshapen"]
 
 Shape = Callable[[Any], str]
 """What is wrong with a value, as the end of a sentence that begins with its place; nothing where it fits."""
@@ -122,6 +122,28 @@ MANIFEST = document(
         **dict.fromkeys(("run_id", "created", "name", "edition"), text),
         "policy": mapping(anything),
         "output": document({}, {"columns": listed(text), "files": listed(anything), "records": count}),
+    },
+)
+LINE = document({"kind": text, "label": text, "counts": listed(count), "labels": count}, {})
+BIN = document({"from": count, "counts": listed(count)}, {"to": count})
+RISKS = document(
+    {}, {"records": count, **dict.fromkeys(("prosecutor", "journalist", "marketer"), mapping(optional(number)))}
+)
+REPORT = document(
+    {"report_version": count, "threshold": count},
+    {
+        **dict.fromkeys(("edition", "created", "lang"), text),
+        "policy": mapping(anything),
+        "stages": listed(STAGE),
+        "columns": listed(text),
+        **dict.fromkeys(("input_records", "sampled"), count),
+        "classes": document(
+            {"keys": listed(text), "sides": listed(text), "records": listed(count), "bins": listed(BIN)},
+            {"unit": text, "perturbed": listed(text)},
+        ),
+        "risks": document({}, {"at_risk": number, "before": RISKS, "after": RISKS}),
+        "distributions": mapping(document({"form": text, "lines": listed(LINE)}, {})),
+        "earlier": document({"verdict": VERDICT}, {"created": text, "columns": listed(text)}),
     },
 )
 

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from privpipe.errors import UsageError
-from privpipe.reporting.document_shapes import MANIFEST, VERDICT, misshapen
+from privpipe.reporting.document_shapes import MANIFEST, REPORT, VERDICT, misshapen
 
 __all__ = ["RunDocuments"]
 
 HOME = "_privpipe"
+SHAPES = {"manifest.json": MANIFEST, "report.json": REPORT}
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class RunDocuments:
         The verdict document.
     manifest : mapping
         With the plan and the public policy; empty for a verdict alone, such as that of a refused run.
+    report : mapping
+        Figures that only a report shows, of a private record; empty in the public edition.
 
     Examples
     --------
@@ -38,6 +41,7 @@ class RunDocuments:
     path: str
     verdict: Mapping[str, Any] = field(repr=False)
     manifest: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    report: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def name(self) -> str:
@@ -52,12 +56,12 @@ class RunDocuments:
     @property
     def stages(self) -> list[Mapping[str, Any]]:
         """The stages of its plan."""
-        return list(self.manifest.get("plan", {}).get("stages", []))
+        return list(self.manifest.get("plan", {}).get("stages", self.report.get("stages", [])))
 
     @property
     def policy(self) -> Mapping[str, Any]:
         """Its policy, without secrets."""
-        found: Mapping[str, Any] = self.manifest.get("policy", {})
+        found: Mapping[str, Any] = self.manifest.get("policy", self.report.get("policy", {}))
         return found
 
     @classmethod
@@ -79,10 +83,11 @@ class RunDocuments:
                 "of a private record, or the verdict file of a run"
             )
         home = homes[0]
-        manifest = home / "manifest.json"
-        return cls(
-            path, _document(home / "verdict.json", path), _document(manifest, path) if manifest.is_file() else {}
-        )
+        found = {
+            name: _document(home / f"{name}.json", path) if (home / f"{name}.json").is_file() else {}
+            for name in ("manifest", "report")
+        }
+        return cls(path, _document(home / "verdict.json", path), found["manifest"], found["report"])
 
 
 def _document(file: Path, path: str) -> Mapping[str, Any]:
@@ -90,8 +95,7 @@ def _document(file: Path, path: str) -> Mapping[str, Any]:
         found = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:  # whatever is malformed was not written by a run
         raise UsageError(f"{file.name} of {path!r} cannot be read ({type(error).__name__})") from None
-    shape = MANIFEST if file.name == "manifest.json" else VERDICT
-    wrong = misshapen(found, shape)
+    wrong = misshapen(found, SHAPES.get(file.name, VERDICT))
     if wrong:
         raise UsageError(f"{file.name} of {path!r} is no document of a run, or damaged: {wrong}")
     document: Mapping[str, Any] = found

@@ -38,6 +38,7 @@ from privpipe.running.rerun import Rerun
 from privpipe.running.run_context import RunContext, seed_of
 from privpipe.running.run_documents import output_of, run_documents, run_header, write_public
 from privpipe.running.run_notes import linking_notes, require_publishable_seed, seed_notes
+from privpipe.running.run_report import RunReport
 from privpipe.running.staging import Staged, run_stages
 from privpipe.running.whole_table import appended, judge_whole, require_judged_whole
 from privpipe.sinks.formula_cells import formula_notes
@@ -127,6 +128,7 @@ class _Ready:
     written: Written
     private: Mapping[str, Mapping[str, Any]]
     public: Mapping[str, Mapping[str, Any]]
+    report: RunReport
 
     def result(self, place: Target) -> ReleaseResult:
         """What is told of it."""
@@ -159,7 +161,8 @@ class _Release:
         ready = self._ready(frozen)
         if self.records is None:
             raise TypeError("a dry run publishes nothing")
-        record = self.records.keep(self.run_id, ready.private, pending=True)
+        page = ready.report.private_page(ready.private)
+        record = self.records.keep(self.run_id, ready.private, pending=True, report=page)
         path, again = self._switched(ready.staged, ready.judged, ready.written, self.records)
         self._settle(ready.staged, self.records)
         return replace(ready.result(self.place), path=path, assessment=again, record=str(record))
@@ -188,15 +191,15 @@ class _Release:
         landed = self.place.landed(self.run_id)
         self.context.progress("judge")
         staged = self._with_memory(staged, formulas)
-        judged = self._judged(staged, landed, written)
+        judged, report = self._judged(staged, landed, written)
         require_stamps(stamps)
         with sink_faults(folder):
             files = [path for path in folder.iterdir() if path.is_file()]
             output = output_of(staged, files, written)
             output.update(self.place.described(self.run_id))
             private, public = run_documents(self.context, staged, judged, output=output, chain=self.chain)
-            write_public(folder, public)
-        return _Ready(staged, judged, written, private, public)
+            write_public(folder, public, report.public_page(public))
+        return _Ready(staged, judged, written, {**private, **report.documents}, public, report)
 
     def _staged(self, source: Source, frozen: Plan | None) -> Staged:
         """The released table, with what the run says of the keys it was drawn by."""
@@ -226,8 +229,8 @@ class _Release:
         rules = replace(staged.rules, histories=self.memory.histories, rerun=rerun)
         return replace(staged, rules=rules, notes=(*self.memory.notes, *self.sink.notes(), *notes))
 
-    def _judged(self, staged: Staged, rows: Rows, written: Written) -> Assessment:
-        """The verdict on what was written.
+    def _judged(self, staged: Staged, rows: Rows, written: Written) -> tuple[Assessment, RunReport]:
+        """The verdict on what was written, and what its report shows.
 
         Raises
         ------
@@ -240,12 +243,14 @@ class _Release:
         kept = self.sink.kept()
         if kept is not None:
             judged = replace(judged, whole=judge_whole(self.context, staged, appended(kept, rows)))
+        report = RunReport(self.context, self.records, self.place.current()).gathered(staged, judged, sample)
         if not judged.passed:
             self.place.refuse(self.run_id)
             if self.records is not None:
-                self.records.keep(self.run_id, {"verdict": judged.to_dict()}, pending=False)
+                documents = {"verdict": judged.to_dict(), **report.documents}
+                self.records.keep(self.run_id, documents, pending=False, report=report.private_page(documents))
             judged.raise_if_failed()
-        return judged
+        return judged, report
 
     def _header(self, staged: Staged) -> dict[str, Any]:
         return run_header(self.context.engine, self.context.policy, staged.plan, self.run_id)

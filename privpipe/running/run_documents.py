@@ -160,12 +160,14 @@ def _asked_of(verdict: Verdict) -> dict[str, Any]:
     return {name: row[name] for name in ("name", "parameters", "severity", "outcome")}
 
 
-def write_public(folder: Path, documents: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write the public documents beside the data."""
+def write_public(folder: Path, documents: Mapping[str, Mapping[str, Any]], report: str | None = None) -> None:
+    """Write the public documents beside the data, and the page for people where there is one."""
     home = folder / METADATA
     home.mkdir()
     for name, document in documents.items():
         (home / f"{name}.json").write_text(document_text(document), encoding="utf-8")
+    if report is not None:
+        (home / "report.html").write_text(report, encoding="utf-8")
 
 
 def _sha256(path: Path) -> str:

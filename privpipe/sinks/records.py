@@ -3,6 +3,7 @@
 The home is a folder of mode 0700, files in it have mode 0600::
 
     records/<run>/{verdict,manifest,plan}.json    a run that published; of one that was refused the verdict alone
+    records/<run>/report.{json,html}              what its report shows, and the report itself
     records/<run>.<sink>.pending                  the run is about to publish
 
 A record is written before the rename that publishes, and its mark goes after it. A run killed in between leaves the
@@ -98,8 +99,16 @@ class PrivateRecords:
                 raise SinkError(f"the private records {str(self.home)!r} cannot be written: permission denied")
         self.settle(current)
 
-    def keep(self, run_id: str, documents: Mapping[str, Mapping[str, Any]], *, pending: bool) -> Path:
-        """Write the documents of a run, on the disk before it returns; `pending` until the sink points at it."""
+    def keep(
+        self, run_id: str, documents: Mapping[str, Mapping[str, Any]], *, pending: bool, report: str | None = None
+    ) -> Path:
+        """Write the documents of a run, on the disk before it returns; `pending` until the sink points at it.
+
+        Parameters
+        ----------
+        report : str, optional
+            The page for people.
+        """
         folder = self.home / run_id
         with _written():
             if pending:
@@ -107,6 +116,8 @@ class PrivateRecords:
             folder.mkdir(mode=0o700)
             for name, document in documents.items():
                 _write(folder / f"{name}.json", document_text(document))
+            if report is not None:
+                _write(folder / "report.html", report)
             for each in (folder, self.home):
                 _flush(each)
         return folder

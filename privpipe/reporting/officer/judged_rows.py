@@ -1,0 +1,164 @@
+"""What was asked and what was reached, entry by entry, with the margin; nothing that rests on few records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from privpipe.blocks.public_rules import PublicRules
+from privpipe.reporting.entry_rows import entry_class, own_parameters, parameter_text
+from privpipe.reporting.figures import leading_figure
+
+__all__ = ["JudgedRow", "judged_row", "without_few"]
+
+ATTACKS = ("measures.risk.linkage", "measures.risk.membership", "measures.risk.algorithm", "measures.risk.releases")
+ATTACKS_ON_VALUES = ("measures.risk.attribute",)
+LOSSES = ("measures.utility",)
+COUNTED = re.compile(
+    r"(?<![\d,.])(\d{1,3}(?:,\d{3})*)(?= (?:of (?:them|the|[\d,]+) )?"
+    r"(?:[a-z]+ ){0,2}(?:records?|persons?|people|households?|cells?|rows?)\b)"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedRow:
+    """One guarantee or measure.
+
+    Parameters
+    ----------
+    name : str
+        Of the catalogue.
+    kind : {"risk", "attack", "loss"}
+    parameters : str
+        Those that somebody chose.
+    columns : tuple of str
+        What it is about, where it says so.
+    observed, asked : Any
+        Plain JSON; observed None where it is withheld or was not to be had.
+    few : bool
+        Whether the figure rests on too few records to be shown.
+    direction : {"at_least", "at_most", "below"}
+    margin : float or None
+        How far the figure is on the good side of what is asked; negative where it is not met.
+    outcome : str
+        ``pass``, ``fail``, ``error`` or ``measured``.
+    warns : bool
+    failing : int or None
+        Failing records; None where few, none counted, or withheld.
+    few_failing : bool
+    share : bool
+        Whether the figure is a share.
+    """
+
+    name: str
+    kind: str
+    parameters: str
+    columns: tuple[str, ...] = ()
+    observed: Any = None
+    asked: Any = None
+    few: bool = False
+    direction: str = "at_most"
+    margin: float | None = None
+    outcome: str = "measured"
+    warns: bool = False
+    failing: int | None = None
+    few_failing: bool = False
+    share: bool = False
+
+
+def judged_row(row: Mapping[str, Any], records: int, least: int) -> JudgedRow:
+    """A row of a verdict document as a report shows it.
+
+    Parameters
+    ----------
+    row : mapping
+    records : int
+        Of the table that was judged.
+    least : int
+        Records that a figure must rest on.
+
+    Examples
+    --------
+    >>> row = {"name": "k_anonymity", "parameters": {"k": 5}, "observed": 7, "threshold": 5, "outcome": "pass"}
+    >>> found = judged_row({**row, "failing_records": 0}, 100, 5)
+    >>> found.direction, found.margin, found.failing
+    ('at_least', 2.0, 0)
+    """
+    entry = entry_class(str(row["name"]))
+    rules = PublicRules(columns=frozenset(), least=least)
+    counts = entry is None or entry.counts_records()
+    observed = row.get("observed")
+    shown = rules.reported(observed, records) if counts else observed
+    few = shown != observed
+    failing = row.get("failing_records")
+    direction = _direction(entry, row)
+    asked = row.get("threshold")
+    own = {name: value for name, value in own_parameters(row).items() if name != _threshold_field(entry)}
+    return JudgedRow(
+        name=str(row["name"]),
+        kind=_kind(entry),
+        parameters=", ".join(f"{name}: {parameter_text(value)}" for name, value in own.items()),
+        columns=_columns(row["parameters"]),
+        observed=shown,
+        asked=asked,
+        few=few,
+        direction=direction,
+        margin=None if few else _margin(observed, asked, direction),
+        outcome=str(row.get("outcome", "measured")),
+        warns=row.get("severity") == "warn",
+        failing=rules.reported(failing, records),
+        few_failing=failing is not None and rules.reported(failing, records) is None,
+        share=counts,
+    )
+
+
+def _kind(entry: Any) -> str:
+    module = getattr(entry, "__module__", "")
+    if any(room in module for room in (*ATTACKS, *ATTACKS_ON_VALUES)):
+        return "attack"
+    return "loss" if any(room in module for room in LOSSES) else "risk"
+
+
+def _threshold_field(entry: Any) -> str | None:
+    found: str | None = getattr(entry, "threshold_field", None)
+    return found
+
+
+def _direction(entry: Any, row: Mapping[str, Any]) -> str:
+    if "at_least" in row["parameters"] or _threshold_field(entry) in ("k", "l"):
+        return "at_least"
+    return str(getattr(entry, "direction", "at_most"))
+
+
+def _columns(parameters: Mapping[str, Any]) -> tuple[str, ...]:
+    for name in ("column", "columns", "quasi_identifiers"):
+        value = parameters.get(name)
+        if isinstance(value, str):
+            return (value,)
+        if isinstance(value, list) and all(isinstance(each, str) for each in value):
+            return tuple(value)
+    return ()
+
+
+def _margin(observed: Any, asked: Any, direction: str) -> float | None:
+    reached, wanted = leading_figure(observed), leading_figure(asked)
+    if reached is None or wanted is None:
+        return None
+    return reached - wanted if direction == "at_least" else wanted - reached
+
+
+def without_few(sentence: str, least: int) -> str:
+    """A sentence without counts of records below what may be shown.
+
+    Examples
+    --------
+    >>> without_few("3 records of 1,200 rows, 41 cells", 5)
+    'fewer than 5 records of 1,200 rows, 41 cells'
+    """
+    return COUNTED.sub(lambda found: _few(found[1], least), sentence)
+
+
+def _few(count: str, least: int) -> str:
+    return f"fewer than {least}" if 0 < int(count.replace(",", "")) < least else count

@@ -1,0 +1,91 @@
+"""What a search looked at: the vector it chose, its neighbours, and the front of loss and risk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from privpipe.reporting.figures import leading_figure
+
+__all__ = ["solution_space"]
+
+MOST_SHOWN = 25
+
+
+def solution_space(stages: Sequence[Mapping[str, Any]], least: int) -> dict[str, Any] | None:
+    """The search of the last stage that searched; None where none did, or its plan does not say.
+
+    Parameters
+    ----------
+    stages : sequence of mapping
+        Of a private plan.
+    least : int
+        Suppressed records below it are not shown.
+    """
+    searched = [stage for stage in stages if stage.get("detail", {}).get("nodes_checked") is not None]
+    if not searched:
+        return None
+    stage = searched[-1]
+    detail = stage["detail"]
+    levels = detail.get("levels")
+    if not isinstance(levels, Mapping):
+        return None
+    chosen = _chosen(detail, levels)
+    seen = {_key(levels): {**chosen, "role": "chosen"}}
+    for role in ("neighbours", "runners_up", "front"):
+        for each in detail.get(role) or ():
+            if isinstance(each.get("levels"), Mapping):
+                near = _is_neighbour(levels, each["levels"])
+                seen.setdefault(_key(each["levels"]), {**each, "role": "neighbour" if near else "other"})
+    points = [_point(each, least) for each in seen.values()]
+    order = {"chosen": 0, "neighbour": 1, "other": 2}
+    points.sort(key=lambda point: (order[point["role"]], point["loss"] is None, point["loss"] or 0.0))
+    return {
+        "stage": stage["name"],
+        "search": detail.get("search"),
+        "nodes": detail.get("nodes"),
+        "checked": detail.get("nodes_checked"),
+        "optimal": detail.get("optimal"),
+        "columns": list(levels),
+        "points": points[:MOST_SHOWN],
+        "left_out": max(0, len(points) - MOST_SHOWN),
+    }
+
+
+def _chosen(detail: Mapping[str, Any], levels: Mapping[str, int]) -> dict[str, Any]:
+    """The vector that was taken, from the front where it stands there."""
+    for each in (*(detail.get("front") or ()), *(detail.get("runners_up") or ())):
+        if each.get("levels") == levels:
+            return dict(each)
+    kept = int(detail.get("records") or 0) - int(detail.get("suppressed_records") or 0)
+    average = detail["classes"] / kept if detail.get("classes") and kept > 0 else None
+    return {
+        "levels": dict(levels),
+        "loss": detail.get("loss"),
+        "suppressed_records": detail.get("suppressed_records"),
+        "classes": detail.get("classes"),
+        "average_risk": average,
+    }
+
+
+def _key(levels: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(levels.items()))
+
+
+def _is_neighbour(levels: Mapping[str, int], other: Mapping[str, int]) -> bool:
+    return sum(abs(level - other.get(name, level)) for name, level in levels.items()) == 1
+
+
+def _point(each: Mapping[str, Any], least: int) -> dict[str, Any]:
+    suppressed = each.get("suppressed_records")
+    few = suppressed is not None and 0 < suppressed < least
+    return {
+        "role": each["role"],
+        "levels": dict(each["levels"]),
+        "loss": leading_figure(each.get("loss")),
+        "risk": each.get("average_risk"),
+        "highest": each.get("highest_risk"),
+        "suppressed": None if few else suppressed,
+        "few": few,
+        "meets": each.get("meets", True),
+    }

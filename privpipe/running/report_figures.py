@@ -1,0 +1,183 @@
+"""What a report shows and no other document holds: measured while a run has both tables, and kept with its record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from privpipe.blocks.public_rules import PublicRules
+from privpipe.blocks.verdict import plain
+from privpipe.engines import Engine
+from privpipe.errors import UsageError
+from privpipe.judging import Assessment
+from privpipe.judging.class_sizes import AT_RISK, SizeFigures, judged_keys, size_bins, size_figures
+from privpipe.judging.distributions import distributions
+from privpipe.reporting.officer.languages import REPORT_VERSION
+from privpipe.reporting.run_documents import RunDocuments
+from privpipe.running.population import population_beside
+from privpipe.running.rules import judging_rules
+from privpipe.running.run_documents import public_rules
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from privpipe.judging import JudgingRules
+    from privpipe.judging.paired_sample import PairedSample
+    from privpipe.policy import Policy
+    from privpipe.running.run_context import RunContext
+    from privpipe.running.staging import Staged
+
+__all__ = ["earlier_run", "least_shown", "report_figures"]
+
+FEWEST = 5
+PERTURBING = ("perturbative", "synthetic")
+
+
+def least_shown(policy: Policy) -> int:
+    """Records that a figure of a report must rest on: as the policy says, else its largest k, and never below 5.
+
+    Examples
+    --------
+    >>> from privpipe.policy import Policy
+    >>> columns = {"zip": {"role": "quasi_identifier"}}
+    >>> least_shown(Policy.from_dict({"columns": columns, "guarantees": [{"k_anonymity": {"k": 12}}]}))
+    12
+    """
+    asked = policy.report.threshold
+    return max(FEWEST, public_rules(policy, ()).least) if asked is None else asked
+
+
+def report_figures(
+    context: RunContext,
+    staged: Staged,
+    judged: Assessment,
+    sample: PairedSample | None,
+    earlier: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The document of what a report shows besides verdict and manifest; also of a run that is refused.
+
+    Under a model that forbids counts of the source nothing of it is counted.
+    """
+    policy = context.policy
+    least = least_shown(policy)
+    withheld = any(entry.forbids_counts for entry in (*policy.entries, *policy.transform))
+    shown = {} if sample is None else distributions(sample, policy.suppression_mark, least, compared=not withheld)
+    return {
+        "report_version": REPORT_VERSION,
+        "edition": "private",
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "threshold": least,
+        "lang": policy.report.lang,
+        "policy": plain(policy.public_document()),
+        "stages": plain(staged.plan.to_dict()["stages"]),
+        "columns": list(staged.table.schema.names),
+        "input_records": None if withheld else staged.plan.records,
+        **_Classes(context, staged, least, withheld).figures(),
+        "distributions": shown,
+        "sampled": None if sample is None or sample.whole else len(sample.pairs[0]),
+        "earlier": None if earlier is None else plain(earlier),
+    }
+
+
+def earlier_run(home: Path, current: str | None) -> dict[str, Any] | None:
+    """What the record of the published release says; None where there is none, or it cannot be read.
+
+    Parameters
+    ----------
+    home : Path
+        Of the private records.
+    current : str, optional
+        What the sink points at.
+    """
+    if current is None:
+        return None
+    try:
+        found = RunDocuments.read(str(home / current.rstrip("/").rsplit("/", 1)[-1]))
+    except UsageError:
+        return None
+    return {
+        "verdict": dict(found.verdict),
+        "created": found.manifest.get("created"),
+        "plan": {"stages": [{name: stage[name] for name in ("name", "parameters")} for stage in found.stages]},
+        "columns": list(found.manifest.get("output", {}).get("columns", [])),
+    }
+
+
+@dataclass(frozen=True)
+class _Classes:
+    """The classes of both tables, over the columns that guarantees judge."""
+
+    context: RunContext
+    staged: Staged
+    least: int
+    withheld: bool
+
+    def figures(self) -> dict[str, Any]:
+        """Bins of class sizes, and what each intruder may find before and after."""
+        keys = judged_keys(self.context.policy.binding, self.staged.roles)
+        keys = tuple(name for name in keys if name in self.staged.table.schema.names)
+        if not keys:
+            return {"classes": None, "risks": None}
+        before = None if self.withheld else self._before(keys)
+        after = self._after(keys)
+        sides = [side for side in (before, after) if side is not None]
+        return {
+            "classes": {
+                "keys": list(keys),
+                "unit": "persons" if self._rules(self.staged.rules).person else "records",
+                "sides": [name for name, side in (("before", before), ("after", after)) if side is not None],
+                "records": [side.records for side in sides],
+                "bins": size_bins(sides, self.least) if sides else [],
+                "perturbed": self._perturbed(keys),
+            },
+            "risks": {"at_risk": AT_RISK, "before": self._risks(before), "after": self._risks(after)},
+        }
+
+    def _before(self, keys: tuple[str, ...]) -> SizeFigures | None:
+        engine, policy, original = self.context.engine, self.context.policy, self.staged.original
+        if not set(keys) <= set(original.schema.names):
+            return None
+        raw = policy.population is not None and not policy.population.generalized and self.staged.population is not None
+        population = population_beside(engine, policy, original) if raw else None
+        rules = self._rules(judging_rules(policy))
+        return self._counted(engine, original, keys, replace(rules, mark=policy.suppression_mark), population)
+
+    def _after(self, keys: tuple[str, ...]) -> SizeFigures | None:
+        table = self.staged.table if self.staged.counted is None else self.staged.counted
+        rules = replace(self._rules(self.staged.rules), released=tuple(self.staged.table.schema.names), base={})
+        return self._counted(self.context.engine, table, keys, rules, self.staged.population)
+
+    def _counted(
+        self, engine: Engine, table: Any, keys: tuple[str, ...], rules: JudgingRules, population: Any
+    ) -> SizeFigures | None:
+        compared = population if population is not None and set(keys) <= set(population.schema.names) else None
+        return size_figures(engine, table, keys, self.staged.roles, rules, compared)
+
+    def _rules(self, rules: JudgingRules) -> JudgingRules:
+        return replace(rules, histories={}, rerun=None, models=(), entered={}, records=None)
+
+    def _risks(self, side: SizeFigures | None) -> dict[str, Any] | None:
+        """Figures of each intruder; a share of few records is None."""
+        if side is None:
+            return None
+        few = PublicRules(columns=frozenset(), least=self.least)
+        found: dict[str, Any] = {"prosecutor": dict(side.prosecutor), "journalist": None, "marketer": None}
+        if side.journalist:
+            found["journalist"] = dict(side.journalist)
+            found["marketer"] = {"average": side.marketer}
+        for attacker in ("prosecutor", "journalist"):
+            if found[attacker] is not None:
+                share = found[attacker]["at_risk"]
+                found[attacker]["at_risk"] = few.reported(share, side.records)
+        found["records"] = side.records
+        return found
+
+    def _perturbed(self, keys: tuple[str, ...]) -> list[str]:
+        """Keys whose values a stage perturbed: equal values are then no sign of the same person."""
+        lost: set[str] = set()
+        for stage in self.context.policy.transform:
+            if stage.taxon in PERTURBING:
+                lost |= set(stage.masked_columns() or keys)
+        return [name for name in keys if name in lost]
