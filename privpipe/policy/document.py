@@ -108,6 +108,7 @@ class Policy:
     utility: Utility = field(default_factory=Utility)
     uses: tuple[Use, ...] = ()
     seed: SecretSpec | None = None
+    versions: Mapping[str, int] = field(default_factory=dict, repr=False)
     allow_insecure_seed: bool = False
     warnings: tuple[str, ...] = field(default=(), repr=False)
     file: str | None = field(default=None, compare=False)

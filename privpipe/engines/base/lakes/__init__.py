@@ -5,6 +5,7 @@ from __future__ import annotations
 from privpipe.engines.base.lakes.delta import delta_table, delta_version, has_deltalake
 from privpipe.engines.base.lakes.iceberg import IcebergName
 from privpipe.engines.base.lakes.opening import delta_place, is_lake, lake_of, pinned
+from privpipe.engines.base.lakes.said import lake_said
 from privpipe.engines.base.lakes.table import LakeTable, rows_of_piece
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "has_deltalake",
     "is_lake",
     "lake_of",
+    "lake_said",
     "pinned",
     "rows_of_piece",
 ]
