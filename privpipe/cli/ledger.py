@@ -50,7 +50,7 @@ class _Asked:
         from privpipe.running.places import folder_of
         from privpipe.sinks.remote import RemoteTarget
 
-        if self.policy is None or self.policy.sink is None or self.policy.sink.table is not None:
+        if self.policy is None or self.policy.sink is None or not self.policy.sink.is_folder:
             yield None  # a table is no witness of a ledger, and no policy names both
             return
         place: Any = folder_of(self.policy, None)

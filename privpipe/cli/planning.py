@@ -149,7 +149,7 @@ def _unjudged_target(target: str, policy: Policy) -> Path:
     if "://" in target:
         raise UsageError("--target must be a local folder: unjudged data stays here")
     folder = Path(os.path.abspath(target))
-    if policy.sink is not None:
+    if policy.sink is not None and policy.sink.is_folder:
         sink = Path(os.path.realpath(policy.sink.target(policy.base_dir)))
         real = Path(os.path.realpath(folder))
         if real == sink or sink in real.parents or real in sink.parents:

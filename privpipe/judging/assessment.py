@@ -15,6 +15,7 @@ from privpipe.judging.column_loss import LossTable
 __all__ = ["SCHEMA_VERSION", "Assessment"]
 
 SCHEMA_VERSION = 2
+OF_WHOLE = "the whole table"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +43,8 @@ class Assessment:
         Built-in guarantees that hold (`no_identifiers`); first in the verdict document.
     run : mapping
         Run id, hashes, engine and versions, when the assessment is part of a run.
+    whole : Assessment or None
+        Of all rows that readers see, where a release joins rows of earlier ones; it must pass as well.
     lost : LossTable or None
         What each column of a release has lost; its alarms refuse where the policy says so. In private records only.
 
@@ -60,12 +63,14 @@ class Assessment:
     source_notes: tuple[str, ...] = ()
     built_in: tuple[Verdict, ...] = ()
     run: Mapping[str, Any] = field(default_factory=dict)
+    whole: Assessment | None = None
     lost: LossTable | None = None
 
     @property
     def holds(self) -> bool:
         """Whether there is a verdict of severity `fail` and every such verdict is a pass; an error blocks as a fail."""
-        return any(verdict.severity == "fail" for verdict in self.verdicts) and not self.failed
+        judged = any(verdict.severity == "fail" for verdict in self.verdicts)
+        return judged and not self.failed and (self.whole is None or not self.whole.failed)
 
     @property
     def passed(self) -> bool:
@@ -90,7 +95,8 @@ class Assessment:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Of each of these a sentence: which entry, what was asked and what was reached."""
-        return tuple(warning_of(verdict.to_dict()) for verdict in self.warned)
+        of_whole = () if self.whole is None else (f"{OF_WHOLE}: {warning}" for warning in self.whole.warnings)
+        return (*(warning_of(verdict.to_dict()) for verdict in self.warned), *of_whole)
 
     def raise_if_failed(self, ending: str = "Nothing was published.") -> Assessment:
         """The assessment itself when it passed.
@@ -110,7 +116,10 @@ class Assessment:
         if self.holds:
             lines = [f"ALARM {alarm}" for alarm in self.alarms]
             raise ColumnsLost("refused: " + "\n         ".join(lines) + f"\n{ending}", self)
-        lines = [str(verdict) for verdict in self.failed] or ["no guarantee that could refuse was judged"]
+        lines = [str(verdict) for verdict in self.failed]
+        if self.whole is not None:
+            lines += [f"{OF_WHOLE}: {verdict}" for verdict in self.whole.failed]
+        lines = lines or ["no guarantee that could refuse was judged"]
         raise Refused("refused: " + "\n         ".join(lines) + f"\n{ending}", self)
 
     def noting(self, *notes: str, source: Sequence[str] = ()) -> Assessment:
@@ -146,6 +155,8 @@ class Assessment:
         rows = [verdict.row() for verdict in (*self.built_in, *self.verdicts)]
         measured = [verdict.row()[:3] for verdict in self.measures]
         reasons = [f"{verdict.name}: {verdict.reason}" for verdict in self.failed]
+        if self.whole is not None:
+            reasons += [f"{OF_WHOLE}: {verdict.name}: {verdict.reason}" for verdict in self.whole.failed]
         reasons = [*(f"WARNING {warning}" for warning in self.warnings), *reasons]
         held = "Passed, with warnings" if self.warned else "Passed: every guarantee holds"
         return html_tables(
@@ -177,6 +188,22 @@ class Assessment:
             "guarantees": rows,
             "measures": [verdict.to_public_measure(rules, self.records) for verdict in self.measures],
             "notes": list(self.notes),
+            **({} if self.whole is None else {"whole_table": self.whole._public_whole(rules)}),
+        }
+
+    def _public_whole(self, rules: PublicRules) -> dict[str, Any]:
+        rows = [verdict.to_public(rules, self.records) for verdict in (*self.built_in, *self.verdicts)]
+        return {**self._whole(), "guarantees": rows}
+
+    def _whole(self) -> dict[str, Any]:
+        """Its part of the document of the release that joins this table."""
+        return {
+            "passed": not self.failed,
+            "records": self.records,
+            "suppressed_records": self.suppressed_records,
+            "classes": self.classes,
+            "guarantees": [verdict.to_dict() for verdict in (*self.built_in, *self.verdicts)],
+            "notes": list(self.notes),
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -193,5 +220,6 @@ class Assessment:
             "guarantees": [verdict.to_dict() for verdict in (*self.built_in, *self.verdicts)],
             "measures": [verdict.to_measure() for verdict in self.measures],
             "notes": [*self.notes, *self.source_notes],
+            **({} if self.whole is None else {"whole_table": self.whole._whole()}),
             **({} if self.lost is None else self.lost.documents()),
         }

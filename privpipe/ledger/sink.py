@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from privpipe.errors import DataError, SinkError
 from privpipe.ledger.folder import canonical, read_document
 from privpipe.ledger.seal import Seal
+from privpipe.sinks.delta import local_target
 from privpipe.sinks.local import LocalTarget
 from privpipe.sinks.remote import RemoteTarget, is_remote
 
@@ -194,7 +195,7 @@ def current_of(target: str) -> str | None:
             raise SinkError(f"what a sink of the ledger points at cannot be read: {type(error).__name__}") from None
         finally:
             place.__exit__(None, None, None)
-    local = LocalTarget(Path(target))
+    local = local_target(Path(target))
     return local.current() if local.state.is_dir() else "gone"
 
 
@@ -202,5 +203,5 @@ def place_of(target: str) -> LocalTarget | None:
     """A sink of this machine that still stands; None for others, which are not asked."""
     if is_remote(target):
         return None
-    local = LocalTarget(Path(target))
+    local = local_target(Path(target))
     return local if local.state.is_dir() else None

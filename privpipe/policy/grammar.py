@@ -13,7 +13,7 @@ from privpipe.engines.base import Format
 from privpipe.engines.base.text_form import Encoding
 from privpipe.engines.base.unpacking import MOST_BYTES, Compression
 from privpipe.judging.column_loss import AlarmAction, ColumnLossRule
-from privpipe.policy.specs import FormulaRule
+from privpipe.policy.specs import FormulaRule, PublishMode, SchemaRule
 from privpipe.roles import ColumnType, NullRule, Role
 
 __all__ = [
@@ -145,11 +145,35 @@ SOURCE: Mapping[str, Key] = {
 GENERALIZED = Key("flag", "whether the table is generalized already; else the plan is applied to it", default=False)
 
 SINK: Mapping[str, Key] = {
-    "path": Key("text", "folder to publish into; relative to the policy file", required=True, instead=("table",)),
+    "path": Key(
+        "text", "folder to publish into; relative to the policy file", required=True, instead=("table", "iceberg")
+    ),
     "table": Key(
         "text", "in place of `path`: a view to publish in the Spark session's own catalogue, `db.visits_public`"
     ),
-    "format": Key("text", "format of the published files", ("parquet", "csv", "json"), default="parquet"),
+    "iceberg": Key(
+        "text", "in place of `path`: an Iceberg table to publish into, with its namespace, `db.visits_public`"
+    ),
+    "catalog": LAKES["catalog"],
+    "format": Key(
+        "text",
+        "format of the published files; `delta` is a Delta table",
+        ("parquet", "csv", "json", "delta"),
+        default="parquet",
+    ),
+    "mode": Key(
+        "text",
+        "of a Delta or Iceberg table: whether a release takes the place of the rows that are there or joins them; what "
+        "joins is judged alone and with them",
+        get_args(PublishMode),
+        default="replace",
+    ),
+    "schema": Key(
+        "text",
+        "of a Delta or Iceberg table: whether a release may bring columns that the table lacks; types never change",
+        get_args(SchemaRule),
+        default="same",
+    ),
     "formula_cells": Key(
         "text",
         "CSV texts that spreadsheets run as formulas: kept and noted, behind an apostrophe, or an error",

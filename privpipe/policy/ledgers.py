@@ -19,7 +19,7 @@ __all__ = ["check_ledgers"]
 def check_ledgers(draft: Draft, report: Report) -> None:
     """A ledger follows persons by a declared key, is kept in one way, and is never published."""
     sink = draft.values.get("sink")
-    named = isinstance(sink, SinkSpec) and sink.table is not None
+    named = isinstance(sink, SinkSpec) and not sink.is_folder
     local = isinstance(sink, SinkSpec) and not named and "://" not in sink.path
     target = Path(sink.target(draft.base_dir)) if isinstance(sink, SinkSpec) and local else None
     seen: list[HistoryMeasure] = []

@@ -21,11 +21,11 @@ from privpipe.policy.sections import (
     read_keys,
     read_plan,
     read_secret,
-    read_sink,
     read_source,
     read_uses,
     read_utility,
 )
+from privpipe.policy.sinks import read_sink
 
 __all__ = ["read_file", "read_mapping"]
 

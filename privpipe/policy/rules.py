@@ -11,8 +11,10 @@ from privpipe.blocks import Entry, Guarantee
 from privpipe.blocks.marks import ColumnNames, Columns, SensitiveColumn
 from privpipe.blocks.parameters import flat_names, marked
 from privpipe.blocks.table_name import TableName
+from privpipe.engines.base.lakes import IcebergName
 from privpipe.errors import did_you_mean
 from privpipe.judging.unlooked import unused_quasi_identifiers
+from privpipe.policy.appending import check_appending
 from privpipe.policy.counting import check_counting, check_stages_under_counting
 from privpipe.policy.draft import Draft
 from privpipe.policy.entries import ReadEntry
@@ -48,6 +50,7 @@ def check(draft: Draft, report: Report) -> None:
         check_ledgers,
         check_dated_columns,
         check_sink,
+        check_appending,
         check_records,
         check_packages,
     )
@@ -278,13 +281,16 @@ def check_sink(draft: Draft, report: Report) -> None:
     sink = draft.values.get("sink")
     if not isinstance(sink, SinkSpec):
         return
-    target = Path(sink.target(draft.base_dir))
     for name in ("source", "original", "population"):
         spec = draft.values.get(name)
-        if isinstance(spec, SourceSpec) and sink.table is not None:
-            if spec.table is not None and _same_table(sink.table, spec.table):
-                report.wrong(("sink", "table"), f"is the table of `{name}:`; publish under a name of its own")
-        elif isinstance(spec, SourceSpec) and (told := _file_of(spec)):
+        if not isinstance(spec, SourceSpec):
+            continue
+        if sink.table is not None and spec.table is not None and _same_table(sink.table, spec.table):
+            report.wrong(("sink", "table"), f"is the table of `{name}:`; publish under a name of its own")
+        if sink.iceberg is not None and spec.iceberg is not None and _same_iceberg(sink.iceberg, spec.iceberg):
+            report.wrong(("sink", "iceberg"), f"is the table of `{name}:`; publish under a name of its own")
+        if sink.is_folder and (told := _file_of(spec)):
+            target = Path(sink.target(draft.base_dir))
             path = Path(located(told, draft.base_dir))
             if path == target or path in target.parents or target in path.parents:
                 report.wrong(("sink", "path"), f"overlaps with the path of `{name}:`; publish into a folder of its own")
@@ -303,6 +309,10 @@ def _same_table(one: TableName, other: TableName) -> bool:
     return [part.casefold() for part in one.parts[-shared:]] == [part.casefold() for part in other.parts[-shared:]]
 
 
+def _same_iceberg(one: IcebergName, other: IcebergName) -> bool:
+    return (one.catalog, one.name) == (other.catalog, other.name)
+
+
 def check_records(draft: Draft, report: Report) -> None:
     """Private records lie on this machine, and never where readers of the release look."""
     records, sink = draft.values.get("records"), draft.values.get("sink")
@@ -312,7 +322,7 @@ def check_records(draft: Draft, report: Report) -> None:
         report.wrong(("records",), "private records lie on a local (or mounted) file system; name a folder there")
         return
     home = Path(located(records, draft.base_dir))
-    if isinstance(sink, SinkSpec) and sink.table is None and Path(sink.target(draft.base_dir)) in (home, *home.parents):
+    if isinstance(sink, SinkSpec) and sink.is_folder and Path(sink.target(draft.base_dir)) in (home, *home.parents):
         report.wrong(
             ("records",), "lies inside the sink, where readers of the release would see it; name another folder"
         )

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from privpipe.blocks.table_name import MOST_PARTS, OWN_CATALOGUE
 from privpipe.draws import Seed
 from privpipe.engines import engine_fault
 from privpipe.engines.base.text_form import FORM_KEYS
@@ -16,11 +14,11 @@ from privpipe.hierarchies import HierarchySpec
 from privpipe.judging.column_loss import ColumnLossRule
 from privpipe.policy.databases import database_fault, read_database, table_name
 from privpipe.policy.forms import read_form
-from privpipe.policy.grammar import COLUMN, COLUMN_LOSS, PLAN, SINK, UTILITY, Key, source_keys
+from privpipe.policy.grammar import COLUMN, COLUMN_LOSS, PLAN, UTILITY, Key, source_keys
 from privpipe.policy.lakes import check_delta, read_iceberg
 from privpipe.policy.places import Place, Report
 from privpipe.policy.secret import SecretSpec
-from privpipe.policy.specs import ColumnSpec, PlanSpec, SinkSpec, SourceSpec, Utility
+from privpipe.policy.specs import ColumnSpec, PlanSpec, SourceSpec, Utility
 from privpipe.policy.uses import Use, read_use
 from privpipe.roles import case_collisions
 
@@ -30,7 +28,6 @@ __all__ = [
     "read_keys",
     "read_plan",
     "read_secret",
-    "read_sink",
     "read_source",
     "read_uses",
     "read_utility",
@@ -139,33 +136,6 @@ def _check_csv(report: Report, spec: SourceSpec, place: Place) -> None:
         report.wrong((*place, "header"), "a file without a header needs `columns: [...]`, their names in order")
     if spec.header and spec.columns:
         report.wrong((*place, "columns"), "is for files without a header; write `header: false` or leave it out")
-
-
-def read_sink(report: Report, value: Any, place: Place) -> SinkSpec | None:
-    """`sink`."""
-    found = read_keys(report, value, place, SINK)
-    if "table" in found:
-        return _named_sink(report, found, place)
-    if "formula_cells" in found and found.get("format", "parquet") != "csv":
-        report.wrong((*place, "formula_cells"), "is for `format: csv`; other formats say what is text")
-    return SinkSpec(**found) if "path" in found else None
-
-
-def _named_sink(report: Report, found: Mapping[str, Any], place: Place) -> SinkSpec | None:
-    """A view of a catalogue that every release of this policy replaces."""
-    for name in found:
-        if name == "path":
-            report.wrong((*place, "table"), "stands beside `path:`; a release has one place: leave one of them out")
-        elif name != "table":
-            report.wrong((*place, name), "is for files; a table has neither a format nor formulas")
-    table = table_name(report, found["table"], (*place, "table"))
-    if table is not None and not all(re.fullmatch(r"[A-Za-z0-9_]+", part) for part in table.parts):
-        report.wrong((*place, "table"), "a catalogue names what is published by letters, digits and _ alone")
-        return None
-    if table is not None and len(table.parts) == MOST_PARTS and table.parts[0].casefold() != OWN_CATALOGUE:
-        what = f"a release is published as a view of Spark's own catalogue: write {OWN_CATALOGUE}.db.table"
-        report.unsupported((*place, "table"), what)
-    return None if table is None else SinkSpec(table=table)
 
 
 def read_plan(report: Report, value: Any, place: Place) -> PlanSpec | None:

@@ -18,9 +18,22 @@ from privpipe.hierarchies import HierarchySpec
 from privpipe.judging.column_loss import ColumnLossRule
 from privpipe.roles import ColumnType, Role
 
-__all__ = ["ColumnSpec", "FormulaRule", "FrameSpec", "PlanSpec", "SinkSpec", "SourceSpec", "Utility", "located"]
+__all__ = [
+    "ColumnSpec",
+    "FormulaRule",
+    "FrameSpec",
+    "PlanSpec",
+    "PublishMode",
+    "SchemaRule",
+    "SinkSpec",
+    "SourceSpec",
+    "Utility",
+    "located",
+]
 
 FormulaRule = Literal["keep", "escape", "refuse"]
+PublishMode = Literal["replace", "append"]
+SchemaRule = Literal["same", "evolve"]
 
 
 def located(path: str, base_dir: Path) -> str:
@@ -110,12 +123,29 @@ class FrameSpec(SourceSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class SinkSpec:
-    """Where a release is published: a folder of files of one format, or a name in a catalogue."""
+    """Where a release is published: a folder of files or of a table of one format, or a name in a catalogue.
+
+    `mode` and `schema` are of tables of a table format: whether a release replaces or follows the ones before it, and
+    whether it may bring columns that the table lacks.
+    """
 
     path: str = ""
     table: TableName | None = None
+    iceberg: IcebergName | None = None
     format: Format = "parquet"
+    mode: PublishMode = "replace"
+    schema: SchemaRule = "same"
     formula_cells: FormulaRule = "keep"
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder, here or on an object store."""
+        return bool(self.path)
+
+    @property
+    def file_format(self) -> Format:
+        """Format of the files that are written."""
+        return "parquet" if self.format == "delta" else self.format
 
     @property
     def escapes_formulas(self) -> bool:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privpipe.blocks.table_name import TableName
 from privpipe.engines import Engine, Source, Written
-from privpipe.errors import SinkError, UsageError
+from privpipe.errors import SinkError, UnsupportedError, UsageError
 from privpipe.private_files import scratch_folder
 from privpipe.roles import column_type_of
 from privpipe.running.bytes_columns import is_bytes
 from privpipe.running.run_context import RunContext
 from privpipe.running.staging import Staged
+from privpipe.sinks.delta import DeltaTarget
 from privpipe.sinks.formula_cells import escapes_formulas
-from privpipe.sinks.local import LocalTarget, Target
+from privpipe.sinks.local import LocalTarget, Rows, Target
 from privpipe.sinks.remote import RemoteTarget, is_remote
 from privpipe.sinks.table import TableTarget
 
@@ -31,7 +33,7 @@ NO_MARKS: Mapping[str, str] = {}
 
 def sink_format(policy: Policy) -> Any:
     """Format of the released files."""
-    return policy.sink.format if policy.sink else "parquet"
+    return policy.sink.file_format if policy.sink else "parquet"
 
 
 def target_of(engine: Engine, policy: Policy, target: str | None) -> Target:
@@ -43,6 +45,10 @@ def target_of(engine: Engine, policy: Policy, target: str | None) -> Target:
         There is none, or it is a table and the engine has no catalogue.
     """
     sink = policy.sink
+    if target is None and sink is not None and sink.iceberg is not None:
+        raise UnsupportedError(
+            "a release into an Iceberg table is not served; publish with `path:` and `format: delta`"
+        )
     if target is None and sink is not None and sink.table is not None:
         return TableTarget(engine.catalogue(), sink.table, policy.base_dir)
     return folder_of(policy, target)
@@ -50,13 +56,21 @@ def target_of(engine: Engine, policy: Policy, target: str | None) -> Target:
 
 def folder_of(policy: Policy, target: str | None) -> LocalTarget | RemoteTarget:
     """The same where it is a folder, which needs no engine."""
-    path = target or (policy.sink.path if policy.sink else None)
-    if path is None:
+    path = target or (policy.sink.path if policy.sink else "")
+    if not path:
         raise UsageError("nowhere to publish to: give a `sink:` in the policy, or --target")
+    sink = policy.sink
+    is_delta = sink is not None and sink.format == "delta"
     if is_remote(path):
+        if is_delta:
+            raise UnsupportedError(
+                "a Delta table on an object store is not published to: publish into a local or mounted folder, or as "
+                "`format: parquet`"
+            )
         return RemoteTarget(path)
     # A path of the policy starts at the policy file, one of the command line where the user stands.
-    return LocalTarget(Path(path) if target else policy.base_dir / path)
+    home = Path(path) if target else policy.base_dir / path
+    return DeltaTarget(home, sink.mode, sink.schema) if sink is not None and is_delta else LocalTarget(home)
 
 
 @contextmanager
@@ -90,13 +104,11 @@ def clear_workplace(policy: Policy, purpose: str, target: str | None = None) -> 
 
 def _local_sink(policy: Policy, target: str | None) -> Path | None:
     spec = policy.sink
-    path = target or ("" if spec is None or spec.table is not None else spec.target(policy.base_dir))
+    path = target or ("" if spec is None or not spec.is_folder else spec.target(policy.base_dir))
     return Path(path) if path and not is_remote(path) else None
 
 
-def write_rows(
-    context: RunContext, staged: Staged, place: Path | TableName, marks: Mapping[str, str] = NO_MARKS
-) -> Written:
+def write_rows(context: RunContext, staged: Staged, place: Rows, marks: Mapping[str, str] = NO_MARKS) -> Written:
     """Write the released rows in their keyed order, in the sink's format.
 
     Parameters
@@ -112,10 +124,12 @@ def write_rows(
     return context.engine.write(staged.table, str(place), sink_format(context.policy), staged.order, escape=escape)
 
 
-def written_source(policy: Policy, staged: Staged, place: Path | TableName) -> Source:
+def written_source(policy: Policy, staged: Staged, place: Rows) -> Source:
     """What was written, to be read back in the types of the release."""
     # Bytes have no name among the declared types: only files that keep their own types hold them.
     types = {field.name: column_type_of(field.type) for field in staged.table.schema if not is_bytes(field.type)}
+    if isinstance(place, Source):
+        return replace(place, types=types)
     if isinstance(place, TableName):
         return Source(data=place, types=types)
     return Source(

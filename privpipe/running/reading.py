@@ -82,24 +82,25 @@ def finished_source(data: Any, policy: Policy, **said: Any) -> Source:
     if isinstance(data, Source):
         return replace(data, types=types)
     sink = policy.sink
-    if sink is not None and sink.table is None and isinstance(data, str | PurePath):
+    if sink is not None and sink.is_folder and isinstance(data, str | PurePath):
         target = sink.target(policy.base_dir)
         if str(data) == target or Path(data).absolute() == Path(target):
             escaped = sink.escapes_formulas
-            return Source(
+            own = Source(
                 data=str(data),
                 quoted_nulls=False,
                 escaped_formulas=escaped,
                 types=types,
                 **{"format": sink.format, **said},
             )
+            return pinned(own)
     path = isinstance(data, str | PurePath)
-    if path and sink is not None and sink.table is None and not said.get("format") and Path(data).is_dir():
-        said = said if format_said(str(data)) else {**said, "format": sink.format}
+    if path and sink is not None and sink.is_folder and not said.get("format") and Path(data).is_dir():
+        said = said if format_said(str(data)) else {**said, "format": sink.file_format}
     found = read_as_source(data, policy, **said)
     # A footer of the raw files would take records of a finished table from the judgement.
-    own = found.is_path and Path(str(data)).absolute() == _own_path(policy)
-    if not own:
+    raw = found.is_path and Path(str(data)).absolute() == _own_path(policy)
+    if not raw:
         found = replace(found, form=TextForm(), sheet=None, partitions=())
     return replace(found, types=types)
 

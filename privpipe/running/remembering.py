@@ -118,7 +118,7 @@ class Remembering:
     def _own_sink(self) -> LocalTarget | None:
         """The policy's sink as a witness, where a table is judged and nothing published."""
         sink = self.policy.sink
-        return None if sink is None or sink.table is not None else place_of(sink.target(self.policy.base_dir))
+        return None if sink is None or not sink.is_folder else place_of(sink.target(self.policy.base_dir))
 
     def _without_ledger(self) -> None:
         """A policy without a ledger at a sink that has one: what it publishes will be missing there."""

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privpipe.blocks.table_name import TableName
 from privpipe.engines import Engine, Source, Written
 from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.engines.base.stamps import require_stamps, stamps_of
@@ -39,11 +38,11 @@ from privpipe.running.run_context import RunContext, seed_of
 from privpipe.running.run_documents import output_of, run_documents, run_header, write_public
 from privpipe.running.run_notes import linking_notes, require_publishable_seed, seed_notes
 from privpipe.running.staging import Staged, run_stages
+from privpipe.running.whole_table import appended, judge_whole, require_judged_whole
 from privpipe.sinks.formula_cells import formula_notes
-from privpipe.sinks.local import LocalTarget, Target, sink_faults
+from privpipe.sinks.local import Rows, Target, sink_faults
 from privpipe.sinks.records import PrivateRecords
 from privpipe.sinks.remote import RemoteTarget
-from privpipe.sinks.table import TableTarget
 
 if TYPE_CHECKING:
     from privpipe.policy import Policy
@@ -99,11 +98,11 @@ def release_with(
         if dry_run:
             reading = Remembering(policy, sink, reading=True)
             with _seen(policy, sink), workplace(policy, DRY_RUN, target) as bench, reading as memory:
-                return _Release(context, run_id, bench, memory, keys).rehearse(frozen, sink)
+                return _Release(context, run_id, bench, memory, keys, sink).rehearse(frozen)
         with sink as place, Remembering(policy, place) as memory:
             records = PrivateRecords.of(policy, place)
             records.open(place.current())
-            return _Release(context, run_id, place, memory, keys, records).publish(frozen)
+            return _Release(context, run_id, place, memory, keys, place, records).publish(frozen)
 
 
 @contextmanager
@@ -111,8 +110,7 @@ def _seen(policy: Policy, sink: Target) -> Iterator[None]:
     """A sink that is looked at and not opened; refused where a release would be, as far as looking tells."""
     try:
         PrivateRecords.of(policy, sink)
-        if isinstance(sink, LocalTarget):
-            sink.require_free()
+        sink.require_free()
         yield
     finally:
         if isinstance(sink, RemoteTarget):  # it has a local folder from its birth
@@ -151,6 +149,7 @@ class _Release:
     place: Target
     memory: Remembering
     keys: KeyHistory
+    sink: Target
     records: PrivateRecords | None = None
 
     def publish(self, frozen: Plan | None) -> ReleaseResult:
@@ -163,12 +162,12 @@ class _Release:
         self._settle(ready.staged, self.records)
         return replace(ready.result(self.place), path=path, assessment=again, record=str(record))
 
-    def rehearse(self, frozen: Plan | None, sink: Target) -> ReleaseResult:
+    def rehearse(self, frozen: Plan | None) -> ReleaseResult:
         """The steps up to publishing; what was written goes."""
         ready = self._ready(frozen)
         self.place.refuse(self.run_id)
         self.context.progress("done")
-        return replace(ready.result(sink), published=False)
+        return replace(ready.result(self.sink), published=False)
 
     def _ready(self, frozen: Plan | None) -> _Ready:
         """What is staged, written, and judged as it was written."""
@@ -178,6 +177,8 @@ class _Release:
         stamps = stamps_of(source)
         staged = self._staged(source, frozen)
         self.context.progress("write")
+        self.sink.fits(staged.table.schema)
+        require_judged_whole(policy, staged)
         folder = self.place.stage(self.run_id)
         formulas = formula_notes(self.context.engine, policy, staged.table)
         rows = self.place.rows(self.run_id)
@@ -189,8 +190,7 @@ class _Release:
         with sink_faults(folder):
             files = [path for path in folder.iterdir() if path.is_file()]
             output = output_of(staged, files, written)
-            if isinstance(self.place, TableTarget):
-                output["table"] = str(self.place.released(self.run_id))
+            output.update(self.place.described(self.run_id))
             private, public = run_documents(self.context, staged, judged, output=output)
             write_public(folder, public)
         return _Ready(staged, judged, written, private, public)
@@ -221,9 +221,9 @@ class _Release:
         self.memory.gather(self.context.engine, staged.original, staged.table, staged.roles, staged.noise)
         rerun = Rerun(self.context, staged.original, staged.source)
         rules = replace(staged.rules, histories=self.memory.histories, rerun=rerun)
-        return replace(staged, rules=rules, notes=(*self.memory.notes, *notes))
+        return replace(staged, rules=rules, notes=(*self.memory.notes, *self.sink.notes(), *notes))
 
-    def _judged(self, staged: Staged, rows: Path | TableName, written: Written) -> Assessment:
+    def _judged(self, staged: Staged, rows: Rows, written: Written) -> Assessment:
         """The verdict on what was written.
 
         Raises
@@ -234,6 +234,9 @@ class _Release:
         sample = sample_of(self.context, staged)
         judged = judged.noting(source=notes_of_source(self.context.engine, staged, sample))
         judged = replace(judged, lost=lost_columns(self.context, staged, sample))
+        kept = self.sink.kept()
+        if kept is not None:
+            judged = replace(judged, whole=judge_whole(self.context, staged, appended(kept, rows)))
         if not judged.passed:
             self.place.refuse(self.run_id)
             if self.records is not None:
@@ -256,6 +259,9 @@ class _Release:
             again = judge_written(self.context, without_notes(staged), self.place.published(self.run_id), written)
             if set(again.notes) <= set(judged.notes):  # what was noted of the same rows before still holds
                 again = replace(again, notes=judged.notes, source_notes=judged.source_notes)
+            whole = self.place.whole(self.run_id)
+            if whole is not None:
+                again = replace(again, whole=judge_whole(self.context, staged, whole))
             again = replace(again, lost=judged.lost)
             again = again.within(**self._header(staged))
             if again.to_dict() != judged.to_dict():
@@ -297,7 +303,7 @@ def source_of(policy: Policy) -> Source:
     return policy.source.to_source(policy.types, policy.base_dir)
 
 
-def judge_written(context: RunContext, staged: Staged, place: Path | TableName, written: Written) -> Assessment:
+def judge_written(context: RunContext, staged: Staged, place: Rows, written: Written) -> Assessment:
     """Judge the files or the table, not the frame they came from; by that only to count persons they do not tell apart.
 
     Then they are proved to hold the very same records.
@@ -305,7 +311,10 @@ def judge_written(context: RunContext, staged: Staged, place: Path | TableName, 
     engine, policy, seed = context.engine, context.policy, context.seed
     files = written_source(policy, staged, place)
     table = engine.scan(files)
-    if list(table.schema.names) != list(staged.table.schema.names):
+    names = list(staged.table.schema.names)
+    if isinstance(place, Source) and sorted(table.schema.names) == sorted(names):
+        table = engine.select(table, names)  # a table has its columns in the order of its first release
+    if list(table.schema.names) != names:
         raise EngineError("the written files do not have the columns of the release")
     paired = reads_pairs(policy)
     if (staged.counted is not None or paired) and fingerprint(engine, table, seed) != fingerprint(

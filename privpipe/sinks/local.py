@@ -19,13 +19,14 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from privpipe.blocks.table_name import TableName
+from privpipe.engines import Source
 from privpipe.errors import SinkError
 from privpipe.private_files import (
     flush_new,
@@ -36,11 +37,18 @@ from privpipe.private_files import (
     sync_folder,
 )
 
-__all__ = ["MEMORY", "METADATA", "LocalTarget", "Target", "sink_faults"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["MEMORY", "METADATA", "LocalTarget", "Rows", "Target", "WholeReleases", "flush_below", "sink_faults"]
 
 MEMORY = "ledger.json"
 METADATA = "_privpipe"
 """Folder inside a release for its public documents; data tools skip names with a leading underscore."""
+
+
+Rows = Path | TableName | Source
+"""A folder of files, a table of a catalogue, or a table of a table format."""
 
 
 class Target(Protocol):
@@ -69,11 +77,29 @@ class Target(Protocol):
     def rows(self, run_id: str) -> Path | TableName:
         """Where the rows of this run are staged: that folder, or a table."""
 
+    def fits(self, schema: pa.Schema) -> None:
+        """Refuse rows of a schema that cannot be published here, before they are written."""
+
+    def kept(self) -> Source | None:
+        """Rows that stay beside those of this run, as they are now; None: a release takes the place of all."""
+
+    def whole(self, run_id: str) -> Source | None:
+        """All rows that readers see since this run published, where some were kept."""
+
+    def notes(self) -> Sequence[str]:
+        """What a verdict must say of releases here."""
+
+    def described(self, run_id: str) -> Mapping[str, Any]:
+        """What the public manifest says of the place of this run's rows."""
+
+    def require_free(self) -> None:
+        """Refuse a place that could not be published to now, as far as looking tells."""
+
     def publish(self, run_id: str) -> str:
         """Make what is staged the published release, in one step; returns where it is read."""
 
-    def published(self, run_id: str) -> Path | TableName:
-        """A local folder that holds what a reader of the target would read now, or the table he reads."""
+    def published(self, run_id: str) -> Rows:
+        """This run's rows as a reader of the target would read them now: a local folder, or a table."""
 
     def withdraw(self, run_id: str) -> None:
         """Put back what was published before this run."""
@@ -91,7 +117,33 @@ class Target(Protocol):
         """Keep this instead, whole or not at all."""
 
 
-class LocalTarget:
+class WholeReleases:
+    """What is true of places where a release takes the place of the one before, whatever its columns."""
+
+    def fits(self, schema: pa.Schema) -> None:
+        """Any schema."""
+
+    def kept(self) -> Source | None:
+        """Nothing."""
+        return None
+
+    def whole(self, run_id: str) -> Source | None:
+        """Nothing more than the release."""
+        return None
+
+    def notes(self) -> Sequence[str]:
+        """Nothing."""
+        return ()
+
+    def described(self, run_id: str) -> Mapping[str, Any]:
+        """Nothing more than the files."""
+        return {}
+
+    def require_free(self) -> None:
+        """Known when it is opened."""
+
+
+class LocalTarget(WholeReleases):
     """A folder on a local (or mounted) file system.
 
     Parameters
@@ -189,7 +241,7 @@ class LocalTarget:
         staged, home = self.state / "staging" / run_id, self.state / "releases" / run_id
         with sink_faults(self.path):
             make_public(staged, public_modes(self.state / "releases"))
-            _flush(staged)
+            flush_below(staged)
             self._before = self.current()
             if self._before is not None:  # made while there is room, so that going back takes none
                 self._link(self._before, self._pointer_back(run_id))
@@ -204,7 +256,7 @@ class LocalTarget:
             sync_folder(self.path.parent)
         return str(self.path)
 
-    def published(self, run_id: str) -> Path:
+    def published(self, run_id: str) -> Rows:
         return Path(os.path.realpath(self.path))
 
     def withdraw(self, run_id: str) -> None:
@@ -309,7 +361,7 @@ def sink_faults(sink: Path | str, outcome: str = "nothing was published") -> Ite
         raise SinkError(f"the sink {str(sink)!r} cannot be written: {reason}; {outcome}") from None
 
 
-def _flush(folder: Path) -> None:
+def flush_below(folder: Path) -> None:
     """Everything below on the disk before anybody is pointed at it."""
     for root, _, files in os.walk(folder):
         for name in files:

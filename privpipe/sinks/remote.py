@@ -26,7 +26,7 @@ from typing import Self
 
 from privpipe.errors import PrivpipeError, SinkError, UsageError
 from privpipe.private_files import new_folder, remove_folder
-from privpipe.sinks.local import MEMORY
+from privpipe.sinks.local import MEMORY, WholeReleases
 
 __all__ = ["RemoteTarget", "is_remote"]
 
@@ -45,7 +45,7 @@ def is_remote(path: str) -> bool:
     return "://" in path
 
 
-class RemoteTarget:
+class RemoteTarget(WholeReleases):
     """A folder of an fsspec file system (``s3://``, ``gs://``, ``abfs://``, ``memory://``, ``file://`` ...).
 
     Files are written and judged in a local private folder, copied beside the sink, read back and compared byte for

@@ -31,7 +31,7 @@ from privpipe.blocks.table_name import TableName, backquoted
 from privpipe.engines.base.catalogue import Catalogue
 from privpipe.errors import EngineError, PrivpipeError, SinkError
 from privpipe.private_files import flush_new, private_folder
-from privpipe.sinks.local import METADATA, sink_faults
+from privpipe.sinks.local import METADATA, WholeReleases, sink_faults
 
 __all__ = ["TableTarget"]
 
@@ -40,7 +40,7 @@ MARK = "privpipe.sink"
 RELEASED = re.compile(r"__(?P<run>\d{8}t\d{6}z_[0-9a-f]{8})(?P<documents>__documents)?")
 
 
-class TableTarget:
+class TableTarget(WholeReleases):
     """A name in a catalogue.
 
     Parameters
@@ -110,6 +110,10 @@ class TableTarget:
     def released(self, run_id: str) -> TableName:
         """The table of a release."""
         return self._beside(f"__{run_id.replace('-', '_').lower()}")
+
+    def described(self, run_id: str) -> Mapping[str, str]:
+        """The table of a release."""
+        return {"table": str(self.released(run_id))}
 
     def publish(self, run_id: str) -> str:
         """See `Target.publish`; when it raises, `withdraw` sees to what had been done."""

@@ -12,7 +12,7 @@ from privpipe.engines.base.csv_blocks import CsvDialect, csv_blocks, ragged_erro
 from privpipe.engines.base.databases import Database
 from privpipe.engines.base.files import csv_columns, list_files
 from privpipe.engines.base.frames import arrow_of
-from privpipe.engines.base.lakes import IcebergName
+from privpipe.engines.base.lakes import IcebergName, LakeView
 from privpipe.engines.base.source import Source
 from privpipe.engines.base.unpacking import reading
 from privpipe.engines.base.whole_files import opened
@@ -52,6 +52,8 @@ def _frame(data: Any) -> pa.Table:
         )
     if isinstance(data, IcebergName):
         raise UnsupportedError("an Iceberg table has no order, so nothing can be aligned by position; use a record_id")
+    if isinstance(data, LakeView):
+        raise UnsupportedError("a table of a table format has no order, so nothing can be aligned by position")
     library = type(data).__module__.partition(".")[0]
     if library == "pyspark":
         raise UnsupportedError("a Spark frame has no order, so nothing can be aligned by position; use a record_id")

@@ -55,7 +55,7 @@ class Source:
 
     Parameters
     ----------
-    data : str, path, TableName, IcebergName or frame
+    data : str, path, TableName, IcebergName, LakeView or frame
         A file or a folder of files (no sign of a path is a pattern), a table of a catalogue, or a pandas, polars,
         pyarrow, DuckDB, Dask or Spark frame.
     format : {"parquet", "csv", "json", "delta", "arrow", "excel", "orc", "stata", "spss", "sas"}, optional

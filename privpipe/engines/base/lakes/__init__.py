@@ -7,10 +7,14 @@ from privpipe.engines.base.lakes.iceberg import IcebergName
 from privpipe.engines.base.lakes.opening import delta_place, is_lake, lake_of, pinned
 from privpipe.engines.base.lakes.said import lake_said
 from privpipe.engines.base.lakes.table import LakeTable, rows_of_piece
+from privpipe.engines.base.lakes.views import Appended, DeltaFolder, LakeView
 
 __all__ = [
+    "Appended",
+    "DeltaFolder",
     "IcebergName",
     "LakeTable",
+    "LakeView",
     "delta_place",
     "delta_table",
     "delta_version",

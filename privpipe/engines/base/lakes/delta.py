@@ -25,7 +25,7 @@ from privpipe.engines.base.lakes.table import LakeTable
 from privpipe.engines.base.unpacking import reading
 from privpipe.errors import DataError, EngineError, PrivpipeError, UnsupportedError, UsageError
 
-__all__ = ["delta_table", "delta_version", "has_deltalake"]
+__all__ = ["DeltaPiece", "delta_table", "delta_version", "has_deltalake"]
 
 READER = 3
 """The highest protocol of readers that is known here."""

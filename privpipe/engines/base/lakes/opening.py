@@ -8,6 +8,7 @@ from dataclasses import replace
 from privpipe.engines.base.lakes.delta import delta_table, delta_version, has_deltalake
 from privpipe.engines.base.lakes.iceberg import IcebergName, iceberg_table, pinned_name
 from privpipe.engines.base.lakes.table import LakeTable
+from privpipe.engines.base.lakes.views import LakeView
 from privpipe.engines.base.source import Source
 from privpipe.engines.base.table_formats import is_delta_table, table_format_error
 from privpipe.errors import DataError
@@ -23,13 +24,15 @@ def is_lake(source: Source) -> bool:
     >>> is_lake(Source(data="lake/visits", format="delta")), is_lake(Source(data="visits.csv"))
     (True, False)
     """
-    return isinstance(source.data, IcebergName) or (source.is_path and source.resolved_format == "delta")
+    return isinstance(source.data, IcebergName | LakeView) or (source.is_path and source.resolved_format == "delta")
 
 
 def lake_of(source: Source) -> LakeTable | None:
     """The table of such a source, None of any other; raises as `delta_table` and `iceberg_table`."""
     if not is_lake(source):
         return None
+    if isinstance(source.data, LakeView):
+        return source.data.open()
     if isinstance(source.data, IcebergName):
         return iceberg_table(source.data)
     return delta_table(delta_place(source), source.version, source.timestamp)
@@ -40,7 +43,7 @@ def pinned(source: Source) -> Source:
 
     All other sources, and those that only the session of an engine can read, stay as they are.
     """
-    if not is_lake(source):
+    if not is_lake(source) or isinstance(source.data, LakeView):
         return source
     if isinstance(source.data, IcebergName):
         return replace(source, data=pinned_name(source.data))

@@ -1,0 +1,79 @@
+"""Read `sink`: a folder, a table of a table format, or a view of a catalogue."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from privpipe.blocks.table_name import MOST_PARTS, OWN_CATALOGUE
+from privpipe.engines.base.lakes import IcebergName
+from privpipe.errors import UsageError
+from privpipe.policy.databases import table_name
+from privpipe.policy.grammar import SINK
+from privpipe.policy.places import Place, Report
+from privpipe.policy.sections import read_keys
+from privpipe.policy.specs import SinkSpec
+
+__all__ = ["read_sink"]
+
+OF_LAKES = ("mode", "schema")
+ONE_PLACE = "a release has one place: leave one of them out"
+
+
+def read_sink(report: Report, value: Any, place: Place) -> SinkSpec | None:
+    """`sink`."""
+    found = read_keys(report, value, place, SINK)
+    if "iceberg" in found:
+        return _iceberg_sink(report, found, place)
+    if "catalog" in found:
+        report.wrong((*place, "catalog"), "is for an Iceberg table, which `iceberg:` names in place of `path:`")
+        return None
+    if "table" in found:
+        return _named_sink(report, found, place)
+    kind = found.get("format", "parquet")
+    if "formula_cells" in found and kind != "csv":
+        report.wrong((*place, "formula_cells"), "is for `format: csv`; other formats say what is text")
+    if kind != "delta":
+        for name in OF_LAKES:
+            if name in found:
+                report.wrong((*place, name), "is for `format: delta` and `iceberg:`; files are replaced as a whole")
+                return None
+    return SinkSpec(**found) if "path" in found else None
+
+
+def _iceberg_sink(report: Report, found: Mapping[str, Any], place: Place) -> SinkSpec | None:
+    """A table of a catalogue that pyiceberg knows."""
+    wrong = False
+    for name in found:
+        if name in ("path", "table"):
+            report.wrong((*place, "iceberg"), f"stands beside `{name}:`; {ONE_PLACE}")
+            wrong = True
+        elif name not in ("iceberg", "catalog", *OF_LAKES):
+            report.wrong((*place, name), "is for files; an Iceberg table has its own format")
+            wrong = True
+    try:
+        table = IcebergName(name=found["iceberg"], **{key: found[key] for key in ("catalog",) if key in found})
+    except UsageError as error:
+        report.wrong((*place, "iceberg"), str(error))
+        return None
+    return None if wrong else SinkSpec(iceberg=table, **{key: found[key] for key in OF_LAKES if key in found})
+
+
+def _named_sink(report: Report, found: Mapping[str, Any], place: Place) -> SinkSpec | None:
+    """A view of a catalogue that every release of this policy replaces."""
+    for name in found:
+        if name == "path":
+            report.wrong((*place, "table"), f"stands beside `path:`; {ONE_PLACE}")
+        elif name in OF_LAKES:
+            report.wrong((*place, name), "is for tables of a table format; a view shows one release")
+        elif name != "table":
+            report.wrong((*place, name), "is for files; a table has neither a format nor formulas")
+    table = table_name(report, found["table"], (*place, "table"))
+    if table is not None and not all(re.fullmatch(r"[A-Za-z0-9_]+", part) for part in table.parts):
+        report.wrong((*place, "table"), "a catalogue names what is published by letters, digits and _ alone")
+        return None
+    if table is not None and len(table.parts) == MOST_PARTS and table.parts[0].casefold() != OWN_CATALOGUE:
+        what = f"a release is published as a view of Spark's own catalogue: write {OWN_CATALOGUE}.db.table"
+        report.unsupported((*place, "table"), what)
+    return None if table is None else SinkSpec(table=table)

@@ -1,0 +1,331 @@
+"""Publishing into a Delta table on a local file system: files judged beside it, then one commit of its log.
+
+::
+
+    lake/visits/_delta_log/00000000000000000007.json   the commit of a release: run id, verdict, policy hash
+    lake/visits/20260102T030405Z-1a2b3c4d/             its part files, moved in as they were judged
+    lake/visits/_privpipe/20260102T030405Z-1a2b3c4d/   its public documents; VACUUM passes names with an underscore by
+    lake/.visits.privpipe/                             the work area, as beside a folder (see `local`)
+        pending-<run>                                  a run that is about to commit
+
+A commit says what the next version holds, so a reader of the log sees the old version or the new one. Earlier versions
+can still be read by their number until VACUUM removes their files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from privpipe.engines import Source
+from privpipe.engines.base.lakes import DeltaFolder
+from privpipe.errors import DataError, SinkError
+from privpipe.private_files import flush_new, make_public, public_modes, sync_folder
+from privpipe.sinks.delta_log import LOG, Added, Commit, Snapshot, commits, fields_of, link_commit, snapshot
+from privpipe.sinks.local import METADATA, LocalTarget, Rows, flush_below, sink_faults
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["DeltaTarget", "local_target"]
+
+ATTEMPTS = 5
+PENDING = "pending-"
+KEEPS_VERSIONS = (
+    "releases before this one can still be read from the Delta table by their version, until its files are vacuumed"
+)
+JOINS = (
+    "the rows join those of earlier releases in one table: who is in several of them has several rows there, and "
+    "unless a ledger follows persons nothing judges what these tell together"
+)
+CHANGED = "another writer changed the Delta table after the last release"
+
+
+def local_target(path: Path) -> LocalTarget:
+    """What publishes at a path of this machine, by what lies there."""
+    return DeltaTarget(path) if (path / LOG).is_dir() else LocalTarget(path)
+
+
+class DeltaTarget(LocalTarget):
+    """A Delta table on a local (or mounted) file system.
+
+    Parameters
+    ----------
+    path : Path
+        The table's folder. It may be absent, empty, or a table that an earlier run made.
+    mode : {"replace", "append"}
+        Whether a release takes the place of the rows that are there.
+    schema : {"same", "evolve"}
+        Whether a release may bring columns that the table lacks.
+
+    Raises
+    ------
+    SinkError
+        Something else stands at the path, or as `LocalTarget`.
+    UsageError
+        deltalake is not installed.
+    """
+
+    def __init__(
+        self, path: Path, mode: Literal["replace", "append"] = "replace", schema: Literal["same", "evolve"] = "same"
+    ) -> None:
+        super().__init__(path)
+        self.mode, self.schema = mode, schema
+        self._table: Snapshot | None = None
+        self._seen = False
+        self._fields: tuple[Mapping[str, Any], ...] = ()
+        self._was_there = False
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self._seen, self._was_there = False, self.path.is_dir()
+        return self
+
+    def fits(self, schema: pa.Schema) -> None:
+        """Refuse rows whose columns are not those of the table.
+
+        Raises
+        ------
+        DataError
+            A column is missing or of another type; there is one more and `schema: evolve` was not said.
+        UnsupportedError
+            Delta has no such type.
+        """
+        fields, table = fields_of(schema), self._now()
+        self._fields = fields
+        if table is None:
+            return
+        new, old = ({field["name"]: field["type"] for field in each} for each in (fields, table.fields))
+        said = f"the release does not fit the Delta table {self.name!r}"
+        missing = [name for name in old if name not in new]
+        if missing:
+            raise DataError(f"{said}: it lacks {_listed(missing)}; release them, or publish into a table of its own")
+        for name, kind in old.items():
+            if new[name] != kind:
+                raise DataError(
+                    f"{said}: column {name!r} is {new[name]} and the table has {kind}; no type is ever changed: "
+                    "declare its `type:`, or publish into a table of its own"
+                )
+        added = [name for name in new if name not in old]
+        if added and self.schema == "same":
+            raise DataError(f"{said}: it lacks {_listed(added)}; write `schema: evolve` in the sink to add them")
+        self._fields = (*table.fields, *(field for field in fields if field["name"] in added))
+
+    def kept(self) -> Source | None:
+        """The table's rows at the version that it has, where a release joins them."""
+        table = self._now()
+        if table is None or self.mode == "replace":
+            return None
+        return self._at(table.version)
+
+    def whole(self, run_id: str) -> Source | None:
+        """The table at the version of this run."""
+        table = self._now()
+        return None if table is None or self.mode == "replace" else self._at(table.version + 1)
+
+    def notes(self) -> Sequence[str]:
+        """That earlier rows stay readable, and that somebody else changed the table."""
+        table = self._now()
+        if table is None:
+            return ()
+        last: Mapping[str, Any] = next(iter(commits(self.path)), {})
+        foreign = [] if last.get("privpipe.run_id") == table.run_id else [CHANGED]
+        return (KEEPS_VERSIONS if self.mode == "replace" else JOINS, *foreign)
+
+    def described(self, run_id: str) -> Mapping[str, Any]:
+        """The folder in the table, and how the release stands to earlier ones."""
+        return {"folder": run_id, "mode": self.mode}
+
+    def publish(self, run_id: str) -> str:
+        """See `Target.publish`; when it raises, `withdraw` sees to what had been done."""
+        staged, home = self.rows(run_id), self.path / run_id
+        with sink_faults(self.path):
+            modes = public_modes(self.state / "releases")
+            make_public(staged, modes)
+            flush_below(staged)
+            commit = self._commit(run_id, staged)
+            flush_new(self._mark(run_id), b"there" if self._was_there else b"")
+            for folder in (self.path, self.path / LOG, self.path / METADATA):
+                folder.mkdir(exist_ok=True)
+            os.rename(staged / METADATA, self.path / METADATA / run_id)
+            os.rename(staged, home)
+            for folder in (self.path / METADATA, home, self.path, self.path.parent):
+                sync_folder(folder)
+            done = link_commit(self.path, commit.version, commit.text(), self.state / f"commit-{run_id}", modes[0])
+        if not done:
+            raise SinkError(
+                f"another writer changed the Delta table {self.name!r} while this run was at work, so what was judged "
+                "is not what would be there; nothing was published: run again"
+            )
+        self._mark(run_id).unlink(missing_ok=True)
+        return str(self.path)
+
+    def published(self, run_id: str) -> Rows:
+        """The rows of this run as the log has them: the whole version, or its part of it."""
+        table = self._now()
+        version = 0 if table is None else table.version + 1
+        if self.mode == "replace":
+            return self._at(version)
+        return Source(data=DeltaFolder(str(self.path), version, run_id))
+
+    def withdraw(self, run_id: str) -> None:
+        """Bring back the version before in a commit of its own, or drop a table that holds nothing else."""
+        with sink_faults(self.path, "the release could not be withdrawn; restore the version before by hand"):
+            if self._committed(run_id) and not self._dropped(run_id):
+                self._restore(run_id)
+            self._forget(run_id, was_there=self._was_there)
+
+    def current(self) -> str | None:
+        if not (self.path / LOG).is_dir() or not any((self.path / LOG).iterdir()):
+            return None
+        run_id = snapshot(self.path).run_id
+        return None if run_id is None else f"{self.path}/{run_id}"
+
+    def _now(self) -> Snapshot | None:
+        """The table when it was first asked for: what a run judges beside its own rows, and what it changes."""
+        if not self._seen:
+            self._table = self._found()
+            self._seen = True
+        return self._table
+
+    def _found(self) -> Snapshot | None:
+        return snapshot(self.path) if (self.path / LOG).is_dir() and any((self.path / LOG).iterdir()) else None
+
+    def _at(self, version: int) -> Source:
+        return Source(data=str(self.path), format="delta", version=version)
+
+    def _mark(self, run_id: str) -> Path:
+        return self.state / f"{PENDING}{run_id}"
+
+    def _commit(self, run_id: str, staged: Path) -> Commit:
+        """What makes the staged files the release; what is said of them is what their public verdict says."""
+        import pyarrow.parquet as pq
+
+        table = self._now()
+        verdict = json.loads((staged / METADATA / "verdict.json").read_text(encoding="utf-8"))
+        files = []
+        for path in sorted(path for path in staged.iterdir() if path.is_file()):
+            found = path.stat()
+            rows = pq.ParquetFile(path).metadata.num_rows
+            files.append(Added(f"{run_id}/{path.name}", found.st_size, int(found.st_mtime * 1000), rows))
+        said = {
+            "run_id": run_id,
+            "verdict": "passed" if verdict["passed"] is True else "refused",
+            "policy_hash": str(verdict["policy_hash"]),
+        }
+        return Commit(
+            before=table,
+            fields=self._fields,
+            said=said,
+            added=tuple(files),
+            removed=() if table is None or self.mode == "append" else table.files,
+            mode="Append" if self.mode == "append" else "Overwrite",
+        )
+
+    def _committed(self, run_id: str) -> bool:
+        """Whether the log says that this run published, and nothing later that it was withdrawn."""
+        for commit in commits(self.path):
+            if commit.get("privpipe.withdrawn") == run_id:
+                return False
+            if commit.get("privpipe.run_id") == run_id:
+                return True
+        return False
+
+    def _dropped(self, run_id: str) -> bool:
+        """Take a table away that holds this release alone; without its log it is none."""
+        if self._now() is not None or len([*(self.path / LOG).glob("*.json")]) > 1:
+            return False
+        gone = self.state / f"withdrawn-{run_id}"
+        os.rename(self.path / LOG, gone)
+        sync_folder(self.path)
+        shutil.rmtree(gone, ignore_errors=True)
+        return True
+
+    def _restore(self, run_id: str) -> None:
+        """The files of before in one commit; where others have changed the table since, this run's are taken out."""
+        before = self._now()
+        for _ in range(ATTEMPTS):
+            now = snapshot(self.path)
+            follows = before is not None and now.version == before.version + 1
+            old = before if follows and before is not None else None
+            said = {} if before is None else _said(before)
+            mine = tuple(file for file in now.files if file.path.startswith(f"{run_id}/"))
+            commit = Commit(
+                before=now,
+                fields=now.fields if old is None else old.fields,
+                said={**said, "withdrawn": run_id},
+                removed=mine,
+                added=() if old is None else _without(old.files, now.files),
+            )
+            if link_commit(self.path, commit.version, commit.text(), self.state / f"commit-{run_id}", 0o644):
+                return
+        raise SinkError(
+            f"the Delta table {self.name!r} changes faster than the release can be withdrawn; restore the version "
+            "before it by hand"
+        )
+
+    def _forget(self, run_id: str, *, was_there: bool) -> None:
+        """Throw away the files of a run that is not in the log."""
+        for folder in (self.path / run_id, self.path / METADATA / run_id):
+            shutil.rmtree(folder, ignore_errors=True)
+        for folder in (self.path / METADATA, self.path / LOG, *(() if was_there else (self.path,))):
+            with suppress(OSError):  # others are in it
+                folder.rmdir()
+        self._mark(run_id).unlink(missing_ok=True)
+
+    def _pending(self) -> Iterable[str]:
+        return [path.name.removeprefix(PENDING) for path in self.state.glob(f"{PENDING}*")]
+
+    def _require_ours(self) -> None:
+        if self.path.is_symlink():
+            raise SinkError(
+                f"the sink {self.name!r} is a link, as releases of files are published; give the Delta table another "
+                "path, or remove the link"
+            )
+        table = self._found()
+        if table is not None and table.fault:
+            raise SinkError(
+                f"the sink {self.name!r} {table.fault}, and nothing was published into it; give the sink another path, "
+                "or move the table away"
+            )
+        left = {LOG, METADATA, *self._pending()}
+        if (
+            table is None
+            and self.path.exists()
+            and (not self.path.is_dir() or any(path.name not in left for path in self.path.iterdir()))
+        ):
+            raise SinkError(f"the sink {self.name!r} holds something privpipe did not publish; move it away")
+        if not os.access(self.path if self.path.exists() else self.path.parent, os.W_OK):
+            raise SinkError(f"the sink {self.name!r} cannot be written: its folder is read-only")
+
+    def _clean(self) -> None:
+        """Throw away what a killed run moved in and did not commit, and a table that it was taking away."""
+        super()._clean()
+        for run_id in self._pending():
+            if not self._committed(run_id):
+                self._forget(run_id, was_there=self._mark(run_id).read_bytes() == b"there")
+            self._mark(run_id).unlink(missing_ok=True)
+        for left in self.state.glob("withdrawn-*"):
+            shutil.rmtree(left)
+        for left in self.state.glob("commit-*"):
+            left.unlink()
+
+
+def _said(table: Snapshot) -> dict[str, str]:
+    """What the table says of the release before."""
+    names = ("run_id", "verdict", "policy_hash")
+    return {name: found for name in names if (found := table.configuration.get(f"privpipe.{name}")) is not None}
+
+
+def _without(files: Iterable[Added], others: Iterable[Added]) -> tuple[Added, ...]:
+    there = {file.path for file in others}
+    return tuple(file for file in files if file.path not in there)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names))
