@@ -183,6 +183,7 @@ class _Release:
         formulas = formula_notes(self.context.engine, policy, staged.table)
         rows = self.place.rows(self.run_id)
         written = write_rows(self.context, staged, rows, self.place.marks)
+        self.place.written(self.run_id)
         self.context.progress("judge")
         staged = self._with_memory(staged, formulas)
         judged = self._judged(staged, rows, written)

@@ -80,6 +80,9 @@ class Target(Protocol):
     def fits(self, schema: pa.Schema) -> None:
         """Refuse rows of a schema that cannot be published here, before they are written."""
 
+    def written(self, run_id: str) -> None:
+        """Give staged rows the form in which they are published, before they are judged."""
+
     def kept(self) -> Source | None:
         """Rows that stay beside those of this run, as they are now; None: a release takes the place of all."""
 
@@ -122,6 +125,9 @@ class WholeReleases:
 
     def fits(self, schema: pa.Schema) -> None:
         """Any schema."""
+
+    def written(self, run_id: str) -> None:
+        """They have it."""
 
     def kept(self) -> Source | None:
         """Nothing."""
