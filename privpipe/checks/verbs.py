@@ -12,6 +12,7 @@ from privpipe.blocks.severity import binding
 from privpipe.checks.asked import Check
 from privpipe.engines import Source
 from privpipe.engines.base.frames import at_hand
+from privpipe.engines.base.lakes import pinned
 from privpipe.errors import UsageError
 from privpipe.judging import Assessment
 from privpipe.policy import Policy
@@ -127,7 +128,8 @@ def _judged(data: Any, asked: Check, *, allow_empty: bool = False) -> Assessment
         raise UsageError("give a frame or a path to judge")
     frame = at_hand(data, "assess")
     with OpenedEngine(asked.given.get("engine"), frame, nothing) as engine:
-        policy = asked.policy(scanned(engine, Source(data=frame)).schema.names)
+        source = frame if isinstance(frame, Source) else pinned(Source(data=frame))
+        policy = asked.policy(scanned(engine, source).schema.names)
         align = asked.given.get("align", "record_id")
         original = at_hand(asked.given.get("original"), "assess, original=")
         return assess_by_policy(frame, policy, original=original, align=align, engine=engine, allow_empty=allow_empty)

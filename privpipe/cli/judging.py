@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from privpipe.judging import Assessment
 
 __all__ = ["assess", "validate"]
+
+OF_DELTA = ("version", "timestamp")
+OF_ICEBERG = ("catalog", "snapshot", "branch", "tag")
+NUMBERS = ("version", "snapshot")
 
 
 def assess(
@@ -69,6 +73,16 @@ def validate(
     delimiter: Annotated[
         str | None, typer.Option("--delimiter", help="Between the fields of a CSV file.", show_default=False)
     ] = None,
+    at: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--at",
+            metavar="KEY=VALUE",
+            help="version or timestamp of a Delta table; catalog, snapshot, branch or tag of an Iceberg table, "
+            "whose name DATA then is. May be given several times.",
+            show_default=False,
+        ),
+    ] = None,
     engine: EngineOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -79,8 +93,28 @@ def validate(
     from privpipe.running.validating import validate as judge
 
     rules, how = loaded(policy), _alignment(align)
-    judged = judge(data, rules, original=original, align=how, format=format, delimiter=delimiter, engine=engine)
+    table = _table_at(data, at, format=format, delimiter=delimiter) if at else data
+    judged = judge(
+        table, rules, original=original, align=how, format=None if at else format, delimiter=delimiter, engine=engine
+    )
     _end(judged, json=json)
+
+
+def _table_at(data: str, at: list[str], *, format: str | None, delimiter: str | None) -> dict[str, Any]:
+    """What DATA and the `--at` options name, as a mapping of the keys of `source:`."""
+    if delimiter is not None or format not in (None, "delta"):
+        raise UsageError("--at names a table of a table format: leave --format and --delimiter out")
+    found: dict[str, Any] = {}
+    for each in at:
+        key, equals, value = each.partition("=")
+        if not equals or key not in (*OF_DELTA, *OF_ICEBERG):
+            raise UsageError(f"--at takes KEY=VALUE with one of {', '.join((*OF_DELTA, *OF_ICEBERG))}, not {each!r}")
+        if key in found:
+            raise UsageError(f"--at gives {key} twice")
+        if key in NUMBERS and not value.isdecimal():
+            raise UsageError(f"--at {key} must be a whole number, not {value!r}")
+        found[key] = int(value) if key in NUMBERS else value
+    return {"iceberg" if set(found) & set(OF_ICEBERG) else "path": data, **found}
 
 
 def _end(assessment: Assessment, *, json: bool) -> None:

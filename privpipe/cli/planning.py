@@ -167,6 +167,7 @@ def _written(policy: Policy, plan: Plan, folder: Path, engine: str | None, *, li
     from privpipe.progress import watched
     from privpipe.running.attaching import attach
     from privpipe.running.losing import lost_columns
+    from privpipe.running.pinning import pinned_tables
     from privpipe.running.places import write_rows
     from privpipe.running.run import source_of
     from privpipe.running.run_context import RunContext, seed_of
@@ -177,8 +178,8 @@ def _written(policy: Policy, plan: Plan, folder: Path, engine: str | None, *, li
     name = engine or policy.engine
     shown = progress(len(plan.stages) + 1, lines=lines)
     with open_engine(name, policy.engines.get(name, {})) as running, shown as told, watched(told) as tell:
-        context = RunContext(running, policy, seed_of(policy), tell)
-        staged = run_stages(context, attach(context, source_of(policy)), plan=plan)
+        context = RunContext(running, pinned_tables(policy), seed_of(policy), tell)
+        staged = run_stages(context, attach(context, source_of(context.policy)), plan=plan)
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:

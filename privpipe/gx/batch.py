@@ -62,16 +62,16 @@ class OpenBatch:
     """A batch with the engine it is native to; the engine is closed when the last expectation has let it go."""
 
     def __init__(self, data: Any) -> None:
-        self._data = data
         self._engine = open_engine(engine_for(data))
         weakref.finalize(self, self._engine.close)
         self._counts = Counts()
-        self.table = self._engine.scan(Source(data=data))
+        self._source_read = data if isinstance(data, Source) else Source(data=data)
+        self.table = self._engine.scan(self._source_read)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What lies in the batch's folder, where it is one, and is not read."""
-        names = left_out(Source(data=self._data))
+        names = left_out(self._source_read)
         return (left_out_note(names),) if names else ()
 
     def judged(self, guarantee: Guarantee, asked: Asked) -> Assessment:
@@ -145,8 +145,13 @@ class OpenBatch:
     def _original(self, asked: Asked) -> Any:
         if asked.original is None:
             return None
-        given = asked.original
+        given = self._now(asked.original)
         return self._counts.once(("original", str(given)), lambda: given.scanned(self._engine, self.table))
+
+    def _now(self, given: OtherTable) -> OtherTable:
+        """A table beside the batch, at one version for all expectations."""
+        found: OtherTable = self._counts.once(("version", str(given)), given.now)
+        return found
 
     def _pair(self, guarantee: Guarantee, asked: Asked) -> tuple[Any, Any]:
         """The batch's records with ids, and the original: aligned where the guarantee compares record by record."""
@@ -156,7 +161,7 @@ class OpenBatch:
         if asked.original is None:
             raise UsageError(f"{guarantee.name()} compares with the original: name it as `original_source`")
         what = ("aligned", str(asked.original), asked.align, asked.record_id, str(asked.seed))
-        given = asked.original
+        given = self._now(asked.original)
         pair: tuple[Any, Any] = self._counts.once(what, lambda: self._aligned(asked, given))
         return pair
 
@@ -183,7 +188,7 @@ class OpenBatch:
     def _by_position(self, asked: Asked, given: OtherTable) -> tuple[Any, Any]:
         declared = self._original(asked).schema
         types = {name: column_type_of(declared.field(name).type) for name in declared.names}
-        sources = (Source(data=self._data), given.source(types))
+        sources = (self._source_read, given.source(types))
         tables = [positioned(source) for source in sources]
         if tables[0].num_rows != tables[1].num_rows:
             raise DataError(
@@ -209,7 +214,7 @@ class OpenBatch:
     def _population(self, guarantee: Guarantee, asked: Asked) -> Any:
         if not guarantee.needs_population or asked.population is None:
             return None
-        given = asked.population
+        given = self._now(asked.population)
         return self._counts.once(("population", str(given)), lambda: given.scanned(self._engine, self.table))
 
 

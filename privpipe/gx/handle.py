@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Any
 
 import pandas as pd
 
-from privpipe.errors import DataError, UsageError
+from privpipe.engines import Source
+from privpipe.engines.base.lakes import is_lake, lake_said, pinned
+from privpipe.errors import DataError, PrivpipeError, UsageError
 
 __all__ = ["COLUMN", "handle", "held", "held_under", "hold", "let_go"]
 
@@ -21,7 +25,14 @@ _named: dict[str, Any] = {}
 def handle(data: Any) -> pd.DataFrame:
     """A one-row frame that stands for a Dask frame, a path, a polars frame: anything an engine scans.
 
-    The data stays where it is and is counted by its own engine; it is held as long as the frame lives.
+    The data stays where it is and is counted by its own engine; it is held as long as the frame lives. A table of a
+    table format is read at the version that it has when the handle is made.
+
+    Parameters
+    ----------
+    data : path, frame or mapping
+        A mapping names a Delta or Iceberg table and one of its states, ``{"path": "visits", "version": 3}`` or
+        ``{"iceberg": "db.visits", "catalog": "lake", "tag": "audited"}``.
 
     Examples
     --------
@@ -29,6 +40,10 @@ def handle(data: Any) -> pd.DataFrame:
     >>> held(frame)
     'published/adult'
     """
+    if isinstance(data, Mapping):
+        data = lake_said(data, "handle")
+    elif isinstance(data, str | PurePath):
+        data = _at_version(data)
     token = f"handle-{next(_numbers)}"
     frame = pd.DataFrame({COLUMN: [token]})
     _held[token] = data
@@ -65,8 +80,8 @@ def hold(name: str, data: Any) -> None:
     Parameters
     ----------
     name : str
-    data : path or frame
-        Anything an engine scans; it stays where it is until `let_go`, or until other data takes the name.
+    data : path, frame or mapping
+        Anything that `handle` takes; it stays where it is until `let_go`, or until other data takes the name.
 
     Examples
     --------
@@ -77,7 +92,7 @@ def hold(name: str, data: Any) -> None:
     """
     if not isinstance(name, str) or not name:
         raise UsageError("a handle needs a name")
-    _named[name] = data
+    _named[name] = lake_said(data, "hold") if isinstance(data, Mapping) else data
 
 
 def let_go(name: str) -> None:
@@ -96,6 +111,15 @@ def held_under(name: str) -> Any:
     if name not in _named:
         raise DataError(f"no data is held under {name!r} in this process; call privpipe.gx.hold({name!r}, data) first")
     return _named[name]
+
+
+def _at_version(path: str | PurePath) -> Any:
+    """The path, or the table of a table format that it is now."""
+    try:
+        source = Source(data=str(path))
+        return pinned(source) if is_lake(source) else path
+    except PrivpipeError:  # told where the batch is read
+        return path
 
 
 class _Keeper:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Source
+from privpipe.engines.base.lakes import pinned
 from privpipe.errors import DataError, PolicyError, UsageError, did_you_mean
 from privpipe.gx.handle import held_under
 from privpipe.policy.grammar import SOURCE
@@ -95,8 +96,20 @@ class OtherTable:
     def source(self, types: Mapping[str, str] | None = None) -> Source:
         """The source, with declared types."""
         if self.described is None:
-            return Source(data=held_under(self.handle or ""), types=types or self.types)
+            held = held_under(self.handle or "")
+            given = types or self.types
+            return replace(held, types=given) if isinstance(held, Source) else Source(data=held, types=given)
         return self.described.to_source(types or self.types, Path())
+
+    def now(self) -> OtherTable:
+        """The same table at the version that it has now, where it is one of a table format."""
+        source = self.source()
+        found = pinned(source)
+        if found is source or self.described is None:
+            return self
+        if self.described.iceberg is not None:
+            return replace(self, described=replace(self.described, iceberg=found.data))
+        return replace(self, described=replace(self.described, format="delta", version=found.version, timestamp=None))
 
 
 def _described(owner: str, given: Mapping[str, Any]) -> SourceSpec:
@@ -109,19 +122,19 @@ def _described(owner: str, given: Mapping[str, Any]) -> SourceSpec:
     except PolicyError as error:
         raise UsageError("; ".join(f"{problem.path}: {problem.message}" for problem in error.problems)) from None
     if found is None:  # what is not there was said
-        raise UsageError(f"{owner}: give `path`, `database`, `table` or `handle`")
+        raise UsageError(f"{owner}: give `path`, `database`, `iceberg`, `table` or `handle`")
     return found
 
 
 def _mismatch(given: Mapping[str, Any]) -> str:
     """What is wrong with the values of a mapping that no policy has; none of them is shown."""
-    places = [name for name in ("path", "database", "handle") if given.get(name) is not None]
+    places = [name for name in ("path", "database", "iceberg", "handle") if given.get(name) is not None]
     if (
         (not places and given.get("table") is None)
         or len(places) > 1
         or ("handle" in places and set(given) - OF_HANDLE)
     ):
-        return "give `path` or `handle`, one of the two (or `database`, or `table` of a Spark session)"
+        return "give `path` or `handle`, one of the two (or `database`, `iceberg`, or `table` of a Spark session)"
     if "handle" in given and not (isinstance(given["handle"], str) and given["handle"]):
         return "handle must be text"
     if not _are_types(given.get("types", {})):

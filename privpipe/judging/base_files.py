@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import PurePath
@@ -22,10 +22,13 @@ __all__ = ["bases_from_files", "histogram_of_file"]
 
 MOST = 1 << 62
 UNITS = 10**17
+NO_VERSIONS: Mapping[str, int] = {}
 DELIMITERS = (",", ";", "\t", "|")
 
 
-def histogram_of_file(engine: Engine, base: GivenBase, column: str, kind: Any) -> Histogram:
+def histogram_of_file(
+    engine: Engine, base: GivenBase, column: str, kind: Any, versions: Mapping[str, int] = NO_VERSIONS
+) -> Histogram:
     """Values of a column with their counts.
 
     The file is a table. Its values stand under the name of the column, else under ``value``; beside them ``count``
@@ -39,6 +42,8 @@ def histogram_of_file(engine: Engine, base: GivenBase, column: str, kind: Any) -
         The sensitive column.
     kind : pyarrow.DataType
         Its type in the judged table.
+    versions : mapping of path to int
+        Of Delta tables, as a run pinned them.
 
     Raises
     ------
@@ -46,14 +51,16 @@ def histogram_of_file(engine: Engine, base: GivenBase, column: str, kind: Any) -
         The file cannot be read, lacks the columns, names a value twice or holds no counts.
     """
     try:
-        return _histogram(engine, base, column, kind)
+        return _histogram(engine, _source(base, versions), column, kind)
     except (DataError, UsageError) as error:
         name = f", {PurePath(base.file).name}" if isinstance(base, BaseFile) else ""
         error.args = (f"base distribution of {column!r}{name}: {error}",)
         raise
 
 
-def bases_from_files(engine: Engine, table: Any, guarantees: Sequence[Guarantee]) -> dict[str, Histogram]:
+def bases_from_files(
+    engine: Engine, table: Any, guarantees: Sequence[Guarantee], versions: Mapping[str, int] = NO_VERSIONS
+) -> dict[str, Histogram]:
     """By column the distribution of a file, for a stage that works for all guarantees at once.
 
     Raises
@@ -75,17 +82,17 @@ def bases_from_files(engine: Engine, table: Any, guarantees: Sequence[Guarantee]
                 "suppress_at_most and let the release be judged"
             )
         for base in files:
-            found[column] = histogram_of_file(engine, base, column, table.schema.field(column).type)
+            found[column] = histogram_of_file(engine, base, column, table.schema.field(column).type, versions)
     return found
 
 
-def _histogram(engine: Engine, base: GivenBase, column: str, kind: Any) -> Histogram:
-    value, names, delimiter = _value_column(engine, base, column)
+def _histogram(engine: Engine, source: Source, column: str, kind: Any) -> Histogram:
+    value, names, delimiter = _value_column(engine, source, column)
     weight = next((name for name in ("count", "share") if name in names and name != value), None)
     types = {value: column_type_of(kind)}
     if weight is not None:
         types[weight] = "integer" if weight == "count" else "number"
-    table = engine.scan(Source(data=_data(base), delimiter=delimiter, types=types))
+    table = engine.scan(replace(source, delimiter=delimiter, types=types))
     if weight is None:
         found = engine.facts(table, FactsRequest(histograms=(value,))).histograms[value]
         if not len(found):
@@ -106,16 +113,17 @@ def _histogram(engine: Engine, base: GivenBase, column: str, kind: Any) -> Histo
     return Histogram(values.filter(pa.array(kept)), counts[kept])
 
 
-def _data(base: GivenBase) -> Any:
+def _source(base: GivenBase, versions: Mapping[str, int]) -> Source:
     if isinstance(base, BaseNamed):
-        return TableName.parse(base.table)
-    return base.frame() if isinstance(base, BaseTable) else base.file
+        return Source(data=TableName.parse(base.table))
+    if isinstance(base, BaseTable):
+        return Source(data=base.frame())
+    return Source(data=base.file, version=versions.get(base.file))
 
 
-def _value_column(engine: Engine, base: GivenBase, column: str) -> tuple[str, list[str], str]:
+def _value_column(engine: Engine, source: Source, column: str) -> tuple[str, list[str], str]:
     """Name of the column of values, all names, and the delimiter (of a CSV file) under which they are found."""
     found: list[str] = []
-    source = Source(data=_data(base))
     delimiters = DELIMITERS if source.is_path and source.resolved_format == "csv" else DELIMITERS[:1]
     for delimiter in delimiters:
         names = list(engine.scan(replace(source, delimiter=delimiter)).schema.names)

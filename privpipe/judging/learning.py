@@ -45,7 +45,7 @@ def facts_by_base(
     original = replace(released, histograms={**learnt.histograms, **rules.base})
     found: dict[Base, Facts] = {"original": original, "released": released}
     for base in bases:
-        own = _distributions(judged_table, base, _columns_with_base(entries, base))
+        own = _distributions(judged_table, base, _columns_with_base(entries, base), rules.versions)
         found[base] = replace(original, histograms={**original.histograms, **own})
     # Of suppressed records alone there is nothing to learn, and no class to judge by it.
     nothing = judged_table.nothing
@@ -55,10 +55,12 @@ def facts_by_base(
     return ready, [*_notes(entries, rules), *perturbation_notes(entries, roles, rules)]
 
 
-def _distributions(judged_table: JudgedTable, base: GivenBase, columns: Iterable[str]) -> dict[str, Histogram]:
+def _distributions(
+    judged_table: JudgedTable, base: GivenBase, columns: Iterable[str], versions: Mapping[str, int]
+) -> dict[str, Histogram]:
     """What a base that is given says of these columns."""
-    schema = judged_table.table.schema
-    return {name: histogram_of_file(judged_table.engine, base, name, schema.field(name).type) for name in columns}
+    engine, schema = judged_table.engine, judged_table.table.schema
+    return {name: histogram_of_file(engine, base, name, schema.field(name).type, versions) for name in columns}
 
 
 def _asking(base: Base, entries: Sequence[Guarantee], rules: JudgingRules) -> list[Guarantee]:

@@ -71,6 +71,8 @@ class JudgingRules:
         How the table's columns are looked at, whatever the guarantees.
     allow_empty : bool
         Let a table of suppressed records alone pass vacuously; never set by a release.
+    versions : mapping of path to int
+        Of Delta tables that entries name, as the run pinned them.
     """
 
     nulls: NullRule = "own_value"
@@ -94,6 +96,7 @@ class JudgingRules:
     rerun: Callable[[FilePair, str, Sequence[Any]], str] | None = field(default=None, repr=False)
     gate: Gate = field(default_factory=Gate)
     allow_empty: bool = False
+    versions: Mapping[str, int] = field(default_factory=dict)
 
     def unit(self, entry: Guarantee) -> str | None:
         """The column by which those are told apart whom an entry counts; None: it counts records."""

@@ -109,6 +109,7 @@ class Policy:
     report: ReportSpec = field(default_factory=ReportSpec)
     uses: tuple[Use, ...] = ()
     seed: SecretSpec | None = None
+    versions: Mapping[str, int] = field(default_factory=dict, repr=False)
     allow_insecure_seed: bool = False
     warnings: tuple[str, ...] = field(default=(), repr=False)
     file: str | None = field(default=None, compare=False)

@@ -16,6 +16,7 @@ from privpipe.reporting.run_documents import RunDocuments
 from privpipe.running.axes import Chosen
 from privpipe.running.frames import about
 from privpipe.running.grid import compare_grid, compare_policies
+from privpipe.running.pinning import pinned_tables
 from privpipe.transforms.base import Transformer
 
 __all__ = ["compare"]
@@ -121,7 +122,9 @@ def _points(frame: Any, others: Sequence[Any], policy: Any) -> list[tuple[dict[s
 
 def _with_stages(policy: Policy, stages: tuple[Transformer, ...]) -> Policy:
     document = {**policy.document, "transform": [written(stage) for stage in stages]}
-    return Policy.from_dict(document, policy.base_dir).replaced(source=policy.source)
+    return Policy.from_dict(document, policy.base_dir).replaced(
+        source=policy.source, population=policy.population, versions=policy.versions
+    )
 
 
 def _stages(given: Any) -> tuple[Transformer, ...]:
@@ -140,7 +143,7 @@ def _policy(given: Any) -> Policy:
 
 
 def _over(frame: Any, policy: Policy) -> Policy:
-    return policy if frame is None else about(policy, frame)
+    return pinned_tables(policy if frame is None else about(policy, frame))
 
 
 def _run(given: Any) -> str | None:

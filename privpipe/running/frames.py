@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
+from privpipe.engines import Source
 from privpipe.engines.base.frames import as_handed, at_hand, made_like
+from privpipe.engines.base.lakes import IcebergName
 from privpipe.engines.base.stamps import require_stamps, stamps_of
 from privpipe.policy import Policy
 from privpipe.policy.specs import FrameSpec, SourceSpec, located
@@ -15,6 +18,7 @@ from privpipe.progress import watched
 from privpipe.running.attaching import attach
 from privpipe.running.losing import lost_columns
 from privpipe.running.opened import OpenedEngine, is_path
+from privpipe.running.pinning import pinned_tables
 from privpipe.running.population import population_beside
 from privpipe.running.reading import read_as_source
 from privpipe.running.release_result import ReleaseResult
@@ -33,7 +37,7 @@ def apply_policy(policy: Policy, frame: Any, *, engine: Any = None, progress: Pr
     """See `Policy.apply`."""
     require_publishable_seed(policy)
     handed, frame = frame, at_hand(frame, "Policy.apply")
-    own = about(policy, frame)
+    own = pinned_tables(about(policy, frame))
     with OpenedEngine(engine, frame, policy) as running, Remembering(own) as memory, watched(progress) as step:
         context = RunContext(running, own, seed_of(own), step)
         source = read_as_source(frame, own)
@@ -63,13 +67,15 @@ def release_frame(
 ) -> ReleaseResult:
     """See `Policy.release`."""
     frame = at_hand(frame, "Policy.release")
-    own = policy if frame is None else about(policy, frame)
+    own = pinned_tables(policy if frame is None else about(policy, frame))
     with OpenedEngine(engine, policy if frame is None else frame, policy) as running:
         return release_with(running, own, target=target, plan=plan, progress=progress, dry_run=dry_run)
 
 
 def about(policy: Policy, frame: Any) -> Policy:
     """The policy with a frame for its source."""
+    if isinstance(frame, Source):
+        return policy.replaced(source=_lake_spec(frame))
     if not isinstance(frame, str | PurePath):
         return policy.replaced(source=FrameSpec(frame=frame))
     described = policy.source or SourceSpec(path=str(frame))
@@ -77,6 +83,15 @@ def about(policy: Policy, frame: Any) -> Policy:
     if path not in (described.path, located(described.path, policy.base_dir)):
         described = replace(described, version=None, timestamp=None)  # of another table
     return policy.replaced(source=replace(described, path=path, table=None, iceberg=None), base_dir=policy.base_dir)
+
+
+def _lake_spec(source: Source) -> SourceSpec:
+    """A table of a table format as a policy would name it."""
+    if isinstance(source.data, IcebergName):
+        return SourceSpec(iceberg=source.data)
+    place = str(source.data)
+    path = place if "://" in place else os.path.abspath(place)
+    return SourceSpec(path=path, format="delta", version=source.version, timestamp=source.timestamp)
 
 
 def _staged(context: RunContext, source: Any) -> Staged:

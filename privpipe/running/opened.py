@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
-from privpipe.engines import Engine, engine_for, open_engine
+from privpipe.engines import Engine, Source, engine_for, open_engine
 from privpipe.engines.base.frames import is_connection
 from privpipe.errors import UsageError
 from privpipe.policy import Policy
@@ -15,14 +15,14 @@ __all__ = ["OpenedEngine", "is_path"]
 
 
 def is_path(data: Any) -> bool:
-    """Whether data lies in files; None is the policy's own source.
+    """Whether data lies in files, or is said as a `Source`; None is the policy's own source.
 
     Examples
     --------
     >>> is_path("adult.csv"), is_path([])
     (True, False)
     """
-    return data is None or isinstance(data, str | PurePath)
+    return data is None or isinstance(data, str | PurePath | Source)
 
 
 class OpenedEngine:

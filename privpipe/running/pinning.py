@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from privpipe.blocks.marks import FilePath
+from privpipe.blocks.parameters import marked, parameters_of
+from privpipe.engines import Source
 from privpipe.engines.base.lakes import pinned
 from privpipe.errors import PrivpipeError
+from privpipe.models.attribute.base_distribution import BaseFile
 from privpipe.policy.specs import SourceSpec
 
 if TYPE_CHECKING:
@@ -20,8 +24,37 @@ PARTS = ("source", "original", "population")
 def pinned_tables(policy: Policy) -> Policy:
     """The policy with the versions that its Delta and Iceberg tables have now, and the releases; its digest stays."""
     found = {part: _pinned(spec, policy) for part in PARTS if (spec := getattr(policy, part)) is not None}
-    changed = {part: spec for part, spec in found.items() if spec is not getattr(policy, part)}
+    changed: dict[str, Any] = {part: spec for part, spec in found.items() if spec is not getattr(policy, part)}
+    beside = {path: version for path in _paths_beside(policy).values() if (version := _version(path)) is not None}
+    if beside and not policy.versions:
+        changed["versions"] = beside
     return policy.replaced(**changed) if changed else policy
+
+
+def _paths_beside(policy: Policy) -> dict[str, str]:
+    """By place, the paths of tables that entries name: base distributions, earlier releases, holdouts."""
+    found = {}
+    for section in ("guarantees", "measures"):
+        for at, entry in enumerate(getattr(policy, section)):
+            place = f"{section}[{at}].{entry.name()}"
+            base = entry.base_distribution() if entry.needs_base else None
+            if isinstance(base, BaseFile):
+                found[f"{place}.base"] = base.file
+            for name in marked(type(entry), FilePath):
+                value = getattr(entry, name)
+                for number, path in enumerate(value if isinstance(value, tuple) else ()):
+                    found[f"{place}.{name}[{number}]"] = path
+                if isinstance(value, str) and value not in parameters_of(type(entry))[name].marked(FilePath).words:
+                    found[f"{place}.{name}"] = value
+    return found
+
+
+def _version(path: str) -> int | None:
+    """The version that a Delta table has now; None of what is none, or is read by what is not installed."""
+    try:
+        return pinned(Source(data=path)).version
+    except PrivpipeError:
+        return None  # told by the scan
 
 
 def _pinned(spec: SourceSpec, policy: Policy) -> SourceSpec:
@@ -50,4 +83,7 @@ def versions_read(policy: Policy) -> dict[str, Any]:
             found[part] = {"version": spec.version}
         elif spec is not None and spec.iceberg is not None:
             found[part] = {"snapshot": spec.iceberg.snapshot}
+    for place, path in _paths_beside(policy).items():
+        if path in policy.versions:
+            found[place] = {"version": policy.versions[path]}
     return found

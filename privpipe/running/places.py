@@ -20,6 +20,7 @@ from privpipe.running.staging import Staged
 from privpipe.sinks.databases import DatabaseTarget
 from privpipe.sinks.delta import DeltaTarget
 from privpipe.sinks.formula_cells import escapes_formulas
+from privpipe.sinks.iceberg import IcebergTarget
 from privpipe.sinks.local import LocalTarget, Rows, Target
 from privpipe.sinks.remote import RemoteTarget, is_remote
 from privpipe.sinks.table import TableTarget
@@ -47,9 +48,7 @@ def target_of(engine: Engine, policy: Policy, target: str | None) -> Target:
     """
     sink = policy.sink
     if target is None and sink is not None and sink.iceberg is not None:
-        raise UnsupportedError(
-            "a release into an Iceberg table is not served; publish with `path:` and `format: delta`"
-        )
+        return IcebergTarget(sink.iceberg, policy.base_dir, sink.mode, sink.schema)
     if target is None and sink is not None and sink.table is not None:
         return TableTarget(engine.catalogue(), sink.table, policy.base_dir)
     if target is None and sink is not None and sink.database is not None:

@@ -9,7 +9,7 @@ from typing import Any
 from privpipe.engines import Engine, Source
 from privpipe.engines.base import format_said
 from privpipe.engines.base.files import left_out, left_out_note
-from privpipe.engines.base.lakes import pinned
+from privpipe.engines.base.lakes import is_lake, pinned
 from privpipe.engines.base.text_form import TextForm
 from privpipe.errors import DataError
 from privpipe.policy import Policy
@@ -51,7 +51,7 @@ def read_as_source(data: Any, policy: Policy, **said: Any) -> Source:
     the version that it has now.
     """
     if isinstance(data, Source):
-        return data
+        return replace(data, types=policy.types) if is_lake(data) and not data.types else data
     if not isinstance(data, str | PurePath):
         return Source(data=data, types=policy.types)
     described = policy.source.to_source(policy.types, policy.base_dir) if policy.source else None
@@ -74,11 +74,13 @@ def finished_source(data: Any, policy: Policy, **said: Any) -> Source:
     Only sensitive columns, weights and households keep their declared type: quasi-identifiers may have become labels,
     and a column that no guarantee counts may be gone.
     """
-    if isinstance(data, Source):
+    if isinstance(data, Source) and (data.types or not is_lake(data)):
         return data
     entries = policy.entries
     kept = {*policy.roles.sensitive, *(column for entry in entries for column in entry.record_columns())}
     types = {name: kind for name, kind in policy.types.items() if name in kept}
+    if isinstance(data, Source):
+        return replace(data, types=types)
     sink = policy.sink
     if sink is not None and sink.is_folder and isinstance(data, str | PurePath):
         target = sink.target(policy.base_dir)

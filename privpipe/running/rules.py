@@ -26,5 +26,6 @@ def judging_rules(policy: Policy, base: dict[str, Histogram] | None = None) -> J
         mark=policy.suppression_mark,
         base=base or {},
         hierarchies=policy.hierarchies,
+        versions=policy.versions,
         gate=Gate(undeclared=policy.undeclared, notes=True, pseudonyms=policy.pseudonyms),
     )

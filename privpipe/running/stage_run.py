@@ -149,7 +149,7 @@ class StageRun:
             rules = judging_rules(self.policy)
             for unit in {rules.unit(entry) for entry in entries} - {rules.person}:
                 self.entered[unit] = person_histograms(self.engine, entering, sorted(columns), unit)
-        self.compared.update(bases_from_files(self.engine, self.table, self.policy.binding))
+        self.compared.update(bases_from_files(self.engine, self.table, self.policy.binding, self.policy.versions))
 
     def _context(self, at: int, population: Any) -> StageContext:
         context = self._plain_context(at, population)

@@ -14,6 +14,7 @@ from privpipe.judging import Assessment
 from privpipe.policy import Policy
 from privpipe.policy.grammar import SOURCE
 from privpipe.running.aligning import Align
+from privpipe.running.pinning import pinned_tables
 from privpipe.running.reading import finished_source
 from privpipe.running.verbs import assess
 
@@ -34,10 +35,11 @@ def validate(
 
     Parameters
     ----------
-    data : path or frame
-        The table as it is to leave.
+    data : path, frame or mapping
+        The table as it is to leave. A mapping names a state of a Delta or Iceberg table: ``{"path": "visits",
+        "version": 3}``, ``{"iceberg": "db.visits", "catalog": "lake", "tag": "audited"}``.
     policy : Policy, path or mapping
-    original : path or frame, optional
+    original : path, frame or mapping, optional
         The table it was made from. Default: the policy's `original:`.
     align : {"record_id", "position"}
         How records pair with the original.
@@ -73,6 +75,7 @@ def validate(
         raise UsageError(f"validate: {' and '.join(said)} say how a file is written, and a frame was given")
     else:
         data = at_hand(data, "validate")
+    policy = pinned_tables(policy)
     if original is None and policy.original is not None:
         original = policy.original.to_source(policy.types, policy.base_dir)
     return assess(data, policy, original=original, align=align, engine=engine)

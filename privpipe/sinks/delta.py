@@ -186,6 +186,12 @@ class DeltaTarget(LocalTarget):
         run_id = snapshot(self.path).run_id
         return None if run_id is None else f"{self.path}/{run_id}"
 
+    def document(self, name: str) -> bytes | None:
+        now = self.current()
+        path = None if now is None else self.path / METADATA / now.rpartition("/")[2] / f"{name}.json"
+        with sink_faults(self.path):
+            return path.read_bytes() if path is not None and path.is_file() else None
+
     def _now(self) -> Snapshot | None:
         """The table when it was first asked for: what a run judges beside its own rows, and what it changes."""
         if not self._seen:

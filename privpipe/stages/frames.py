@@ -45,13 +45,13 @@ class Held:
     def __init__(self, frame: Any, place: str) -> None:
         self.handed = frame
         frame = at_hand(frame, place)
-        self.like = None if isinstance(frame, str | PurePath) else frame
+        self.like = None if isinstance(frame, str | PurePath | Source) else frame
         self.rows: pa.Table | None = None
         if self.like is not None and is_local_frame(frame) and not is_unordered(frame):
             found = arrow_of(frame)
             self.rows = found.read_all() if hasattr(found, "read_all") else found
         data = str(frame) if isinstance(frame, PurePath) else frame
-        self.source = Source(data=data if self.rows is None else self.rows)
+        self.source = data if isinstance(data, Source) else Source(data=data if self.rows is None else self.rows)
 
     @property
     def on_cluster(self) -> bool:

@@ -61,3 +61,25 @@ def test_doctor_and_init_know_a_delta_table(run: Any, tmp_path: Path) -> None:
     drafted = run("init", str(folder), "--bare").stdout
     assert "format: delta" in drafted
     assert run("doctor", str(folder / "_delta_log")).exit_code == 4
+
+
+def test_validate_judges_an_older_version(run: Any, tmp_path: Path) -> None:
+    pytest.importorskip("deltalake", reason="needs deltalake")
+    folder = deltas.overwritten(tmp_path / "t")
+    deltas.write(folder, deltas.ROWS.set_column(0, "n", [[at // 8 for at in range(16)]]), mode="overwrite")
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(
+        "columns: {n: {role: quasi_identifier}, sex: {role: insensitive}}\nguarantees: [{k_anonymity: {k: 3}}]\n"
+    )
+    assert run("validate", str(folder), str(policy)).exit_code == 0
+    assert run("validate", str(folder), str(policy), "--at", "version=1").exit_code == 5
+    assert run("validate", str(folder), str(policy), "--at", "version=9").exit_code == 3
+    for wrong in (
+        ["--at", "version"],
+        ["--at", "verison=1"],
+        ["--at", "version=x"],
+        ["--at", "version=1", "--at", "version=2"],
+        ["--at", "version=1", "--at", "tag=x"],
+        ["--at", "version=1", "--format", "csv"],
+    ):
+        assert run("validate", str(folder), str(policy), *wrong).exit_code == 2

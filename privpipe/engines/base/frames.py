@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 from privpipe.blocks.table_name import TableName, refuse_table
 from privpipe.engines.base.frame_types import named_alone, typed_as_before
 from privpipe.engines.base.ibis_tables import ibis_table_of, is_ibis_table, native_frame_of
+from privpipe.engines.base.lakes import lake_said
 from privpipe.errors import DataError, UsageError
 
 __all__ = [
@@ -62,7 +63,8 @@ def _is_relation(data: Any) -> bool:
 def at_hand(data: Any, place: str) -> Any:
     """The same frame as it can be looked at again: one that can be read once is read, one that holds no data yet made.
 
-    A frame of another library's interface is what lies below it: `as_handed` is the way back.
+    A frame of another library's interface is what lies below it: `as_handed` is the way back. A mapping names a table
+    of a table format, as `lake_said` has it.
 
     Parameters
     ----------
@@ -72,10 +74,12 @@ def at_hand(data: Any, place: str) -> Any:
     Raises
     ------
     UsageError, UnsupportedError, DataError
-        An Ibis table that no engine serves, or that cannot be computed.
+        An Ibis table that no engine serves, or that cannot be computed; a mapping that names no table.
     """
     if is_ibis_table(data):
         return native_frame_of(data)
+    if isinstance(data, Mapping):
+        return lake_said(data, place)
     if isinstance(data, pa.RecordBatchReader):
         return data.read_all()
     if type(data).__name__ == "LazyFrame" and _root(data) == "polars":

@@ -92,7 +92,7 @@ def _judged(context: JudgingContext, entry: FilePairMeasure, files: FilePair) ->
     if path is not None:
         types: Any = {field.name: column_type_of(field.type) for field in files.original.schema}
         try:
-            beside = engine.scan(Source(data=path, types=types))
+            beside = engine.scan(Source(data=path, version=context.rules.versions.get(path), types=types))
         except DataError as error:
             error.args = (f"{entry.name()}: the table beside: {error}",)
             raise

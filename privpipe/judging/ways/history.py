@@ -60,7 +60,7 @@ def _by_tables(entry: HistoryMeasure, context: JudgingContext) -> Verdict:
     masked = {column for stage in rules.stages for column in stage_columns(stage)}
     names = tuple(released.schema.names)
     joined = tuple(name for name in names if name not in keys and name not in masked)
-    tables = [engine.scan(Source(data=path)) for path in entry.earlier_tables()]
+    tables = [engine.scan(Source(data=path, version=rules.versions.get(path))) for path in entry.earlier_tables()]
     for path, table in enumerate(tables):
         if not set(keys) & set(table.schema.names):
             raise DataError(

@@ -55,7 +55,12 @@ def _verdict(entry: TableMeasure, context: JudgingContext) -> Verdict:
     types = {name: column_type_of(before.schema.field(name).type) for name in columns}
     holdout = None
     if entry.holdout is not None:
-        holdout = _gathered(engine, _scanned(engine, entry.holdout, types), columns, "holdout")
+        holdout = _gathered(
+            engine,
+            _scanned(engine, Source(data=entry.holdout, version=rules.versions.get(entry.holdout), types=types)),
+            columns,
+            "holdout",
+        )
     files = TableFiles(
         original=_arranged(before, rules.order),
         released=_arranged(_gathered(engine, released, columns, "released table"), rules.order),
@@ -70,9 +75,9 @@ def _gathered(engine: Engine, table: Any, columns: Sequence[str], side: str) -> 
     return engine.collect(engine.select(table, list(columns)))
 
 
-def _scanned(engine: Engine, path: str, types: Mapping[str, Any]) -> Any:
+def _scanned(engine: Engine, source: Source) -> Any:
     try:
-        return engine.scan(Source(data=path, types=types))
+        return engine.scan(source)
     except DataError as error:
         error.args = (f"holdout: {error}",)
         raise

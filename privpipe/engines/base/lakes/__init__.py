@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from privpipe.engines.base.lakes.delta import delta_table, delta_version, has_deltalake
-from privpipe.engines.base.lakes.iceberg import IcebergName
+from privpipe.engines.base.lakes.iceberg import IcebergName, iceberg_catalogue
 from privpipe.engines.base.lakes.opening import delta_place, is_lake, lake_of, pinned
-from privpipe.engines.base.lakes.table import LakeTable, rows_of_piece
-from privpipe.engines.base.lakes.views import Appended, DeltaFolder, LakeView
+from privpipe.engines.base.lakes.said import lake_said
+from privpipe.engines.base.lakes.table import LakeTable, LakeView, rows_of_piece
+from privpipe.engines.base.lakes.views import Appended, DeltaFolder, IcebergFolder
 
 __all__ = [
     "Appended",
     "DeltaFolder",
+    "IcebergFolder",
     "IcebergName",
     "LakeTable",
     "LakeView",
@@ -18,8 +20,10 @@ __all__ = [
     "delta_table",
     "delta_version",
     "has_deltalake",
+    "iceberg_catalogue",
     "is_lake",
     "lake_of",
+    "lake_said",
     "pinned",
     "rows_of_piece",
 ]

@@ -12,7 +12,7 @@ import pyarrow as pa
 from privpipe.engines.base.lakes.table import LakeTable
 from privpipe.errors import DataError, EngineError, PrivpipeError, UnsupportedError, UsageError
 
-__all__ = ["IcebergName", "iceberg_table", "pinned_name"]
+__all__ = ["IcebergName", "IcebergPiece", "iceberg_catalogue", "iceberg_table", "pinned_name"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,18 +105,29 @@ def iceberg_table(name: IcebergName) -> LakeTable:
     return LakeTable(schema, tuple(IcebergPiece(table.metadata, table.io, projection, task, schema) for task in tasks))
 
 
-def _loaded(name: IcebergName) -> Any:
+def iceberg_catalogue(name: str) -> Any:
+    """A catalogue of pyiceberg's configuration.
+
+    Raises
+    ------
+    UsageError
+        pyiceberg is not installed, or the catalogue does not open.
+    """
     try:
         catalogues = importlib.import_module("pyiceberg.catalog")
     except ImportError:
         raise UsageError("an Iceberg table needs pyiceberg: pip install 'privpipe[iceberg]'") from None
     try:
-        catalogue = catalogues.load_catalog(name.catalog)
+        return catalogues.load_catalog(name)
     except Exception as error:  # noqa: BLE001 its text may quote an address with a password
         raise UsageError(
-            f"the Iceberg catalogue {name.catalog!r} does not open ({type(error).__name__}); describe it in "
+            f"the Iceberg catalogue {name!r} does not open ({type(error).__name__}); describe it in "
             ".pyiceberg.yaml or in the environment (PYICEBERG_CATALOG__...), and see `privpipe explain iceberg`"
         ) from None
+
+
+def _loaded(name: IcebergName) -> Any:
+    catalogue = iceberg_catalogue(name.catalog)
     with _reported(f"the Iceberg table {name.name!r}"):
         from pyiceberg.exceptions import NoSuchTableError
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 from privpipe.engines.base.files import elsewhere
 from privpipe.engines.base.lakes.delta import delta_table, delta_version, has_deltalake
 from privpipe.engines.base.lakes.iceberg import IcebergName, iceberg_table, pinned_name
-from privpipe.engines.base.lakes.table import LakeTable
-from privpipe.engines.base.lakes.views import LakeView
+from privpipe.engines.base.lakes.table import LakeTable, LakeView
 from privpipe.engines.base.objects import is_reached, opened_store, release_of
 from privpipe.engines.base.source import Source
 from privpipe.engines.base.table_formats import is_delta_table, table_format_error

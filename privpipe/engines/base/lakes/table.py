@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-__all__ = ["LakePiece", "LakeTable", "rows_of_piece"]
+__all__ = ["LakePiece", "LakeTable", "LakeView", "rows_of_piece"]
 
 
 class LakePiece(Protocol):
@@ -43,6 +44,14 @@ class LakeTable:
             return self.dataset
         rows = (batch for piece in self.pieces for batch in piece.batches())
         return pa.RecordBatchReader.from_batches(self.schema, rows)
+
+
+class LakeView(ABC):
+    """What stands in place of a table of a table format as the data of a `Source`."""
+
+    @abstractmethod
+    def open(self) -> LakeTable:
+        """The table; raises as the formats do."""
 
 
 def rows_of_piece(piece: LakePiece, schema: pa.Schema) -> pa.Table:

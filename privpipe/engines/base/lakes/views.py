@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,22 +12,16 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from privpipe.engines.base.lakes.delta import DeltaPiece, delta_table
-from privpipe.engines.base.lakes.table import LakePiece, LakeTable
+from privpipe.engines.base.lakes.iceberg import IcebergName, IcebergPiece, iceberg_table
+from privpipe.engines.base.lakes.opening import lake_of
+from privpipe.engines.base.lakes.table import LakePiece, LakeTable, LakeView
 from privpipe.engines.base.unpacking import reading
 from privpipe.errors import DataError
 
 if TYPE_CHECKING:
     from privpipe.engines.base.source import Source
 
-__all__ = ["Appended", "DeltaFolder", "LakeView"]
-
-
-class LakeView(ABC):
-    """What stands in place of a table of a table format as the data of a `Source`."""
-
-    @abstractmethod
-    def open(self) -> LakeTable:
-        """The table; raises as the formats do."""
+__all__ = ["Appended", "DeltaFolder", "IcebergFolder"]
 
 
 @dataclass(frozen=True)
@@ -85,8 +78,6 @@ class Appended(LakeView):
         DataError
             The files lack a column of the table.
         """
-        from privpipe.engines.base.lakes.opening import lake_of
-
         lake = lake_of(self.before)
         assert lake is not None
         files = sorted(str(path) for path in Path(self.folder).glob("*.parquet"))
@@ -128,4 +119,30 @@ class DeltaFolder(LakeView):
         whole = delta_table(self.path, self.version)
         home = f"{Path(self.path).resolve()}/{self.folder}/"
         own = (piece for piece in whole.pieces if isinstance(piece, DeltaPiece) and piece.path.startswith(home))
+        return replace(whole, pieces=tuple(own), dataset=None)
+
+
+@dataclass(frozen=True)
+class IcebergFolder(LakeView):
+    """The rows of an Iceberg table at a snapshot that lie in one of its folders.
+
+    Parameters
+    ----------
+    name : IcebergName
+        With the snapshot.
+    folder : str
+        Place of the folder.
+    """
+
+    name: IcebergName
+    folder: str
+
+    def open(self) -> LakeTable:
+        """See `LakeView.open`."""
+        whole = iceberg_table(self.name)
+        own = (
+            piece
+            for piece in whole.pieces
+            if isinstance(piece, IcebergPiece) and piece.task.file.file_path.startswith(f"{self.folder}/")
+        )
         return replace(whole, pieces=tuple(own), dataset=None)
