@@ -78,7 +78,7 @@ class Target(Protocol):
         """Where the rows of this run are written: that folder, one below it, or a table."""
 
     def landed(self, run_id: str) -> Rows:
-        """What of the written rows is judged and published: they, in their final form, or a table they are loaded into."""
+        """What is judged and published: the written rows in their final form, or a table that they are loaded into."""
 
     def fits(self, schema: pa.Schema) -> None:
         """Refuse rows of a schema that cannot be published here, before they are written."""
