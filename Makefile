@@ -21,7 +21,7 @@ help:
 	@echo "make setup          everything for development and tests, in $(VENV)"
 	@echo "make test           all checks and all tests on all engines"
 	@echo "make test-embedded  the tests that need neither Dask nor Spark nor Great Expectations"
-	@echo "make test-lowest    a short pass with the lowest versions that pyproject.toml declares"
+	@echo "make test-lowest    a short pass with the lowest versions that pyproject.toml declares, all extras"
 	@echo "make test-python    a short pass on each Python that the package declares and that is at hand"
 	@echo "make lock           what the images install, with hashes, in docker/locks; LOCK_ARGS=--upgrade takes newer ones"
 	@echo "make sbom           a bill of materials of each image, in build/sbom"
@@ -96,15 +96,43 @@ test-spark35: $(BIN)/python java
 test-embedded: setup
 	"$(BIN)/python" -m pytest -n $(WORKERS) -m "not spark and not dask and not gx" $(PYTEST_ARGS)
 
-# What the package itself asks for, each at its lower bound; a short pass of the embedded engine.
-LOWEST := import re, tomllib; print(*(re.sub(">=", "==", each) for each in tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"]), sep="\n")
-LOWEST_TESTS ?= tests/engines/embedded tests/engines/test_contract.py tests/engines/databases/test_database_files.py tests/running/test_bytes_columns.py tests/running/test_releases_of_databases.py
+# What the package and its extras ask for, each at its lower bound. Some packages exclude one another there, so there are two
+# passes: everything but Great Expectations and Spark, and these.
+LOWEST_TESTS ?= tests/packages tests/engines/embedded tests/engines/test_contract.py tests/engines/databases \
+        tests/engines/lakes tests/engines/forms tests/running/test_bytes_columns.py tests/running/test_releases_of_databases.py \
+        tests/running/test_lakes.py
+LOWEST_OTHER_TESTS ?= tests/packages tests/gx
+LOWEST_PYTEST := pytest pytest-timeout hypothesis polars
 
-test-lowest: $(BIN)/python
+test-lowest: $(BIN)/python java
 	"$(BIN)/python" -m venv build/lowest
-	"$(BIN)/python" -c '$(LOWEST)' > build/lowest.txt
-	build/lowest/bin/python -m pip install --quiet -r build/lowest.txt pytest pytest-timeout hypothesis polars
-	PYTHONPATH=. build/lowest/bin/python -m pytest -q -m "not spark and not dask and not gx" $(LOWEST_TESTS) $(PYTEST_ARGS)
+	build/lowest/bin/python -m pip install --quiet packaging
+	build/lowest/bin/python -m tests.packages.asked dask remote report utility sklearn formats databases delta iceberg > build/lowest.txt
+	build/lowest/bin/python -m pip install --quiet -r build/lowest.txt $(LOWEST_PYTEST)
+	PYTHONPATH=. build/lowest/bin/python -m pytest -q -m "not spark and not gx" $(LOWEST_TESTS) $(PYTEST_ARGS)
+	"$(BIN)/python" -m venv build/lowest-other
+	build/lowest/bin/python -m tests.packages.asked spark gx s3 > build/lowest-other.txt
+	build/lowest-other/bin/python -m pip install --quiet -r build/lowest-other.txt $(LOWEST_PYTEST)
+	PYTHONPATH=. PYSPARK_PYTHON=build/lowest-other/bin/python build/lowest-other/bin/python -m pytest -q -W ignore::DeprecationWarning \
+	    -m "not dask" $(LOWEST_OTHER_TESTS) $(PYTEST_ARGS)
+
+# Each Python that pyproject.toml declares, where it is at hand: by its name, else from pyenv. What is missing is named.
+PYTHONS := 3.11 3.12 3.13
+PYTHON_TESTS ?= tests/packages tests/readme tests/engines/embedded tests/engines/forms tests/kernels/test_compiled.py \
+        tests/cli/test_help.py tests/conformance/test_models_alone.py
+
+test-python:
+	@status=0; for version in $(PYTHONS); do \
+	    python="$$(command -v python$$version || ls -d "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/$$version.*/bin/python 2>/dev/null | tail -n 1)" || true; \
+	    if [ -z "$$python" ] || ! "$$python" -c 'import sys; sys.exit("%d.%d" % sys.version_info[:2] != "'$$version'")' 2>/dev/null; then \
+	        echo "Python $$version is not at hand and was skipped."; continue; \
+	    fi; \
+	    echo "== Python $$version: $$python"; \
+	    "$$python" -m venv "build/python$$version" && \
+	    "build/python$$version/bin/python" -m pip install --quiet -e '.[dask,formats,remote,utility]' -c constraints.txt \
+	        pytest pytest-timeout hypothesis polars && \
+	    "build/python$$version/bin/python" -m pytest -q -m "not spark and not gx" $(PYTHON_TESTS) $(PYTEST_ARGS) || status=1; \
+	done; exit $$status
 
 # Kinds of images and the extras that each has.
 LOCKS := build: cli: dask:dask spark:spark stores:remote,s3,delta,iceberg,databases,formats

@@ -7,6 +7,7 @@
 #   steps.sh stores VENV  the same with object stores, Delta, Iceberg, databases and other formats
 #   steps.sh kernels VENV compile the kernels ahead of time, into VENV/kernels
 #   steps.sh sbom VENV KIND  the bill of materials, VENV/sbom.cdx.json
+#   steps.sh secrets FILE passwords for compose.stores.yaml
 #   steps.sh java         a Java runtime of at least 17, through apt, unless there is one
 #
 # What is installed is in docker/locks, each file with its hashes (`make lock`). PYTHON names the interpreter of the
@@ -19,7 +20,7 @@ readonly project="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 readonly cpu=generic
 
 usage() {
-    echo "usage: steps.sh cli|dask|spark|stores|kernels VENV, steps.sh sbom VENV KIND, or steps.sh java" >&2
+    echo "usage: steps.sh cli|dask|spark|stores|kernels VENV, steps.sh sbom VENV KIND, steps.sh secrets FILE, or steps.sh java" >&2
     exit 2
 }
 
@@ -49,6 +50,18 @@ install_into() {
     # Layers of an image keep whole seconds, and the compiler asks when a source was changed.
     find "$venv/lib" -name '*.py' -exec touch -d @1700000000 {} +
     "$venv/bin/python" -m compileall -q "$venv/lib" || true # a few packages bring files of other Pythons
+}
+
+# Passwords for the services of compose.stores.yaml; a file that is there stays.
+write_secrets() {
+    [ ! -e "$1" ] || {
+        echo "steps.sh: $1 exists already; it was left as it is" >&2
+        exit 1
+    }
+    umask 077
+    for name in POSTGRES_PASSWORD MINIO_PASSWORD; do
+        printf '%s=%s\n' "$name" "$(od -An -N 24 -tx1 /dev/urandom | tr -d ' \n')"
+    done >"$1"
 }
 
 java_major() {
@@ -82,6 +95,7 @@ case "${1:-}" in
     cli | dask | spark | stores) [ $# -eq 2 ] || usage; install_into "$2" "$1" ;;
     kernels) [ $# -eq 2 ] || usage; NUMBA_CPU_NAME="$cpu" "$2/bin/python" "$project/docker/kernels.py" "$2/kernels" ;;
     sbom) [ $# -eq 3 ] || usage; "$2/bin/python" "$project/docker/sbom.py" "$project/docker/locks/$3.lock" "$2/sbom.cdx.json" ;;
+    secrets) [ $# -eq 2 ] || usage; write_secrets "$2" ;;
     java) [ $# -eq 1 ] || usage; install_java ;;
     *) usage ;;
 esac

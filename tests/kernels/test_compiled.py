@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import privpipe
-from privpipe.compiled import load
+from privpipe.compiled import bring, load
 from privpipe.kernels.classes import cells, distance
 
 CHECK = """
@@ -204,3 +204,50 @@ def test_many_small_calls_are_worth_the_compiler() -> None:
     code = "import sys\nfrom privpipe.draws import Stream\nimport numpy as np\nids = np.zeros((5000, 2), np.int64)\n"
     code += "for at in range(400):\n    Stream(bytes(16)).words(ids, at)\nprint('numba' in sys.modules)"
     assert run(code) == ["True"]
+
+
+CALL = """
+import numpy as np
+from privpipe.compiled import load
+from privpipe.kernels.classes import distance
+load()
+given = np.array([0, 2, 3]), np.array([0, 1, 1]), np.array([3, 1, 2]), np.array([0.5, 0.5])
+print(distance.emd_equal_by_class(*given).round(6).tolist())
+stats = distance._emd_equal.stats
+print(sum(stats.cache_hits.values()), sum(stats.cache_misses.values()))
+"""
+
+
+def test_kernels_that_came_compiled_are_not_compiled_again(tmp_path: Path) -> None:
+    made, kept = tmp_path / "made", tmp_path / "kept"
+    figures, counts = run(CALL, NUMBA_CACHE_DIR=str(made), PRIVPIPE_KERNELS="")
+    assert counts == "0 1"
+    brought = {file.relative_to(made): file.read_bytes() for file in made.rglob("*.nb[ci]")}
+    assert brought
+    for place in (made, *made.rglob("*")):
+        place.chmod(place.stat().st_mode & ~0o222)
+    again = run(CALL, NUMBA_CACHE_DIR=str(kept), PRIVPIPE_KERNELS=str(made))
+    assert again == [figures, "1 0"]
+    assert {file.relative_to(kept): file.read_bytes() for file in kept.rglob("*.nb[ci]")} == brought
+    assert not list(kept.rglob(".brought-*"))
+    elsewhere = run(CALL, NUMBA_CACHE_DIR=str(tmp_path / "other"), PRIVPIPE_KERNELS=str(made), NUMBA_CPU_NAME="generic")
+    assert elsewhere == [figures, "0 1"], "another processor's code is not used"
+
+
+def test_what_cannot_be_brought_is_compiled(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for kept, brought in (("file", "none"), ("kept", "none"), ("file", ".")):
+        found = run(CALL, NUMBA_CACHE_DIR=str(tmp_path / kept), PRIVPIPE_KERNELS=str(tmp_path / brought))
+        assert found[0] == "[0.25, 0.5]"
+
+
+def test_what_lies_in_the_cache_already_stays(tmp_path: Path) -> None:
+    for name, text in (("made", "new"), ("kept", "old")):
+        place = tmp_path / name / "kernels_1"
+        place.mkdir(parents=True)
+        (place / "f.nbi").write_text(text)
+    (tmp_path / "made" / "kernels_1" / "f.1.nbc").write_text("new")
+    (tmp_path / "made" / "kernels_1" / "f.py").write_text("new")
+    bring(tmp_path / "made", tmp_path / "kept")
+    found = {file.name: file.read_text() for file in (tmp_path / "kept").rglob("*.*")}
+    assert found == {"f.nbi": "old", "f.1.nbc": "new"}
