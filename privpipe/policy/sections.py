@@ -10,6 +10,7 @@ from typing import Any
 from privpipe.blocks.table_name import MOST_PARTS, OWN_CATALOGUE
 from privpipe.draws import Seed
 from privpipe.engines import engine_fault
+from privpipe.engines.base.objects import refuse_credentials
 from privpipe.engines.base.text_form import FORM_KEYS
 from privpipe.errors import PolicyError, UsageError, did_you_mean
 from privpipe.hierarchies import HierarchySpec
@@ -93,6 +94,7 @@ def read_source(report: Report, value: Any, place: Place) -> SourceSpec | None:
         return _named_source(report, found, place)
     if "path" not in found:
         return None
+    _check_url(report, found["path"], (*place, "path"))
     check_delta(report, found, place)
     for name in ("columns", "null_values", "partitions"):
         if name in found:
@@ -148,7 +150,17 @@ def read_sink(report: Report, value: Any, place: Place) -> SinkSpec | None:
         return _named_sink(report, found, place)
     if "formula_cells" in found and found.get("format", "parquet") != "csv":
         report.wrong((*place, "formula_cells"), "is for `format: csv`; other formats say what is text")
+    if "path" in found:
+        _check_url(report, found["path"], (*place, "path"))
     return SinkSpec(**found) if "path" in found else None
+
+
+def _check_url(report: Report, path: str, place: Place) -> None:
+    """A URL is kept with the policy and in manifests, so that it must not hold a secret."""
+    try:
+        refuse_credentials(path)
+    except UsageError as error:
+        report.wrong(place, str(error))
 
 
 def _named_sink(report: Report, found: Mapping[str, Any], place: Place) -> SinkSpec | None:
