@@ -21,6 +21,8 @@ from privpipe.policy import Policy as Policy
 from privpipe.reporting.report import report as report
 from privpipe.roles import Roles as Roles
 from privpipe.running.comparing import compare as compare
+from privpipe.running.fetching import fetch as fetch
+from privpipe.running.fetching import read_release as read_release
 from privpipe.running.plan import Plan as Plan
 from privpipe.running.validating import validate as validate
 from privpipe.running.verbs import plan as plan

@@ -32,6 +32,9 @@ __all__ = [
 ]
 
 BUCKET = "lake"
+RESET = "/moto-api/reset"
+SIGNED = "AWS4-HMAC-SHA256 Credential=AKIDOFTESTS/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
+"""Objects are private; moto looks at who asks and proves no signature."""
 Kind = Literal["cut", "cut after", "503", "403", "slow"]
 
 
@@ -59,7 +62,7 @@ class ObjectStore:
         return self
 
     def __exit__(self, *details: object) -> None:
-        self.request("POST", "/moto-api/reset")
+        self.request("POST", RESET)
         self._server.stop()
 
     @property
@@ -71,7 +74,7 @@ class ObjectStore:
         """One request of its own, beside every client library: status and body."""
         connection = http.client.HTTPConnection(self.host, self.port, timeout=30)
         try:
-            connection.request(method, path, body=body, headers={"Content-Length": str(len(body or b""))})
+            connection.request(method, path, body=body, headers={"Authorization": SIGNED} if path != RESET else {})
             answer = connection.getresponse()
             return answer.status, answer.read()
         finally:

@@ -8,6 +8,7 @@ from typing import Any
 
 from privpipe.draws import Seed
 from privpipe.engines import engine_fault
+from privpipe.engines.base.objects import refuse_credentials
 from privpipe.engines.base.text_form import FORM_KEYS
 from privpipe.errors import PolicyError, UsageError, did_you_mean
 from privpipe.hierarchies import HierarchySpec
@@ -91,6 +92,7 @@ def read_source(report: Report, value: Any, place: Place) -> SourceSpec | None:
         return _named_source(report, found, place)
     if "path" not in found:
         return None
+    check_url(report, found["path"], (*place, "path"))
     check_delta(report, found, place)
     for name in ("columns", "null_values", "partitions"):
         if name in found:
@@ -137,6 +139,14 @@ def _check_csv(report: Report, spec: SourceSpec, place: Place) -> None:
         report.wrong((*place, "header"), "a file without a header needs `columns: [...]`, their names in order")
     if spec.header and spec.columns:
         report.wrong((*place, "columns"), "is for files without a header; write `header: false` or leave it out")
+
+
+def check_url(report: Report, path: str, place: Place) -> None:
+    """Complain of a URL with a secret: it is kept with the policy and in manifests."""
+    try:
+        refuse_credentials(path)
+    except UsageError as error:
+        report.wrong(place, str(error))
 
 
 def read_plan(report: Report, value: Any, place: Place) -> PlanSpec | None:

@@ -12,7 +12,7 @@ from privpipe.errors import UsageError
 from privpipe.policy.databases import read_database_sink, table_name
 from privpipe.policy.grammar import SINK
 from privpipe.policy.places import Place, Report
-from privpipe.policy.sections import read_keys
+from privpipe.policy.sections import check_url, read_keys
 from privpipe.policy.specs import SinkSpec
 
 __all__ = ["read_sink"]
@@ -41,6 +41,8 @@ def read_sink(report: Report, value: Any, place: Place) -> SinkSpec | None:
             if name in found:
                 report.wrong((*place, name), "is for `format: delta` and `iceberg:`; files are replaced as a whole")
                 return None
+    if "path" in found:
+        check_url(report, found["path"], (*place, "path"))
     return SinkSpec(**found) if "path" in found else None
 
 

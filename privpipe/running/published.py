@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privpipe.engines import Source
+from privpipe.errors import DataError
 from privpipe.running.plan import PLAN_VERSION, canonical_json, document_digest
 from privpipe.sinks.local import METADATA
 from privpipe.transforms.sampling.safepub import process_of
@@ -16,7 +17,7 @@ from privpipe.transforms.sampling.safepub import process_of
 if TYPE_CHECKING:
     from privpipe.policy import Policy
 
-__all__ = ["process_beside", "process_for"]
+__all__ = ["process_beside", "process_for", "verified_manifest"]
 
 
 def process_for(policy: Policy, source: Source) -> tuple[Mapping[str, Any] | None, tuple[str, ...]]:
@@ -60,6 +61,39 @@ def process_beside(folder: Path) -> tuple[Mapping[str, Any] | None, str]:
     if wrong:
         return None, f"the process record beside the data is not used: {wrong}"
     return found, ""
+
+
+def verified_manifest(folder: Path, name: str) -> dict[str, Any]:
+    """The public manifest of a folder whose files are those that were judged, by their hashes.
+
+    Nobody signs it: it shows what was damaged or cut off on its way, not what somebody exchanged who can write there.
+
+    Parameters
+    ----------
+    name : str
+        What the release is called in errors.
+
+    Raises
+    ------
+    DataError
+        No release; files that differ, are missing or too many; documents of two runs; a run that did not pass.
+    """
+    home = folder / METADATA
+    if not (home / "manifest.json").is_file():
+        raise DataError(f"{name!r} is no release of privpipe: it has no {METADATA}/manifest.json; give the sink's path")
+    try:
+        manifest, verdict = (_read(home / f"{each}.json") for each in ("manifest", "verdict"))
+        wrong = _other_files(folder, manifest)
+        if verdict["run_id"] != manifest["run_id"] or verdict["plan_hash"] != manifest["plan_hash"]:
+            wrong = "the verdict is of another run"
+        elif verdict["passed"] is not True:
+            wrong = "the run did not pass"
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        wrong = f"its documents cannot be read ({type(error).__name__})"
+        manifest = {}
+    if wrong:
+        raise DataError(f"the release at {name!r} is not what its manifest says, so nothing of it is read: {wrong}")
+    return manifest
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -279,23 +279,26 @@ class _Release:
             try:
                 self.place.withdraw(self.run_id)
             finally:  # by what the sink points at
-                self.memory.settle()
-                records.settle(self.place.current())
+                self._told_if_not(self.memory.settle, lambda: records.settle(self.place.current()))
             raise
         return path, again
 
     def _settle(self, staged: Staged, records: PrivateRecords) -> None:
         """Settle what was noted before the release was published; what fails now does not make it unpublished."""
-        steps = (
+        self._told_if_not(
             self.memory.settle,
             lambda: records.settle(self.run_id),
             lambda: self.keys.keep(self.context.policy.transform, staged.draws),
+            outcome="the release is published; ",
         )
+
+    def _told_if_not(self, *steps: Callable[[], object], outcome: str = "") -> None:
+        """Take each step; what fails is told in the log, and hides no error that matters more."""
         for step in steps:
             try:
                 step()
             except SinkError as error:
-                log.warning("the release is published; the next run settles what could not be written: %s", error)
+                log.warning("%sthe next run settles what could not be written: %s", outcome, error)
 
 
 def source_of(policy: Policy) -> Source:

@@ -180,13 +180,13 @@ class RemoteTarget(WholeReleases):
         return Path(self.root) if self._on_disk else None
 
     def current(self) -> str | None:
-        with self._told():
+        with self._told("what it publishes is not known"):
             return self._named(self._read()) or None
 
     @contextmanager
     def _told(self, outcome: str = "nothing was published") -> Iterator[None]:
         """Each file system fails in its own classes, whose texts may hold credentials: their kind alone is reported."""
-        problem: PrivpipeError
+        problem: SinkError
         try:
             yield
         except SinkError:

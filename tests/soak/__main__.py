@@ -1,6 +1,7 @@
 """``python tests/soak [TEST ...]``: damaged documents and killed runs, and a table of what came of it.
 
-Counts come from the environment: SOAK_POLICIES, SOAK_DOCUMENTS (of each kind), SOAK_KILLS;
+Counts come from the environment: SOAK_POLICIES, SOAK_DOCUMENTS (of each kind), SOAK_KILLS,
+SOAK_STORES (of each kind of fault);
 SOAK_SEED draws other ones; SOAK_KEEP names a folder for what broke something.
 """
 
@@ -13,6 +14,7 @@ from pathlib import Path
 from kills import soak_kills
 from policies import soak_policies
 from records import soak_records
+from stores import soak_stores
 from trials import Table
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -20,6 +22,7 @@ TESTS = {
     "policies": (soak_policies, "SOAK_POLICIES", 10_000),
     "records": (soak_records, "SOAK_DOCUMENTS", 2000),
     "kills": (soak_kills, "SOAK_KILLS", 1000),
+    "stores": (soak_stores, "SOAK_STORES", 200),
 }
 
 

@@ -1,0 +1,230 @@
+"""Releases read by those they are for: by the pointer or link, whole, and as their manifest says."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from privpipe.engines import Source
+from privpipe.engines.base.objects import POINTER, opened_store, release_of, whole_copy
+from privpipe.errors import DataError, EngineError, UsageError, did_you_mean
+from privpipe.private_files import scratch_folder
+from privpipe.running.published import verified_manifest
+from privpipe.sinks.local import LocalTarget, sink_faults
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["FetchedRelease", "FrameKind", "fetch", "read_release"]
+
+FrameKind = Literal["arrow", "pandas", "polars"]
+TRIES = 4
+"""A release that was replaced twice while it was copied is gone; the next try copies the newest."""
+
+
+@dataclass(frozen=True)
+class FetchedRelease:
+    """A release that lies on this machine.
+
+    Parameters
+    ----------
+    path : str
+        Where it is read.
+    run_id : str
+    files : tuple of str
+        Names of its part files.
+    changed : bool
+        Whether it was fetched now; False: it lay there already.
+    """
+
+    path: str
+    run_id: str
+    files: tuple[str, ...]
+    changed: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `privpipe fetch --json` prints."""
+        return {"path": self.path, "run_id": self.run_id, "files": list(self.files), "changed": self.changed}
+
+
+def fetch(url: str | os.PathLike[str], to: str | os.PathLike[str]) -> FetchedRelease:
+    """Copy the published release of a sink to a folder, in one step and only if it is whole.
+
+    The folder is published to as a sink is: a link that is switched once the copy is proved, so that who reads it sees
+    the old release or the new one. Fetching again replaces it, or does nothing where it is the newest.
+
+    Parameters
+    ----------
+    url : str or path
+        A sink, or the folder of a release: ``s3://``, ``gs://``, ``abfs://`` or a local path.
+    to : path
+        Absent, or what was fetched before.
+
+    Raises
+    ------
+    DataError
+        No release lies there, or its files are not those that its manifest lists by their SHA-256.
+    EngineError
+        The store cannot be reached.
+    SinkError
+        The folder holds something else or cannot be written.
+
+    Examples
+    --------
+    >>> fetch("nowhere", "copy")
+    Traceback (most recent call last):
+    privpipe.errors.DataError: nothing lies at 'nowhere'; check the path
+    """
+    with scratch_folder("fetch") as scratch:
+        folder, manifest = _copied(os.fspath(url), scratch)
+        run_id = str(manifest["run_id"])
+        files = tuple(sorted(str(file["name"]) for file in manifest["output"]["files"]))
+        with LocalTarget(Path(to)) as place:
+            path = str(place.path)
+            current = place.current()
+            if current is not None and PurePath(current).name == run_id:
+                return FetchedRelease(path, run_id, files, changed=False)
+            if "/" in run_id or run_id in ("", ".", ".."):
+                raise DataError(f"the manifest at {os.fspath(url)!r} names a run by what is no name")
+            with sink_faults(path):
+                shutil.copytree(folder, place.stage(run_id), dirs_exist_ok=True, copy_function=shutil.copyfile)
+            verified_manifest(place.rows(run_id), os.fspath(url))
+            try:
+                place.publish(run_id)
+            except BaseException:
+                place.withdraw(run_id)
+                raise
+    return FetchedRelease(path, run_id, files, changed=True)
+
+
+def read_release(
+    url: str | os.PathLike[str], columns: Sequence[str] | None = None, *, frame: FrameKind = "arrow"
+) -> Any:
+    """The published release of a sink as a table, read by its pointer and only if its files are those that were judged.
+
+    Parameters
+    ----------
+    url : str or path
+        A sink, or the folder of a release: ``s3://``, ``gs://``, ``abfs://`` or a local path.
+    columns : sequence of str, optional
+        Default: all, in the order of the release.
+    frame : {"arrow", "pandas", "polars"}
+
+    Returns
+    -------
+    pyarrow.Table, pandas.DataFrame or polars.DataFrame
+        Columns of CSV and JSON releases are text: those formats keep no types.
+
+    Raises
+    ------
+    DataError
+        No release lies there; a file differs from what its manifest lists; a column that it does not have.
+    EngineError
+        The store cannot be reached.
+
+    Examples
+    --------
+    >>> read_release("nowhere")
+    Traceback (most recent call last):
+    privpipe.errors.DataError: nothing lies at 'nowhere'; check the path
+    """
+    if frame not in get_args(FrameKind):
+        raise UsageError(f"frame must be one of {', '.join(get_args(FrameKind))}, got {frame!r}")
+    with scratch_folder("fetch") as scratch:
+        folder, manifest = _copied(os.fspath(url), scratch)
+        table = _table(folder, manifest, columns)
+    if frame == "pandas":
+        return table.to_pandas()
+    if frame == "polars":
+        import polars
+
+        return polars.from_arrow(table)
+    return table
+
+
+def _copied(url: str, scratch: Path) -> tuple[Path, Mapping[str, Any]]:
+    """A proved copy of the release that is published now, and its manifest."""
+    problem: Exception | None = None
+    for number in range(TRIES):
+        folder = scratch / str(number)
+        before = _release(url)
+        try:
+            with _gone(url):
+                if "://" in before:
+                    whole_copy(opened_store(before), folder)
+                else:
+                    shutil.copytree(before, folder, copy_function=shutil.copyfile)
+            return folder, verified_manifest(folder, url)
+        except (DataError, EngineError) as error:
+            problem = error
+            shutil.rmtree(folder, ignore_errors=True)
+            if _release(url) == before:
+                break
+    assert problem is not None
+    raise problem
+
+
+def _release(url: str) -> str:
+    """Where the release lies that a sink publishes now; a folder of a release is one itself."""
+    if "://" not in url and os.path.isfile(os.path.join(url, POINTER)):
+        url = f"file://{os.path.abspath(url)}"  # the sink of a store that is mounted here
+    if "://" not in url or url.startswith("file://"):
+        path = url.removeprefix("file://")
+        if not os.path.isdir(path):
+            raise DataError(f"nothing lies at {path!r}; check the path")
+        if not os.path.isfile(os.path.join(path, POINTER)):
+            return os.path.realpath(path)
+        found = release_of(opened_store(f"file://{os.path.abspath(path)}"))
+        return str(found).removeprefix("file://")
+    store = opened_store(url)
+    return release_of(store) or store.url
+
+
+@contextmanager
+def _gone(url: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, shutil.Error) as error:
+        raise EngineError(
+            f"{url!r} cannot be read: {getattr(error, 'strerror', None) or 'files are missing'}"
+        ) from None
+
+
+def _table(folder: Path, manifest: Mapping[str, Any], columns: Sequence[str] | None) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = [str(name) for name in manifest["output"]["columns"]]
+    for name in columns or ():
+        if name not in names:
+            raise DataError(f"the release has no column {name!r}{did_you_mean(name, names)}")
+    wanted = list(columns) if columns is not None else names
+    files = sorted(str(file["name"]) for file in manifest["output"]["files"])
+    if all(name.endswith(".parquet") for name in files):
+        # One file a call: a dataset would leave out names with a leading sign and look for partitions.
+        parts = [pq.ParquetFile(folder / name).read(columns=wanted).select(wanted) for name in files]
+        return pa.concat_tables(parts)
+    return _text_table(folder, manifest, wanted)
+
+
+def _text_table(folder: Path, manifest: Mapping[str, Any], wanted: list[str]) -> pa.Table:
+    """Through the engine that wrote the like: it knows what is empty and what is missing."""
+    from privpipe.engines import open_engine
+
+    sink = manifest["policy"].get("sink") or {}
+    source = Source(
+        data=str(folder),
+        format=sink.get("format", "csv"),
+        quoted_nulls=False,
+        escaped_formulas=sink.get("formula_cells") == "escape",
+    )
+    engine = open_engine("embedded", {})
+    try:
+        return engine.collect(engine.scan(source)).select(wanted)
+    finally:
+        engine.close()

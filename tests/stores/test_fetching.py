@@ -1,0 +1,114 @@
+"""Releases are read by the pointer, whole, and only where their files are those of the manifest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import privpipe as pp
+from privpipe.cli import app
+from privpipe.errors import DataError, SinkError
+from tests.object_store import BUCKET, FaultyProxy, ObjectStore
+
+SINK = f"s3://{BUCKET}/people"
+
+
+@pytest.mark.parametrize("format", ["parquet", "csv", "json"])
+@pytest.mark.parametrize("place", ["store", "folder"])
+def test_a_release_is_read_back(
+    store: ObjectStore, document: dict[str, Any], tmp_path: Path, place: str, format: str
+) -> None:
+    sink = SINK if place == "store" else str(tmp_path / "out")
+    pp.release({**document, "sink": {"path": sink, "format": format}})
+    table = pp.read_release(sink)
+    assert table.column_names == ["zip", "age"]
+    assert sorted(table["zip"].to_pylist()) == ["a", "a", "b", "b"]
+    assert sorted(map(int, table["age"].to_pylist())) == [31, 32, 33, 34]
+    assert pp.read_release(sink, ["age"]).column_names == ["age"]
+    assert list(pp.read_release(sink, ["age", "zip"], frame="pandas")) == ["age", "zip"]
+    with pytest.raises(DataError, match="no column 'agee'; did you mean 'age'"):
+        pp.read_release(sink, ["agee"])
+    fetched = pp.fetch(sink, tmp_path / "copy")
+    assert fetched.changed
+    assert not pp.fetch(sink, tmp_path / "copy").changed
+    assert pp.read_release(tmp_path / "copy").equals(table)
+
+
+def test_a_file_that_was_changed_is_refused(store: ObjectStore, document: dict[str, Any], tmp_path: Path) -> None:
+    first = pp.release(document)
+    pp.fetch(SINK, tmp_path / "copy")
+    second = pp.release(document)
+    files = store.files()
+    home = f"{BUCKET}/.people.privpipe/releases/{second.run_id}"
+    part = f"{home}/part-00000.parquet"
+    whole = files.cat_file(part)
+    for damage in (lambda: files.pipe_file(part, whole[:-1]), lambda: files.rm_file(part)):
+        damage()
+        with pytest.raises(DataError, match="not what its manifest says"):
+            pp.read_release(SINK)
+        with pytest.raises(DataError, match="not what its manifest says"):
+            pp.fetch(SINK, tmp_path / "copy")
+        files.pipe_file(part, whole)
+    files.pipe_file(f"{home}/part-00001.parquet", whole)
+    with pytest.raises(DataError, match="not what its manifest says"):
+        pp.read_release(SINK)
+    files.rm_file(f"{home}/part-00001.parquet")
+    manifest = json.loads((tmp_path / "copy" / "_privpipe" / "manifest.json").read_text())
+    assert manifest["run_id"] == first.run_id
+    assert pp.fetch(SINK, tmp_path / "copy").run_id == second.run_id
+
+
+def test_what_is_no_release_is_refused(store: ObjectStore, tmp_path: Path) -> None:
+    store.files().pipe_file(f"{BUCKET}/raw/a.parquet", b"")
+    (tmp_path / "plain").mkdir()
+    for path in (f"s3://{BUCKET}/raw", str(tmp_path / "plain")):
+        with pytest.raises(DataError, match="is no release"):
+            pp.read_release(path)
+    with pytest.raises(DataError, match="nothing lies"):
+        pp.read_release(f"s3://{BUCKET}/nowhere")
+
+
+def test_what_lies_where_it_is_to_be_fetched_is_left_alone(
+    store: ObjectStore, document: dict[str, Any], tmp_path: Path
+) -> None:
+    pp.release(document)
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy" / "mine").touch()
+    with pytest.raises(SinkError, match="did not publish"):
+        pp.fetch(SINK, tmp_path / "copy")
+    assert [path.name for path in (tmp_path / "copy").iterdir()] == ["mine"]
+
+
+def test_a_release_that_is_replaced_twice_while_it_is_read_is_read_anew(
+    store: ObjectStore, proxy: FaultyProxy, document: dict[str, Any]
+) -> None:
+    pp.release(document)
+    left = [2]
+
+    def watch(asked: Any) -> None:
+        if left[0] and "part-00000" in asked.path and asked.method == "GET" and not busy:
+            busy.append(1)
+            while left[0]:
+                left[0] -= 1
+                newest.append(pp.release(document).run_id)
+            busy.clear()
+
+    busy: list[int] = []
+    newest: list[str] = []
+    proxy.watch = watch
+    assert pp.read_release(SINK).num_rows == 4
+    assert len(newest) == 2
+
+
+def test_the_command(store: ObjectStore, document: dict[str, Any], tmp_path: Path) -> None:
+    made = pp.release(document)
+    done = CliRunner().invoke(app, ["fetch", SINK, "--to", str(tmp_path / "copy")])
+    assert done.exit_code == 0
+    assert f"release {made.run_id}, 1 files" in done.stdout
+    done = CliRunner().invoke(app, ["fetch", SINK, "--to", str(tmp_path / "copy"), "--json"])
+    assert json.loads(done.stdout)["changed"] is False
+    assert CliRunner().invoke(app, ["fetch", f"s3://{BUCKET}/no", "--to", str(tmp_path / "no")]).exit_code == 3
