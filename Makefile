@@ -1,4 +1,4 @@
-# make demo | setup | test | test-embedded | test-lowest | test-spark35 | fuzz | soak | lint | docs | bench. An active virtual environment is used as it is, else .venv is made.
+# make demo | setup | test | test-embedded | test-lowest | test-spark35 | test-integrations | fuzz | soak | lint | docs | bench. An active virtual environment is used as it is, else .venv is made.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -13,7 +13,7 @@ PYTHON ?= python3 python3.13 python3.12 python3.11
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 export GX_ANALYTICS_ENABLED := false
 
-.PHONY: help demo setup java lint docs test test-embedded test-lowest test-spark35 fuzz soak bench corpus first-release \
+.PHONY: help demo setup java lint docs test test-embedded test-lowest test-spark35 test-integrations fuzz soak bench corpus first-release \
         first-install clean
 
 help:
@@ -23,6 +23,7 @@ help:
 	@echo "make test-embedded  the tests that need neither Dask nor Spark nor Great Expectations"
 	@echo "make test-lowest    a short pass with the lowest versions that pyproject.toml declares"
 	@echo "make test-spark35   the tests of Spark on pyspark 3.5"
+	@echo "make test-integrations  the examples under Airflow, Dagster, dbt and Prefect, each in an environment of its own"
 	@echo "make fuzz           the properties on new random examples, ROUNDS=5 times (no Spark)"
 	@echo "make soak           damaged policies and records against every command, and killed runs (long)"
 	@echo "make lint           format, lint, types, import contracts"
@@ -101,6 +102,16 @@ test-lowest: $(BIN)/python
 	"$(BIN)/python" -c '$(LOWEST)' > build/lowest.txt
 	build/lowest/bin/python -m pip install --quiet -r build/lowest.txt pytest pytest-timeout hypothesis polars
 	PYTHONPATH=. build/lowest/bin/python -m pytest -q -m "not spark and not dask and not gx" $(LOWEST_TESTS) $(PYTEST_ARGS)
+
+# Their pins exclude each other, so each scheduler has an environment; TOOLS="dagster dbt" runs some of them.
+TOOLS ?= airflow dagster dbt prefect
+test-integrations: $(BIN)/python
+	@status=0; for tool in $(TOOLS); do \
+	    "$(BIN)/python" -m venv "build/$$tool" && \
+	    "build/$$tool/bin/python" -m pip install --quiet -e ".[$$tool]" pytest pytest-timeout hypothesis && \
+	    "build/$$tool/bin/python" -m pytest -o addopts="-ra --import-mode=importlib" -W ignore \
+	        "tests/integrations/test_$$tool.py" --durations=5 $(PYTEST_ARGS) || status=1; \
+	done; exit $$status
 
 # The tests draw the same examples at every run; this draws others.
 fuzz: setup

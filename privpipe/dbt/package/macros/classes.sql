@@ -34,9 +34,9 @@
 {%- endmacro %}
 
 {% macro require_plain_test() -%}
-  {%- for setting in ("where", "limit", "fail_calc", "error_if", "warn_if") -%}
+  {%- for setting in ("where", "limit", "fail_calc", "error_if", "warn_if") if execute -%}
     {%- set given = config.get(setting) -%}
-    {%- if given is not none and given not in ("count(*)", "!= 0") -%}
+    {%- if given is not none and given | string not in ("", "count(*)", "!= 0") -%}
       {{ exceptions.raise_compiler_error("privpipe: a test with `" ~ setting ~ "` would judge a part; leave it out") }}
     {%- endif -%}
   {%- endfor -%}
