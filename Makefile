@@ -1,4 +1,4 @@
-# make demo | setup | test | test-embedded | test-lowest | test-python | test-spark35 | lock | sbom | licences | fuzz | soak | lint | docs | bench. An active virtual environment is used as it is, else .venv is made.
+# make demo | setup | test | test-embedded | test-lowest | test-python | test-spark35 | test-integrations | lock | sbom | licences | fuzz | soak | lint | docs | bench. An active virtual environment is used as it is, else .venv is made.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -13,8 +13,8 @@ PYTHON ?= python3 python3.13 python3.12 python3.11
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 export GX_ANALYTICS_ENABLED := false
 
-.PHONY: help demo setup java lint docs test test-embedded test-lowest test-python test-spark35 lock sbom licences fuzz \
-        soak bench corpus first-release first-install clean
+.PHONY: help demo setup java lint docs test test-embedded test-lowest test-python test-spark35 test-integrations lock sbom \
+        licences fuzz soak bench corpus first-release first-install clean
 
 help:
 	@echo "make demo           publish one release of UCI Adult and see another refused (no Java needed)"
@@ -27,6 +27,7 @@ help:
 	@echo "make sbom           a bill of materials of each image, in build/sbom"
 	@echo "make licences       the licences of all direct dependencies, in docs/reference/licences.md"
 	@echo "make test-spark35   the tests of Spark on pyspark 3.5"
+	@echo "make test-integrations  the examples under Airflow, Dagster, dbt and Prefect, each in an environment of its own"
 	@echo "make fuzz           the properties on new random examples, ROUNDS=5 times (no Spark)"
 	@echo "make soak           damaged policies and records against every command, and killed runs (long)"
 	@echo "make lint           format, lint, types, import contracts"
@@ -156,6 +157,16 @@ sbom: $(BIN)/python
 
 licences: setup
 	"$(BIN)/python" -m tests.packages.licences
+
+# Their pins exclude each other, so each scheduler has an environment; TOOLS="dagster dbt" runs some of them.
+TOOLS ?= airflow dagster dbt prefect
+test-integrations: $(BIN)/python
+	@status=0; for tool in $(TOOLS); do \
+	    "$(BIN)/python" -m venv "build/$$tool" && \
+	    "build/$$tool/bin/python" -m pip install --quiet -e ".[$$tool]" pytest pytest-timeout hypothesis && \
+	    "build/$$tool/bin/python" -m pytest -o addopts="-ra --import-mode=importlib" -W ignore \
+	        "tests/integrations/test_$$tool.py" --durations=5 $(PYTEST_ARGS) || status=1; \
+	done; exit $$status
 
 # The tests draw the same examples at every run; this draws others.
 fuzz: setup

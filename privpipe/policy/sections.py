@@ -24,6 +24,7 @@ from privpipe.policy.uses import Use, read_use
 from privpipe.roles import case_collisions
 
 __all__ = [
+    "check_url",
     "read_columns",
     "read_engines",
     "read_keys",

@@ -1,7 +1,7 @@
 """Every source into every sink: the rows of the source's own reader arrive in the sink's, or a refusal says what to do.
 
-The embedded engine runs each pair. Sources and sinks do not know each other, so that Dask and Spark run each source into
-Parquet and each sink from Parquet; `PRIVPIPE_MATRIX=whole` runs every pair there too.
+The embedded engine runs each pair. Sources and sinks do not know each other, so that Dask and Spark run each
+source into Parquet and each sink from Parquet; `PRIVPIPE_MATRIX=whole` runs every pair there too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.engines.databases.sink_places import Place
 
 import privpipe as pp
 from privpipe.errors import DataError, PrivpipeError, UnsupportedError
-from tests.engines.databases.conftest import PASSWORD, Server, postgres  # noqa: F401 - a fixture
+from tests.engines.databases.conftest import PASSWORD, Server
 from tests.engines.lakes.deltas import ROWS
 from tests.matrix.sinks import SINKS, catalogue, environment
 from tests.matrix.sources import SOURCES, Home, Made
@@ -100,10 +100,8 @@ def test_the_rows_arrive_or_the_refusal_says_what_to_do(
     engine = request.getfixturevalue(FIXTURES[name])
     if name == "spark" and "catalogue" in (source, sink):
         home = replace(home, session=request.getfixturevalue("session"))
-    if source == "catalogue" and name != "spark":
-        made = Made({"table": "people"}, [])
-    else:
-        made = SOURCES[source](home)
+    elsewhere = source == "catalogue" and name != "spark"
+    made = Made({"table": "people"}, []) if elsewhere else SOURCES[source](home)
     if sink == "iceberg":
         catalogue().create_namespace("db")
     told = refusal(source, sink, name)

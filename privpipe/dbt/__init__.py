@@ -1,0 +1,18 @@
+"""dbt on DuckDB: Python models that let nothing through that does not hold, and a package of tests and hooks.
+
+In a Python model of dbt-duckdb::
+
+    from privpipe.dbt import release
+
+    def model(dbt, session):
+        return release(dbt, dbt.ref("visits"), "policies/visits.yaml")
+
+``python -m privpipe.dbt`` prints where the dbt package lies, for `packages.yml`.
+"""
+
+from __future__ import annotations
+
+from privpipe.dbt.models import gate, release
+from privpipe.dbt.packaged import package
+
+__all__ = ["gate", "package", "release"]

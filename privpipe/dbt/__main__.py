@@ -1,0 +1,8 @@
+"""``python -m privpipe.dbt``: where the dbt package lies."""
+
+from __future__ import annotations
+
+from privpipe.dbt.packaged import package
+
+if __name__ == "__main__":
+    print(package())

@@ -1,0 +1,8 @@
+"""``python -m privpipe.scheduled``: do the job that stands on stdin and tell on stdout how it went."""
+
+from __future__ import annotations
+
+from privpipe.scheduled.inside import main
+
+if __name__ == "__main__":
+    main()
