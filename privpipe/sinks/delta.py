@@ -26,7 +26,17 @@ from privpipe.engines import Source
 from privpipe.engines.base.lakes import DeltaFolder
 from privpipe.errors import DataError, SinkError
 from privpipe.private_files import flush_new, make_public, public_modes, sync_folder
-from privpipe.sinks.delta_log import LOG, Added, Commit, Snapshot, commits, fields_of, link_commit, snapshot
+from privpipe.sinks.delta_log import (
+    LOG,
+    Added,
+    Commit,
+    Snapshot,
+    commits,
+    fields_of,
+    link_commit,
+    require_deltalake,
+    snapshot,
+)
 from privpipe.sinks.local import METADATA, LocalTarget, Rows, flush_below, sink_faults
 
 if TYPE_CHECKING:
@@ -238,7 +248,7 @@ class DeltaTarget(LocalTarget):
 
     def _dropped(self, run_id: str) -> bool:
         """Take a table away that holds this release alone; without its log it is none."""
-        if self._now() is not None or len([*(self.path / LOG).glob("*.json")]) > 1:
+        if self._now() is not None or len([*commits(self.path)]) > 1:
             return False
         gone = self.state / f"withdrawn-{run_id}"
         os.rename(self.path / LOG, gone)
@@ -287,6 +297,18 @@ class DeltaTarget(LocalTarget):
                 f"the sink {self.name!r} is a link, as releases of files are published; give the Delta table another "
                 "path, or remove the link"
             )
+        above = next((folder for folder in self.path.parents if (folder / LOG).is_dir()), None)
+        if above is not None:
+            raise SinkError(
+                f"the sink {self.name!r} lies within another Delta table, whose VACUUM would remove it; give it a path "
+                "of its own"
+            )
+        if "%" in self.name or "\\" in self.name:
+            raise SinkError(
+                f"the sink {self.name!r} has % or a backslash in its path, which readers of Delta tables do not "
+                "take as they stand; give it another path"
+            )
+        require_deltalake()
         table = self._found()
         if table is not None and table.fault:
             raise SinkError(
