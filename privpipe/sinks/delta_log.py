@@ -25,7 +25,18 @@ from privpipe.engines.base.lakes import has_deltalake
 from privpipe.errors import PrivpipeError, SinkError, UnsupportedError, UsageError
 from privpipe.private_files import sync_folder
 
-__all__ = ["LOG", "Added", "Commit", "Snapshot", "commits", "fields_of", "link_commit", "require_deltalake", "snapshot"]
+__all__ = [
+    "LOG",
+    "Added",
+    "Commit",
+    "Snapshot",
+    "commits",
+    "fields_of",
+    "link_commit",
+    "require_deltalake",
+    "snapshot",
+    "write_aside",
+]
 
 LOG = "_delta_log"
 MARK = "privpipe.sink"
@@ -316,8 +327,8 @@ def commits(path: Path) -> Iterator[Mapping[str, Any]]:
         yield next((line["commitInfo"] for line in lines if "commitInfo" in line), {})
 
 
-def link_commit(path: Path, version: int, text: str, aside: Path, mode: int) -> bool:
-    """Make a text the commit of a version, whole or not at all; False where another commit is that version."""
+def write_aside(aside: Path, text: str, mode: int) -> None:
+    """Write what may become a commit, on the disk and of the mode that it will have."""
     aside.unlink(missing_ok=True)
     handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -325,11 +336,13 @@ def link_commit(path: Path, version: int, text: str, aside: Path, mode: int) -> 
         file.flush()
         os.fsync(file.fileno())
     os.chmod(aside, mode)
+
+
+def link_commit(path: Path, version: int, aside: Path) -> bool:
+    """Make a file the commit of a version, whole or not at all; False where another commit is that version."""
     try:
         os.link(aside, path / LOG / f"{version:020d}.json")
     except FileExistsError:
         return False
-    finally:
-        aside.unlink()
     sync_folder(path / LOG)
     return True
