@@ -1,7 +1,7 @@
 """``python tests/soak [TEST ...]``: damaged documents and killed runs, and a table of what came of it.
 
 Counts come from the environment: SOAK_POLICIES, SOAK_DOCUMENTS (of each kind), SOAK_KILLS,
-SOAK_STORES (of each kind of fault);
+SOAK_STORES (of each kind of fault), SOAK_LAKES;
 SOAK_SEED draws other ones; SOAK_KEEP names a folder for what broke something.
 """
 
@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from kills import soak_kills
+from lakes import soak_lakes
 from policies import soak_policies
 from records import soak_records
 from stores import soak_stores
@@ -23,6 +24,7 @@ TESTS = {
     "records": (soak_records, "SOAK_DOCUMENTS", 2000),
     "kills": (soak_kills, "SOAK_KILLS", 1000),
     "stores": (soak_stores, "SOAK_STORES", 200),
+    "lakes": (soak_lakes, "SOAK_LAKES", 200),
 }
 
 
