@@ -27,7 +27,9 @@ LAKE_TOPICS = {
         "or file of such a table is refused by name, since only the catalogue knows what is in the table. pyiceberg is "
         "needed where files are read, also on workers (`pip install 'privpipe[iceberg]'`); `source: {table: "
         "catalog.db.visits}` reads through a Spark session's own catalogue. A run reads one snapshot, which its "
-        "private manifest names.",
+        "private manifest names. `sink: {iceberg: db.visits_public, catalog: lake}` publishes into such a table by one "
+        "commit of files that were judged before; `mode: append` joins the rows that are there and is judged with "
+        "them, `schema: evolve` lets columns be added.",
         "source: {iceberg: db.visits, catalog: lake, tag: audited}",
         ("iceberg", "catalog", "snapshot", "branch", "tag"),
     ),

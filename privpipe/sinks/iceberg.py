@@ -94,6 +94,7 @@ class IcebergTarget(WholeReleases):
         self._columns: dict[str, pa.DataType] = {}
         self._snapshot: int | None = None
         self._location = ""
+        self._committed: str | None = None
         self._held: int | None = None
 
     def __enter__(self) -> Self:
@@ -112,6 +113,8 @@ class IcebergTarget(WholeReleases):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         shutil.rmtree(self.area / "staging", ignore_errors=True)
+        if self._committed is not None:  # by it a release that is taken back is removed, until nothing takes it back
+            self._pending(self._committed).unlink(missing_ok=True)
         if self._held is not None:
             os.close(self._held)
             self._held = None
@@ -234,7 +237,7 @@ class IcebergTarget(WholeReleases):
                 f"another writer changed the Iceberg table {self.name!r} while this run was at work, so what was "
                 "judged is not what would be there; nothing was published: run again"
             )
-        self._pending(run_id).unlink(missing_ok=True)
+        self._committed = run_id
         return self.name
 
     def published(self, run_id: str) -> Rows:

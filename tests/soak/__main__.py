@@ -1,7 +1,7 @@
 """``python tests/soak [TEST ...]``: damaged documents and killed runs, and a table of what came of it.
 
 Counts come from the environment: SOAK_POLICIES, SOAK_DOCUMENTS (of each kind), SOAK_KILLS,
-SOAK_STORES (of each kind of fault), SOAK_LAKES;
+SOAK_STORES (of each kind of fault), SOAK_LAKES, SOAK_ICEBERG;
 SOAK_SEED draws other ones; SOAK_KEEP names a folder for what broke something.
 """
 
@@ -11,6 +11,7 @@ import os
 import sys
 from pathlib import Path
 
+from iceberg import soak_iceberg
 from kills import soak_kills
 from lakes import soak_lakes
 from policies import soak_policies
@@ -25,6 +26,7 @@ TESTS = {
     "kills": (soak_kills, "SOAK_KILLS", 1000),
     "stores": (soak_stores, "SOAK_STORES", 200),
     "lakes": (soak_lakes, "SOAK_LAKES", 200),
+    "iceberg": (soak_iceberg, "SOAK_ICEBERG", 200),
 }
 
 
