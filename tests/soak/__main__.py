@@ -1,6 +1,7 @@
 """``python tests/soak [TEST ...]``: damaged documents and killed runs, and a table of what came of it.
 
-Counts come from the environment: SOAK_POLICIES, SOAK_DOCUMENTS (of each kind), SOAK_KILLS;
+Counts come from the environment: SOAK_POLICIES, SOAK_DOCUMENTS (of each kind), SOAK_KILLS,
+SOAK_DATABASES;
 SOAK_SEED draws other ones; SOAK_KEEP names a folder for what broke something.
 """
 
@@ -10,6 +11,7 @@ import os
 import sys
 from pathlib import Path
 
+from databases import soak_databases
 from kills import soak_kills
 from policies import soak_policies
 from records import soak_records
@@ -20,6 +22,7 @@ TESTS = {
     "policies": (soak_policies, "SOAK_POLICIES", 10_000),
     "records": (soak_records, "SOAK_DOCUMENTS", 2000),
     "kills": (soak_kills, "SOAK_KILLS", 1000),
+    "databases": (soak_databases, "SOAK_DATABASES", 600),
 }
 
 

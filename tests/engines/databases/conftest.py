@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -114,11 +115,18 @@ def binaries() -> str | None:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Server]:
-    """A server in a temporary folder, as an unprivileged user, which PostgreSQL demands."""
+    """A server for these tests."""
     pytest.importorskip("adbc_driver_postgresql")
     programs = binaries()
     if programs is None:
         pytest.skip("PostgreSQL is not installed (Debian: postgresql)")
+    with running_server(programs) as server:
+        yield server
+
+
+@contextmanager
+def running_server(programs: str) -> Iterator[Server]:
+    """A server in a temporary folder, as an unprivileged user, which PostgreSQL demands."""
     user = "nobody" if os.geteuid() == 0 else None
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
