@@ -69,6 +69,15 @@ def validate(
     delimiter: Annotated[
         str | None, typer.Option("--delimiter", help="Between the fields of a CSV file.", show_default=False)
     ] = None,
+    table: Annotated[
+        str | None,
+        typer.Option(
+            "--table",
+            metavar="NAME",
+            help="Table of a database: DATA is a DuckDB or SQLite file, a URL or `postgresql`.",
+            show_default=False,
+        ),
+    ] = None,
     engine: EngineOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -79,7 +88,9 @@ def validate(
     from privpipe.running.validating import validate as judge
 
     rules, how = loaded(policy), _alignment(align)
-    judged = judge(data, rules, original=original, align=how, format=format, delimiter=delimiter, engine=engine)
+    judged = judge(
+        data, rules, original=original, align=how, format=format, delimiter=delimiter, table=table, engine=engine
+    )
     _end(judged, json=json)
 
 

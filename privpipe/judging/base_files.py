@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from privpipe.blocks import FactsRequest, Guarantee, Histogram
 from privpipe.blocks.table_name import TableName
 from privpipe.engines import Engine, Source
+from privpipe.engines.base.databases import Database
 from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
 from privpipe.models.attribute.base_distribution import BaseFile, BaseNamed, BaseTable, GivenBase
 from privpipe.roles import column_type_of
@@ -109,6 +110,8 @@ def _histogram(engine: Engine, base: GivenBase, column: str, kind: Any) -> Histo
 def _data(base: GivenBase) -> Any:
     if isinstance(base, BaseNamed):
         return TableName.parse(base.table)
+    if isinstance(base, BaseFile) and base.table:
+        return Database(at=base.file, table=TableName.parse(base.table))
     return base.frame() if isinstance(base, BaseTable) else base.file
 
 

@@ -1,4 +1,4 @@
-"""What PostgreSQL alone has: grants, transactions that read for long, connections that are cut, rights that are lost."""
+"""What PostgreSQL alone has: grants, transactions that read for long, connections that are cut, rights that go."""
 
 from __future__ import annotations
 
