@@ -83,6 +83,15 @@ def validate(
             show_default=False,
         ),
     ] = None,
+    table: Annotated[
+        str | None,
+        typer.Option(
+            "--table",
+            metavar="NAME",
+            help="Table of a database: DATA is a DuckDB or SQLite file, a URL or `postgresql`.",
+            show_default=False,
+        ),
+    ] = None,
     engine: EngineOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -93,9 +102,12 @@ def validate(
     from privpipe.running.validating import validate as judge
 
     rules, how = loaded(policy), _alignment(align)
-    table = _table_at(data, at, format=format, delimiter=delimiter) if at else data
+    if at and table is not None:
+        raise UsageError("--at names a table of a table format and --table one of a database: leave one of them out")
+    named = _table_at(data, at, format=format, delimiter=delimiter) if at else data
+    said = None if at else format
     judged = judge(
-        table, rules, original=original, align=how, format=None if at else format, delimiter=delimiter, engine=engine
+        named, rules, original=original, align=how, format=said, delimiter=delimiter, table=table, engine=engine
     )
     _end(judged, json=json)
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from privpipe.blocks import FactsRequest, Guarantee, Histogram
 from privpipe.blocks.table_name import TableName
 from privpipe.engines import Engine, Source
+from privpipe.engines.base.databases import Database
 from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
 from privpipe.models.attribute.base_distribution import BaseFile, BaseNamed, BaseTable, GivenBase
 from privpipe.roles import column_type_of
@@ -116,6 +117,8 @@ def _histogram(engine: Engine, source: Source, column: str, kind: Any) -> Histog
 def _source(base: GivenBase, versions: Mapping[str, int]) -> Source:
     if isinstance(base, BaseNamed):
         return Source(data=TableName.parse(base.table))
+    if isinstance(base, BaseFile) and base.table:
+        return Source(data=Database(at=base.file, table=TableName.parse(base.table)))
     if isinstance(base, BaseTable):
         return Source(data=base.frame())
     return Source(data=base.file, version=versions.get(base.file))

@@ -29,8 +29,8 @@ def check_ledgers(draft: Draft, report: Report) -> None:
         if named:
             report.unsupported(
                 (*read.place, "ledger"),
-                "asks its sinks what they published, and a table answers only within its session; publish into a "
-                "folder with `path:`",
+                "asks its sinks what they published, and a table keeps no record of it; publish into a folder with "
+                "`path:`",
             )
         if entry.key is not None and not {"person_id", "record_id"} & set(draft.values):
             report.wrong(

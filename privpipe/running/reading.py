@@ -8,6 +8,7 @@ from typing import Any
 
 from privpipe.engines import Engine, Source
 from privpipe.engines.base import format_said
+from privpipe.engines.base.databases import Database
 from privpipe.engines.base.files import left_out, left_out_note
 from privpipe.engines.base.lakes import is_lake, pinned
 from privpipe.engines.base.text_form import TextForm
@@ -81,6 +82,8 @@ def finished_source(data: Any, policy: Policy, **said: Any) -> Source:
     types = {name: kind for name, kind in policy.types.items() if name in kept}
     if isinstance(data, Source):
         return replace(data, types=types)
+    if isinstance(data, Database):
+        return Source(data=data, types=types)
     sink = policy.sink
     if sink is not None and sink.is_folder and isinstance(data, str | PurePath):
         target = sink.target(policy.base_dir)

@@ -7,7 +7,9 @@ from os import PathLike
 from pathlib import PurePath
 from typing import Any
 
+from privpipe.blocks.table_name import TableName
 from privpipe.engines import Engine
+from privpipe.engines.base.databases import Database
 from privpipe.engines.base.frames import at_hand
 from privpipe.errors import UsageError, did_you_mean
 from privpipe.judging import Assessment
@@ -29,6 +31,7 @@ def validate(
     align: Align = "record_id",
     format: str | None = None,
     delimiter: str | None = None,
+    table: str | None = None,
     engine: str | Engine | None = None,
 ) -> Assessment:
     """Judge a finished table by a policy, beside the original that the policy names.
@@ -45,6 +48,9 @@ def validate(
         How records pair with the original.
     format, delimiter : str, optional
         How a file is written; left out, as its name and the policy say.
+    table : str, optional
+        The table of a database, which `data` names as a policy does: a DuckDB or SQLite file, a URL without a password
+        or ``postgresql``.
     engine : str or Engine, optional
 
     Returns
@@ -69,8 +75,12 @@ def validate(
     if not isinstance(policy, Policy):
         policy = Policy.from_dict(policy) if isinstance(policy, Mapping) else Policy.load(policy)
     said = _said(format, delimiter)
+    if table is not None:
+        data, said = _in_database(data, table, said), {}
     if isinstance(data, str | PurePath):
         data = finished_source(data, policy, **said)
+    elif isinstance(data, Database):
+        data = finished_source(data, policy)
     elif said:
         raise UsageError(f"validate: {' and '.join(said)} say how a file is written, and a frame was given")
     else:
@@ -79,6 +89,14 @@ def validate(
     if original is None and policy.original is not None:
         original = policy.original.to_source(policy.types, policy.base_dir)
     return assess(data, policy, original=original, align=align, engine=engine)
+
+
+def _in_database(data: Any, table: str, said: Mapping[str, Any]) -> Database:
+    if not isinstance(data, str | PurePath):
+        raise UsageError("validate: table names one of a database, and a frame was given")
+    if said:
+        raise UsageError(f"validate: {' and '.join(said)} say how a file is written; a database says it itself")
+    return Database(at=str(data), table=TableName.parse(table))
 
 
 def _said(format: str | None, delimiter: str | None) -> dict[str, Any]:

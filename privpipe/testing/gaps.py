@@ -69,6 +69,14 @@ GAPS: Mapping[tuple[str, str], Gap] = {
         raises=UnsupportedError,
         why="a ledger asks what its sinks published, and a table answers only within its session",
     ),
+    ("*", "sink in a server other than PostgreSQL"): Gap(
+        raises=UnsupportedError,
+        why="of other servers it is not known that one transaction replaces a table; they are sources",
+    ),
+    ("*", "ledger beside a sink database"): Gap(
+        raises=UnsupportedError,
+        why="a ledger asks what its sinks published, and a table keeps no record of a ledger",
+    ),
     ("*", "database by position"): Gap(
         raises=UnsupportedError, why="the rows of a database have no order, so nothing can be aligned by it"
     ),

@@ -2,6 +2,7 @@
 
 Counts come from the environment: SOAK_POLICIES, SOAK_DOCUMENTS (of each kind), SOAK_KILLS,
 SOAK_STORES (of each kind of fault), SOAK_LAKES, SOAK_ICEBERG;
+SOAK_DATABASES;
 SOAK_SEED draws other ones; SOAK_KEEP names a folder for what broke something.
 """
 
@@ -11,6 +12,7 @@ import os
 import sys
 from pathlib import Path
 
+from databases import soak_databases
 from iceberg import soak_iceberg
 from kills import soak_kills
 from lakes import soak_lakes
@@ -27,6 +29,7 @@ TESTS = {
     "stores": (soak_stores, "SOAK_STORES", 200),
     "lakes": (soak_lakes, "SOAK_LAKES", 200),
     "iceberg": (soak_iceberg, "SOAK_ICEBERG", 200),
+    "databases": (soak_databases, "SOAK_DATABASES", 600),
 }
 
 

@@ -22,11 +22,18 @@ class BaseFile:
         Path; a relative one starts at the policy file. A table: the values under the column's name or ``value``,
         beside them ``count`` or ``share``, one line a value; without either, one line a record. The delimiter of a
         CSV file is recognised by its first line.
+    table : str
+        Of a DuckDB or SQLite file: the table with these columns, as in ``main.census``.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}  # an unknown key is an error
 
     file: str
+    table: str = ""
+
+    def __post_init__(self) -> None:
+        if self.table:
+            TableName.parse(self.table)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,10 +111,11 @@ def as_base(owner: str, base: Any) -> Base:
     Examples
     --------
     >>> as_base("TCloseness", {"file": "census.csv"})
-    BaseFile(file='census.csv')
+    BaseFile(file='census.csv', table='')
     """
-    if isinstance(base, Mapping) and list(base) == ["file"] and isinstance(base["file"], str):
-        return BaseFile(file=base["file"])
+    texts = isinstance(base, Mapping) and all(isinstance(text, str) for text in base.values())
+    if texts and set(base) in ({"file"}, {"file", "table"}):
+        return BaseFile(**base)
     if isinstance(base, Mapping) and list(base) == ["table"] and isinstance(base["table"], str):
         return BaseNamed(table=base["table"])
     if isinstance(base, BaseFile | BaseNamed | BaseTable) or (
@@ -120,6 +128,6 @@ def as_base(owner: str, base: Any) -> Base:
     if (numbers and base) or hasattr(base, "__arrow_c_stream__") or type(base).__module__.startswith("pandas."):
         return BaseTable(base)  # type: ignore[return-value]
     raise UsageError(
-        f"{owner}: base must be original, released, {{file: path}}, {{table: name}}, or in Python a frame or "
-        f"{{value: count}}, got {type(base).__name__}"
+        f"{owner}: base must be original, released, {{file: path}}, {{file: path, table: name}} of a database, "
+        f"{{table: name}}, or in Python a frame or {{value: count}}, got {type(base).__name__}"
     )

@@ -16,7 +16,7 @@ from privpipe.engines.base.databases import Database
 from privpipe.errors import PrivpipeError, SinkError, UsageError
 from privpipe.private_files import public_modes
 from privpipe.sinks.databases.file_store import FileStore
-from privpipe.sinks.databases.loading import StagedRows, check_cells, column_types, quoted
+from privpipe.sinks.databases.loading import StagedRows, checked_reader, column_types, quoted
 from privpipe.sinks.databases.store import NOTHING, Release
 
 __all__ = ["DuckdbStore"]
@@ -32,6 +32,7 @@ FIND: Final = (
     "lower(schema_name) = lower($1) AND lower(view_name) = lower($2)"
 )
 FILL: Final = "privpipe_fill"
+ROWS: Final = "_privpipe_rows"
 
 
 class DuckdbStore(FileStore):
@@ -79,15 +80,15 @@ class DuckdbStore(FileStore):
         columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in column_types(schema, "duckdb"))
         self.loaded.unlink(missing_ok=True)
 
-        def checked() -> Iterator[pa.RecordBatch]:
-            for batch in rows.batches():
-                check_cells(batch, "duckdb")
-                yield batch
-
-        with self._guarded(), duckdb.connect(str(self.loaded), config=dict(QUIET)) as file:
+        with (
+            checked_reader(rows, "duckdb") as reader,
+            self._guarded(),
+            duckdb.connect(str(self.loaded), config=dict(QUIET)) as file,
+        ):
             file.execute(f"CREATE TABLE main.{quoted(self.parts[-1])} ({columns})")
-            relation = file.from_arrow(pa.RecordBatchReader.from_batches(schema, checked()))
-            relation.insert_into(f"main.{quoted(self.parts[-1])}")
+            file.register(ROWS, reader)
+            file.execute(f"INSERT INTO main.{quoted(self.parts[-1])} SELECT * FROM temp.main.{ROWS}")
+            file.unregister(ROWS)
 
     def create(self) -> None:
         """An empty database, whole before it has its name."""

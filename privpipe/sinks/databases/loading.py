@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -14,9 +15,9 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from privpipe.engines.base.logical import kind_of, logical_schema
-from privpipe.errors import DataError
+from privpipe.errors import DataError, PrivpipeError
 
-__all__ = ["Kind", "StagedRows", "check_cells", "column_types", "quoted"]
+__all__ = ["Kind", "StagedRows", "check_cells", "checked_reader", "column_types", "quoted"]
 
 Kind = Literal["duckdb", "sqlite", "postgresql"]
 ROWS: Final = 32_768
@@ -96,6 +97,35 @@ class StagedRows:
                 for batch in file.iter_batches(ROWS):
                     columns = [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)]
                     yield pa.record_batch(columns, schema=schema)
+
+
+@contextmanager
+def checked_reader(rows: StagedRows, kind: Kind) -> Iterator[pa.RecordBatchReader]:
+    """All rows as a stream of Arrow's, each block checked; what is wrong with one is raised as it is.
+
+    Raises
+    ------
+    DataError
+        See `check_cells`.
+    OSError
+    """
+    wrong: list[Exception] = []
+
+    def checked() -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in rows.batches():
+                check_cells(batch, kind)
+                yield batch
+        except (PrivpipeError, OSError) as error:  # a driver would tell it as an error of its own
+            wrong.append(error)
+            raise
+
+    try:
+        yield pa.RecordBatchReader.from_batches(rows.schema, checked())
+    except Exception:
+        if wrong:
+            raise wrong[0] from None
+        raise
 
 
 def column_types(schema: pa.Schema, kind: Kind) -> tuple[tuple[str, str], ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeVar
@@ -19,7 +19,7 @@ import pyarrow as pa
 from privpipe.blocks.table_name import TableName
 from privpipe.engines.base.databases import Database
 from privpipe.errors import DataError, SinkError, UsageError
-from privpipe.sinks.databases.loading import StagedRows, check_cells, column_types, quoted
+from privpipe.sinks.databases.loading import StagedRows, checked_reader, column_types, quoted
 from privpipe.sinks.databases.postgresql_session import DENIED, DEPENDED_ON, Session
 from privpipe.sinks.databases.store import DOCUMENTS, NOTHING, Release, Store
 
@@ -131,12 +131,8 @@ class PostgresqlStore(Store):
         self._make_private(self._loaded, f"({listed})")
         self._session.commit()
 
-        def checked() -> Iterator[pa.RecordBatch]:
-            for batch in rows.batches():
-                check_cells(batch, "postgresql")
-                yield batch
-
-        self._session.ingest(self._schema, self._loaded, pa.RecordBatchReader.from_batches(schema, checked()))
+        with checked_reader(rows, "postgresql") as reader:
+            self._session.ingest(self._schema, self._loaded, reader)
         self._session.commit()
         return replace(self.database, table=TableName((self._schema, self._loaded), self.database.place))
 

@@ -10,15 +10,20 @@ import socket
 import sqlite3
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+import privpipe as pp
 from privpipe.blocks.table_name import TableName
-from privpipe.engines import Source
+from privpipe.engines import Engine, Source
 from privpipe.engines.base.databases import Database
 
 CANARY = "canary cell"
@@ -110,11 +115,18 @@ def binaries() -> str | None:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Server]:
-    """A server in a temporary folder, as an unprivileged user, which PostgreSQL demands."""
+    """A server for these tests."""
     pytest.importorskip("adbc_driver_postgresql")
     programs = binaries()
     if programs is None:
         pytest.skip("PostgreSQL is not installed (Debian: postgresql)")
+    with running_server(programs) as server:
+        yield server
+
+
+@contextmanager
+def running_server(programs: str) -> Iterator[Server]:
+    """A server in a temporary folder, as an unprivileged user, which PostgreSQL demands."""
     user = "nobody" if os.geteuid() == 0 else None
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -173,3 +185,93 @@ def postgres() -> Iterator[Server]:
             run("pg_ctl", "-D", str(data), "-m", "immediate", "stop")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(params=["duckdb", "sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """An empty database."""
+    from tests.engines.databases.sink_places import Place
+
+    if request.param != "postgresql":
+        yield Place(request.param, tmp_path)
+        return
+    server: Server = request.getfixturevalue("postgres")
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    found = Place(request.param, tmp_path, server)
+    yield found
+    found.ask("DROP SCHEMA public CASCADE")
+    found.ask("CREATE SCHEMA public")
+
+
+@pytest.fixture
+def release(tmp_path: Path, place: Any, embedded: Engine) -> Callable[..., Any]:
+    """See `releasing`."""
+    return releasing(tmp_path, place, embedded)
+
+
+@pytest.fixture
+def sqlite_place(tmp_path: Path) -> Any:
+    """An empty SQLite database."""
+    from tests.engines.databases.sink_places import Place
+
+    return Place("sqlite", tmp_path)
+
+
+@pytest.fixture
+def duckdb_place(tmp_path: Path) -> Any:
+    """An empty DuckDB database."""
+    from tests.engines.databases.sink_places import Place
+
+    return Place("duckdb", tmp_path)
+
+
+@pytest.fixture
+def sqlite_release(tmp_path: Path, sqlite_place: Any, embedded: Engine) -> Callable[..., Any]:
+    """See `releasing`."""
+    return releasing(tmp_path, sqlite_place, embedded)
+
+
+@pytest.fixture
+def duckdb_release(tmp_path: Path, duckdb_place: Any, embedded: Engine) -> Callable[..., Any]:
+    """See `releasing`."""
+    return releasing(tmp_path, duckdb_place, embedded)
+
+
+def releasing(tmp_path: Path, place: Any, embedded: Engine) -> Callable[..., Any]:
+    """What runs a release into a place; `k` decides whether it passes, `records` how many there are."""
+
+    def run(
+        k: int = 3,
+        records: int = 200,
+        note: str = "note",
+        *,
+        engine: Engine = embedded,
+        more: bool = False,
+        source: Any = None,
+        dry_run: bool = False,
+        progress: Any = None,
+        **sink: Any,
+    ) -> Any:
+        columns = {
+            "zip": [f"{8000 + n % 4:05}" for n in range(records)],
+            "age": [20 + n % 5 * 10 for n in range(records)],
+            "note": [f"{note} {n % 7}" for n in range(records)],
+        }
+        if more:
+            columns["more"] = list(range(records))
+        path, made = tmp_path / "visits.parquet", pa.table(columns)
+        if not path.exists() or not pq.read_table(path).equals(made):  # another run may be reading it
+            pq.write_table(made, path)
+        document = {
+            "source": source or {"path": str(tmp_path / "visits.parquet")},
+            "columns": {
+                name: {"role": "quasi_identifier" if name in ("zip", "age") else "insensitive"} for name in columns
+            },
+            "guarantees": [{"k_anonymity": {"k": k}}],
+            "sink": {"database": place.at, "table": "visits_public", **sink},
+            "seed": "7d1c9a3e5b8f2046d1e7c3a95f80b264",
+        }
+        policy = pp.Policy.from_dict(document, tmp_path)
+        return pp.release(policy, engine=engine, dry_run=dry_run, progress=progress)
+
+    return run
