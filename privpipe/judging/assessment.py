@@ -92,13 +92,15 @@ class Assessment:
         """Of each of these a sentence: which entry, what was asked and what was reached."""
         return tuple(warning_of(verdict.to_dict()) for verdict in self.warned)
 
-    def raise_if_failed(self, ending: str = "Nothing was published.") -> Assessment:
+    def raise_if_failed(self, ending: str = "Nothing was published.", *, record: str = "") -> Assessment:
         """The assessment itself when it passed.
 
         Parameters
         ----------
         ending : str
             What the error says last: what did not happen.
+        record : str
+            Folder of the private record of the run.
 
         Raises
         ------
@@ -109,9 +111,9 @@ class Assessment:
             return self
         if self.holds:
             lines = [f"ALARM {alarm}" for alarm in self.alarms]
-            raise ColumnsLost("refused: " + "\n         ".join(lines) + f"\n{ending}", self)
+            raise ColumnsLost("refused: " + "\n         ".join(lines) + f"\n{ending}", self, record)
         lines = [str(verdict) for verdict in self.failed] or ["no guarantee that could refuse was judged"]
-        raise Refused("refused: " + "\n         ".join(lines) + f"\n{ending}", self)
+        raise Refused("refused: " + "\n         ".join(lines) + f"\n{ending}", self, record)
 
     def noting(self, *notes: str, source: Sequence[str] = ()) -> Assessment:
         """The same assessment with more notes, none of them twice; those of `source` disclose something of it."""
