@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from itertools import pairwise
 
 __all__ = ["Page", "contrast", "faults_of", "read"]
 
@@ -94,9 +95,9 @@ class Page(HTMLParser):
             self._table["row"] += int(given.get("colspan", "1"))
             if tag == "th" and given.get("scope") not in ("col", "row"):
                 self.faults.append("<th> without a scope")
-        if tag == "svg" and not (given.get("role") == "img" and given.get("aria-label")):
-            if given.get("aria-hidden") != "true":
-                self.faults.append("an image without an alternative text")
+        told = given.get("role") == "img" and given.get("aria-label")
+        if tag == "svg" and not told and given.get("aria-hidden") != "true":
+            self.faults.append("an image without an alternative text")
         if tag == "img" and "alt" not in given:
             self.faults.append("an image without an alternative text")
         if given.get("tabindex", "0") != "0":
@@ -132,7 +133,7 @@ def faults_of(page: str) -> list[str]:
     levels = [level for level, _ in found.headings]
     if levels.count(1) != 1 or levels[:1] != [1]:
         faults.append("not one first heading")
-    faults += [f"a heading jumps from {a} to {b}" for a, b in zip(levels, levels[1:], strict=False) if b > a + 1]
+    faults += [f"a heading jumps from {a} to {b}" for a, b in pairwise(levels) if b > a + 1]
     faults += [f"an empty heading of level {level}" for level, said in found.headings if not said]
     if found.open:
         faults.append(f"not closed: {found.open}")
