@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import privpipe as pp
 from privpipe.cli import app
-from privpipe.errors import UsageError
+from privpipe.errors import NoSolutionError, UsageError
 from privpipe.judging.class_sizes import AT_RISK
 from privpipe.reporting.officer import printing
 from privpipe.reporting.officer.languages import LANGUAGES
@@ -272,3 +272,26 @@ def test_a_damaged_document_of_a_report_is_told(released: Any, tmp_path: Path) -
 
 def text_of(run: RunDocuments) -> str:
     return read(report_page(ReportData.of(run))).text
+
+
+def test_neighbours_of_the_chosen_levels_are_shown_with_what_they_would_have_come_to(
+    documents: dict[str, RunDocuments], home: Path
+) -> None:
+    """An oracle: each neighbour as a release of its own levels."""
+    space = ReportData.of(documents["released"]).space
+    assert space is not None
+    chosen = space["points"][0]
+    near = [point for point in space["points"] if point["role"] == "neighbour"]
+    assert chosen["role"] == "chosen"
+    assert near
+    for point in near:
+        assert sum(abs(level - chosen["levels"][name]) for name, level in point["levels"].items()) == 1
+        asked = document(home)
+        stage = {"generalize": {"levels": point["levels"], "suppress_at_most": 0.05}}
+        try:
+            plan = pp.plan(None, {**asked, "transform": [stage]})
+        except NoSolutionError:
+            assert not point["meets"]
+            continue
+        assert point["meets"]
+        assert point["few"] or plan.suppressed_records == point["suppressed"]
