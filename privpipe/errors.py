@@ -150,12 +150,16 @@ class SinkError(EngineError):
 
 
 class Refused(PrivpipeError):
-    """A guarantee does not hold; nothing was published. `assessment` says which and by how much."""
+    """A guarantee does not hold; nothing was published. `assessment` says which and by how much.
+
+    `record` is the folder of the run's private record, where one was kept.
+    """
 
     exit_code: ClassVar[int] = 5
 
-    def __init__(self, message: str, assessment: Any = None) -> None:
+    def __init__(self, message: str, assessment: Any = None, record: str = "") -> None:
         self.assessment = assessment
+        self.record = record
         super().__init__(message)
 
 

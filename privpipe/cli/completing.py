@@ -10,10 +10,10 @@ from pathlib import Path
 
 import privpipe
 
-__all__ = ["engines", "explained", "formats", "policies", "report_formats"]
+__all__ = ["engines", "explained", "formats", "policies", "report_formats", "report_languages"]
 
 POLICY_ENDINGS = (".yaml", ".yml", ".json")
-SECTIONS = ("source", "population", "original", "sink", "plan", "hierarchy")
+SECTIONS = ("source", "population", "original", "sink", "plan", "report", "hierarchy")
 
 
 def explained(incomplete: str) -> list[str]:
@@ -37,6 +37,11 @@ def formats(incomplete: str) -> list[str]:
 def report_formats(incomplete: str) -> list[str]:
     """Formats of a report."""
     return _beginning(incomplete, ("markdown", "html"))
+
+
+def report_languages(incomplete: str) -> list[str]:
+    """Languages of a report."""
+    return _beginning(incomplete, _words("reporting/officer/languages.py", "Language"))
 
 
 def engines(incomplete: str) -> list[str]:

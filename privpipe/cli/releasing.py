@@ -35,6 +35,7 @@ def release(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Do all of it and publish nothing; exit codes are those of the real run.")
     ] = False,
+    no_report: Annotated[bool, typer.Option("--no-report", help="Write no report of the run.")] = False,
     lines: ProgressOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -45,7 +46,16 @@ def release(
     untouched.
     What is printed is the private edition of the verdict; beside the data lies the public one.
     """
-    code = released(loaded(policy), engine=engine, target=target, plan=plan, dry_run=dry_run, lines=lines, json=json)
+    code = released(
+        loaded(policy),
+        engine=engine,
+        target=target,
+        plan=plan,
+        dry_run=dry_run,
+        report=not no_report,
+        lines=lines,
+        json=json,
+    )
     raise typer.Exit(code)
 
 
@@ -56,6 +66,7 @@ def released(
     target: str | None,
     plan: Path | None = None,
     dry_run: bool = False,
+    report: bool = True,
     lines: bool = False,
     json: bool,
 ) -> int:
@@ -65,13 +76,14 @@ def released(
 
     try:
         with progress(len(STEPS), lines=lines) as tell:
-            result = run(policy, engine=engine, target=target, plan=plan, progress=tell, dry_run=dry_run)
+            result = run(policy, engine=engine, target=target, plan=plan, progress=tell, dry_run=dry_run, report=report)
     except Refused as refusal:
         if refusal.assessment is None:
             raise
         show_assessment(refusal.assessment, json=json)
         why = "a column lost too much" if isinstance(refusal, ColumnsLost) else "a guarantee does not hold"
         say(f"REFUSED: {why}. Nothing was published.")
+        _kept(refusal.record)
         return refusal.exit_code
     if json and dry_run:
         print_json(result.to_dict())
@@ -83,9 +95,17 @@ def released(
         _rehearsed(result, json=json)
         return 0
     say(f"PUBLISHED: {result.path} (run {result.run_id})")
-    if result.record:
-        say(f"private record: {result.record}")
+    _kept(result.record)
     return 0
+
+
+def _kept(record: str) -> None:
+    """Where the private record of a run is, and its report."""
+    if record:
+        say(f"private record: {record}")
+        page = Path(record, "report.html")
+        if page.is_file():
+            say(f"report: {page}")
 
 
 def _rehearsed(result: ReleaseResult, *, json: bool) -> None:

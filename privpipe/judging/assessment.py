@@ -98,13 +98,15 @@ class Assessment:
         of_whole = () if self.whole is None else (f"{OF_WHOLE}: {warning}" for warning in self.whole.warnings)
         return (*(warning_of(verdict.to_dict()) for verdict in self.warned), *of_whole)
 
-    def raise_if_failed(self, ending: str = "Nothing was published.") -> Assessment:
+    def raise_if_failed(self, ending: str = "Nothing was published.", *, record: str = "") -> Assessment:
         """The assessment itself when it passed.
 
         Parameters
         ----------
         ending : str
             What the error says last: what did not happen.
+        record : str
+            Folder of the private record of the run.
 
         Raises
         ------
@@ -115,12 +117,12 @@ class Assessment:
             return self
         if self.holds:
             lines = [f"ALARM {alarm}" for alarm in self.alarms]
-            raise ColumnsLost("refused: " + "\n         ".join(lines) + f"\n{ending}", self)
+            raise ColumnsLost("refused: " + "\n         ".join(lines) + f"\n{ending}", self, record)
         lines = [str(verdict) for verdict in self.failed]
         if self.whole is not None:
             lines += [f"{OF_WHOLE}: {verdict}" for verdict in self.whole.failed]
         lines = lines or ["no guarantee that could refuse was judged"]
-        raise Refused("refused: " + "\n         ".join(lines) + f"\n{ending}", self)
+        raise Refused("refused: " + "\n         ".join(lines) + f"\n{ending}", self, record)
 
     def noting(self, *notes: str, source: Sequence[str] = ()) -> Assessment:
         """The same assessment with more notes, none of them twice; those of `source` disclose something of it."""

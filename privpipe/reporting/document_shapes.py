@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["MANIFEST", "REPORT", "VERDICT", "Shape", "misshapen"]
+__all__ = ["MANIFEST", "REPORT", "TRIED", "VERDICT", "Shape", "misshapen"]
 
 Shape = Callable[[Any], str]
 """What is wrong with a value, as the end of a sentence that begins with its place; nothing where it fits."""
@@ -147,6 +147,17 @@ REPORT = document(
         "distributions": mapping(document({"form": text, "lines": listed(LINE)}, {})),
         "earlier": document({"verdict": VERDICT}, {"created": text, "columns": listed(text)}),
     },
+)
+TRIED = document(
+    {
+        "points": listed(
+            document(
+                {"setting": mapping(anything), "outcome": text, "pareto": flag},
+                dict.fromkeys(("risk", "loss"), number),
+            )
+        )
+    },
+    {},
 )
 
 

@@ -1,4 +1,4 @@
-"""A report of a finished release that people read, in Markdown or HTML, from its documents alone."""
+"""A short report of a finished release in Markdown, from its documents alone; the officer's report is a page."""
 
 from __future__ import annotations
 
@@ -45,34 +45,6 @@ MARKDOWN = """\
 {%- endfor %}
 {{ foot }}
 """
-HTML = """\
-<!doctype html>
-<html lang="en">
-<head><meta charset="utf-8"><title>{{ title }}</title>
-<style>
-body { font: 16px/1.4 sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; }
-table { border-collapse: collapse; margin: 1em 0; }
-td, th { border-bottom: 1px solid #bbb; padding: .3em .8em .3em 0; text-align: left; vertical-align: top; }
-.alarm { font-weight: bold; color: #b00; }
-.warning { font-weight: bold; color: #860; }
-</style></head>
-<body>
-<h1>{{ title }}</h1>
-{% for alarm in alarms %}<p class="alarm">{{ alarm }}</p>
-{% endfor %}{% for warning in warnings %}<p class="warning">{{ warning }}</p>
-{% endfor %}<p>{{ verdict }}</p>
-<table>
-{% for name, value in about %}<tr><th>{{ name }}</th><td>{{ value }}</td></tr>
-{% endfor %}</table>
-{% for table in tables %}<h2>{{ table.title }}</h2>
-<p>{{ table.text }}</p>
-<table>
-<tr>{% for name in table.head %}<th>{{ name }}</th>{% endfor %}</tr>
-{% for row in table.rows %}<tr>{% for value in row %}<td>{{ value }}</td>{% endfor %}</tr>
-{% endfor %}</table>
-{% endfor %}<p>{{ foot }}</p>
-</body></html>
-"""
 EDITIONS = {
     "public": "public: figures that only the source tells are withheld, and stand in the private record",
     "private": "private: not to be given to readers of the release",
@@ -84,7 +56,7 @@ FOOT = (
 )
 
 
-def release_report(run: RunDocuments, form: ReportFormat = "markdown") -> str:
+def release_report(run: RunDocuments) -> str:
     """The report as text.
 
     No sentence of the verdict document is repeated, since these hold exact figures.
@@ -92,7 +64,6 @@ def release_report(run: RunDocuments, form: ReportFormat = "markdown") -> str:
     Parameters
     ----------
     run : RunDocuments
-    form : {"markdown", "html"}
 
     Examples
     --------
@@ -104,11 +75,9 @@ def release_report(run: RunDocuments, form: ReportFormat = "markdown") -> str:
     """
     from jinja2 import Environment
 
-    environment = Environment(
-        autoescape=form == "html", trim_blocks=False, keep_trailing_newline=True, finalize=_printable
-    )
+    environment = Environment(autoescape=False, trim_blocks=False, keep_trailing_newline=True, finalize=_printable)
     environment.filters["cell"] = lambda value: str(value).replace("\n", " ").replace("|", "\\|")
-    return environment.from_string(HTML if form == "html" else MARKDOWN).render(
+    return environment.from_string(MARKDOWN).render(
         title=f"Release {run.verdict.get('name') or run.name}",
         alarms=alarm_lines(run.verdict),
         warnings=_warnings(run),

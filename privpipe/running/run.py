@@ -245,11 +245,13 @@ class _Release:
             judged = replace(judged, whole=judge_whole(self.context, staged, appended(kept, rows)))
         report = RunReport(self.context, self.records, self.place.current()).gathered(staged, judged, sample)
         if not judged.passed:
+            record = ""
             self.place.refuse(self.run_id)
             if self.records is not None:
                 documents = {"verdict": judged.to_dict(), **report.documents}
-                self.records.keep(self.run_id, documents, pending=False, report=report.private_page(documents))
-            judged.raise_if_failed()
+                page = report.private_page(documents)
+                record = str(self.records.keep(self.run_id, documents, pending=False, report=page))
+            judged.raise_if_failed(record=record)
         return judged, report
 
     def _header(self, staged: Staged) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
@@ -10,6 +11,7 @@ from privpipe.reporting.officer.page import report_page
 from privpipe.reporting.officer.report_data import ReportData
 from privpipe.reporting.run_documents import RunDocuments
 from privpipe.running.report_figures import earlier_run, report_figures
+from privpipe.sinks.records import document_text
 
 if TYPE_CHECKING:
     from privpipe.judging import Assessment
@@ -64,6 +66,9 @@ class RunReport:
         return self._page(documents, {}) if self.wanted else None
 
     def _page(self, documents: Documents, figures: Mapping[str, Any]) -> str:
-        verdict = documents["verdict"]
-        run = RunDocuments(str(verdict.get("run_id", "")), verdict, documents.get("manifest", {}), figures)
+        # As they are read back, so that `privpipe report` makes the same page of them.
+        verdict, manifest, report = (
+            json.loads(document_text(each)) for each in (documents["verdict"], documents.get("manifest", {}), figures)
+        )
+        run = RunDocuments(str(verdict.get("run_id", "")), verdict, manifest, report)
         return report_page(ReportData.of(run), self.context.policy.report.lang)

@@ -234,6 +234,7 @@ def release(
     plan: Plan | str | PurePath | None = None,
     progress: Progress | None = None,
     dry_run: bool = False,
+    report: bool = True,
 ) -> ReleaseResult:
     """Stage, judge and publish the policy's source.
 
@@ -255,6 +256,8 @@ def release(
         Do all of it, judge what was written, and publish nothing: no release, no private record, no entry of a ledger.
         What was written lies in a private folder beside the sink until the end. Rows bound for a table of a catalogue
         are judged as Parquet files.
+    report : bool
+        False: no report is written, whatever the policy's `report:` says.
 
     Raises
     ------
@@ -262,6 +265,8 @@ def release(
         A guarantee does not hold; it carries the assessment. Nothing was published.
     """
     policy = _policy(policy)
+    if not report:
+        policy = policy.replaced(report=replace(policy.report, write=False))
     with OpenedEngine(engine, policy, policy) as running:
         frozen = plan if plan is None or isinstance(plan, Plan) else str(plan)
         return release_with(running, policy, target=target, plan=frozen, progress=progress, dry_run=dry_run)

@@ -12,6 +12,8 @@ import pytest
 
 from privpipe.cli.console import as_json, settle
 from privpipe.errors import PolicyError, Problem, escaped
+from privpipe.reporting.officer.page import report_page
+from privpipe.reporting.officer.report_data import ReportData
 from privpipe.reporting.release_report import release_report
 from privpipe.reporting.run_documents import RunDocuments
 
@@ -71,8 +73,7 @@ def test_an_error_names_them_escaped_and_on_one_line(run: Any, evil: Path) -> No
 def test_reports_show_them_escaped(run: Any, evil: Path) -> None:
     assert run("release", evil / "release.yaml").exit_code == 0
     documents = RunDocuments.read(str(evil / "published" / "small"))
-    for form in ("markdown", "html"):
-        text = release_report(documents, form)  # type: ignore[arg-type]
+    for text in (release_report(documents), report_page(ReportData.of(documents))):
         assert odd(text) == set()
         assert "a\\x1b[2J\\u202eb" in text
         assert "\nPASSED: every guarantee holds." not in text

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from privpipe.blocks.guarantee import MEETS
 from privpipe.blocks.public_rules import PublicRules
 from privpipe.reporting.entry_rows import entry_class, own_parameters, parameter_text
 from privpipe.reporting.figures import leading_figure
@@ -129,7 +130,9 @@ def _threshold_field(entry: Any) -> str | None:
 def _direction(entry: Any, row: Mapping[str, Any]) -> str:
     if "at_least" in row["parameters"] or _threshold_field(entry) in ("k", "l"):
         return "at_least"
-    return str(getattr(entry, "direction", "at_most"))
+    # Some attacks have a field of that name, which says who looks for whom.
+    found = getattr(entry, "direction", "at_most")
+    return found if found in MEETS else "at_most"
 
 
 def _columns(parameters: Mapping[str, Any]) -> tuple[str, ...]:

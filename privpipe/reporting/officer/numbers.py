@@ -46,7 +46,7 @@ class Numbers:
         >>> [Numbers(lang).number(30162) for lang in ("en", "de", "es")]
         ['30,162', '30.162', '30.162']
         >>> Numbers("es").number(4162), Numbers("de").number(0.012345), Numbers("fr").number(-3.0)
-        ('4162', '0,01234', '-3')
+        ('4162', '0,01235', '-3')
         """
         if isinstance(value, bool) or not isinstance(value, int | float):
             return str(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Self
 
@@ -121,7 +121,7 @@ class ReportData:
             stages=tuple(_stage(stage) for stage in run.stages),
             classes=figures.get("classes"),
             risks=figures.get("risks"),
-            distributions=figures.get("distributions") or {},
+            distributions=_in_order(figures.get("distributions") or {}, figures.get("columns") or ()),
             sampled=figures.get("sampled"),
             space=solution_space(run.stages, least) if private else None,
             tried=tried if private else None,
@@ -136,6 +136,11 @@ class ReportData:
         """The whole as plain JSON values."""
         found: dict[str, Any] = plain(asdict(self))
         return found
+
+
+def _in_order(found: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
+    """By column, as they are released."""
+    return {name: found[name] for name in columns if name in found}
 
 
 def _sign_off(given: Mapping[str, Any]) -> dict[str, Any]:

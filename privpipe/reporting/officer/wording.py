@@ -49,13 +49,11 @@ class Wording:
 
     def title(self, name: str) -> str:
         """What people call an entry; its name in the catalogue where they have no word for it."""
-        key = f"entry.{name}"
-        return self.messages.text(key) if self.messages.has(key) else name
+        return self._known("entry", name)
 
     def stage(self, name: str) -> str:
         """What people call a method."""
-        key = f"stage.{name}"
-        return self.messages.text(key) if self.messages.has(key) else name
+        return self._known("stage", name)
 
     def state(self) -> str:
         """The word of the banner."""
@@ -148,7 +146,7 @@ class Wording:
 
     def outcome(self, row: JudgedRow) -> str:
         """What came of it, in words."""
-        said = self.messages.text(f"outcome.{row.outcome}")
+        said = self._known("outcome", row.outcome)
         return self.messages.text("outcome.warns", outcome=said) if row.warns and row.outcome != "pass" else said
 
     def _share(self, row: JudgedRow) -> bool:
@@ -174,7 +172,11 @@ class Wording:
 
     def role(self, role: str) -> tuple[str, str]:
         """A role and why a column has it."""
-        return self.messages.text(f"role.{role}"), self.messages.text(f"why.{role}")
+        return self._known("role", role), self._known("why", role)
+
+    def _known(self, kind: str, word: str) -> str:
+        """A word of the documents in the language; the word itself where the catalogue has it not."""
+        return self.messages.text(f"{kind}.{word}") if self.messages.has(f"{kind}.{word}") else word
 
     def done(self, row: ColumnRow) -> str:
         """What was done to a column."""

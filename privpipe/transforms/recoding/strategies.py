@@ -43,6 +43,8 @@ class Outcome:
         Of `search: minimal`: all of them.
     safer : list of Solution
         Valid vectors above the one found, looked at for the front of loss and risk alone.
+    near : list of (levels, Solution or None)
+        Vectors that differ from the one found by one level of one column; None: they do not meet everything.
     """
 
     found: Found | None
@@ -51,6 +53,7 @@ class Outcome:
     lattice: Lattice
     minimal: list[Solution] = field(default_factory=list)
     safer: list[Solution] = field(default_factory=list)
+    near: list[tuple[tuple[int, ...], Solution | None]] = field(default_factory=list)
 
     def describe(self, stage: GeneralizeStage, columns: Sequence[str]) -> dict[str, Any]:
         """What the plan says of the search, as plain JSON."""
@@ -71,6 +74,7 @@ class Outcome:
             "solutions_seen": len(found.solutions),
             "runners_up": [each.describe(columns) for each in others[:RUNNERS_UP]],
             "front": [each.describe(columns) for each in pareto_front([*found.solutions, *self.safer])[:FRONT]],
+            "neighbours": [_neighbour(levels, each, columns) for levels, each in self.near],
             **found.notes,
         }
         if stage.budget.seconds is not None:
@@ -78,6 +82,12 @@ class Outcome:
         if stage.minimal == "all":
             detail["minimal"] = [each.describe(columns) for each in self.minimal]
         return detail
+
+
+def _neighbour(levels: tuple[int, ...], found: Solution | None, columns: Sequence[str]) -> dict[str, Any]:
+    if found is not None:
+        return {**found.describe(columns), "meets": True}
+    return {"levels": dict(zip(columns, levels, strict=True)), "meets": False}
 
 
 def _proved(found: Found) -> dict[str, float | None]:
@@ -100,7 +110,30 @@ def searched(stage: GeneralizeStage, check: NodeCheck, budget: int, place: str) 
     outcome = _searched(stage, check, budget, place)
     if outcome.found is None:
         return outcome
-    return replace(outcome, safer=_safer(check, outcome.lattice, budget, outcome.found.node.levels))
+    levels = outcome.found.node.levels
+    return replace(
+        outcome,
+        safer=_safer(check, outcome.lattice, budget, levels),
+        near=_near(check, outcome.lattice, budget, levels),
+    )
+
+
+def _near(
+    check: NodeCheck, lattice: Lattice, budget: int, levels: tuple[int, ...]
+) -> list[tuple[tuple[int, ...], Solution | None]]:
+    """What each vector that is one step finer or coarser in one column would have come to."""
+    explorer = Explorer(check, lattice, budget, Limits(STEPS_UP))
+    found: list[tuple[tuple[int, ...], Solution | None]] = []
+    with contextlib.suppress(Spent):
+        for at, allowed in enumerate(lattice.allowed):
+            place = list(allowed).index(levels[at])
+            for other in (place - 1, place + 1):
+                if 0 <= other < len(allowed):
+                    node = (*levels[:at], int(allowed[other]), *levels[at + 1 :])
+                    before = len(explorer.solutions)
+                    explorer.visit(node)
+                    found.append((node, explorer.solutions[-1] if len(explorer.solutions) > before else None))
+    return found
 
 
 def _safer(check: NodeCheck, lattice: Lattice, budget: int, levels: tuple[int, ...]) -> list[Solution]:
