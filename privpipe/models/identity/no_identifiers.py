@@ -10,7 +10,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
 from privpipe.blocks.column_rule import ColumnRule
-from privpipe.blocks.marks import Columns
+from privpipe.blocks.marks import Columns, Stricter
 from privpipe.errors import UsageError
 from privpipe.roles import Roles
 
@@ -50,7 +50,10 @@ class NoIdentifiers(ColumnRule):
     choose: ClassVar[str] = "Built in: nothing to choose. Released identifiers go through `pseudonymise`."
 
     columns: Annotated[
-        tuple[str, ...] | None, Columns(), Doc("columns that must not be there either, whatever their role")
+        tuple[str, ...] | None,
+        Columns(),
+        Stricter("equal"),
+        Doc("columns that must not be there either, whatever their role"),
     ] = None
 
     quasi_identifiers: Annotated[

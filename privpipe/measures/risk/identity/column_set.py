@@ -9,7 +9,7 @@ from annotated_types import Ge, Le
 from typing_extensions import Doc
 
 from privpipe.blocks import SizeModel
-from privpipe.blocks.marks import Columns
+from privpipe.blocks.marks import Columns, Stricter
 from privpipe.errors import UsageError
 
 __all__ = ["ColumnSetMeasure", "require_columns"]
@@ -47,7 +47,10 @@ class ColumnSetMeasure(SizeModel):
     protects_nobody_at: ClassVar[float | None] = 1
 
     columns: Annotated[
-        tuple[str, ...] | None, Columns(), Doc("the set of columns, of any role; left out: all quasi-identifiers")
+        tuple[str, ...] | None,
+        Columns(),
+        Stricter("equal"),
+        Doc("the set of columns, of any role; left out: all quasi-identifiers"),
     ] = None
     at_most: Annotated[float | None, Ge(0), Le(1)] = None
 
