@@ -234,6 +234,7 @@ def release(
     plan: Plan | str | PurePath | None = None,
     progress: Progress | None = None,
     dry_run: bool = False,
+    resume: str | None = None,
 ) -> ReleaseResult:
     """Stage, judge and publish the policy's source.
 
@@ -255,16 +256,24 @@ def release(
         Do all of it, judge what was written, and publish nothing: no release, no private record, no entry of a ledger.
         What was written lies in a private folder beside the sink until the end. Rows bound for a table of a catalogue
         are judged as Parquet files.
+    resume : str, optional
+        The id of a run that waits for its sign-off, or its folder: it is judged again and published as it was approved.
 
     Raises
     ------
     Refused
         A guarantee does not hold; it carries the assessment. Nothing was published.
+    SignOffMissing
+        An officer's policy asks for a sign-off. The run is staged and waits in the folder that the error carries.
     """
+    if resume is not None and (plan is not None or dry_run):
+        raise UsageError("a run that waited is published as it was staged: give neither a plan nor a dry run with it")
     policy = _policy(policy)
     with OpenedEngine(engine, policy, policy) as running:
         frozen = plan if plan is None or isinstance(plan, Plan) else str(plan)
-        return release_with(running, policy, target=target, plan=frozen, progress=progress, dry_run=dry_run)
+        return release_with(
+            running, policy, target=target, plan=frozen, progress=progress, dry_run=dry_run, resume=resume
+        )
 
 
 def _policy(policy: Policy | str | PurePath | Mapping[str, Any]) -> Policy:

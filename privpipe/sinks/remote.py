@@ -142,6 +142,7 @@ class RemoteTarget:
 
     def published(self, run_id: str) -> Path:
         home = self._local / "published"
+        shutil.rmtree(home, ignore_errors=True)  # what is fetched into a folder that is there lands below it
         with self._told():
             current = self._named(self._pointer())
             self.files.get(posixpath.normpath(f"{self.root}/{current}"), str(home), recursive=True)

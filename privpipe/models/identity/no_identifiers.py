@@ -57,7 +57,7 @@ class NoIdentifiers(ColumnRule):
     ] = None
 
     quasi_identifiers: Annotated[
-        tuple[str, ...] | None, Doc("not used: names of columns are looked at, no classes")
+        tuple[str, ...] | None, Stricter("names"), Doc("not used: names of columns are looked at, no classes")
     ] = None
 
     def __post_init__(self) -> None:

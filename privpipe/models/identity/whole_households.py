@@ -54,7 +54,9 @@ class WholeHouseholds(KeptHouseholds):
     )
 
     at_most: Annotated[int, Ge(0), Stricter("smaller"), Doc("households that may be released in part")] = 0
-    quasi_identifiers: Annotated[tuple[str, ...] | None, Doc("not used: records are counted, no classes")] = None
+    quasi_identifiers: Annotated[
+        tuple[str, ...] | None, Stricter("names"), Doc("not used: records are counted, no classes")
+    ] = None
 
     def judge_kept(self, whole: int, part: int, missing: int) -> Verdict:
         released = whole + part

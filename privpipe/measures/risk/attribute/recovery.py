@@ -152,7 +152,9 @@ class Recovery(Guarantee):
         int, Ge(1), Stricter("equal"), Doc("records of the smallest group that counts as determined")
     ] = 1
 
-    quasi_identifiers: Annotated[tuple[str, ...] | None, Doc("the same as `columns`; give one of the two")] = None
+    quasi_identifiers: Annotated[
+        tuple[str, ...] | None, Stricter("names"), Doc("the same as `columns`; give one of the two")
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

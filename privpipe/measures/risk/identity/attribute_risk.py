@@ -85,7 +85,9 @@ class AttributeRisk(Guarantee):
         int, Ge(1), Stricter("equal"), Doc("sets at most; sizes are taken whole as long as they fit")
     ] = 2000
 
-    quasi_identifiers: Annotated[tuple[str, ...] | None, Doc("the same as `columns`; give one of the two")] = None
+    quasi_identifiers: Annotated[
+        tuple[str, ...] | None, Stricter("names"), Doc("the same as `columns`; give one of the two")
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

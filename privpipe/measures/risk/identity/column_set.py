@@ -54,7 +54,9 @@ class ColumnSetMeasure(SizeModel):
     ] = None
     at_most: Annotated[float | None, Ge(0), Le(1)] = None
 
-    quasi_identifiers: Annotated[tuple[str, ...] | None, Doc("the same as `columns`; give one of the two")] = None
+    quasi_identifiers: Annotated[
+        tuple[str, ...] | None, Stricter("names"), Doc("the same as `columns`; give one of the two")
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

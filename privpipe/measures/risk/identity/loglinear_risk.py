@@ -80,9 +80,9 @@ class LoglinearRisk(Guarantee):
     weight: Annotated[
         str, Weight(), Stricter("equal"), Doc("column of sampling weights: how many people a record stands for")
     ]
-    formula: Annotated[
+    formula: Annotated[  # type: ignore[misc]
         str, Stricter("equal"), Doc("terms of the model, like a + b + a*c; its columns form the cells")
-    ] = field()  # type: ignore[misc]
+    ] = field()
     at_most: Annotated[float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of the sample uniques")] = (
         None
     )
@@ -99,7 +99,9 @@ class LoglinearRisk(Guarantee):
         Doc("the outcome where no record is alone in its cell: error or pass"),
     ] = "error"
 
-    quasi_identifiers: Annotated[tuple[str, ...] | None, Doc("the columns of the formula; leave it out")] = None
+    quasi_identifiers: Annotated[
+        tuple[str, ...] | None, Stricter("names"), Doc("the columns of the formula; leave it out")
+    ] = None
 
     def __post_init__(self) -> None:
         owner = "LoglinearRisk"

@@ -81,7 +81,9 @@ class RiskyCells(Guarantee):
         float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of records in a risky cell")
     ] = None
 
-    quasi_identifiers: Annotated[tuple[str, ...] | None, Doc("the same as `columns`; give one of the two")] = None
+    quasi_identifiers: Annotated[
+        tuple[str, ...] | None, Stricter("names"), Doc("the same as `columns`; give one of the two")
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -107,7 +107,9 @@ class SpecialUniques(Guarantee):
         Score, Stricter("equal"), Doc("original, or weighted (each set by its share of the sets of its size)")
     ] = "original"
 
-    quasi_identifiers: Annotated[tuple[str, ...] | None, Doc("the same as `columns`; give one of the two")] = None
+    quasi_identifiers: Annotated[
+        tuple[str, ...] | None, Stricter("names"), Doc("the same as `columns`; give one of the two")
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

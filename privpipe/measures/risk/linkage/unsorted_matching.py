@@ -61,7 +61,7 @@ class UnsortedMatching(PositionMeasure):
     ] = None
 
     quasi_identifiers: Annotated[
-        tuple[str, ...] | None, Doc("not used: rows are compared over all released columns")
+        tuple[str, ...] | None, Stricter("names"), Doc("not used: rows are compared over all released columns")
     ] = None
 
     def judge_positions(self, positions: RowPositions | str) -> Verdict:
