@@ -174,9 +174,17 @@ class NoSolutionError(PrivpipeError):
 
 
 class SignOffMissing(PrivpipeError):
-    """The policy asks for a signature that was not given."""
+    """An officer's policy asks for signatures that are not there, or do not count.
+
+    `waiting` is the folder in which the staged run waits, where it was staged just now; `assessment` is of that run.
+    """
 
     exit_code: ClassVar[int] = 7
+
+    def __init__(self, message: str, assessment: Any = None, waiting: str = "") -> None:
+        self.assessment = assessment
+        self.waiting = waiting
+        super().__init__(message)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from typing_extensions import Doc
 
+from privpipe.blocks.marks import Stricter
 from privpipe.errors import UsageError
 
 if TYPE_CHECKING:
@@ -38,7 +39,9 @@ class CountedOver:
     """
 
     over: Annotated[
-        Over | None, Doc("whom a class counts; left out: persons where the policy has a person_id, else records")
+        Over | None,
+        Stricter("equal"),
+        Doc("whom a class counts; left out: persons where the policy has a person_id, else records"),
     ] = None
 
     def __post_init__(self) -> None:

@@ -12,7 +12,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks.facts import Facts
 from privpipe.blocks.guarantee import Guarantee
-from privpipe.blocks.marks import Columns
+from privpipe.blocks.marks import Columns, Stricter
 from privpipe.blocks.pair_block import PairBlock
 from privpipe.blocks.verdict import Verdict
 from privpipe.blocks.way import FILES, Way
@@ -139,7 +139,9 @@ class FilePairMeasure(Guarantee):
 
     columns: Annotated[tuple[str, ...] | None, Columns()] = None
 
-    quasi_identifiers: Annotated[tuple[str, ...] | None, Doc("the same as `columns`; give one of the two")] = None
+    quasi_identifiers: Annotated[
+        tuple[str, ...] | None, Stricter("names"), Doc("the same as `columns`; give one of the two")
+    ] = None
 
     def columns_read(self, roles: Roles) -> tuple[str, ...]:
         """Columns of both files it looks at; default: its `columns`, else all quasi-identifiers."""

@@ -16,7 +16,7 @@ from privpipe.blocks.counted_over import CountedOver, Over
 from privpipe.blocks.distinct_block import DistinctBlock
 from privpipe.blocks.entry import Entry
 from privpipe.blocks.facts import Facts
-from privpipe.blocks.marks import BaseDistribution, Columns, Household, SensitiveColumn, Weight
+from privpipe.blocks.marks import BaseDistribution, Columns, Household, SensitiveColumn, Stricter, Weight
 from privpipe.blocks.public_rules import PublicRules
 from privpipe.blocks.severity import Severity
 from privpipe.blocks.tally import Tally, added
@@ -67,11 +67,13 @@ class Guarantee(CheckFace, Entry):
     """The type of its figure, as in ``dict[str, float]``; None in it: the figure can have no bound."""
 
     quasi_identifiers: Annotated[
-        tuple[str, ...] | None, Doc("columns that form the classes; left out: all of the policy, empty: one class")
+        tuple[str, ...] | None,
+        Stricter("names"),
+        Doc("columns that form the classes; left out: all of the policy, empty: one class"),
     ] = None
-    severity: Annotated[Severity, Doc("`fail`: no release where it does not hold; `warn`: the verdict warns of it")] = (
-        "fail"
-    )
+    severity: Annotated[
+        Severity, Stricter("fail"), Doc("`fail`: no release where it does not hold; `warn`: the verdict warns of it")
+    ] = "fail"
 
     def __post_init__(self) -> None:
         """Check what all guarantees share; a subclass with checks of its own calls this first.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 __all__ = [
     "BaseDistribution",
@@ -15,6 +16,7 @@ __all__ = [
     "Levels",
     "Mark",
     "SensitiveColumn",
+    "Stricter",
     "Weight",
 ]
 
@@ -64,3 +66,14 @@ class FilePath(Mark):
     """Paths, which a policy writes as seen from its own folder; `words` are values that are none."""
 
     words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Stricter(Mark):
+    """Which values of a guarantee's parameter ask for more than another does; a parameter without it: `equal`.
+
+    `larger` and `smaller` are of numbers (and left out asks for nothing), `names` of lists of columns, `fail` of the
+    severity; of two values that are `equal` or not neither asks for more.
+    """
+
+    direction: Literal["larger", "smaller", "names", "fail", "equal"]

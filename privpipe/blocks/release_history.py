@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks.guarantee import Guarantee
-from privpipe.blocks.marks import FilePath
+from privpipe.blocks.marks import FilePath, Stricter
 from privpipe.blocks.require import require_choice
 from privpipe.blocks.verdict import Verdict
 from privpipe.blocks.way import HISTORY, Way
@@ -155,14 +155,19 @@ class HistoryMeasure(Guarantee):
     forms_classes: ClassVar[bool] = True
 
     ledger: Annotated[
-        str | None, FilePath(), Doc("folder that remembers, as keyed hashes, what each release showed of whom; secret")
+        str | None,
+        FilePath(),
+        Stricter("equal"),
+        Doc("folder that remembers, as keyed hashes, what each release showed of whom; secret"),
     ] = None
     key: Annotated[
         dict[str, str] | None,
+        Stricter("equal"),
         Doc("{from_env: NAME} or {from_file: PATH}, the same for all releases: persons are followed by it"),
     ] = None
     normalise: Annotated[
         tuple[str, ...],
+        Stricter("equal"),
         Doc("what is done to a person's key before it is hashed: trim, casefold, nfc; nothing unless given"),
     ] = ()
 

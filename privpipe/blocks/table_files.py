@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from typing_extensions import Doc
 
 from privpipe.blocks.guarantee import Guarantee
-from privpipe.blocks.marks import Columns, FilePath
+from privpipe.blocks.marks import Columns, FilePath, Stricter
 from privpipe.blocks.verdict import Verdict
 from privpipe.blocks.way import WHOLE_TABLES, Way
 from privpipe.roles import Roles
@@ -49,7 +49,10 @@ class TableMeasure(Guarantee):
 
     columns: Annotated[tuple[str, ...] | None, Columns()] = None
     holdout: Annotated[
-        str | None, FilePath(), Doc("table of records of the same population that the release was not made from")
+        str | None,
+        FilePath(),
+        Stricter("equal"),
+        Doc("table of records of the same population that the release was not made from"),
     ] = None
 
     def columns_read(self, roles: Roles) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from privpipe.cli import (
     doctor,
     expecting,
     explain,
+    exporting,
     fetching,
     hierarchy,
     initialise,
@@ -26,6 +27,7 @@ from privpipe.cli import (
     reporting,
     schema,
     seeding,
+    signing,
 )
 from privpipe.cli.console import settle
 from privpipe.cli.endings import ended_by_signal, guarded, handle_signals, interrupted
@@ -84,8 +86,10 @@ for name, command in (
     ("validate", judging.validate),
     ("fetch", fetching.fetch),
     ("report", reporting.report),
+    ("export", exporting.export),
     ("verify", recording.verify),
     ("history", recording.history),
+    ("sign", signing.sign),
     ("compare", compare.compare),
     ("explain", explain.explain),
     ("schema", schema.schema),
@@ -95,6 +99,7 @@ for name, command in (
     app.command(name)(guarded(command))
 app.add_typer(hierarchy.commands, name="hierarchy")
 app.add_typer(ledger.commands, name="ledger")
+app.add_typer(signing.commands, name="key")
 app.add_typer(expecting.commands, name="gx")
 
 

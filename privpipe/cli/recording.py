@@ -40,6 +40,15 @@ def verify(
             show_default=False,
         ),
     ] = None,
+    officer: Annotated[
+        str | None,
+        typer.Option(
+            "--officer-policy",
+            metavar="FILE",
+            help="The officer's policy, or a preset: what was asked, and whose signatures count.",
+            show_default=False,
+        ),
+    ] = None,
     records: RecordsOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -48,9 +57,15 @@ def verify(
     Files, documents, hashes, the chain of releases and signatures; with the policy's seed and the private record also
     what only the owner can check. Nothing is changed. Exit code 3 when anything is broken.
     """
+    from privpipe.policy.officer import read_officer
     from privpipe.record import verify as verified
 
-    found = verified(release, policy=None if policy is None else loaded(policy), records=records)
+    found = verified(
+        release,
+        policy=None if policy is None else loaded(policy),
+        officer=None if officer is None else read_officer(officer, Path.cwd()),
+        records=records,
+    )
     if json:
         print_json(found.to_dict())
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,7 @@ import typer
 from privpipe.cli.arguments import EngineOption, JsonOption, PolicyArgument, ProgressOption, loaded
 from privpipe.cli.console import print_json, progress, put, say
 from privpipe.cli.verdicts import passed_with, show_assessment
-from privpipe.errors import ColumnsLost, Refused
+from privpipe.errors import ColumnsLost, Refused, SignOffMissing, UsageError
 
 if TYPE_CHECKING:
     from privpipe.policy import Policy
@@ -36,6 +37,19 @@ def release(
         bool, typer.Option("--dry-run", help="Do all of it and publish nothing; exit codes are those of the real run.")
     ] = False,
     no_report: Annotated[bool, typer.Option("--no-report", help="Write no report of the run.")] = False,
+    resume: Annotated[
+        str | None,
+        typer.Option(
+            "--continue",
+            metavar="RUN",
+            help="Publish a run that waited for its sign-off: its id, or its folder.",
+            show_default=False,
+        ),
+    ] = None,
+    signatures: Annotated[
+        list[Path] | None,
+        typer.Option("--signature", metavar="FILE", help="With --continue: a signature that was handed back."),
+    ] = None,
     lines: ProgressOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -44,19 +58,35 @@ def release(
     Publishes the policy's source when every guarantee holds over the written files. Exit code 5 when one does not, or
     when a column lost more than `utility:` allows: nothing is published then, and what was published before is
     untouched.
+    Exit code 7 when the officer's policy asks for a sign-off: the run is staged and waits (`privpipe sign`).
     What is printed is the private edition of the verdict; beside the data lies the public one.
     """
+    held = loaded(policy)
+    if no_report:
+        held = held.replaced(report=replace(held.report, write=False))
+    if resume is None and signatures:
+        raise UsageError("--signature goes with --continue")
+    if signatures:
+        _add(held, target, resume, signatures)
     code = released(
-        loaded(policy),
+        held,
         engine=engine,
         target=target,
         plan=plan,
         dry_run=dry_run,
-        report=not no_report,
+        resume=resume,
         lines=lines,
         json=json,
     )
     raise typer.Exit(code)
+
+
+def _add(policy: Policy, target: str | None, resume: str | None, signatures: list[Path]) -> None:
+    """Lay signatures that were handed back beside the run; whether they count is judged with the others."""
+    from privpipe.running.places import folder_of
+    from privpipe.running.waiting import add_signatures
+
+    add_signatures(policy, folder_of(policy, target), resume or "", signatures)
 
 
 def released(
@@ -66,7 +96,7 @@ def released(
     target: str | None,
     plan: Path | None = None,
     dry_run: bool = False,
-    report: bool = True,
+    resume: str | None = None,
     lines: bool = False,
     json: bool,
 ) -> int:
@@ -76,7 +106,15 @@ def released(
 
     try:
         with progress(len(STEPS), lines=lines) as tell:
-            result = run(policy, engine=engine, target=target, plan=plan, progress=tell, dry_run=dry_run, report=report)
+            result = run(
+                policy,
+                engine=engine,
+                target=target,
+                plan=plan,
+                progress=tell,
+                dry_run=dry_run,
+                resume=resume,
+            )
     except Refused as refusal:
         if refusal.assessment is None:
             raise
@@ -85,6 +123,12 @@ def released(
         say(f"REFUSED: {why}. Nothing was published.")
         _kept(refusal.record)
         return refusal.exit_code
+    except SignOffMissing as missing:
+        if missing.assessment is None:
+            raise
+        show_assessment(missing.assessment, json=json)
+        say(f"WAITING: {missing}")
+        return missing.exit_code
     if json and dry_run:
         print_json(result.to_dict())
     else:

@@ -18,6 +18,7 @@ from privpipe.hierarchies import HierarchySpec
 from privpipe.html_tables import cut
 from privpipe.judging.gate import UndeclaredRule
 from privpipe.policy.objects import PolicyOptions, read_objects, to_yaml, without_secret
+from privpipe.policy.officer import OfficerPolicy
 from privpipe.policy.page import policy_page
 from privpipe.policy.reader import read_file, read_mapping
 from privpipe.policy.secret import SecretSpec
@@ -35,6 +36,7 @@ LONGEST_NAME = 40
 UNTOLD = ("engines", "records")
 WHERE = ("engine", "sink")
 WARNINGS = ("utility", "report", "uses")
+ABOVE = ("policy",)
 
 
 @dataclass(frozen=True, kw_only=True, init=False)
@@ -111,6 +113,7 @@ class Policy:
     seed: SecretSpec | None = None
     versions: Mapping[str, int] = field(default_factory=dict, repr=False)
     allow_insecure_seed: bool = False
+    officer: OfficerPolicy | None = field(default=None, repr=False)
     warnings: tuple[str, ...] = field(default=(), repr=False)
     file: str | None = field(default=None, compare=False)
     base_dir: Path = field(default=Path(), repr=False, compare=False)
@@ -329,10 +332,10 @@ class Policy:
         return _sha256(self.public_document(), "plan")
 
     def run_digest(self) -> str:
-        """SHA-256 of the policy without where it runs, where it publishes and when it warns: what rows are, and in
-        which order, depends on none of these.
+        """SHA-256 of the policy without where it runs, where it publishes, when it warns and what it is held to: what
+        rows are, and in which order, depends on none of these.
         """
-        return _sha256(self.public_document(), "plan", *WHERE, *WARNINGS)
+        return _sha256(self.public_document(), "plan", *WHERE, *WARNINGS, *ABOVE)
 
     def place_of(self, stage: int) -> str:
         """Where a stage stands in the document, as in ``transform[1].generalize``."""

@@ -21,8 +21,12 @@ __all__ = [
     "COLUMN",
     "COLUMN_LOSS",
     "LAKES",
+    "OFFICER",
+    "OFFICER_COLUMN",
     "PLAN",
     "REPORT",
+    "SIGNER",
+    "SIGN_OFF",
     "SINK",
     "SOURCE",
     "TOP",
@@ -231,6 +235,7 @@ COLUMN: Mapping[str, Key] = {
 TOP: Mapping[str, Key] = {
     "version": Key("integer", "version of this grammar", default=VERSION),
     "name": Key("text", "name of the release; left out, that of the policy file"),
+    "policy": Key("text", "an officer's policy that this one may only tighten: a file, or a preset's name"),
     "source": Key("source", "the table to release"),
     "engine": Key("engine", "what runs it", default="embedded"),
     "engines": Key("mapping", "options of each engine"),
@@ -259,6 +264,37 @@ TOP: Mapping[str, Key] = {
     "allow_insecure_seed": Key(
         "flag", "publish although the seed is declared insecure; for demonstrations", default=False
     ),
+}
+
+
+OFFICER: Mapping[str, Key] = {
+    "version": Key("integer", "version of this grammar", default=VERSION),
+    "name": Key("text", "name of the officer's policy; left out, that of its file"),
+    "about": Key("text", "what it is for"),
+    "guarantees": Key("entries", "what every job must ask for, at the least; beside each entry its reason and source"),
+    "columns": Key("mapping", "columns by name with the role that a job gives them, or a more protected one"),
+    "nulls": Key("text", "how a missing quasi-identifier matches; `refuse` is always allowed", get_args(NullRule)),
+    "undeclared": Key("text", "`note` lets jobs note a column without a role", UNDECLARED, default="refuse"),
+    "seed": Key("text", "whether a job must declare a seed", ("optional", "required"), default="optional"),
+    "suppress_at_most": Key("share", "share of the records that a stage may suppress, at the most"),
+    "allow_insecure_seed": Key("flag", "lets jobs publish under an insecure seed", default=False),
+    "sign_off": Key("mapping", "whose approval a release waits for"),
+}
+"""The keys of an officer's policy."""
+
+OFFICER_COLUMN: Mapping[str, Key] = {
+    "role": Key("text", "least protected role that a job may give it", get_args(Role), required=True),
+}
+
+SIGN_OFF: Mapping[str, Key] = {
+    "by": Key("entries", "who may sign: a list of {name, key}", required=True),
+    "two_persons": Key("flag", "whether two of them must approve", default=False),
+    "valid_days": Key("integer", "for how many days an approval holds", default=90),
+}
+
+SIGNER: Mapping[str, Key] = {
+    "name": Key("text", "the person", required=True),
+    "key": Key("text", "the person's public key, `ssh-ed25519 AAAA...`", required=True),
 }
 
 

@@ -29,6 +29,7 @@ class PolicyOptions(TypedDict, total=False):
     relative paths start (default: where the program runs).
     """
 
+    policy: str | None
     types: Mapping[str, ColumnType] | None
     source: str | os.PathLike[str] | Mapping[str, Any] | None
     original: str | os.PathLike[str] | Mapping[str, Any] | None

@@ -8,10 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from privpipe.blocks import Guarantee
 from privpipe.errors import PolicyError, Problem
 from privpipe.policy.draft import Draft
 from privpipe.policy.entries import Catalogues, ReadEntry, over_roles, read_entries
 from privpipe.policy.grammar import COLUMN, TOP, VERSION
+from privpipe.policy.officer import read_officer
 from privpipe.policy.places import Report, shown
 from privpipe.policy.plain_values import decoded, from_python, from_yaml
 from privpipe.policy.rules import check
@@ -27,8 +29,11 @@ from privpipe.policy.sections import (
     read_utility,
 )
 from privpipe.policy.sinks import read_sink
+from privpipe.policy.specs import ColumnSpec
+from privpipe.policy.tightening import HeldJob, require_tighter
+from privpipe.roles import Roles
 
-__all__ = ["read_file", "read_mapping"]
+__all__ = ["held_job", "read_file", "read_mapping"]
 
 ENTRIES = ("transform", "guarantees", "measures")
 
@@ -86,6 +91,10 @@ def _read(document: Any, report: Report, base_dir: Path, catalogues: Catalogues 
     )
     check(draft, report)
     report.raise_if_wrong()
+    lines = {shown(place): line for place, line in report.lines.items()}
+    officer = read_officer(found.pop("policy"), base_dir, catalogues) if "policy" in found else None
+    if officer is not None:
+        require_tighter(held_job(read, columns, found, report.file, lines), officer)
     fields = {name: value for name, value in found.items() if name not in ENTRIES and value is not None}
     stem = Path(report.file).stem if report.file else "policy"
     return {
@@ -96,9 +105,37 @@ def _read(document: Any, report: Report, base_dir: Path, catalogues: Catalogues 
         "warnings": tuple(report.warnings),
         "file": report.file,
         "base_dir": base_dir,
-        "lines": {shown(place): line for place, line in report.lines.items()},
+        "lines": lines,
         "document": document,
+        "officer": officer,
     }
+
+
+def held_job(
+    read: Mapping[str, Sequence[ReadEntry]],
+    columns: Mapping[str, ColumnSpec],
+    values: Mapping[str, Any],
+    file: str | None,
+    lines: Mapping[str, int],
+) -> HeldJob:
+    """What an officer's policy looks at, each with its place."""
+    named: dict[str, list[str]] = {}
+    for name, column in columns.items():
+        named.setdefault(column.role, []).append(name)
+    return HeldJob(
+        guarantees=[(item.place, item.entry) for item in read["guarantees"] if isinstance(item.entry, Guarantee)],
+        stages=[(item.place, item.entry) for item in read["transform"]],
+        roles=Roles(
+            quasi_identifiers=named.get("quasi_identifier", ()),
+            sensitive=named.get("sensitive", ()),
+            identifiers=named.get("identifier", ()),
+            insensitive=named.get("insensitive", ()),
+            dropped=named.get("drop", ()),
+        ),
+        values=values,
+        file=file,
+        lines=lines,
+    )
 
 
 def _read_sections(report: Report, found: Mapping[str, Any], base_dir: Path) -> dict[str, Any]:

@@ -6,15 +6,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from privpipe.policy import Policy
+from privpipe.policy.officer import OfficerPolicy, pinned_officer
 from privpipe.record.checks import Check, Verification, broken
 from privpipe.record.owner_checks import owner_checks
 from privpipe.record.public_checks import manifest_fault, public_checks
 from privpipe.record.released import Released, opened_release
+from privpipe.record.sign_off_checks import sign_off_checks
 
 __all__ = ["verify"]
 
 
-def verify(release: str, *, policy: Policy | None = None, records: Path | None = None) -> Verification:
+def verify(
+    release: str,
+    *,
+    policy: Policy | None = None,
+    officer: OfficerPolicy | None = None,
+    records: Path | None = None,
+) -> Verification:
     """What of a release still is as it was published.
 
     Parameters
@@ -23,6 +31,8 @@ def verify(release: str, *, policy: Policy | None = None, records: Path | None =
         The path or URL of a release or of a sink.
     policy : Policy, optional
         The one that it was released under; its seed shows what only the owner can check.
+    officer : OfficerPolicy, optional
+        The one that it was held to; default: that of the policy, else the one that the environment names.
     records : Path, optional
         Folder of the private records; left out, the one in the sink's work area where it can be read.
 
@@ -31,19 +41,26 @@ def verify(release: str, *, policy: Policy | None = None, records: Path | None =
     UsageError
         Nothing is published there.
     """
+    if officer is None:
+        officer = policy.officer if policy is not None and policy.officer is not None else pinned_officer()
     with opened_release(release, records) as found:
         manifest = found.parsed("manifest")
         run_id = None if manifest is None else manifest.get("run_id")
-        return Verification(release, None if run_id is None else str(run_id), tuple(_checked(found, policy)))
+        return Verification(release, None if run_id is None else str(run_id), tuple(_checked(found, policy, officer)))
 
 
-def _checked(found: Released, policy: Policy | None) -> Iterator[Check]:
+def _checked(found: Released, policy: Policy | None, officer: OfficerPolicy | None) -> Iterator[Check]:
     manifest = found.parsed("manifest")
     fault = manifest_fault(manifest)
     if manifest is None or fault:
         yield broken("manifest", fault)
         return
-    for checks in (public_checks(found, manifest), owner_checks(found, manifest, policy)):
+    every = (
+        public_checks(found, manifest),
+        sign_off_checks(manifest, officer),
+        owner_checks(found, manifest, policy),
+    )
+    for checks in every:
         try:
             yield from checks
         except (LookupError, TypeError, ValueError, AttributeError) as error:

@@ -26,11 +26,13 @@ from privpipe.running.bytes_columns import require_file_of_bytes
 from privpipe.running.frozen import frozen_plan, require_fitting
 from privpipe.running.key_history import KeyHistory
 from privpipe.running.losing import lost_columns, sample_of
+from privpipe.running.officers import under_officer
 from privpipe.running.places import clear_workplace, sink_format, target_of, workplace, write_rows, written_source
 from privpipe.running.plan import Plan
 from privpipe.running.population import population_beside
 from privpipe.running.positions import reads_positions, run_positions
 from privpipe.running.reading import left_out_notes
+from privpipe.running.ready import Ready
 from privpipe.running.release_chain import Chain, chain_of
 from privpipe.running.release_result import ReleaseResult
 from privpipe.running.remembering import Remembering
@@ -40,6 +42,7 @@ from privpipe.running.run_documents import output_of, run_documents, run_header,
 from privpipe.running.run_notes import linking_notes, require_publishable_seed, seed_notes
 from privpipe.running.run_report import RunReport
 from privpipe.running.staging import Staged, run_stages
+from privpipe.running.waiting import HeldRun, drop_stale, held_run, require_waitable, wait_if_asked
 from privpipe.running.whole_table import appended, judge_whole, require_judged_whole
 from privpipe.sinks.formula_cells import formula_notes
 from privpipe.sinks.local import Rows, Target, sink_faults
@@ -61,6 +64,7 @@ __all__ = [
 ]
 
 log = logging.getLogger("privpipe.release")
+Documents = Mapping[str, Mapping[str, Any]]
 DRY_RUN = "dry-run"
 STEPS = ("scan", "stage", "write", "judge", "publish", "judge again", "done")
 """What `progress` is called with, in this order (before each step)."""
@@ -74,18 +78,23 @@ def release_with(
     plan: Plan | str | Path | None = None,
     progress: Callable[[str], None] | None = None,
     dry_run: bool = False,
+    resume: str | None = None,
 ) -> ReleaseResult:
     """Stage, judge and publish the policy's source on an engine, by a frozen plan where one is given or named.
 
-    A dry run does all of it up to publishing, in a place that is gone afterwards.
+    A dry run does all of it up to publishing, in a place that is gone afterwards. `resume` publishes a run that waited
+    for its sign-off, byte for byte.
 
     Raises
     ------
     Refused
         A guarantee does not hold over the written files; it carries the assessment.
+    SignOffMissing
+        The run is staged and waits, or what waited is not approved.
     NoSolutionError, DataError, UsageError, EngineError
         Nothing was published, and what was published before is untouched.
     """
+    policy = under_officer(policy)
     require_publishable_seed(policy)
     seed = seed_of(policy)
     frozen = frozen_plan(policy, plan)
@@ -104,7 +113,13 @@ def release_with(
         with sink as place, Remembering(policy, place) as memory:
             records = PrivateRecords.of(policy, place)
             records.open(place.current())
-            return _Release(context, run_id, place, memory, keys, place, records, chain_of(place)).publish(frozen)
+            chain = chain_of(place)
+            require_waitable(policy, place)
+            if resume is None:
+                return _Release(context, run_id, place, memory, keys, place, records, chain).publish(frozen)
+            held = held_run(records.home, resume, policy, place, chain.previous)
+            run = _Release(context, held.run_id, place, memory, keys, place, records, chain, held)
+            return run.publish(held.plan(policy))
 
 
 @contextmanager
@@ -119,30 +134,6 @@ def _seen(policy: Policy, sink: Target) -> Iterator[None]:
             sink.__exit__(None, None, None)
 
 
-@dataclass(frozen=True)
-class _Ready:
-    """A release that was judged and has not been published."""
-
-    staged: Staged
-    judged: Assessment
-    written: Written
-    private: Mapping[str, Mapping[str, Any]]
-    public: Mapping[str, Mapping[str, Any]]
-    report: RunReport
-
-    def result(self, place: Target) -> ReleaseResult:
-        """What is told of it."""
-        return ReleaseResult(
-            path="",
-            run_id=str(self.judged.run["run_id"]),
-            assessment=self.judged,
-            plan=self.staged.plan,
-            manifest=self.private["manifest"],
-            public=self.public,
-            target=place.name,
-        )
-
-
 @dataclass
 class _Release:
     """One release on its way from the source to the sink; without `records` it is not to arrive."""
@@ -155,12 +146,15 @@ class _Release:
     sink: Target
     records: PrivateRecords | None = None
     chain: Chain = field(default_factory=Chain)
+    held: HeldRun | None = None
 
     def publish(self, frozen: Plan | None) -> ReleaseResult:
         """All steps; the release is read by others from the moment its link is switched."""
         ready = self._ready(frozen)
         if self.records is None:
             raise TypeError("a dry run publishes nothing")
+        if self.held is None:
+            wait_if_asked(self.records.home, self.context.policy, self.place, ready)
         page = ready.report.private_page(ready.private)
         record = self.records.keep(self.run_id, ready.private, pending=True, report=page)
         path, again = self._switched(ready.staged, ready.judged, ready.written, self.records)
@@ -174,7 +168,7 @@ class _Release:
         self.context.progress("done")
         return replace(ready.result(self.sink), published=False)
 
-    def _ready(self, frozen: Plan | None) -> _Ready:
+    def _ready(self, frozen: Plan | None) -> Ready:
         """What is staged, written, and judged as it was written."""
         policy = self.context.policy
         source = source_of(policy)
@@ -187,19 +181,31 @@ class _Release:
         folder = self.place.stage(self.run_id)
         formulas = formula_notes(self.context.engine, policy, staged.table)
         rows = self.place.rows(self.run_id)
-        written = write_rows(self.context, staged, rows, self.place.marks)
+        if self.held is None:
+            written = write_rows(self.context, staged, rows, self.place.marks)
+        else:
+            self.held.require_source(staged.source)
+            written = self.held.lay(folder)
         landed = self.place.landed(self.run_id)
         self.context.progress("judge")
         staged = self._with_memory(staged, formulas)
         judged, report = self._judged(staged, landed, written)
         require_stamps(stamps)
         with sink_faults(folder):
-            files = [path for path in folder.iterdir() if path.is_file()]
-            output = output_of(staged, files, written)
-            output.update(self.place.described(self.run_id))
-            private, public = run_documents(self.context, staged, judged, output=output, chain=self.chain)
+            private, public = self._documents(staged, judged, folder, written)
             write_public(folder, public, report.public_page(public))
-        return _Ready(staged, judged, written, {**private, **report.documents}, public, report)
+        return Ready(staged, judged, written, {**private, **report.documents}, public, report, folder)
+
+    def _documents(
+        self, staged: Staged, judged: Assessment, folder: Path, written: Written
+    ) -> tuple[Documents, Documents]:
+        if self.held is not None:
+            self.held.require_verdict(judged.to_dict())
+            return self.held.documents(self.context.seed)
+        files = [path for path in folder.iterdir() if path.is_file()]
+        output = output_of(staged, files, written)
+        output.update(self.place.described(self.run_id))
+        return run_documents(self.context, staged, judged, output=output, chain=self.chain)
 
     def _staged(self, source: Source, frozen: Plan | None) -> Staged:
         """The released table, with what the run says of the keys it was drawn by."""
@@ -247,7 +253,7 @@ class _Release:
         if not judged.passed:
             record = ""
             self.place.refuse(self.run_id)
-            if self.records is not None:
+            if self.records is not None and self.held is None:
                 documents = {"verdict": judged.to_dict(), **report.documents}
                 page = report.private_page(documents)
                 record = str(self.records.keep(self.run_id, documents, pending=False, report=page))
@@ -266,6 +272,8 @@ class _Release:
         try:
             path = self.place.publish(self.run_id)
             self.context.progress("judge again")
+            if self.held is not None:
+                self.held.require_published(self.place.published(self.run_id))
             again = judge_written(self.context, without_notes(staged), self.place.published(self.run_id), written)
             if set(again.notes) <= set(judged.notes):  # what was noted of the same rows before still holds
                 again = replace(again, notes=judged.notes, source_notes=judged.source_notes)
@@ -291,6 +299,7 @@ class _Release:
             self.memory.settle,
             lambda: records.settle(self.run_id),
             lambda: self.keys.keep(self.context.policy.transform, staged.draws),
+            lambda: drop_stale(records.home, self.run_id),
             outcome="the release is published; ",
         )
 

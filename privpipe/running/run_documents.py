@@ -119,7 +119,7 @@ def run_documents(
         "verdict": "passed_with_warnings" if judged.warned else "passed",
         "guarantees": [_asked_of(verdict) for verdict in (*judged.built_in, *judged.verdicts)],
         "solver": solver_at_work(policy),
-        "officer_policy": None,
+        "officer_policy": None if policy.officer is None else policy.officer.to_dict(),
         "sign_off": None,
         **chain.to_dict(),
     }

@@ -235,6 +235,7 @@ def release(
     progress: Progress | None = None,
     dry_run: bool = False,
     report: bool = True,
+    resume: str | None = None,
 ) -> ReleaseResult:
     """Stage, judge and publish the policy's source.
 
@@ -258,18 +259,26 @@ def release(
         are judged as Parquet files.
     report : bool
         False: no report is written, whatever the policy's `report:` says.
+    resume : str, optional
+        The id of a run that waits for its sign-off, or its folder: it is judged again and published as it was approved.
 
     Raises
     ------
     Refused
         A guarantee does not hold; it carries the assessment. Nothing was published.
+    SignOffMissing
+        An officer's policy asks for a sign-off. The run is staged and waits in the folder that the error carries.
     """
+    if resume is not None and (plan is not None or dry_run):
+        raise UsageError("a run that waited is published as it was staged: give neither a plan nor a dry run with it")
     policy = _policy(policy)
     if not report:
         policy = policy.replaced(report=replace(policy.report, write=False))
     with OpenedEngine(engine, policy, policy) as running:
         frozen = plan if plan is None or isinstance(plan, Plan) else str(plan)
-        return release_with(running, policy, target=target, plan=frozen, progress=progress, dry_run=dry_run)
+        return release_with(
+            running, policy, target=target, plan=frozen, progress=progress, dry_run=dry_run, resume=resume
+        )
 
 
 def _policy(policy: Policy | str | PurePath | Mapping[str, Any]) -> Policy:

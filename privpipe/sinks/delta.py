@@ -160,6 +160,11 @@ class DeltaTarget(LocalTarget):
         foreign = [] if last.get("privpipe.run_id") == table.run_id else [CHANGED]
         return (KEEPS_VERSIONS if self.mode == "replace" else JOINS, *foreign)
 
+    @property
+    def publishes_files(self) -> bool:
+        """A table holds them."""
+        return False
+
     def described(self, run_id: str) -> Mapping[str, Any]:
         """The folder in the table, and how the release stands to earlier ones."""
         return {"folder": run_id, "mode": self.mode}

@@ -71,6 +71,10 @@ class Target(Protocol):
         """An empty local folder for this run's files."""
 
     @property
+    def publishes_files(self) -> bool:
+        """Whether readers read the staged files, byte for byte."""
+
+    @property
     def marks(self) -> Mapping[str, str]:
         """Properties by which a run knows the tables of this sink."""
 
@@ -125,6 +129,11 @@ class Target(Protocol):
 
 class WholeReleases:
     """What is true of places where a release takes the place of the one before, whatever its columns."""
+
+    @property
+    def publishes_files(self) -> bool:
+        """Tables hold rows."""
+        return False
 
     def fits(self, schema: pa.Schema) -> None:
         """Any schema."""
@@ -219,6 +228,11 @@ class LocalTarget(WholeReleases):
             It is a link, or belongs to somebody else.
         """
         return private_folder(self.state / name)
+
+    @property
+    def publishes_files(self) -> bool:
+        """They are moved."""
+        return True
 
     def stage(self, run_id: str) -> Path:
         return private_folder(self.state / "staging" / run_id)

@@ -133,6 +133,11 @@ class RemoteTarget(WholeReleases):
         """None: files are known by where they lie."""
         return {}
 
+    @property
+    def publishes_files(self) -> bool:
+        """They are copied."""
+        return True
+
     def rows(self, run_id: str) -> Path:
         """The staged folder."""
         return self._local / run_id
@@ -155,6 +160,7 @@ class RemoteTarget(WholeReleases):
 
     def published(self, run_id: str) -> Path:
         home = self._local / "published"
+        shutil.rmtree(home, ignore_errors=True)  # what is fetched into a folder that is there lands below it
         with self._told():
             current = self._named(self._read())
             root = posixpath.normpath(f"{self.root}/{current}")

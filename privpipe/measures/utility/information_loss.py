@@ -13,7 +13,7 @@ from typing_extensions import Doc
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
 from privpipe.blocks.distinct_pair import DistinctPair, DistinctPairMeasure
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Columns
+from privpipe.blocks.marks import Columns, Stricter
 from privpipe.blocks.require import require_choice
 from privpipe.blocks.way import FILES, RECODED_TABLES, Way
 from privpipe.errors import UsageError
@@ -90,17 +90,21 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure):
     )
 
     # Entries over files measure no blocks.
-    measure: Annotated[str, Doc(f"one of {', '.join(NAMES)}, or a registered function")] = field()  # type: ignore[assignment]
-    at_most: Annotated[float | None, Doc("largest loss that passes; not for arctan")] = None
-    target: Annotated[str | None, Doc("of classifier and regression: the column predicted from the others")] = None
-    model: Annotated[
-        str | None, Doc("of propensity and classifier: logistic (left out) or tree, which needs privpipe[utility]")
+    measure: Annotated[str, Stricter("equal"), Doc(f"one of {', '.join(NAMES)}, or a registered function")] = field()  # type: ignore[assignment]
+    at_most: Annotated[float | None, Stricter("smaller"), Doc("largest loss that passes; not for arctan")] = None
+    target: Annotated[
+        str | None, Stricter("equal"), Doc("of classifier and regression: the column predicted from the others")
     ] = None
-    k: Annotated[int | None, Ge(1), Doc("of c_avg: the size of class that was asked for")] = None
+    model: Annotated[
+        str | None,
+        Stricter("equal"),
+        Doc("of propensity and classifier: logistic (left out) or tree, which needs privpipe[utility]"),
+    ] = None
+    k: Annotated[int | None, Ge(1), Stricter("equal"), Doc("of c_avg: the size of class that was asked for")] = None
 
-    columns: Annotated[tuple[str, ...] | None, Columns(), Doc("columns compared; left out: all quasi-identifiers")] = (
-        None
-    )
+    columns: Annotated[
+        tuple[str, ...] | None, Columns(), Stricter("equal"), Doc("columns compared; left out: all quasi-identifiers")
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

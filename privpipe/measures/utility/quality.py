@@ -12,6 +12,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks.distinct_pair import DistinctPair, DistinctPairMeasure
 from privpipe.blocks.guarantee import short
+from privpipe.blocks.marks import Stricter
 from privpipe.blocks.quality_spec import (
     DEFAULT_AGGREGATES,
     Aggregate,
@@ -100,33 +101,45 @@ class Quality(DistinctPairMeasure):
 
     name: Annotated[
         Literal[QualityName, "average_class_size", "c_avg", "ncp", "gcp", "cell_loss"],
+        Stricter("equal"),
         Doc("a quality model of generalize, average_class_size, c_avg, ncp, gcp or cell_loss"),
     ] = LOSS  # type: ignore[assignment]
-    aggregate: Annotated[Aggregate | None, Doc("how the columns' figures become one; left out: the model's own")] = None
-    gs_factor: Annotated[float, Ge(0), Le(1), Doc("below 0.5 suppression is cheap, above it generalization is")] = 0.5
-    weights: Annotated[
-        dict[str, Annotated[float, Ge(0)]] | None, Doc("weight of each column, 1 unless given; divided by the largest")
+    aggregate: Annotated[
+        Aggregate | None, Stricter("equal"), Doc("how the columns' figures become one; left out: the model's own")
     ] = None
-    compat: Annotated[Literal["arx"] | None, Doc("of kl_divergence: arx sums one term a record")] = None
-    attacker: Annotated[Attacker | None, Doc("of publisher_payout: prosecutor or journalist")] = None
-    publisher_benefit: Annotated[float | None, Ge(0), Doc("of publisher_payout: what an unchanged record is worth")] = (
+    gs_factor: Annotated[
+        float, Ge(0), Le(1), Stricter("equal"), Doc("below 0.5 suppression is cheap, above it generalization is")
+    ] = 0.5
+    weights: Annotated[
+        dict[str, Annotated[float, Ge(0)]] | None,
+        Stricter("equal"),
+        Doc("weight of each column, 1 unless given; divided by the largest"),
+    ] = None
+    compat: Annotated[Literal["arx"] | None, Stricter("equal"), Doc("of kl_divergence: arx sums one term a record")] = (
         None
     )
+    attacker: Annotated[Attacker | None, Stricter("equal"), Doc("of publisher_payout: prosecutor or journalist")] = None
+    publisher_benefit: Annotated[
+        float | None, Ge(0), Stricter("equal"), Doc("of publisher_payout: what an unchanged record is worth")
+    ] = None
     publisher_loss: Annotated[
-        float | None, Ge(0), Doc("of publisher_payout: what a successful attack on a record costs the publisher")
+        float | None,
+        Ge(0),
+        Stricter("equal"),
+        Doc("of publisher_payout: what a successful attack on a record costs the publisher"),
     ] = None
     adversary_gain: Annotated[
-        float | None, Ge(0), Doc("of publisher_payout: what a successful attack brings the attacker")
+        float | None, Ge(0), Stricter("equal"), Doc("of publisher_payout: what a successful attack brings the attacker")
     ] = None
-    adversary_cost: Annotated[float | None, Ge(0), Doc("of publisher_payout: what an attempt costs the attacker")] = (
-        None
-    )
-    penalties: Annotated[dict[str, list[float]] | None, Doc("of static: the figure of each level of each column")] = (
-        None
-    )
-    response: Annotated[str | None, Doc("of classification: the column that is predicted")] = None
-    k: Annotated[int | None, Ge(1), Doc("of c_avg: the size of class that was asked for")] = None
-    at_most: Annotated[float | None, Ge(0), Doc("largest figure that passes")] = None
+    adversary_cost: Annotated[
+        float | None, Ge(0), Stricter("equal"), Doc("of publisher_payout: what an attempt costs the attacker")
+    ] = None
+    penalties: Annotated[
+        dict[str, list[float]] | None, Stricter("equal"), Doc("of static: the figure of each level of each column")
+    ] = None
+    response: Annotated[str | None, Stricter("equal"), Doc("of classification: the column that is predicted")] = None
+    k: Annotated[int | None, Ge(1), Stricter("equal"), Doc("of c_avg: the size of class that was asked for")] = None
+    at_most: Annotated[float | None, Ge(0), Stricter("smaller"), Doc("largest figure that passes")] = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", _Name(self.name))

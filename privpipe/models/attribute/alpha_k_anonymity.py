@@ -15,7 +15,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import Cells, ClassBlock, Facts
 from privpipe.blocks.guarantee import Direction
-from privpipe.blocks.marks import SensitiveColumn
+from privpipe.blocks.marks import SensitiveColumn, Stricter
 from privpipe.errors import UsageError
 from privpipe.models.attribute.value_order import canonical_texts, value_text
 from privpipe.models.several_figures import SeveralFigures
@@ -72,11 +72,22 @@ class AlphaKAnonymity(SeveralFigures):
         "the damaging values where the common one is harmless."
     )
 
-    k: Annotated[int | None, Ge(1), Doc("least number of records that share every quasi-identifier combination")] = None
-    alpha: Annotated[float | None, Gt(0), Le(1), Doc("largest share of a sensitive value in a class")] = None
-    column: Annotated[str | None, SensitiveColumn(), Doc("the sensitive column; left out: each")] = None
+    k: Annotated[
+        int | None,
+        Ge(1),
+        Stricter("larger"),
+        Doc("least number of records that share every quasi-identifier combination"),
+    ] = None
+    alpha: Annotated[
+        float | None, Gt(0), Le(1), Stricter("smaller"), Doc("largest share of a sensitive value in a class")
+    ] = None
+    column: Annotated[str | None, SensitiveColumn(), Stricter("equal"), Doc("the sensitive column; left out: each")] = (
+        None
+    )
     values: Annotated[
-        tuple[str | int | float, ...] | None, Doc("the values whose share is bounded; left out: every value")
+        tuple[str | int | float, ...] | None,
+        Stricter("equal"),
+        Doc("the values whose share is bounded; left out: every value"),
     ] = None
 
     def __post_init__(self) -> None:

@@ -11,7 +11,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts
 from privpipe.blocks.guarantee import Direction
-from privpipe.blocks.marks import BaseDistribution, SensitiveColumn
+from privpipe.blocks.marks import BaseDistribution, SensitiveColumn, Stricter
 from privpipe.models.attribute.base_distribution import Base, as_base
 from privpipe.models.attribute.largest_gain import largest_gains
 
@@ -67,14 +67,18 @@ class BasicBetaLikeness(ClassModel):
         "enhanced_beta_likeness limits common values as well."
     )
 
-    column: Annotated[str, SensitiveColumn(), Doc("the sensitive column")]
+    column: Annotated[str, SensitiveColumn(), Stricter("equal"), Doc("the sensitive column")]
     beta: Annotated[
         float | None,
         Gt(0),
+        Stricter("smaller"),
         Doc("largest relative gain (q - p)/p of a value's share in a class over that in the whole table"),
     ] = None
     base: Annotated[
-        Base, BaseDistribution(), Doc("what classes are compared with: original, released, or {file: path}")
+        Base,
+        BaseDistribution(),
+        Stricter("equal"),
+        Doc("what classes are compared with: original, released, or {file: path}"),
     ] = "original"
 
     def __post_init__(self) -> None:

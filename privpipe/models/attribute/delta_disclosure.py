@@ -12,7 +12,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, Tally
 from privpipe.blocks.guarantee import Direction
-from privpipe.blocks.marks import BaseDistribution, SensitiveColumn
+from privpipe.blocks.marks import BaseDistribution, SensitiveColumn, Stricter
 from privpipe.models.attribute.base_distribution import Base, as_base
 
 __all__ = ["DeltaDisclosure"]
@@ -72,15 +72,23 @@ class DeltaDisclosure(ClassModel):
         "a class has a value; strict is seldom met by more than a few classes."
     )
 
-    column: Annotated[str, SensitiveColumn(), Doc("the sensitive column")]
+    column: Annotated[str, SensitiveColumn(), Stricter("equal"), Doc("the sensitive column")]
     delta: Annotated[
-        float | None, Gt(0), Doc("abs(log2) of a value's share in a class over that in the whole table stays below it")
+        float | None,
+        Gt(0),
+        Stricter("smaller"),
+        Doc("abs(log2) of a value's share in a class over that in the whole table stays below it"),
     ] = None
     absent: Annotated[
-        Absent, Doc("present_only (a value that a class lacks is passed over) or strict (it fails the class)")
+        Absent,
+        Stricter("equal"),
+        Doc("present_only (a value that a class lacks is passed over) or strict (it fails the class)"),
     ] = "present_only"
     base: Annotated[
-        Base, BaseDistribution(), Doc("what classes are compared with: original, released, or {file: path}")
+        Base,
+        BaseDistribution(),
+        Stricter("equal"),
+        Doc("what classes are compared with: original, released, or {file: path}"),
     ] = "original"
 
     def __post_init__(self) -> None:

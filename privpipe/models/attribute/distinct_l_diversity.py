@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts
-from privpipe.blocks.marks import SensitiveColumn
+from privpipe.blocks.marks import SensitiveColumn, Stricter
 
 __all__ = ["DistinctLDiversity"]
 
@@ -60,8 +60,8 @@ class DistinctLDiversity(ClassModel):
         "entropy_l_diversity or t_closeness where a frequent value is itself a disclosure."
     )
 
-    column: Annotated[str, SensitiveColumn(), Doc("the sensitive column")]
-    l: Annotated[int | None, Ge(1), Doc("least number of distinct values in each class")] = None
+    column: Annotated[str, SensitiveColumn(), Stricter("equal"), Doc("the sensitive column")]
+    l: Annotated[int | None, Ge(1), Stricter("larger"), Doc("least number of distinct values in each class")] = None
 
     def least_values(self) -> int:
         return self.l or 1

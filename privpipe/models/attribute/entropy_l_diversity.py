@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, Tally
-from privpipe.blocks.marks import SensitiveColumn
+from privpipe.blocks.marks import SensitiveColumn, Stricter
 from privpipe.tolerance import integer_at_least
 
 __all__ = ["EntropyLDiversity"]
@@ -74,13 +74,16 @@ class EntropyLDiversity(ClassModel):
         "Where one value is common everywhere, use recursive_cl_diversity or t_closeness."
     )
 
-    column: Annotated[str, SensitiveColumn(), Doc("the sensitive column")]
+    column: Annotated[str, SensitiveColumn(), Stricter("equal"), Doc("the sensitive column")]
     l: Annotated[
-        float | None, Ge(1), Doc("least exp(entropy) of the values in each class: so many equally frequent values")
+        float | None,
+        Ge(1),
+        Stricter("larger"),
+        Doc("least exp(entropy) of the values in each class: so many equally frequent values"),
     ] = None
-    estimator: Annotated[Estimator, Doc("shannon, or grassberger, which corrects the bias of small classes")] = (
-        "shannon"
-    )
+    estimator: Annotated[
+        Estimator, Stricter("equal"), Doc("shannon, or grassberger, which corrects the bias of small classes")
+    ] = "shannon"
 
     def __post_init__(self) -> None:
         super().__post_init__()

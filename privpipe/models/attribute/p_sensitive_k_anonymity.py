@@ -13,7 +13,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts
 from privpipe.blocks.guarantee import Direction
-from privpipe.blocks.marks import Columns, SensitiveColumn
+from privpipe.blocks.marks import Columns, SensitiveColumn, Stricter
 from privpipe.blocks.require import require_integer
 from privpipe.errors import UsageError
 from privpipe.models.several_figures import SeveralFigures
@@ -70,12 +70,20 @@ class PSensitiveKAnonymity(SeveralFigures):
         "entropy_l_diversity where one value is common."
     )
 
-    k: Annotated[int | None, Ge(1), Doc("least number of records that share every quasi-identifier combination")] = None
+    k: Annotated[
+        int | None,
+        Ge(1),
+        Stricter("larger"),
+        Doc("least number of records that share every quasi-identifier combination"),
+    ] = None
     p: Annotated[
-        int | None, Ge(1), Doc("least number of distinct values of each sensitive column in each class; at most k")
+        int | None,
+        Ge(1),
+        Stricter("larger"),
+        Doc("least number of distinct values of each sensitive column in each class; at most k"),
     ] = None
     columns: Annotated[
-        tuple[str, ...] | None, Columns(), SensitiveColumn(), Doc("sensitive columns; left out: all")
+        tuple[str, ...] | None, Columns(), SensitiveColumn(), Stricter("equal"), Doc("sensitive columns; left out: all")
     ] = None
 
     def __post_init__(self) -> None:

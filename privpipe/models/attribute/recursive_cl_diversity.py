@@ -12,7 +12,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, Tally
 from privpipe.blocks.guarantee import Direction
-from privpipe.blocks.marks import SensitiveColumn
+from privpipe.blocks.marks import SensitiveColumn, Stricter
 from privpipe.tolerance import below
 
 __all__ = ["RecursiveCLDiversity"]
@@ -69,12 +69,18 @@ class RecursiveCLDiversity(ClassModel):
         "where one value is common in the whole table."
     )
 
-    column: Annotated[str, SensitiveColumn(), Doc("the sensitive column")]
+    column: Annotated[str, SensitiveColumn(), Stricter("equal"), Doc("the sensitive column")]
     l: Annotated[
-        int, Ge(1), Doc("from which value on, by descending count, values are rare; also the least number of values")
+        int,
+        Ge(1),
+        Stricter("larger"),
+        Doc("from which value on, by descending count, values are rare; also the least number of values"),
     ]
     c: Annotated[
-        float | None, Gt(0), Doc("the commonest value stays below c times the l-th and rarer ones together")
+        float | None,
+        Gt(0),
+        Stricter("smaller"),
+        Doc("the commonest value stays below c times the l-th and rarer ones together"),
     ] = None
 
     def least_values(self) -> int:

@@ -14,7 +14,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts
 from privpipe.blocks.guarantee import Direction
-from privpipe.blocks.marks import BaseDistribution, SensitiveColumn
+from privpipe.blocks.marks import BaseDistribution, SensitiveColumn, Stricter
 from privpipe.errors import UsageError
 from privpipe.hierarchies import HierarchySpec
 from privpipe.models.attribute.base_distribution import Base, as_base
@@ -94,21 +94,34 @@ class TCloseness(ClassModel):
         "It bounds the average shift: a rare value may still gain much."
     )
 
-    column: Annotated[str, SensitiveColumn(), Doc("the sensitive column")]
+    column: Annotated[str, SensitiveColumn(), Stricter("equal"), Doc("the sensitive column")]
     t: Annotated[
-        float | None, Ge(0), Le(1), Doc("largest distance of a class's values from those of the whole table, 0 to 1")
+        float | None,
+        Ge(0),
+        Le(1),
+        Stricter("smaller"),
+        Doc("largest distance of a class's values from those of the whole table, 0 to 1"),
     ] = None
     distance: Annotated[
-        Distance, Doc("equal (all values equally far apart), ordered (by their rank) or hierarchical (along a tree)")
+        Distance,
+        Stricter("equal"),
+        Doc("equal (all values equally far apart), ordered (by their rank) or hierarchical (along a tree)"),
     ] = "equal"
     order: Annotated[
-        Order | None, Doc("values in order, or text for code-point order; numbers and dates have their own")
+        Order | None,
+        Stricter("equal"),
+        Doc("values in order, or text for code-point order; numbers and dates have their own"),
     ] = None
     hierarchy: Annotated[
-        Mapping[str, Any] | None, Doc("the tree for hierarchical; left out: the one declared for the column")
+        Mapping[str, Any] | None,
+        Stricter("equal"),
+        Doc("the tree for hierarchical; left out: the one declared for the column"),
     ] = field(default=None, hash=False)
     base: Annotated[
-        Base, BaseDistribution(), Doc("what classes are compared with: original, released, or {file: path}")
+        Base,
+        BaseDistribution(),
+        Stricter("equal"),
+        Doc("what classes are compared with: original, released, or {file: path}"),
     ] = "original"
 
     def __post_init__(self) -> None:

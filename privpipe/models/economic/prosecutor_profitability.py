@@ -16,6 +16,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally
 from privpipe.blocks.guarantee import short
+from privpipe.blocks.marks import Stricter
 from privpipe.errors import UnsupportedError, UsageError
 from privpipe.models.economic.information_loss import INFORMATION, LabelShares
 from privpipe.roles import Roles
@@ -79,11 +80,17 @@ class ProsecutorProfitability(ClassModel):
         "attack is unwanted; gain / cost is then the class size to exceed."
     )
 
-    publisher_benefit: Annotated[float, Ge(0), Doc("what an unchanged record is worth to the publisher")] = 1200.0
-    publisher_loss: Annotated[float, Ge(0), Doc("what a successful attack on a record costs the publisher")] = 300.0
-    adversary_gain: Annotated[float, Ge(0), Doc("what a successful attack brings the attacker")] = 300.0
-    adversary_cost: Annotated[float, Ge(0), Doc("what an attempt costs the attacker")] = 4.0
-    no_attack: Annotated[bool, Doc("ask that no attack pays at all, a rule on class sizes")] = False
+    publisher_benefit: Annotated[
+        float, Ge(0), Stricter("equal"), Doc("what an unchanged record is worth to the publisher")
+    ] = 1200.0
+    publisher_loss: Annotated[
+        float, Ge(0), Stricter("equal"), Doc("what a successful attack on a record costs the publisher")
+    ] = 300.0
+    adversary_gain: Annotated[float, Ge(0), Stricter("equal"), Doc("what a successful attack brings the attacker")] = (
+        300.0
+    )
+    adversary_cost: Annotated[float, Ge(0), Stricter("equal"), Doc("what an attempt costs the attacker")] = 4.0
+    no_attack: Annotated[bool, Stricter("equal"), Doc("ask that no attack pays at all, a rule on class sizes")] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

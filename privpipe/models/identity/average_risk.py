@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import SizeModel
+from privpipe.blocks.marks import Stricter
 
 __all__ = ["AverageRisk"]
 
@@ -60,6 +61,7 @@ class AverageRisk(SizeModel):
         float | None,
         Gt(0),
         Le(1),
+        Stricter("smaller"),
         Doc("highest mean probability, over records, that a record is matched to its person"),
     ] = None
 

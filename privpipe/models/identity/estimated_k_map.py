@@ -12,6 +12,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally, Verdict
 from privpipe.blocks.guarantee import short
+from privpipe.blocks.marks import Stricter
 from privpipe.errors import DataError, UsageError
 
 __all__ = ["EstimatedKMap"]
@@ -71,10 +72,21 @@ class EstimatedKMap(ClassModel):
         "be had, and k_anonymity where the attacker may know who is in the table."
     )
 
-    k: Annotated[int | None, Ge(1), Doc("people of the population that share a combination, in all likelihood")] = None
-    population_size: Annotated[int, Ge(1), Doc("number of people in the population that the table is a sample of")]
-    significance: Annotated[float, Gt(0), Lt(1), Doc("chance to take a class of k people for a larger one")]
-    estimator: Annotated[Estimator, Doc("poisson, or zero_truncated_poisson, which asks for less")] = "poisson"
+    k: Annotated[
+        int | None,
+        Ge(1),
+        Stricter("larger"),
+        Doc("people of the population that share a combination, in all likelihood"),
+    ] = None
+    population_size: Annotated[
+        int, Ge(1), Stricter("equal"), Doc("number of people in the population that the table is a sample of")
+    ]
+    significance: Annotated[
+        float, Gt(0), Lt(1), Stricter("equal"), Doc("chance to take a class of k people for a larger one")
+    ]
+    estimator: Annotated[
+        Estimator, Stricter("equal"), Doc("poisson, or zero_truncated_poisson, which asks for less")
+    ] = "poisson"
 
     def derived(self, records: int) -> int:
         """k', the least class size, for a table of so many records.

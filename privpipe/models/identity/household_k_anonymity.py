@@ -13,6 +13,7 @@ from typing_extensions import Doc
 from privpipe.blocks import Facts, Tally, Verdict
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.household_rule import HouseholdRule
+from privpipe.blocks.marks import Stricter
 
 __all__ = ["HouseholdKAnonymity"]
 
@@ -61,7 +62,9 @@ class HouseholdKAnonymity(HouseholdRule):
         "than persons, so generalize first. Without such a key k_anonymity over households comes first."
     )
 
-    k: Annotated[int | None, Ge(1), Doc("least number of households that share every composition")] = None
+    k: Annotated[
+        int | None, Ge(1), Stricter("larger"), Doc("least number of households that share every composition")
+    ] = None
 
     def least_alike(self) -> int:
         return self.k or 0

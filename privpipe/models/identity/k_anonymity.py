@@ -11,6 +11,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally, Verdict
 from privpipe.blocks.guarantee import short
+from privpipe.blocks.marks import Stricter
 from privpipe.tolerance import at_most
 
 __all__ = ["KAnonymity"]
@@ -62,11 +63,17 @@ class KAnonymity(ClassModel):
         "at most 1/k. It bounds identity alone: pair it with a model on each sensitive column."
     )
 
-    k: Annotated[int | None, Ge(1), Doc("least number of records that share every quasi-identifier combination")] = None
+    k: Annotated[
+        int | None,
+        Ge(1),
+        Stricter("larger"),
+        Doc("least number of records that share every quasi-identifier combination"),
+    ] = None
     alone_at_most: Annotated[
         float | None,
         Ge(0),
         Le(1),
+        Stricter("smaller"),
         Doc("under `nulls: wildcard`, share of the records that may be complete and equal no other complete one"),
     ] = None
 

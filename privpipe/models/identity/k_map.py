@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally
+from privpipe.blocks.marks import Stricter
 from privpipe.errors import UsageError
 
 __all__ = ["KMap"]
@@ -62,6 +63,7 @@ class KMap(ClassModel):
     k: Annotated[
         int | None,
         Ge(1),
+        Stricter("larger"),
         Doc("least number of persons of the population that share a released quasi-identifier combination"),
     ] = None
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally, Verdict
-from privpipe.blocks.marks import Columns, Items
+from privpipe.blocks.marks import Columns, Items, Stricter
 from privpipe.blocks.way import ITEMS
 from privpipe.errors import UsageError
 
@@ -88,14 +88,26 @@ class KmAnonymity(ClassModel):
     )
 
     k: Annotated[
-        int | None, Ge(1), Doc("least number of records that share each combination of m quasi-identifiers or items")
+        int | None,
+        Ge(1),
+        Stricter("larger"),
+        Doc("least number of records that share each combination of m quasi-identifiers or items"),
     ] = None
-    m: Annotated[int, Ge(1), Doc("how many quasi-identifiers, or items, an attacker knows of a person")]
-    columns: Annotated[tuple[str, ...] | None, Columns(), Doc("the quasi-identifiers; left out: all")] = None
+    m: Annotated[
+        int, Ge(1), Stricter("larger"), Doc("how many quasi-identifiers, or items, an attacker knows of a person")
+    ]
+    columns: Annotated[
+        tuple[str, ...] | None, Columns(), Stricter("equal"), Doc("the quasi-identifiers; left out: all")
+    ] = None
     items: Annotated[
-        str | None, Items(), Doc("instead: a column of sets of items, such as a person's purchases: lists, or texts")
+        str | None,
+        Items(),
+        Stricter("equal"),
+        Doc("instead: a column of sets of items, such as a person's purchases: lists, or texts"),
     ] = None
-    separator: Annotated[str | None, Doc("what stands between two items of a text; default: a comma")] = None
+    separator: Annotated[
+        str | None, Stricter("equal"), Doc("what stands between two items of a text; default: a comma")
+    ] = None
 
     def __post_init__(self) -> None:
         self._check_items()

@@ -10,7 +10,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
 from privpipe.blocks.column_rule import ColumnRule
-from privpipe.blocks.marks import Columns
+from privpipe.blocks.marks import Columns, Stricter
 from privpipe.errors import UsageError
 from privpipe.roles import Roles
 
@@ -50,11 +50,14 @@ class NoIdentifiers(ColumnRule):
     choose: ClassVar[str] = "Built in: nothing to choose. Released identifiers go through `pseudonymise`."
 
     columns: Annotated[
-        tuple[str, ...] | None, Columns(), Doc("columns that must not be there either, whatever their role")
+        tuple[str, ...] | None,
+        Columns(),
+        Stricter("equal"),
+        Doc("columns that must not be there either, whatever their role"),
     ] = None
 
     quasi_identifiers: Annotated[
-        tuple[str, ...] | None, Doc("not used: names of columns are looked at, no classes")
+        tuple[str, ...] | None, Stricter("names"), Doc("not used: names of columns are looked at, no classes")
     ] = None
 
     def __post_init__(self) -> None:

@@ -12,6 +12,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import Facts, SizeModel, Tally, Verdict
 from privpipe.blocks.guarantee import short
+from privpipe.blocks.marks import Stricter
 from privpipe.blocks.size_model import size_histogram
 from privpipe.errors import DataError
 from privpipe.tolerance import at_most
@@ -75,9 +76,15 @@ class PopulationUniqueness(SizeModel):
         "no single estimator is right at every sampling fraction."
     )
 
-    at_most: Annotated[float | None, Ge(0), Le(1), Doc("highest share of the population that is unique in it")] = None
-    population_size: Annotated[int, Ge(1), Doc("number of people in the population that the table is a sample of")]
-    estimator: Annotated[Estimator, Doc("dankar (chooses by the sampling fraction), pitman, zayatz or snb")] = "dankar"
+    at_most: Annotated[
+        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("highest share of the population that is unique in it")
+    ] = None
+    population_size: Annotated[
+        int, Ge(1), Stricter("equal"), Doc("number of people in the population that the table is a sample of")
+    ]
+    estimator: Annotated[
+        Estimator, Stricter("equal"), Doc("dankar (chooses by the sampling fraction), pitman, zayatz or snb")
+    ] = "dankar"
 
     def share(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float | None:
         """U/N of so many (`counts`) classes of each of these `sizes`; None where no estimate is available.

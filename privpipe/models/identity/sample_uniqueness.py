@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import SizeModel
+from privpipe.blocks.marks import Stricter
 
 __all__ = ["SampleUniqueness"]
 
@@ -60,6 +61,7 @@ class SampleUniqueness(SizeModel):
         float | None,
         Ge(0),
         Le(1),
+        Stricter("smaller"),
         Doc("highest share of records whose quasi-identifier combination no other record has"),
     ] = None
 

@@ -13,6 +13,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import Facts, SizeModel, Tally, Verdict
 from privpipe.blocks.guarantee import short
+from privpipe.blocks.marks import Stricter
 from privpipe.blocks.size_model import size_histogram
 from privpipe.tolerance import at_most
 
@@ -73,10 +74,15 @@ class StrictAverageRisk(SizeModel):
         float | None,
         Gt(0),
         Le(1),
+        Stricter("smaller"),
         Doc("highest mean probability, over records, that a record is matched to its person"),
     ] = None
-    highest: Annotated[float, Gt(0), Le(1), Doc("highest tolerated probability for a single record")]
-    records_at_risk: Annotated[float, Ge(0), Le(1), Doc("highest share of records above that probability")] = 0.0
+    highest: Annotated[
+        float, Gt(0), Le(1), Stricter("smaller"), Doc("highest tolerated probability for a single record")
+    ]
+    records_at_risk: Annotated[
+        float, Ge(0), Le(1), Stricter("smaller"), Doc("highest share of records above that probability")
+    ] = 0.0
 
     def demanded(self) -> Any:
         if self.at_most is None:

@@ -10,6 +10,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
 from privpipe.blocks.kept_households import KeptHouseholds
+from privpipe.blocks.marks import Stricter
 
 __all__ = ["WholeHouseholds"]
 
@@ -52,8 +53,10 @@ class WholeHouseholds(KeptHouseholds):
         "`sample: {same_within: household_id}` meet it."
     )
 
-    at_most: Annotated[int, Ge(0), Doc("households that may be released in part")] = 0
-    quasi_identifiers: Annotated[tuple[str, ...] | None, Doc("not used: records are counted, no classes")] = None
+    at_most: Annotated[int, Ge(0), Stricter("smaller"), Doc("households that may be released in part")] = 0
+    quasi_identifiers: Annotated[
+        tuple[str, ...] | None, Stricter("names"), Doc("not used: records are counted, no classes")
+    ] = None
 
     def judge_kept(self, whole: int, part: int, missing: int) -> Verdict:
         released = whole + part

@@ -10,6 +10,7 @@ from annotated_types import Gt, Lt
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts, Guarantee, Tally, Verdict
+from privpipe.blocks.marks import Stricter
 from privpipe.blocks.way import PROCESS, Way
 from privpipe.tolerance import at_most
 
@@ -82,10 +83,17 @@ class DifferentialPrivacy(Guarantee):
     )
 
     epsilon: Annotated[
-        float, Gt(0), Doc("how much likelier any result may become by one person's record, as an exponent")
+        float,
+        Gt(0),
+        Stricter("smaller"),
+        Doc("how much likelier any result may become by one person's record, as an exponent"),
     ]
     delta: Annotated[
-        float, Gt(0), Lt(1), Doc("chance that more than that is lost; below one over the number of records")
+        float,
+        Gt(0),
+        Lt(1),
+        Stricter("smaller"),
+        Doc("chance that more than that is lost; below one over the number of records"),
     ]
 
     def demanded(self) -> Any:

@@ -11,6 +11,7 @@ from annotated_types import Ge, Le
 from typing_extensions import Doc
 
 from privpipe.blocks import Facts, Guarantee, Histogram, Tally, Verdict
+from privpipe.blocks.marks import Stricter
 from privpipe.blocks.parameters import check_parameters
 from privpipe.blocks.way import FACTS, Way
 from privpipe.errors import DataError, UsageError
@@ -93,9 +94,15 @@ class IntegralPrivacy(Guarantee):
         "model of the table."
     )
 
-    k: Annotated[int | None, Ge(1), Doc("least number of minimal sets of changes that keep the statistic")] = None
-    query: Annotated[StatisticQuery, Doc("the statistic: {statistic: mean | sum | count, column: name, digits: 2}")]
-    changes: Annotated[int, Ge(1), Le(2), Doc("most records added or deleted at once: 1 or 2")] = 1
+    k: Annotated[
+        int | None, Ge(1), Stricter("larger"), Doc("least number of minimal sets of changes that keep the statistic")
+    ] = None
+    query: Annotated[
+        StatisticQuery,
+        Stricter("equal"),
+        Doc("the statistic: {statistic: mean | sum | count, column: name, digits: 2}"),
+    ]
+    changes: Annotated[int, Ge(1), Le(2), Stricter("equal"), Doc("most records added or deleted at once: 1 or 2")] = 1
 
     def __post_init__(self) -> None:
         if isinstance(self.query, Mapping):

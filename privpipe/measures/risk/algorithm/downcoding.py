@@ -13,7 +13,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Columns, FilePath
+from privpipe.blocks.marks import Columns, FilePath, Stricter
 from privpipe.errors import UsageError
 from privpipe.measures.risk.algorithm.finer_labels import Finer, finer_labels, texts_of
 from privpipe.measures.risk.identity.column_set import require_columns
@@ -77,17 +77,26 @@ class Downcoding(FilePairMeasure):
     formula: ClassVar[str] = "share of cells guessed correctly one level finer - share the prior expects"
     choose: ClassVar[str] = "Experimental: 0.1 to 0.2. What helps: a search that is not minimal, or noise."
 
-    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest gain over the prior that is tolerated")] = None
+    at_most: Annotated[
+        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest gain over the prior that is tolerated")
+    ] = None
     prior: Annotated[
-        str, FilePath(words=("released",)), Doc("released (cells published finer) or the path of a table of raw values")
+        str,
+        FilePath(words=("released",)),
+        Stricter("equal"),
+        Doc("released (cells published finer) or the path of a table of raw values"),
     ] = "released"
     k: Annotated[
-        int | None, Ge(1), Doc("size below which the algorithm does not split; left out: that of the smallest class")
+        int | None,
+        Ge(1),
+        Stricter("equal"),
+        Doc("size below which the algorithm does not split; left out: that of the smallest class"),
     ] = None
 
     columns: Annotated[
         tuple[str, ...] | None,
         Columns(),
+        Stricter("equal"),
         Doc("columns whose labels are guessed finer; left out: all quasi-identifiers"),
     ] = None
 

@@ -15,7 +15,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Columns, SensitiveColumn
+from privpipe.blocks.marks import Columns, SensitiveColumn, Stricter
 from privpipe.kernels.classes.value_worlds import Table, class_tables, drawn_tables, ways
 from privpipe.measures.risk.algorithm.finer_labels import finer_labels, texts_of
 from privpipe.measures.risk.algorithm.unsplit_classes import unsplit_share
@@ -69,13 +69,17 @@ class MinimalityAttack(FilePairMeasure):
     formula: ClassVar[str] = "max over persons and values of the share of consistent worlds <= at_most"
     choose: ClassVar[str] = "1 / l of the l-diversity asked; what helps is a search that is not minimal."
 
-    column: Annotated[str, SensitiveColumn(), Doc("the sensitive column")]
-    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest certainty about a value that is tolerated")] = None
-    worlds: Annotated[int, Ge(LEAST), Doc("assignments looked at: all if there are no more, else so many drawn")] = (
-        20_000
-    )
+    column: Annotated[str, SensitiveColumn(), Stricter("equal"), Doc("the sensitive column")]
+    at_most: Annotated[
+        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest certainty about a value that is tolerated")
+    ] = None
+    worlds: Annotated[
+        int, Ge(LEAST), Stricter("equal"), Doc("assignments looked at: all if there are no more, else so many drawn")
+    ] = 20_000
 
-    columns: Annotated[tuple[str, ...] | None, Columns(), Doc("not used: the quasi-identifiers are attacked")] = None
+    columns: Annotated[
+        tuple[str, ...] | None, Columns(), Stricter("equal"), Doc("not used: the quasi-identifiers are attacked")
+    ] = None
 
     def columns_read(self, roles: Roles) -> tuple[str, ...]:
         return (*super().columns_read(roles), self.column)

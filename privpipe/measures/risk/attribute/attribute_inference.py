@@ -11,6 +11,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts, Tally, Verdict
 from privpipe.blocks.guarantee import short
+from privpipe.blocks.marks import Stricter
 from privpipe.measures.risk.attribute.inference import ClassInference
 from privpipe.tolerance import at_most
 
@@ -57,7 +58,9 @@ class AttributeInference(ClassInference):
         "The baseline is what anybody can guess: a gain of 0.1 or less discloses little about a person."
     )
 
-    gain: Annotated[bool, Doc("true: compare the share less that of guessing the table's commonest value")] = False
+    gain: Annotated[
+        bool, Stricter("equal"), Doc("true: compare the share less that of guessing the table's commonest value")
+    ] = False
 
     def base_distribution(self) -> Any:
         """Codes must distinguish values across classes, so the judged table's own are counted."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Tally
+from privpipe.blocks.marks import Stricter
 from privpipe.errors import UsageError
 from privpipe.measures.risk.attribute.inference import ClassInference, certain
 
@@ -59,9 +60,15 @@ class BackgroundKnowledgeAttack(ClassInference):
     formula: ClassVar[str] = "share of records in classes with max_v c_v / (f - E) >= certainty"
     choose: ClassVar[str] = "b = 1 or r = 1 is the least to try; a class withstands b if it has b + 2 values."
 
-    exclude_values: Annotated[int | None, Ge(0), Doc("b: values the intruder can rule out for the person")] = None
-    insiders: Annotated[int | None, Ge(0), Doc("r: members of the class who know themselves and each other")] = None
-    certainty: Annotated[float, Gt(0), Le(1), Doc("posterior from which a value counts as learnt")] = 1.0
+    exclude_values: Annotated[
+        int | None, Ge(0), Stricter("equal"), Doc("b: values the intruder can rule out for the person")
+    ] = None
+    insiders: Annotated[
+        int | None, Ge(0), Stricter("equal"), Doc("r: members of the class who know themselves and each other")
+    ] = None
+    certainty: Annotated[
+        float, Gt(0), Le(1), Stricter("equal"), Doc("posterior from which a value counts as learnt")
+    ] = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Tally
+from privpipe.blocks.marks import Stricter
 from privpipe.measures.risk.attribute.inference import ClassInference, certain
 
 __all__ = ["HomogeneityAttack"]
@@ -53,9 +54,9 @@ class HomogeneityAttack(ClassInference):
     formula: ClassVar[str] = "share of records in classes with max_v c_v / f >= certainty"
     choose: ClassVar[str] = "0 with certainty 1 is the least to ask; certainty 0.8 also counts near-certain classes."
 
-    certainty: Annotated[float, Gt(0), Le(1), Doc("share of the commonest value from which a class gives it away")] = (
-        1.0
-    )
+    certainty: Annotated[
+        float, Gt(0), Le(1), Stricter("equal"), Doc("share of the commonest value from which a class gives it away")
+    ] = 1.0
 
     def gained(self, block: ClassBlock) -> NDArray[np.int64]:
         from privpipe.kernels.classes.counts import largest_by_class

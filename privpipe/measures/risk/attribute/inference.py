@@ -12,7 +12,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts, Guarantee, Tally, Verdict
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import SensitiveColumn
+from privpipe.blocks.marks import SensitiveColumn, Stricter
 from privpipe.blocks.tally import added
 from privpipe.tolerance import at_least, at_most
 
@@ -34,8 +34,10 @@ class ClassInference(Guarantee):
     threshold_field: ClassVar[str | None] = "at_most"
     protects_nobody_at: ClassVar[float | None] = 1
 
-    column: Annotated[str, SensitiveColumn(), Doc("the sensitive column")]
-    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest share of records that is tolerated")] = None
+    column: Annotated[str, SensitiveColumn(), Stricter("equal"), Doc("the sensitive column")]
+    at_most: Annotated[
+        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of records that is tolerated")
+    ] = None
 
     def gained(self, block: ClassBlock) -> NDArray[np.int64]:
         """Records of each class that count, shape (n_classes,)."""

@@ -12,7 +12,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Columns
+from privpipe.blocks.marks import Columns, Stricter
 from privpipe.errors import DataError
 from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.tolerance import at_most
@@ -29,11 +29,17 @@ class IntervalDisclosure(FilePairMeasure):
 
     percent: Annotated[float, Ge(0), Doc("width of the interval, in percent")] = 10.0
     joint: Annotated[
-        Joint, Doc("each: the largest share of a column; all: in every column at once; any: in at least one")
+        Joint,
+        Stricter("equal"),
+        Doc("each: the largest share of a column; all: in every column at once; any: in at least one"),
     ] = "each"
-    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest share of records that is tolerated")] = None
+    at_most: Annotated[
+        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of records that is tolerated")
+    ] = None
 
-    columns: Annotated[tuple[str, ...] | None, Columns(), Doc("number columns; left out: all quasi-identifiers")] = None
+    columns: Annotated[
+        tuple[str, ...] | None, Columns(), Stricter("equal"), Doc("number columns; left out: all quasi-identifiers")
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

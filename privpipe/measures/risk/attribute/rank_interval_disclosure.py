@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import FilePair
+from privpipe.blocks.marks import Stricter
 from privpipe.measures.risk.attribute.interval_disclosure import Disclosed, IntervalDisclosure
 
 __all__ = ["RankIntervalDisclosure"]
@@ -51,7 +52,7 @@ class RankIntervalDisclosure(IntervalDisclosure):
     formula: ClassVar[str] = "share of records with R[first - w] <= x <= R[last + w], w = floor(percent n / 200)"
     choose: ClassVar[str] = "percent 10 is usual; a share of 0.2 or less for each column."
 
-    percent: Annotated[float, Ge(0), Le(200), Doc("width of the interval, in percent")] = 10.0
+    percent: Annotated[float, Ge(0), Le(200), Stricter("equal"), Doc("width of the interval, in percent")] = 10.0
 
     def disclosed(
         self, files: FilePair, column: str, original: NDArray[np.float64], released: NDArray[np.float64]

@@ -13,7 +13,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import Guarantee, Verdict
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Columns
+from privpipe.blocks.marks import Columns, Stricter
 from privpipe.blocks.way import BESIDE, Way
 from privpipe.errors import UsageError
 from privpipe.measures.risk.attribute.guesses import Guesses
@@ -130,21 +130,31 @@ class Recovery(Guarantee):
     columns: Annotated[
         tuple[str, ...] | None,
         Columns(),
+        Stricter("equal"),
         Doc("transformed columns whose values are guessed; left out: all that were transformed"),
     ] = None
     at_most: Annotated[
-        float | None, Ge(0), Le(1), Doc("largest share of records that a column adds to what the label tells")
+        float | None,
+        Ge(0),
+        Le(1),
+        Stricter("smaller"),
+        Doc("largest share of records that a column adds to what the label tells"),
     ] = None
-    pairs: Annotated[bool, Doc("whether two columns are taken together too")] = False
+    pairs: Annotated[bool, Stricter("equal"), Doc("whether two columns are taken together too")] = False
     max_distinct: Annotated[
         float,
         Gt(0),
         Le(1),
+        Stricter("equal"),
         Doc("share of the records; columns with more distinct values are near-unique and no evidence"),
     ] = 0.1
-    min_group: Annotated[int, Ge(1), Doc("records of the smallest group that counts as determined")] = 1
+    min_group: Annotated[
+        int, Ge(1), Stricter("equal"), Doc("records of the smallest group that counts as determined")
+    ] = 1
 
-    quasi_identifiers: Annotated[tuple[str, ...] | None, Doc("the same as `columns`; give one of the two")] = None
+    quasi_identifiers: Annotated[
+        tuple[str, ...] | None, Stricter("names"), Doc("the same as `columns`; give one of the two")
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

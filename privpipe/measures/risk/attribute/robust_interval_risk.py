@@ -12,7 +12,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Columns
+from privpipe.blocks.marks import Columns, Stricter
 from privpipe.errors import DataError
 from privpipe.kernels.linkage.robust_scatter import Estimator
 from privpipe.measures.risk.identity.column_set import require_columns
@@ -70,15 +70,23 @@ class RobustIntervalRisk(FilePairMeasure):
     formula: ClassVar[str] = "share with any |x - y| < k R_i, R_i = 0.05 sqrt(x_i' C+ x_i)"
     choose: ClassVar[str] = "Experimental: report it, or gate loosely beside record_linkage."
 
-    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest share of records that is tolerated")] = None
-    k: Annotated[float, Gt(0), Doc("half the width of an interval, in R of the record")] = 0.01
-    k2: Annotated[float, Gt(0), Doc("how near another released record hides one, in standard deviations")] = 0.05
+    at_most: Annotated[
+        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of records that is tolerated")
+    ] = None
+    k: Annotated[float, Gt(0), Stricter("equal"), Doc("half the width of an interval, in R of the record")] = 0.01
+    k2: Annotated[
+        float, Gt(0), Stricter("equal"), Doc("how near another released record hides one, in standard deviations")
+    ] = 0.05
     figure: Annotated[
-        Literal["inside", "isolated"], Doc("inside an interval, or isolated: inside and no other released record near")
+        Literal["inside", "isolated"],
+        Stricter("equal"),
+        Doc("inside an interval, or isolated: inside and no other released record near"),
     ] = "inside"
-    estimator: Annotated[Estimator, Doc("mcd (needs scikit-learn) or classical")] = "mcd"
+    estimator: Annotated[Estimator, Stricter("equal"), Doc("mcd (needs scikit-learn) or classical")] = "mcd"
 
-    columns: Annotated[tuple[str, ...] | None, Columns(), Doc("number columns; left out: all quasi-identifiers")] = None
+    columns: Annotated[
+        tuple[str, ...] | None, Columns(), Stricter("equal"), Doc("number columns; left out: all quasi-identifiers")
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

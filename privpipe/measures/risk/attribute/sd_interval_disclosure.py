@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import FilePair
+from privpipe.blocks.marks import Stricter
 from privpipe.measures.risk.attribute.interval_disclosure import Disclosed, IntervalDisclosure
 from privpipe.roles import Roles
 
@@ -57,8 +58,10 @@ class SdIntervalDisclosure(IntervalDisclosure):
     formula: ClassVar[str] = "share of records with abs(x - y) <= percent/100 sd"
     choose: ClassVar[str] = "percent 5 to 10; a share of 0.2 or less for each column."
 
-    percent: Annotated[float, Ge(0), Doc("width of the interval, in percent")] = 5.0
-    sd: Annotated[Literal["original", "released"], Doc("whose standard deviation: original or released")] = "original"
+    percent: Annotated[float, Ge(0), Stricter("equal"), Doc("width of the interval, in percent")] = 5.0
+    sd: Annotated[
+        Literal["original", "released"], Stricter("equal"), Doc("whose standard deviation: original or released")
+    ] = "original"
 
     def original_moments(self, roles: Roles) -> tuple[str, ...]:
         return self.columns_read(roles) if self.sd == "original" else ()

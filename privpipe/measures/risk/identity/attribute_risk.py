@@ -13,7 +13,7 @@ from annotated_types import Ge
 from typing_extensions import Doc
 
 from privpipe.blocks import Facts, Guarantee, Tally, Verdict
-from privpipe.blocks.marks import Columns
+from privpipe.blocks.marks import Columns, Stricter
 from privpipe.blocks.way import DISTINCT, Way
 from privpipe.errors import UsageError
 from privpipe.measures.risk.identity.column_set import require_columns
@@ -75,12 +75,19 @@ class AttributeRisk(Guarantee):
     )
 
     columns: Annotated[
-        tuple[str, ...] | None, Columns(), Doc("columns to combine, of any role; left out: all quasi-identifiers")
+        tuple[str, ...] | None,
+        Columns(),
+        Stricter("equal"),
+        Doc("columns to combine, of any role; left out: all quasi-identifiers"),
     ] = None
-    max_dim: Annotated[int, Ge(1), Doc("columns in the largest sets")] = 3
-    max_sets: Annotated[int, Ge(1), Doc("sets at most; sizes are taken whole as long as they fit")] = 2000
+    max_dim: Annotated[int, Ge(1), Stricter("equal"), Doc("columns in the largest sets")] = 3
+    max_sets: Annotated[
+        int, Ge(1), Stricter("equal"), Doc("sets at most; sizes are taken whole as long as they fit")
+    ] = 2000
 
-    quasi_identifiers: Annotated[tuple[str, ...] | None, Doc("the same as `columns`; give one of the two")] = None
+    quasi_identifiers: Annotated[
+        tuple[str, ...] | None, Stricter("names"), Doc("the same as `columns`; give one of the two")
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -9,7 +9,7 @@ from annotated_types import Ge, Le
 from typing_extensions import Doc
 
 from privpipe.blocks import SizeModel
-from privpipe.blocks.marks import Columns
+from privpipe.blocks.marks import Columns, Stricter
 from privpipe.errors import UsageError
 
 __all__ = ["ColumnSetMeasure", "require_columns"]
@@ -47,11 +47,16 @@ class ColumnSetMeasure(SizeModel):
     protects_nobody_at: ClassVar[float | None] = 1
 
     columns: Annotated[
-        tuple[str, ...] | None, Columns(), Doc("the set of columns, of any role; left out: all quasi-identifiers")
+        tuple[str, ...] | None,
+        Columns(),
+        Stricter("equal"),
+        Doc("the set of columns, of any role; left out: all quasi-identifiers"),
     ] = None
     at_most: Annotated[float | None, Ge(0), Le(1)] = None
 
-    quasi_identifiers: Annotated[tuple[str, ...] | None, Doc("the same as `columns`; give one of the two")] = None
+    quasi_identifiers: Annotated[
+        tuple[str, ...] | None, Stricter("names"), Doc("the same as `columns`; give one of the two")
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

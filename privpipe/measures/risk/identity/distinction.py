@@ -10,6 +10,7 @@ from annotated_types import Ge, Le
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
+from privpipe.blocks.marks import Stricter
 from privpipe.measures.risk.identity.column_set import ColumnSetMeasure
 
 __all__ = ["Distinction", "distinction"]
@@ -63,9 +64,9 @@ class Distinction(ColumnSetMeasure):
         "on average, while single ones may still be unique: pair it with k_anonymity."
     )
 
-    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest share of distinct combinations among the records")] = (
-        None
-    )
+    at_most: Annotated[
+        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of distinct combinations among the records")
+    ] = None
 
     def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
         return distinction(sizes, counts)

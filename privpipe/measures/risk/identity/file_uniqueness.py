@@ -9,6 +9,7 @@ from annotated_types import Ge, Le
 from typing_extensions import Doc
 
 from privpipe.blocks import Facts, Tally, Verdict
+from privpipe.blocks.marks import Stricter
 from privpipe.measures.risk.identity.beside_population import BesidePopulation, Pairs
 
 __all__ = ["FileUniqueness"]
@@ -51,11 +52,17 @@ class FileUniqueness(BesidePopulation):
     choose: ClassVar[str] = "0.1 or less; `if_no_uniques: pass` where the release is expected to hold no unique record."
 
     if_no_uniques: Annotated[
-        Literal["error", "pass"], Doc("the outcome where nothing is unique in the release: error or pass")
+        Literal["error", "pass"],
+        Stricter("equal"),
+        Doc("the outcome where nothing is unique in the release: error or pass"),
     ] = "error"
 
     at_most: Annotated[
-        float | None, Ge(0), Le(1), Doc("largest share of sample uniques that are unique in the population")
+        float | None,
+        Ge(0),
+        Le(1),
+        Stricter("smaller"),
+        Doc("largest share of sample uniques that are unique in the population"),
     ] = None
 
     def figure_of(self, pairs: Pairs) -> float:

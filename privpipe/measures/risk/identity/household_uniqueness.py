@@ -11,6 +11,7 @@ from typing_extensions import Doc
 from privpipe.blocks import Facts, Tally, Verdict
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.household_rule import HouseholdRule
+from privpipe.blocks.marks import Stricter
 from privpipe.tolerance import at_most
 
 __all__ = ["HouseholdUniqueness"]
@@ -52,7 +53,11 @@ class HouseholdUniqueness(HouseholdRule):
     choose: ClassVar[str] = "0 is household 2-anonymity; report it wherever household_id is declared."
 
     at_most: Annotated[
-        float | None, Ge(0), Le(1), Doc("highest share of households with a composition of their own")
+        float | None,
+        Ge(0),
+        Le(1),
+        Stricter("smaller"),
+        Doc("highest share of households with a composition of their own"),
     ] = None
 
     def judge(self, observed: Tally, facts: Facts) -> Verdict:

@@ -13,7 +13,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, DistinctBlock, Facts, Guarantee, Tally, Verdict
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Household, Weight
+from privpipe.blocks.marks import Household, Stricter, Weight
 from privpipe.blocks.way import WEIGHTS, Way
 from privpipe.errors import DataError, UsageError
 from privpipe.measures.risk.identity.risk_sums import RiskSums, Spread, spread_of
@@ -86,22 +86,35 @@ class IndividualRisk(Guarantee):
         "meaningless where a quasi-identifier was swapped or perturbed: judge such a release by record_linkage."
     )
 
-    weight: Annotated[str, Weight(), Doc("column of sampling weights: how many people a record stands for")]
-    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest risk")] = None
-    figure: Annotated[Figure, Doc("mean, max, or share_above (share of records whose risk exceeds `threshold`)")] = (
-        "mean"
-    )
-    threshold: Annotated[float, Gt(0), Le(1), Doc("risk above which a record counts in share_above")] = 0.05
+    weight: Annotated[
+        str, Weight(), Stricter("equal"), Doc("column of sampling weights: how many people a record stands for")
+    ]
+    at_most: Annotated[float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest risk")] = None
+    figure: Annotated[
+        Figure, Stricter("equal"), Doc("mean, max, or share_above (share of records whose risk exceeds `threshold`)")
+    ] = "mean"
+    threshold: Annotated[
+        float, Gt(0), Le(1), Stricter("equal"), Doc("risk above which a record counts in share_above")
+    ] = 0.05
     household: Annotated[
         str | None,
         Household(),
+        Stricter("equal"),
         Doc("column that tells households apart: members share the risk that one of them is found"),
     ] = None
     threshold_for: Annotated[
-        float | None, Gt(0), Le(1), Doc("report the risk level at which records, capped, would have this mean risk")
+        float | None,
+        Gt(0),
+        Le(1),
+        Stricter("equal"),
+        Doc("report the risk level at which records, capped, would have this mean risk"),
     ] = None
-    method: Annotated[Method, Doc("exact, or approximate (the usual shortcut for classes of more than two)")] = "exact"
-    alpha: Annotated[float, Ge(0), Le(1), Doc("under `nulls: wildcard`, what a match by blanks counts")] = 1.0
+    method: Annotated[
+        Method, Stricter("equal"), Doc("exact, or approximate (the usual shortcut for classes of more than two)")
+    ] = "exact"
+    alpha: Annotated[
+        float, Ge(0), Le(1), Stricter("equal"), Doc("under `nulls: wildcard`, what a match by blanks counts")
+    ] = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

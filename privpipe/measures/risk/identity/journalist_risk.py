@@ -10,6 +10,7 @@ import numpy as np
 from annotated_types import Ge, Gt, Le
 from typing_extensions import Doc
 
+from privpipe.blocks.marks import Stricter
 from privpipe.measures.risk.identity.beside_population import BesidePopulation, Pairs
 from privpipe.measures.risk.identity.prosecutor_risk import Figure
 from privpipe.tolerance import at_most
@@ -58,10 +59,14 @@ class JournalistRisk(BesidePopulation):
         "As prosecutor_risk; it is never larger, and no guard where membership in the table is known."
     )
 
-    figure: Annotated[Figure, Doc("which figure is compared: highest, average or at_risk")] = "highest"
-    threshold: Annotated[float, Gt(0), Le(1), Doc("risk of a record above which it counts as at risk")] = 0.2
+    figure: Annotated[Figure, Stricter("equal"), Doc("which figure is compared: highest, average or at_risk")] = (
+        "highest"
+    )
+    threshold: Annotated[
+        float, Gt(0), Le(1), Stricter("equal"), Doc("risk of a record above which it counts as at risk")
+    ] = 0.2
 
-    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest risk that is tolerated")] = None
+    at_most: Annotated[float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest risk that is tolerated")] = None
 
     def figure_of(self, pairs: Pairs) -> float:
         released, population, classes = pairs

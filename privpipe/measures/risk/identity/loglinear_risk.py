@@ -13,7 +13,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import Facts, Guarantee, Tally, Verdict
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Weight
+from privpipe.blocks.marks import Stricter, Weight
 from privpipe.blocks.way import DISTINCT, Way
 from privpipe.errors import UsageError
 from privpipe.measures.risk.identity.loglinear_formula import terms_of, variables_of
@@ -77,17 +77,31 @@ class LoglinearRisk(Guarantee):
         "fits too little overstates lambda of rare cells and so hides risk."
     )
 
-    weight: Annotated[str, Weight(), Doc("column of sampling weights: how many people a record stands for")]
-    formula: Annotated[str, Doc("terms of the model, like a + b + a*c; its columns form the cells")] = field()  # type: ignore[misc]
-    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest share of the sample uniques")] = None
-    figure: Annotated[Figure, Doc("tau1 (unique in the population) or tau2 (matched rightly)")] = "tau1"
-    bound: Annotated[int | None, Ge(1), Doc("most records of a cell that counts in the reported `per_cell`")] = None
-    max_cells: Annotated[int, Ge(1), Doc("largest grid to fit by iteration")] = 5_000_000
+    weight: Annotated[
+        str, Weight(), Stricter("equal"), Doc("column of sampling weights: how many people a record stands for")
+    ]
+    formula: Annotated[  # type: ignore[misc]
+        str, Stricter("equal"), Doc("terms of the model, like a + b + a*c; its columns form the cells")
+    ] = field()
+    at_most: Annotated[float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of the sample uniques")] = (
+        None
+    )
+    figure: Annotated[Figure, Stricter("equal"), Doc("tau1 (unique in the population) or tau2 (matched rightly)")] = (
+        "tau1"
+    )
+    bound: Annotated[
+        int | None, Ge(1), Stricter("equal"), Doc("most records of a cell that counts in the reported `per_cell`")
+    ] = None
+    max_cells: Annotated[int, Ge(1), Stricter("equal"), Doc("largest grid to fit by iteration")] = 5_000_000
     if_no_uniques: Annotated[
-        Literal["error", "pass"], Doc("the outcome where no record is alone in its cell: error or pass")
+        Literal["error", "pass"],
+        Stricter("equal"),
+        Doc("the outcome where no record is alone in its cell: error or pass"),
     ] = "error"
 
-    quasi_identifiers: Annotated[tuple[str, ...] | None, Doc("the columns of the formula; leave it out")] = None
+    quasi_identifiers: Annotated[
+        tuple[str, ...] | None, Stricter("names"), Doc("the columns of the formula; leave it out")
+    ] = None
 
     def __post_init__(self) -> None:
         owner = "LoglinearRisk"

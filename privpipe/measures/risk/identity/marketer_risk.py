@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Self
 from annotated_types import Ge, Le
 from typing_extensions import Doc
 
+from privpipe.blocks.marks import Stricter
 from privpipe.measures.risk.identity.beside_population import BesidePopulation, Pairs
 
 __all__ = ["MarketerRisk"]
@@ -48,10 +49,14 @@ class MarketerRisk(BesidePopulation):
     choose: ClassVar[str] = "The expected share of wrong links must be so large that linking does not pay: 0.05 to 0.1."
 
     population: Annotated[
-        bool, Doc("true: link to the policy's population; false: to a register of the table's own persons")
+        bool,
+        Stricter("equal"),
+        Doc("true: link to the policy's population; false: to a register of the table's own persons"),
     ] = False
 
-    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest share of right links that is tolerated")] = None
+    at_most: Annotated[
+        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of right links that is tolerated")
+    ] = None
 
     @property
     def needs_population(self) -> bool:  # type: ignore[override]

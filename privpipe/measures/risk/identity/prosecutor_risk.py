@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import SizeModel
+from privpipe.blocks.marks import Stricter
 from privpipe.tolerance import at_most
 
 __all__ = ["Figure", "ProsecutorRisk"]
@@ -57,9 +58,13 @@ class ProsecutorRisk(SizeModel):
     formula: ClassVar[str] = "highest 1/min f; average J/n; at_risk: share of records with 1/f > threshold"
     choose: ClassVar[str] = "highest 0.2 or less (classes of five), 0.05 to 0.1 for public files; at_risk near 0."
 
-    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest risk that is tolerated")] = None
-    figure: Annotated[Figure, Doc("which figure is compared: highest, average or at_risk")] = "highest"
-    threshold: Annotated[float, Gt(0), Le(1), Doc("risk of a record above which it counts as at risk")] = 0.2
+    at_most: Annotated[float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest risk that is tolerated")] = None
+    figure: Annotated[Figure, Stricter("equal"), Doc("which figure is compared: highest, average or at_risk")] = (
+        "highest"
+    )
+    threshold: Annotated[
+        float, Gt(0), Le(1), Stricter("equal"), Doc("risk of a record above which it counts as at risk")
+    ] = 0.2
 
     def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
         if self.figure == "highest":

@@ -13,7 +13,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import Facts, Guarantee, Tally, Verdict
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Columns
+from privpipe.blocks.marks import Columns, Stricter
 from privpipe.blocks.way import DISTINCT, Way
 from privpipe.errors import UsageError
 from privpipe.measures.risk.identity.attribute_risk import set_name
@@ -70,13 +70,20 @@ class RiskyCells(Guarantee):
     choose: ClassVar[str] = "threshold 1 counts special uniques; max_dim 3 is what an acquaintance may know."
 
     columns: Annotated[
-        tuple[str, ...] | None, Columns(), Doc("columns to combine, of any role; left out: all quasi-identifiers")
+        tuple[str, ...] | None,
+        Columns(),
+        Stricter("equal"),
+        Doc("columns to combine, of any role; left out: all quasi-identifiers"),
     ] = None
-    threshold: Annotated[int, Ge(1), Doc("most records of a cell that counts as risky")] = 1
-    max_dim: Annotated[int, Ge(1), Doc("columns in the largest combinations")] = 3
-    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest share of records in a risky cell")] = None
+    threshold: Annotated[int, Ge(1), Stricter("equal"), Doc("most records of a cell that counts as risky")] = 1
+    max_dim: Annotated[int, Ge(1), Stricter("equal"), Doc("columns in the largest combinations")] = 3
+    at_most: Annotated[
+        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of records in a risky cell")
+    ] = None
 
-    quasi_identifiers: Annotated[tuple[str, ...] | None, Doc("the same as `columns`; give one of the two")] = None
+    quasi_identifiers: Annotated[
+        tuple[str, ...] | None, Stricter("names"), Doc("the same as `columns`; give one of the two")
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -10,6 +10,7 @@ from annotated_types import Ge, Le
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
+from privpipe.blocks.marks import Stricter
 from privpipe.measures.risk.identity.column_set import ColumnSetMeasure
 
 __all__ = ["Separation", "separation"]
@@ -69,9 +70,13 @@ class Separation(ColumnSetMeasure):
         "0.9 keeps it from becoming identifying unnoticed."
     )
 
-    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest share of record pairs that the columns tell apart")] = (
-        None
-    )
+    at_most: Annotated[
+        float | None,
+        Ge(0),
+        Le(1),
+        Stricter("smaller"),
+        Doc("largest share of record pairs that the columns tell apart"),
+    ] = None
 
     def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
         return separation(sizes, counts)

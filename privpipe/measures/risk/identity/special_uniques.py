@@ -13,7 +13,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import DistinctBlock, Facts, Guarantee, Tally, Verdict
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Columns
+from privpipe.blocks.marks import Columns, Stricter
 from privpipe.blocks.way import DISTINCT, Way
 from privpipe.errors import UsageError
 from privpipe.measures.risk.identity.column_set import require_columns
@@ -85,17 +85,31 @@ class SpecialUniques(Guarantee):
     )
 
     columns: Annotated[
-        tuple[str, ...] | None, Columns(), Doc("columns to combine, of any role; left out: all quasi-identifiers")
+        tuple[str, ...] | None,
+        Columns(),
+        Stricter("equal"),
+        Doc("columns to combine, of any role; left out: all quasi-identifiers"),
     ] = None
     max_size: Annotated[
-        int | None, Ge(1), Doc(f"columns in the largest sets; required for more than {MOST_COLUMNS} columns")
+        int | None,
+        Ge(1),
+        Stricter("equal"),
+        Doc(f"columns in the largest sets; required for more than {MOST_COLUMNS} columns"),
     ] = None
-    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest share of special uniques, or DIS score")] = None
-    figure: Annotated[Figure, Doc("share, dis_mean or dis_max")] = "share"
-    dis_fraction: Annotated[float, Gt(0), Lt(1), Doc("sampling fraction of the simulated intrusion")] = 0.01
-    score: Annotated[Score, Doc("original, or weighted (each set by its share of the sets of its size)")] = "original"
+    at_most: Annotated[
+        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of special uniques, or DIS score")
+    ] = None
+    figure: Annotated[Figure, Stricter("equal"), Doc("share, dis_mean or dis_max")] = "share"
+    dis_fraction: Annotated[
+        float, Gt(0), Lt(1), Stricter("equal"), Doc("sampling fraction of the simulated intrusion")
+    ] = 0.01
+    score: Annotated[
+        Score, Stricter("equal"), Doc("original, or weighted (each set by its share of the sets of its size)")
+    ] = "original"
 
-    quasi_identifiers: Annotated[tuple[str, ...] | None, Doc("the same as `columns`; give one of the two")] = None
+    quasi_identifiers: Annotated[
+        tuple[str, ...] | None, Stricter("names"), Doc("the same as `columns`; give one of the two")
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -10,7 +10,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Columns
+from privpipe.blocks.marks import Columns, Stricter
 from privpipe.errors import UsageError
 from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.measures.risk.linkage.linkable_files import linkable
@@ -81,25 +81,36 @@ class LearnedLinkage(FilePairMeasure):
     formula: ClassVar[str] = "1 - min sum K / n over distances with d(a_i, b_j) - d(a_i, b_i) + M K_i >= 1e-6"
     choose: ClassVar[str] = "Above what record_linkage is given: it is the worst case. weighted_mean proves soonest."
 
-    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest share of right links that is tolerated")] = None
+    at_most: Annotated[
+        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of right links that is tolerated")
+    ] = None
     distance: Annotated[
-        Literal["weighted_mean", "owa", "bilinear", "choquet"], Doc("weighted_mean, owa, bilinear or choquet")
+        Literal["weighted_mean", "owa", "bilinear", "choquet"],
+        Stricter("equal"),
+        Doc("weighted_mean, owa, bilinear or choquet"),
     ] = "weighted_mean"
     method: Annotated[
         Literal["exact", "heuristic"],
+        Stricter("equal"),
         Doc("exact (an integer program, with a proof or a bound) or heuristic (a lower bound)"),
     ] = "exact"
     form: Annotated[
         Literal["none", "nonnegative", "semidefinite"],
+        Stricter("equal"),
         Doc("of bilinear: none, nonnegative (on the data) or semidefinite"),
     ] = "none"
-    submodular: Annotated[bool, Doc("whether the measure of choquet must be submodular")] = False
-    sample: Annotated[int | None, Ge(1), Doc("attacked records; null: all of them")] = 400
-    confidence: Annotated[float, Gt(0), Lt(1), Doc("of the upper limit that a sample is compared by")] = 0.95
-    time_limit_s: Annotated[float, Gt(0), Doc("seconds for the integer programs")] = 60.0
+    submodular: Annotated[bool, Stricter("equal"), Doc("whether the measure of choquet must be submodular")] = False
+    sample: Annotated[int | None, Ge(1), Stricter("equal"), Doc("attacked records; null: all of them")] = 400
+    confidence: Annotated[
+        float, Gt(0), Lt(1), Stricter("larger"), Doc("of the upper limit that a sample is compared by")
+    ] = 0.95
+    time_limit_s: Annotated[float, Gt(0), Stricter("equal"), Doc("seconds for the integer programs")] = 60.0
 
     columns: Annotated[
-        tuple[str, ...] | None, Columns(), Doc("number columns the intruder knows; left out: all quasi-identifiers")
+        tuple[str, ...] | None,
+        Columns(),
+        Stricter("equal"),
+        Doc("number columns the intruder knows; left out: all quasi-identifiers"),
     ] = None
 
     def __post_init__(self) -> None:

@@ -13,7 +13,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Columns
+from privpipe.blocks.marks import Columns, Stricter
 from privpipe.errors import UsageError
 from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.measures.risk.linkage.agreement_rules import agreement_of, checked_rules
@@ -93,24 +93,39 @@ class ProbabilisticLinkage(FilePairMeasure):
     formula: ClassVar[str] = "W = sum log2(m/u) or log2((1-m)/(1-u)); share of records whose heaviest pair is right"
     choose: ClassVar[str] = "0.05 for public files; write tolerances by how exactly an intruder knows the numbers."
 
-    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest share of right links that is tolerated")] = None
+    at_most: Annotated[
+        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of right links that is tolerated")
+    ] = None
     agreement: Annotated[
         Mapping[str, str | dict[str, float | tuple[float, ...]]],
+        Stricter("equal"),
         Doc("of each column: equal, {absolute: d}, {relative: d} or {rank: share}; numbers need one"),
     ] = field(default_factory=dict)
-    false_match: Annotated[float, Ge(0), Le(1), Doc("tolerated share of unmatched pairs that are linked")] = 0.01
-    false_non_match: Annotated[float, Ge(0), Le(1), Doc("tolerated share of matched pairs that are not linked")] = 0.01
-    block_by: Annotated[tuple[str, ...], Doc("columns that must agree; only loses links")] = ()
-    sample: Annotated[int | None, Ge(1), Doc("attacked records; null: all of them")] = 10_000
-    confidence: Annotated[float, Gt(0), Lt(1), Doc("of the upper limit that a sample is compared by")] = 0.95
+    false_match: Annotated[
+        float, Ge(0), Le(1), Stricter("equal"), Doc("tolerated share of unmatched pairs that are linked")
+    ] = 0.01
+    false_non_match: Annotated[
+        float, Ge(0), Le(1), Stricter("equal"), Doc("tolerated share of matched pairs that are not linked")
+    ] = 0.01
+    block_by: Annotated[tuple[str, ...], Stricter("equal"), Doc("columns that must agree; only loses links")] = ()
+    sample: Annotated[int | None, Ge(1), Stricter("equal"), Doc("attacked records; null: all of them")] = 10_000
+    confidence: Annotated[
+        float, Gt(0), Lt(1), Stricter("larger"), Doc("of the upper limit that a sample is compared by")
+    ] = 0.95
     parameters: Annotated[
         Literal["estimated", "known"],
+        Stricter("equal"),
         Doc("estimated (by expectation and maximisation), or known (from the true pairs: worst case)"),
     ] = "estimated"  # type: ignore[assignment]
-    accept_unconverged: Annotated[bool, Doc("judge even if the estimate did not converge in 1000 steps")] = False
+    accept_unconverged: Annotated[
+        bool, Stricter("equal"), Doc("judge even if the estimate did not converge in 1000 steps")
+    ] = False
 
     columns: Annotated[
-        tuple[str, ...] | None, Columns(), Doc("columns the intruder knows; left out: all quasi-identifiers")
+        tuple[str, ...] | None,
+        Columns(),
+        Stricter("equal"),
+        Doc("columns the intruder knows; left out: all quasi-identifiers"),
     ] = None
 
     def __post_init__(self) -> None:

@@ -13,7 +13,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Columns
+from privpipe.blocks.marks import Columns, Stricter
 from privpipe.blocks.require import require_choice
 from privpipe.errors import UsageError
 from privpipe.measures.risk.identity.column_set import require_columns
@@ -79,29 +79,45 @@ class RecordLinkage(FilePairMeasure):
     formula: ClassVar[str] = "(1/m) sum over attacked records of [partner among the nearest] / ties <= at_most"
     choose: ClassVar[str] = "0.05 for public files; the share that chance alone would link is 1/n."
 
-    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest share of right links that is tolerated")] = None
+    at_most: Annotated[
+        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of right links that is tolerated")
+    ] = None
     metric: Annotated[
-        Metric | None, Doc("euclidean, gower or mahalanobis; left out: euclidean for numbers, else gower")
+        Metric | None,
+        Stricter("equal"),
+        Doc("euclidean, gower or mahalanobis; left out: euclidean for numbers, else gower"),
     ] = None
     standardise: Annotated[
-        Standardise, Doc("own: each file by its own mean and deviation; original: both by the original's")
+        Standardise,
+        Stricter("equal"),
+        Doc("own: each file by its own mean and deviation; original: both by the original's"),
     ] = "own"
     # The way of the search, no bound of a model.
     direction: Annotated[  # type: ignore[misc]
-        Direction, Doc("both, from_intruder (originals look for released records) or from_released")
+        Direction, Stricter("equal"), Doc("both, from_intruder (originals look for released records) or from_released")
     ] = "both"  # type: ignore[assignment]
-    assignment: Annotated[Assignment, Doc("nearest, one_to_one (least total distance) or both")] = "nearest"
-    ties: Annotated[Literal["fractional", "strict", "any"], Doc("fractional, strict or any")] = "fractional"
-    sample: Annotated[int | None, Ge(1), Doc("attacked records; null: all of them")] = 10_000
-    confidence: Annotated[float, Gt(0), Lt(1), Doc("of the upper limit that a sample is compared by")] = 0.95
-    block_by: Annotated[tuple[str, ...], Doc("columns that must agree; only loses links")] = ()
+    assignment: Annotated[Assignment, Stricter("equal"), Doc("nearest, one_to_one (least total distance) or both")] = (
+        "nearest"
+    )
+    ties: Annotated[Literal["fractional", "strict", "any"], Stricter("equal"), Doc("fractional, strict or any")] = (
+        "fractional"
+    )
+    sample: Annotated[int | None, Ge(1), Stricter("equal"), Doc("attacked records; null: all of them")] = 10_000
+    confidence: Annotated[
+        float, Gt(0), Lt(1), Stricter("larger"), Doc("of the upper limit that a sample is compared by")
+    ] = 0.95
+    block_by: Annotated[tuple[str, ...], Stricter("equal"), Doc("columns that must agree; only loses links")] = ()
     knows: Annotated[
         Literal["curve"] | dict[str, Annotated[int, Ge(1)]] | None,
+        Stricter("equal"),
         Doc("report the share by what the intruder knows: curve, or {random: t}"),
     ] = None
 
     columns: Annotated[
-        tuple[str, ...] | None, Columns(), Doc("columns the intruder knows; left out: all quasi-identifiers")
+        tuple[str, ...] | None,
+        Columns(),
+        Stricter("equal"),
+        Doc("columns the intruder knows; left out: all quasi-identifiers"),
     ] = None
 
     def __post_init__(self) -> None:

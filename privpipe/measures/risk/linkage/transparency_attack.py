@@ -13,7 +13,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Columns
+from privpipe.blocks.marks import Columns, Stricter
 from privpipe.errors import DataError, UsageError
 from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.tolerance import at_most, floor_share
@@ -74,25 +74,32 @@ class TransparencyAttack(FilePairMeasure):
     formula: ClassVar[str] = "candidates = intersection over columns of the records that fit; share re-identified"
     choose: ClassVar[str] = "As record_linkage, 0.05; swapping by buckets or by distribution resists this attack."
 
-    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest share of re-identified records that is tolerated")] = (
-        None
-    )
-    method: Annotated[Method | None, Doc("rank_swap or microaggregation; left out: that of the release's own plan")] = (
-        None
-    )
+    at_most: Annotated[
+        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of re-identified records that is tolerated")
+    ] = None
+    method: Annotated[
+        Method | None, Stricter("equal"), Doc("rank_swap or microaggregation; left out: that of the release's own plan")
+    ] = None
     p: Annotated[
         Annotated[float, Gt(0), Le(1)] | Literal["from_plan"],
+        Stricter("equal"),
         Doc("window of rank swapping as a fraction, or from_plan"),
     ] = "from_plan"
     nearest: Annotated[
-        int, Ge(1), Doc("groups that are looked at where several columns were microaggregated together")
+        int,
+        Ge(1),
+        Stricter("equal"),
+        Doc("groups that are looked at where several columns were microaggregated together"),
     ] = 2
-    sample: Annotated[int | None, Ge(1), Doc("attacked records; null: all of them")] = 10_000
-    confidence: Annotated[float, Gt(0), Lt(1), Doc("of the upper limit that a sample is compared by")] = 0.95
+    sample: Annotated[int | None, Ge(1), Stricter("equal"), Doc("attacked records; null: all of them")] = 10_000
+    confidence: Annotated[
+        float, Gt(0), Lt(1), Stricter("larger"), Doc("of the upper limit that a sample is compared by")
+    ] = 0.95
 
     columns: Annotated[
         tuple[str, ...] | None,
         Columns(),
+        Stricter("equal"),
         Doc("masked number columns whose original values are known; left out: all quasi-identifiers"),
     ] = None
 

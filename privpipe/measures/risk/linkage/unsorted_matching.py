@@ -12,6 +12,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
 from privpipe.blocks.guarantee import short
+from privpipe.blocks.marks import Stricter
 from privpipe.blocks.row_positions import PositionMeasure, RowPositions
 from privpipe.tolerance import at_most
 
@@ -55,10 +56,12 @@ class UnsortedMatching(PositionMeasure):
     formula: ClassVar[str] = "|rho|, rho = sum of products of centred ranks / sum f (f^2 - 1) / 12, within classes"
     choose: ClassVar[str] = "0.1; releases written by privpipe stand in keyed order, so this guards against a mistake."
 
-    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest correlation, of either sign, that is tolerated")] = None
+    at_most: Annotated[
+        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest correlation, of either sign, that is tolerated")
+    ] = None
 
     quasi_identifiers: Annotated[
-        tuple[str, ...] | None, Doc("not used: rows are compared over all released columns")
+        tuple[str, ...] | None, Stricter("names"), Doc("not used: rows are compared over all released columns")
     ] = None
 
     def judge_positions(self, positions: RowPositions | str) -> Verdict:

@@ -11,7 +11,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
 from privpipe.blocks.guarantee import Direction, short
-from privpipe.blocks.marks import Columns
+from privpipe.blocks.marks import Columns, Stricter
 from privpipe.blocks.table_files import TableFiles, TableMeasure
 from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.measures.risk.membership.closest_records import closest, compared
@@ -66,13 +66,18 @@ class ClosestRecord(TableMeasure):
     choose: ClassVar[str] = "0.8 to 1: released rows should come no nearer to the data than other people do."
 
     at_least: Annotated[
-        float | None, Ge(0), Doc("least ratio of the 5 % quantiles of distance, released rows over others")
+        float | None,
+        Ge(0),
+        Stricter("larger"),
+        Doc("least ratio of the 5 % quantiles of distance, released rows over others"),
     ] = None
-    sample: Annotated[int | None, Ge(1), Doc("released rows and others compared, as many of each; null: all")] = 10_000
+    sample: Annotated[
+        int | None, Ge(1), Stricter("equal"), Doc("released rows and others compared, as many of each; null: all")
+    ] = 10_000
 
-    columns: Annotated[tuple[str, ...] | None, Columns(), Doc("columns compared; left out: all quasi-identifiers")] = (
-        None
-    )
+    columns: Annotated[
+        tuple[str, ...] | None, Columns(), Stricter("equal"), Doc("columns compared; left out: all quasi-identifiers")
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

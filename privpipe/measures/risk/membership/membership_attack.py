@@ -11,7 +11,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Columns
+from privpipe.blocks.marks import Columns, Stricter
 from privpipe.blocks.table_files import TableFiles, TableMeasure
 from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.measures.risk.membership.closest_records import closest, compared
@@ -63,14 +63,22 @@ class MembershipAttack(TableMeasure):
     formula: ClassVar[str] = "max over d of share(members within d) - share(others within d), and its upper limit"
     choose: ClassVar[str] = "0.1; the limit alone is 0.08 for 1,000 of each and 0.025 for 10,000."
 
-    at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest advantage (its upper limit) that is tolerated")] = None
+    at_most: Annotated[
+        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest advantage (its upper limit) that is tolerated")
+    ] = None
     sample: Annotated[
-        int | None, Ge(1), Doc("members and others attacked, as many of each; null: all of the smaller table")
+        int | None,
+        Ge(1),
+        Stricter("equal"),
+        Doc("members and others attacked, as many of each; null: all of the smaller table"),
     ] = 10_000
-    confidence: Annotated[float, Gt(0), Lt(1), Doc("of the upper limit that is compared")] = 0.95
+    confidence: Annotated[float, Gt(0), Lt(1), Stricter("larger"), Doc("of the upper limit that is compared")] = 0.95
 
     columns: Annotated[
-        tuple[str, ...] | None, Columns(), Doc("what the intruder knows of a person; left out: all quasi-identifiers")
+        tuple[str, ...] | None,
+        Columns(),
+        Stricter("equal"),
+        Doc("what the intruder knows of a person; left out: all quasi-identifiers"),
     ] = None
 
     def __post_init__(self) -> None:

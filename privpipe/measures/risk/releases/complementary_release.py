@@ -13,7 +13,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
 from privpipe.blocks.guarantee import Direction, short
-from privpipe.blocks.marks import FilePath, SensitiveColumn
+from privpipe.blocks.marks import FilePath, SensitiveColumn, Stricter
 from privpipe.blocks.release_history import EarlierTables, HistoryMeasure, ReleaseHistory, ReleaseRows
 from privpipe.errors import UsageError
 from privpipe.tolerance import at_least
@@ -88,21 +88,34 @@ class ComplementaryRelease(HistoryMeasure):
     formula: ClassVar[str] = "min over persons of those with the same classes in all releases >= k"
     choose: ClassVar[str] = "The k of the release itself; where recodings refine one another nothing is lost."
 
-    earlier: Annotated[tuple[str, ...], FilePath(), Doc("earlier releases as published, instead of a ledger")] = ()
-    k: Annotated[int | None, Ge(1), Doc("least group of persons that all releases together leave unsplit")] = None
+    earlier: Annotated[
+        tuple[str, ...], FilePath(), Stricter("equal"), Doc("earlier releases as published, instead of a ledger")
+    ] = ()
+    k: Annotated[
+        int | None, Ge(1), Stricter("larger"), Doc("least group of persons that all releases together leave unsplit")
+    ] = None
     presence: Annotated[
-        Literal["known", "unknown"], Doc("known or unknown: whether the intruder knows who was in which release")
+        Literal["known", "unknown"],
+        Stricter("equal"),
+        Doc("known or unknown: whether the intruder knows who was in which release"),
     ] = "known"
     sensitive: Annotated[
-        str | None, SensitiveColumn(), Doc("sensitive column whose values the releases together must not give away")
+        str | None,
+        SensitiveColumn(),
+        Stricter("equal"),
+        Doc("sensitive column whose values the releases together must not give away"),
     ] = None
-    l: Annotated[int, Ge(1), Doc("values that must be left of it")] = 2
+    l: Annotated[int, Ge(1), Stricter("larger"), Doc("values that must be left of it")] = 2
 
     ledger: Annotated[
-        str | None, FilePath(), Doc("folder that remembers who was in which class of each release; secret")
+        str | None,
+        FilePath(),
+        Stricter("equal"),
+        Doc("folder that remembers who was in which class of each release; secret"),
     ] = None
     key: Annotated[
         dict[str, str] | None,
+        Stricter("equal"),
         Doc("{from_env: NAME} or {from_file: PATH}, the same for all releases; left out: no persons are followed"),
     ] = None
 

@@ -13,7 +13,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
 from privpipe.blocks.guarantee import Direction, short
-from privpipe.blocks.marks import Columns
+from privpipe.blocks.marks import Columns, Stricter
 from privpipe.blocks.release_history import HistoryMeasure, ReleaseHistory
 from privpipe.errors import UsageError
 from privpipe.tolerance import at_least
@@ -82,12 +82,18 @@ class RepeatedNoise(HistoryMeasure):
     formula: ClassVar[str] = "min over persons of 1 / sum over releases with distinct stage keys of 1/ratio"
     choose: ClassVar[str] = "The ratio that one release needs; a frozen plan lets the same noise stand in all of them."
 
-    columns: Annotated[tuple[str, ...], Columns(), Doc("numeric columns, each masked by one add_noise stage")]
+    columns: Annotated[
+        tuple[str, ...], Columns(), Stricter("equal"), Doc("numeric columns, each masked by one add_noise stage")
+    ]
     at_least: Annotated[
-        float | None, Gt(0), Doc("least ratio of the noise's variance to the column's that must be left")
+        float | None,
+        Gt(0),
+        Stricter("larger"),
+        Doc("least ratio of the noise's variance to the column's that must be left"),
     ] = None
     changed: Annotated[
         Literal["apart", "averaged"],
+        Stricter("equal"),
         Doc("apart or averaged: whether a number that changed under one plan helps to average the others"),
     ] = "apart"
 

@@ -1,0 +1,313 @@
+"""An officer's policy: what jobs may not fall below, and who signs their releases."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from privpipe.blocks import Guarantee
+from privpipe.blocks.marks import SensitiveColumn
+from privpipe.blocks.parameters import marked
+from privpipe.errors import PolicyError, Problem, UsageError, did_you_mean
+from privpipe.policy.entries import Catalogues
+from privpipe.policy.grammar import OFFICER, OFFICER_COLUMN, SIGN_OFF, SIGNER, VERSION
+from privpipe.policy.places import Place, Report, shown
+from privpipe.policy.plain_values import decoded, from_yaml
+from privpipe.policy.sections import read_keys
+from privpipe.signing import PublicKey, same_person
+
+__all__ = [
+    "PINNED",
+    "AskedGuarantee",
+    "OfficerPolicy",
+    "SignOffRule",
+    "Signer",
+    "pinned_officer",
+    "presets",
+    "read_officer",
+]
+
+PINNED = "PRIVPIPE_OFFICER_POLICY"
+"""Variable that names the officer's policy of a machine or a scheduler: every release is held to it."""
+BESIDE_ENTRY = ("reason", "source")
+EACH = "each sensitive column"
+
+
+@dataclass(frozen=True)
+class AskedGuarantee:
+    """A guarantee that jobs must have, at the least.
+
+    Parameters
+    ----------
+    place : Place
+        Where it stands in the officer's policy.
+    kind : type of Guarantee
+    parameters : mapping
+        As stated; where the entry is about one sensitive column and names none, it is asked of each.
+    reason, source : str
+        Why this threshold, and where it comes from.
+    """
+
+    place: Place
+    kind: type[Guarantee]
+    parameters: Mapping[str, Any]
+    reason: str = ""
+    source: str = ""
+
+    @property
+    def of_each(self) -> str:
+        """The parameter that each sensitive column of a job takes in turn, or nothing."""
+        names = marked(self.kind, SensitiveColumn)
+        named = names[0] if names == ("column",) else ""
+        return named if named and self.parameters.get(named) is None and _is_required(self.kind, named) else ""
+
+
+@dataclass(frozen=True)
+class Signer:
+    """Somebody who may sign."""
+
+    name: str
+    key: PublicKey
+
+
+@dataclass(frozen=True)
+class SignOffRule:
+    """Whose approval a release waits for.
+
+    Parameters
+    ----------
+    by : tuple of Signer
+    two_persons : bool
+        Whether two of them must approve; else one.
+    valid_days : int
+        For so long an approval holds after it was made.
+    """
+
+    by: tuple[Signer, ...]
+    two_persons: bool = False
+    valid_days: int = 90
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a manifest names it."""
+        return {
+            "by": [signer.name for signer in self.by],
+            "two_persons": self.two_persons,
+            "valid_days": self.valid_days,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfficerPolicy:
+    """What an officer asks of jobs; what it leaves out, it does not ask.
+
+    Parameters
+    ----------
+    name : str
+    file : str
+        Path, or name of a preset.
+    hash : str
+        SHA-256 of the document as canonical JSON: layout, comments and order of keys do not count.
+    guarantees : tuple of AskedGuarantee
+    roles : mapping of column to role
+        A column of that name is protected so or more.
+    values : mapping
+        `nulls`, `undeclared`, `seed`, `suppress_at_most`, `allow_insecure_seed`, as far as stated.
+    sign_off : SignOffRule or None
+    lines : mapping of place to line
+    """
+
+    name: str
+    file: str
+    hash: str
+    guarantees: tuple[AskedGuarantee, ...] = ()
+    roles: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict)
+    sign_off: SignOffRule | None = None
+    lines: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
+
+    def located(self, place: Place) -> str:
+        """A place with file and line, for errors."""
+        around = place
+        while around and shown(around) not in self.lines:
+            around = around[:-1]
+        line = self.lines.get(shown(around))
+        return f"{self.file}: {shown(place)}" if line is None else f"{self.file}:{line}: {shown(place)}"
+
+    def to_dict(self) -> dict[str, str]:
+        """What a manifest says of it."""
+        return {"name": self.name, "hash": self.hash}
+
+
+def presets() -> dict[str, str]:
+    """The officer's policies that come with this package, by name.
+
+    Examples
+    --------
+    >>> list(presets())
+    ['internal', 'public_use', 'research_use']
+    """
+    home = resources.files("privpipe.policy") / "presets"
+    found = {each.name.removesuffix(".yaml"): each for each in home.iterdir() if each.name.endswith(".yaml")}
+    return {name: found[name].read_text(encoding="utf-8") for name in sorted(found)}
+
+
+def read_officer(named: str, base_dir: Path, catalogues: Catalogues | None = None) -> OfficerPolicy:
+    """The officer's policy of a file or of a preset.
+
+    Parameters
+    ----------
+    named : str
+        A preset's name, else a path; relative ones start at `base_dir`.
+
+    Raises
+    ------
+    PolicyError
+        Everything that is wrong with it.
+    """
+    texts = presets()
+    if named in texts:
+        text, file = texts[named], named
+    else:
+        file = os.path.normpath(base_dir / named)
+        try:
+            text = decoded(Path(file).read_bytes(), file, "officer's policy")
+        except (OSError, ValueError) as error:
+            reason = "does not exist" if isinstance(error, FileNotFoundError) else type(error).__name__
+            near = (
+                "" if "/" in named or "." in named else did_you_mean(named, texts) or f"; presets: {', '.join(texts)}"
+            )
+            raise PolicyError([Problem("", f"the officer's policy cannot be read: {reason}{near}", file)]) from None
+    document, report = from_yaml(text, file)
+    found = read_keys(report, document, (), OFFICER)
+    if found.get("version", VERSION) != VERSION:
+        report.wrong(("version",), f"is {found['version']}; this privpipe reads version {VERSION}")
+    guarantees = _guarantees(report, found.get("guarantees", []), catalogues or Catalogues.shipped())
+    roles = _roles(report, found.get("columns", {}))
+    rule = _sign_off(report, found["sign_off"]) if "sign_off" in found else None
+    report.raise_if_wrong()
+    kept = ("nulls", "undeclared", "seed", "suppress_at_most", "allow_insecure_seed")
+    return OfficerPolicy(
+        name=str(found.get("name", Path(file).stem)),
+        file=file,
+        hash=_hash(document),
+        guarantees=guarantees,
+        roles=roles,
+        values={name: found[name] for name in kept if name in found},
+        sign_off=rule,
+        lines={shown(place): line for place, line in report.lines.items()},
+    )
+
+
+def pinned_officer() -> OfficerPolicy | None:
+    """The officer's policy that the environment names; `NAME@sha256:HEX` holds for that content alone.
+
+    Raises
+    ------
+    PolicyError
+        It cannot be read, or has another hash.
+    """
+    named = os.environ.get(PINNED, "")
+    if not named:
+        return None
+    path, _, pin = named.partition("@sha256:")
+    found = read_officer(path, Path.cwd())
+    if pin and pin != found.hash:
+        raise PolicyError(
+            [Problem("", f"the officer's policy has the hash {found.hash}, and {PINNED} asks for {pin}", found.file)]
+        )
+    return found
+
+
+def _hash(document: Any) -> str:
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _guarantees(report: Report, value: Any, catalogues: Catalogues) -> tuple[AskedGuarantee, ...]:
+    if not isinstance(value, list):
+        report.wrong(("guarantees",), "must be a list of entries, each `- name: {parameters}`, with reason and source")
+        return ()
+    found = [_guarantee(report, item, ("guarantees", at), catalogues) for at, item in enumerate(value)]
+    return tuple(each for each in found if each is not None)
+
+
+def _guarantee(report: Report, item: Any, place: Place, catalogues: Catalogues) -> AskedGuarantee | None:
+    beside = {name: item[name] for name in BESIDE_ENTRY if name in item} if isinstance(item, Mapping) else {}
+    entries = [name for name in item if name not in beside] if isinstance(item, Mapping) else []
+    if len(entries) != 1 or not isinstance(item[entries[0]], Mapping | None):
+        report.wrong(place, "is one entry with its parameters, and beside it `reason:` and `source:`")
+        return None
+    for name, text in beside.items():
+        if not isinstance(text, str):
+            report.wrong((*place, name), "must be text")
+    name, parameters = entries[0], dict(item[entries[0]] or {})
+    kind = next((room[name] for room in catalogues.of("guarantees") if name in room), None)
+    if kind is None:
+        known = [each for room in catalogues.of("guarantees") for each in room]
+        report.wrong((*place, name), f"unknown guarantee{did_you_mean(name, known)}")
+        return None
+    asked = AskedGuarantee((*place, name), _as_guarantee(kind), parameters, **beside)
+    given = {**parameters, asked.of_each: EACH} if asked.of_each else parameters
+    for parameter, wrong in kind.problems(given).items():
+        report.wrong((*asked.place, *parameter.split(".")) if parameter else asked.place, wrong)
+    if not kind.problems(given) and not asked.kind.build(given).is_gate():
+        report.wrong(asked.place, f"needs its threshold `{asked.kind.threshold_field}`")
+    return asked
+
+
+def _as_guarantee(kind: Any) -> type[Guarantee]:
+    found: type[Guarantee] = kind
+    return found
+
+
+def _is_required(kind: Any, name: str) -> bool:
+    return any(each.name == name and each.default is dataclasses.MISSING for each in dataclasses.fields(kind))
+
+
+def _roles(report: Report, value: Any) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        report.wrong(("columns",), "must be a mapping of column names, as in {age: {role: quasi_identifier}}")
+        return {}
+    found = {name: read_keys(report, item, ("columns", name), OFFICER_COLUMN) for name, item in value.items()}
+    return {name: item["role"] for name, item in found.items() if "role" in item}
+
+
+def _sign_off(report: Report, value: Any) -> SignOffRule | None:
+    place: Place = ("sign_off",)
+    found = read_keys(report, value, place, SIGN_OFF)
+    if not isinstance(found.get("by"), list):
+        report.wrong((*place, "by"), "must be a list of {name: ..., key: ...}")
+        return None
+    by = [signer for at, item in enumerate(found["by"]) if (signer := _signer(report, item, (*place, "by", at)))]
+    for at, signer in enumerate(by):
+        for other in by[:at]:
+            if same_person(other.name) == same_person(signer.name):
+                report.wrong((*place, "by", at), f"{signer.name!r} is named twice")
+            if other.key == signer.key:
+                report.wrong(
+                    (*place, "by", at), f"{signer.name!r} has the key of {other.name!r}: one key is one person"
+                )
+    two, days = found.get("two_persons", False), found.get("valid_days", 90)
+    if len(by) < 1 + two:
+        report.wrong((*place, "by"), f"{1 + two} must sign, and {len(by)} may")
+    if days < 1:
+        report.wrong((*place, "valid_days"), f"must be at least 1, got {days}")
+    return SignOffRule(tuple(by), two, days)
+
+
+def _signer(report: Report, item: Any, place: Place) -> Signer | None:
+    found = read_keys(report, item, place, SIGNER)
+    if set(found) != {"name", "key"}:
+        return None
+    try:
+        return Signer(" ".join(found["name"].split()), PublicKey.of(found["key"]))
+    except UsageError as error:
+        report.wrong((*place, "key"), str(error))
+        return None
