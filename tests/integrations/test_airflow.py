@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -120,6 +121,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, pipelines: Path) -> Iterat
         try:
             running = Airflow(home, env)
             _wait_for_dags(running, {*EXAMPLES, *ATTACKS})
+            _wait_for_server(running, ports[0])
             yield running
         finally:
             _end(server)
@@ -138,6 +140,20 @@ def _wait_for_dags(running: Airflow, names: set[str]) -> None:
     while time.monotonic() < until:
         with suppress(sqlite3.Error):
             if names <= {name for (name,) in running.query("select dag_id from dag")}:
+                return
+        time.sleep(1)
+    raise AssertionError((running.home / "standalone.log").read_text(encoding="utf-8")[-3000:])
+
+
+def _wait_for_server(running: Airflow, port: int) -> None:
+    """Tasks talk to it; one that finds nobody fails and is tried again, which is not what is counted here."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        with (
+            suppress(OSError),
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v2/version", timeout=30) as answer,
+        ):
+            if answer.status == 200:
                 return
         time.sleep(1)
     raise AssertionError((running.home / "standalone.log").read_text(encoding="utf-8")[-3000:])
