@@ -98,11 +98,17 @@ class PrivpipeReleaseOperator(BaseOperator):
             ending = run_apart(job, python=self.python, tell=self.log.info, started=self._hold)
         except PrivpipeError as error:
             ending = Ending.of_code(error.exit_code, str(error))
-        task = context["ti"]
-        task.xcom_push(key=VERDICT, value=ending.to_dict())
-        if ending.report:
-            task.xcom_push(key=REPORT, value=self.report_url or f"file://{ending.report}")
+        self._keep(context["ti"], ending)
         return raised(ending)
+
+    def _keep(self, task: Any, ending: Ending) -> None:
+        """Leave the verdict as XCom. Whether Airflow takes it says nothing of what is tried again."""
+        try:
+            task.xcom_push(key=VERDICT, value=ending.to_dict())
+            if ending.report:
+                task.xcom_push(key=REPORT, value=self.report_url or f"file://{ending.report}")
+        except Exception as error:  # noqa: BLE001 a refusal must not become an error that is tried again
+            self.log.warning("the verdict could not be kept as XCom: %s", type(error).__name__)
 
     def on_kill(self) -> None:
         """End the release: it withdraws and cleans up, and nothing is published by it."""

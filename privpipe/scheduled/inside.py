@@ -31,7 +31,8 @@ def main() -> None:
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     _silence()
     for number in ENDING:
-        signal.signal(number, _end)
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _end)
     ending = Ending.of_code(KILLED)
     try:
         job = Job.from_json(_first_line())

@@ -46,7 +46,7 @@ def _places(job: Job, policy: Policy) -> Iterator[tuple[str, Path]]:
     if job.action != "release":
         return
     area: Path | None = None
-    if job.target is not None or policy.sink is None or policy.sink.table is None:
+    if job.target is not None or policy.sink is None or policy.sink.path:
         place = folder_of(policy, job.target)
         if isinstance(place, RemoteTarget):
             place.__exit__(None, None, None)  # it has a local folder from its birth

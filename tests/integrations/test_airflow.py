@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -65,6 +66,14 @@ class Airflow:
         rows = self.query("select dag_id, task_id, state, try_number from task_instance where run_id = ?", run)
         return {(dag, task): (state, tries) for dag, task, state, tries in rows}
 
+    def told(self, run: str) -> str:
+        """Errors in the logs of a run's tasks."""
+        logs = sorted(self.home.glob(f"logs/dag_id=*/run_id={run}/**/*.log"))
+        lines = [(path, line) for path in logs for line in path.read_text(encoding="utf-8").splitlines()]
+        return "\n".join(
+            f"{path.parent.parent.parent.name} {path.name}: {line[:600]}" for path, line in lines if '"error"' in line
+        )
+
     def xcom(self, run: str, dag: str, key: str) -> Any:
         rows = self.query(TOLD, run, dag, key)
         found = json.loads(rows[0][0]) if rows else None
@@ -94,6 +103,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, pipelines: Path) -> Iterat
         "AIRFLOW__API__WORKERS": "1",
         "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(ports[1]),
         "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(ports[2]),
+        "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "120",  # a busy machine is no broken one
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
         "PRIVPIPE_PIPELINES": str(pipelines),
         "PRIVPIPE_PUBLISHED": str(home / "published"),
@@ -111,6 +121,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, pipelines: Path) -> Iterat
         try:
             running = Airflow(home, env)
             _wait_for_dags(running, {*EXAMPLES, *ATTACKS})
+            _wait_for_server(running, ports[0])
             yield running
         finally:
             _end(server)
@@ -129,6 +140,20 @@ def _wait_for_dags(running: Airflow, names: set[str]) -> None:
     while time.monotonic() < until:
         with suppress(sqlite3.Error):
             if names <= {name for (name,) in running.query("select dag_id from dag")}:
+                return
+        time.sleep(1)
+    raise AssertionError((running.home / "standalone.log").read_text(encoding="utf-8")[-3000:])
+
+
+def _wait_for_server(running: Airflow, port: int) -> None:
+    """Tasks talk to it; one that finds nobody fails and is tried again, which is not what is counted here."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        with (
+            suppress(OSError),
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v2/version", timeout=30) as answer,
+        ):
+            if answer.status == 200:
                 return
         time.sleep(1)
     raise AssertionError((running.home / "standalone.log").read_text(encoding="utf-8")[-3000:])
@@ -156,7 +181,7 @@ def test_the_three_ends(airflow: Airflow, run: str) -> None:
         ("adult_by_hand", "release"): ("failed", 1),
         ("adult_by_hand", "never"): ("upstream_failed", 0),
         ("adult_nowhere", "release"): ("failed", 3),
-    }
+    }, airflow.told(run)
     after = published_at(adult)
     assert after is not None
     assert before is None or before.run_id != after.run_id

@@ -141,7 +141,8 @@ def test_macros_count_as_privpipe_does(project: Path, build: Build) -> None:
     models = project / "models"
     (models / "hostile.sql").write_text(HOSTILE, encoding="utf-8")
     (models / "collated.sql").write_text(
-        'select "zip "" code" collate nocase as "zip "" code", age, illness from {{ ref("hostile") }}', encoding="utf-8"
+        'select "zip "" code" collate nocase as "zip "" code", age, illness from {{ ref("hostile") }} where age = 1.5',
+        encoding="utf-8",
     )
     (models / "empty.sql").write_text('select * from {{ ref("hostile") }} where false', encoding="utf-8")
     keys = ['zip " code', "age"]
@@ -162,7 +163,9 @@ def test_macros_count_as_privpipe_does(project: Path, build: Build) -> None:
         encoding="utf-8",
     )
     try:
-        done = build("-s", "hostile", "collated", "empty")
+        made = build("-s", "hostile", "collated", "empty", command="run")
+        assert [made[name] for name in ("hostile", "collated", "empty")] == ["success"] * 3, made[""][-3000:]
+        done = build("-s", "hostile", "collated", "empty", command="test")
     finally:
         for file in ("hostile.sql", "collated.sql", "empty.sql", "hostile.yml"):
             (models / file).unlink()
