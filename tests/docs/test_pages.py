@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from privpipe.policy import Policy
+from tests.object_store import ObjectStore, needs_object_store, object_store_at
 
 from .page_blocks import blocks, run, said
 
@@ -23,6 +25,13 @@ NEEDS = {
     "ibis": "ibis",
     "lakes": "deltalake",
 }
+
+
+@pytest.fixture
+def object_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
+    """A server that the page's program finds by its environment."""
+    with object_store_at(monkeypatch) as store:
+        yield store
 
 
 def pages(compiled: bool) -> list[Any]:
@@ -40,6 +49,9 @@ def pages(compiled: bool) -> list[Any]:
 def test_the_python_of_a_page_runs(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if said(page, "marker") == "spark":
         request.getfixturevalue("spark_engine")  # skips where Spark cannot run
+    if said(page, "store"):
+        needs_object_store()
+        request.getfixturevalue("object_store")
     for name in {said(page, "marker"), page.stem} & set(NEEDS):
         pytest.importorskip(NEEDS[name])
     run("\n".join(blocks(page, "python")), tmp_path)

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 import privpipe as pp
 from privpipe.cli import app
 from privpipe.errors import DataError, SinkError
-from tests.object_store import BUCKET, FaultyProxy, ObjectStore
+from privpipe.running import fetching
+from tests.object_store import BUCKET, ObjectStore
 
 SINK = f"s3://{BUCKET}/people"
 
@@ -83,23 +84,18 @@ def test_what_lies_where_it_is_to_be_fetched_is_left_alone(
     assert [path.name for path in (tmp_path / "copy").iterdir()] == ["mine"]
 
 
-def test_a_release_that_is_replaced_twice_while_it_is_read_is_read_anew(
-    store: ObjectStore, proxy: FaultyProxy, document: dict[str, Any]
+def test_a_release_that_is_thrown_away_while_it_is_copied_is_read_anew(
+    store: ObjectStore, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pp.release(document)
-    left = [2]
+    copy, newest = fetching.whole_copy, []
 
-    def watch(asked: Any) -> None:
-        if left[0] and "part-00000" in asked.path and asked.method == "GET" and not busy:
-            busy.append(1)
-            while left[0]:
-                left[0] -= 1
-                newest.append(pp.release(document).run_id)
-            busy.clear()
+    def late(*arguments: Any) -> None:
+        while len(newest) < 2:  # the first of them keeps what is being read, the second throws it away
+            newest.append(pp.release(document).run_id)
+        copy(*arguments)
 
-    busy: list[int] = []
-    newest: list[str] = []
-    proxy.watch = watch
+    monkeypatch.setattr(fetching, "whole_copy", late)
     assert pp.read_release(SINK).num_rows == 4
     assert len(newest) == 2
 

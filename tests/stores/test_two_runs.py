@@ -106,11 +106,11 @@ def test_a_run_that_stood_still_does_not_publish_over_another(
     with RemoteTarget(SINK) as first:
         staged(first, "first")
         befalls(first)
-        monkeypatch.setattr(lease, "has_ended", lambda process: True)
-        with RemoteTarget(SINK) as second:
-            if second_publishes:
-                second.publish(staged(second, "second"))
-        monkeypatch.undo()
+        with monkeypatch.context() as patch:
+            patch.setattr(lease, "has_ended", lambda process: True)
+            with RemoteTarget(SINK) as second:
+                if second_publishes:
+                    second.publish(staged(second, "second"))
         expected = "second" if second_publishes else f"old-{before - 1}" if before else ""
         if second_publishes or befalls is cleaned:
             with pytest.raises(SinkError, match="another run has written"):
