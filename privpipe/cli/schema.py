@@ -27,18 +27,24 @@ def schema(
             show_default=False,
         ),
     ] = None,
+    officer: Annotated[bool, typer.Option("--officer", help="Of officers' policies instead.")] = False,
 ) -> None:
     """Print the JSON schema of policies, or of what a command prints.
 
     Draft 2020-12, with every entry of the catalogues. For the YAML language server, put
     `# yaml-language-server: $schema=policy.schema.json` atop a policy.
     """
-    from privpipe.policy import json_schema
+    from privpipe.errors import UsageError
+    from privpipe.policy.schema import json_schema, officer_schema
     from privpipe.reporting.output_schemas import output_schema
 
+    if officer and output is not None:
+        raise UsageError("--officer and --output name different schemas; give one of them")
     if output is None:
         tell_left_out()
-    found = json_schema() if output is None else output_schema(output)
+        found = officer_schema() if officer else json_schema()
+    else:
+        found = output_schema(output)
     if out is None:
         print_json(found)
         return

@@ -7,14 +7,31 @@ from collections.abc import Mapping
 from typing import Any
 
 from privpipe.blocks import Entry, Guarantee
+from privpipe.blocks.marks import SensitiveColumn
+from privpipe.blocks.parameters import marked
 from privpipe.engines import engine_names
 from privpipe.hierarchies import BUILDERS, builders
 from privpipe.hierarchies.described import builder_schema, option_parameters
 from privpipe.policy.entries import Catalogues
-from privpipe.policy.grammar import COLUMN, COLUMN_LOSS, PLAN, REPORT, SINK, TOP, UTILITY, VERSION, Key, source_keys
+from privpipe.policy.grammar import (
+    COLUMN,
+    COLUMN_LOSS,
+    OFFICER,
+    OFFICER_COLUMN,
+    PLAN,
+    REPORT,
+    SIGN_OFF,
+    SIGNER,
+    SINK,
+    TOP,
+    UTILITY,
+    VERSION,
+    Key,
+    source_keys,
+)
 from privpipe.transforms.base import Transformer
 
-__all__ = ["json_schema"]
+__all__ = ["json_schema", "officer_schema"]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SECRET = {
@@ -111,6 +128,35 @@ def json_schema(catalogues: Catalogues | None = None) -> dict[str, Any]:
         properties[name]["$ref"] = f"#/$defs/{'population' if name == 'population' else 'source'}"
     for name in ("transform", "guarantees", "measures"):
         properties[name].update(_entries(name, catalogues, definitions))
+    schema["$defs"] = definitions
+    return schema
+
+
+def officer_schema(catalogues: Catalogues | None = None) -> dict[str, Any]:
+    """The schema of an officer's policy.
+
+    Examples
+    --------
+    >>> sorted(officer_schema()["properties"]["sign_off"]["properties"])
+    ['by', 'two_persons', 'valid_days']
+    """
+    catalogues = catalogues or Catalogues.shipped()
+    definitions: dict[str, Any] = {}
+    schema = {"$schema": DIALECT, "title": "privpipe officer's policy", **_section(OFFICER)}
+    properties = schema["properties"]
+    properties["version"]["const"] = VERSION
+    signers = {"type": "array", "minItems": 1, "items": _section(SIGNER)}
+    properties["sign_off"].update(_section(SIGN_OFF))
+    properties["sign_off"]["properties"]["by"].update(signers)
+    properties["columns"] = {"type": "object", "additionalProperties": _section(OFFICER_COLUMN)}
+    entries = _entries("guarantees", catalogues, definitions)
+    for name, entry in entries["items"]["properties"].items():
+        kind = next(room[name] for room in catalogues.of("guarantees") if name in room)
+        if marked(kind, SensitiveColumn) == ("column",) and "column" in entry.get("required", ()):
+            entry["required"].remove("column")  # left out, it is each sensitive column of a job
+    entries["items"]["properties"].update({"reason": {"type": "string"}, "source": {"type": "string"}})
+    entries["items"]["maxProperties"] = 3
+    properties["guarantees"].update({**entries, "minItems": 0})
     schema["$defs"] = definitions
     return schema
 

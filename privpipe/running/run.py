@@ -299,7 +299,7 @@ class _Release:
             self.memory.settle,
             lambda: records.settle(self.run_id),
             lambda: self.keys.keep(self.context.policy.transform, staged.draws),
-            lambda: drop_stale(records.home, self.run_id),
+            lambda: drop_stale(records.home, self.context.seed, self.place.name, self.run_id),
             outcome="the release is published; ",
         )
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from privpipe.draws import Seed
 from privpipe.engines import Written
-from privpipe.errors import DataError, SignOffMissing, SinkError, UnsupportedError, UsageError
+from privpipe.errors import DataError, PrivpipeError, SignOffMissing, SinkError, UnsupportedError, UsageError
 from privpipe.private_files import private_folder, require_ours, sync_folder, write_private
 from privpipe.running.approval import approvals, statement_of, target_mark
 from privpipe.running.commitments import input_commitment, plan_commitment
@@ -297,27 +297,24 @@ def add_signatures(policy: Policy, place: Target, named: str, files: Iterable[Pa
                 write_private(folder / "signatures" / f"{name}.json", text)
 
 
-def drop_stale(home: Path, current: str) -> None:
-    """Throw away runs that wait and can never be published, after a release to the same sink: they hold rows.
+def drop_stale(home: Path, seed: Seed, target: str, current: str) -> None:
+    """Throw away runs that wait for this target and can never follow what is published there now: they hold rows.
 
     Parameters
     ----------
-    current : str
-        The run that was published, whose manifest names what it followed.
+    seed : Seed
+        Under which they were staged; those of another seed stay.
+    target, current : str
+        Name of the sink, and the run that was published.
     """
-    try:
-        now = json.loads((home / current / "manifest.json").read_bytes())
-    except (OSError, ValueError):
-        return
     for folder in home.glob(f"*{ENDING}"):
         try:
-            manifest = json.loads((folder / "private" / "manifest.json").read_bytes())
-            same = manifest["previous"] == now["previous"] and manifest["policy"].get("sink") == now["policy"].get(
-                "sink"
-            )
-        except (OSError, ValueError, LookupError, AttributeError):
+            statement, _, public = _read(folder)
+            run_id, previous = str(statement["run_id"]), public["manifest"]["previous"] or {}
+            same = statement["target"] == target_mark(seed, run_id, target)
+        except (PrivpipeError, LookupError, TypeError, AttributeError):
             continue
-        if same and manifest["name"] == now["name"]:
+        if same and previous.get("run_id") != current:
             shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -51,6 +51,13 @@ def test_junit_tells_a_failure(refused: str) -> None:
     assert suite.get("failures") == str(len(suite.findall("testcase/failure"))) != "0"
 
 
+def test_junit_tells_of_a_column_that_lost_too_much(released: str) -> None:
+    verdict = {**RunDocuments.read(released).verdict, "passed": False, "alarms": ["'age' lost all that it told"]}
+    suite = ElementTree.fromstring(FORMATS["junit"](RunDocuments("x", verdict)))[0]
+    assert [case.get("name") for case in suite if case.find("failure") is not None] == ["utility"]
+    assert (suite.get("tests"), suite.get("failures")) == ("5", "1")
+
+
 def test_markdown_is_a_table(refused: str) -> None:
     text = exported(refused, "markdown")
     assert text.startswith("### :x: people: refused")

@@ -17,6 +17,7 @@ from privpipe.blocks.marks import Stricter
 from privpipe.blocks.parameters import marked, parameters_of
 from privpipe.errors import PolicyError
 from privpipe.policy.officer import PINNED, presets, read_officer
+from privpipe.policy.schema import officer_schema
 
 Document = dict[str, Any]
 Written = Callable[..., Path]
@@ -259,6 +260,19 @@ def test_the_manifest_names_the_officers_policy(document: Document, written: Wri
     assert result.public["manifest"]["officer_policy"] == read_officer("research_use", Path()).to_dict()
     held, other = pp.Policy.from_dict({**document, "policy": "internal"}), pp.Policy.from_dict(document)
     assert held.run_digest() == other.run_digest()
+
+
+def test_presets_and_sign_offs_follow_the_json_schema() -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    from ruamel.yaml import YAML
+
+    schema = jsonschema.Draft202012Validator(officer_schema())
+    for text in presets().values():
+        schema.validate(YAML(typ="safe", pure=True).load(text))
+    rule = {"by": [{"name": "Ada", "key": "ssh-ed25519 AAAA"}], "two_persons": True, "valid_days": 9}
+    schema.validate({**OFFICER, "sign_off": rule})
+    for wrong in ({"sign_off": {"by": []}}, {"guarantees": [{"k_anonimity": {"k": 5}}]}, {"sinc": 1}):
+        assert not schema.is_valid({**OFFICER, **wrong})
 
 
 def test_layout_of_an_officers_policy_does_not_count(tmp_path: Path) -> None:

@@ -37,10 +37,9 @@ def junit(run: RunDocuments) -> str:
     start = began(run)
     if start is not None:
         suite.set("timestamp", f"{start:%Y-%m-%dT%H:%M:%S}")
+    home = f"privpipe.{name_of(run)}"
     for row in rows:
-        case = ElementTree.SubElement(
-            suite, "testcase", classname=f"privpipe.{name_of(run)}", name=called(row), time="0"
-        )
+        case = ElementTree.SubElement(suite, "testcase", classname=home, name=called(row), time="0")
         told, warning = escaped(str(row.get("reason", ""))), escaped(warning_of(row))
         if warning:
             ElementTree.SubElement(case, "system-out").text = f"WARNING {warning}"
