@@ -69,7 +69,7 @@ def licence_of(name: str) -> str | None:
 
 def rows_of(text: str) -> dict[str, str]:
     """The licence of each package that a page lists."""
-    return dict(re.findall(r"^\| ([a-z0-9-]+) \| [^|]* \| ([^|]+) \|$", text, re.MULTILINE))
+    return dict(re.findall(r"^\| (?!package )([a-z0-9-]+) \| [^|]* \| ([^|]+) \|$", text, re.MULTILINE))
 
 
 def page(known: dict[str, str]) -> str:
