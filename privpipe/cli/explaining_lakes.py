@@ -14,7 +14,9 @@ LAKE_TOPICS = {
         "from the log (`pip install 'privpipe[delta]'`); on Spark the session's own connector goes first. Mapping by "
         "id, type widening, unknown reader features and binary partition columns are refused. A file or folder within "
         "the table, and a link into it, are refused by name. A run reads one version, which its private manifest "
-        "names.",
+        "names. As a sink: `sink: {path: lake/visits_public, format: delta}` publishes by one commit into a table that "
+        "privpipe made, with `mode: append` beside the rows that are there (the batch and the whole table are judged), "
+        "with `schema: evolve` with new columns. Earlier releases can be read by their version until VACUUM.",
         "source: {path: lake/visits, format: delta, version: 3}",
         ("version", "timestamp"),
     ),

@@ -35,6 +35,10 @@ def show_assessment(assessment: Assessment, *, json: bool) -> None:
             put(verdict)
         for verdict in assessment.measures:
             put(f"{'':5} {verdict.entry!r}: {verdict.reason}")
+    if assessment.whole is not None:
+        put(f"the whole table: {_heading(assessment.whole)}")
+        for verdict in assessment.whole.verdicts:
+            put(verdict)
     for note in (*assessment.notes, *assessment.source_notes):
         put(f"note: {note}")
     show_lost(assessment.lost)

@@ -176,6 +176,8 @@ class Assessment:
             What whoever reads the release knows anyway.
         """
         rows = [verdict.to_public(rules, self.records) for verdict in (*self.built_in, *self.verdicts)]
+        whole = None if self.whole is None else self.whole._public_whole(rules)
+        of_whole = () if whole is None else whole["guarantees"]
         return {
             "schema_version": SCHEMA_VERSION,
             "edition": "public",
@@ -184,11 +186,14 @@ class Assessment:
             "records": self.records,
             "suppressed_records": self.suppressed_records if rules.counts else None,
             "classes": self.classes,
-            "warnings": [text for text in map(warning_of, rows) if text],
+            "warnings": [
+                *(text for text in map(warning_of, rows) if text),
+                *(f"{OF_WHOLE}: {text}" for text in map(warning_of, of_whole) if text),
+            ],
             "guarantees": rows,
             "measures": [verdict.to_public_measure(rules, self.records) for verdict in self.measures],
             "notes": list(self.notes),
-            **({} if self.whole is None else {"whole_table": self.whole._public_whole(rules)}),
+            **({} if whole is None else {"whole_table": whole}),
         }
 
     def _public_whole(self, rules: PublicRules) -> dict[str, Any]:

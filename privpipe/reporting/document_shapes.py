@@ -101,6 +101,7 @@ LOST = document(
         **dict.fromkeys(("measured_by", "alarm"), text),
     },
 )
+WHOLE = document({"passed": flag, "records": count, "guarantees": listed(ROW)}, {"notes": listed(text)})
 VERDICT = document(
     {"guarantees": listed(ROW), "measures": listed(ROW)},
     {
@@ -113,6 +114,7 @@ VERDICT = document(
         "built_in": listed(ROW),
         "alarms": listed(text),
         "warnings": listed(text),
+        "whole_table": WHOLE,
         "column_loss": document({"columns": listed(LOST)}, {"records": count, "whole": flag, "withheld": flag}),
     },
 )

@@ -69,6 +69,19 @@ VERDICT = {
     "notes": TEXTS,
 }
 RUN = {"run_id": TEXT, "plan_hash": TEXT}
+WHOLE = {
+    "whole_table": _object(
+        {
+            "passed": FLAG,
+            "records": COUNT,
+            "suppressed_records": COUNT_OR_NULL,
+            "classes": COUNT_OR_NULL,
+            "guarantees": _listed(GUARANTEE),
+            "notes": TEXTS,
+        },
+        about="all rows that readers see, where the release joins those of earlier ones",
+    )
+}
 POINT = _object(
     {
         "setting": MAPPING,
@@ -96,7 +109,9 @@ COMPARED = _object(
 )
 OUTPUTS: Mapping[str, Mapping[str, Any]] = {
     "assess": _object(VERDICT, {**RUN, **LOSSES}, "assess, validate: the verdict on a table"),
-    "release": _object({**VERDICT, **RUN}, LOSSES, "release: the verdict on what was published, or refused"),
+    "release": _object(
+        {**VERDICT, **RUN}, {**LOSSES, **WHOLE}, "release: the verdict on what was published, or refused"
+    ),
     "dry_run": _object(
         {
             **VERDICT,
@@ -106,7 +121,7 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
             "columns": TEXTS,
             "files": _listed(_object({"name": TEXT, "bytes": COUNT})),
         },
-        LOSSES,
+        {**LOSSES, **WHOLE},
         "release --dry-run: the same, with what would have been published; of a refusal the verdict alone",
     ),
     "plan": _object(

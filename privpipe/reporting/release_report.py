@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from privpipe.blocks.verdict import warning_of
@@ -14,6 +14,7 @@ from privpipe.reporting.run_documents import RunDocuments
 
 __all__ = ["ReportFormat", "release_report"]
 
+JUDGED_HEAD = ("guarantee", "parameters", "observed", "asked", "outcome", "failing records")
 ReportFormat = Literal["markdown", "html"]
 
 MARKDOWN = """\
@@ -128,7 +129,11 @@ def _outcome(verdict: Mapping[str, Any]) -> str:
     if verdict.get("passed"):
         warned = len(verdict["guarantees"]) > len(rows) and any(map(warning_of, verdict["guarantees"]))
         return "Every guarantee that can refuse holds; others only warn." if warned else "Every guarantee holds."
-    if rows and all(row.get("outcome") == "pass" for row in rows) and verdict.get("alarms"):
+    whole = verdict.get("whole_table") or {"passed": True}
+    held = bool(rows) and all(row.get("outcome") == "pass" for row in rows)
+    if held and not whole["passed"]:
+        return "With the rows that are in the table already a guarantee does not hold: nothing was published."
+    if held and verdict.get("alarms"):
         return "Every guarantee holds, but a column lost too much: nothing was published."
     return "A guarantee does not hold: nothing was published."
 
@@ -143,7 +148,7 @@ def _warnings(run: RunDocuments) -> list[str]:
 
 
 def _tables(run: RunDocuments) -> list[dict[str, Any]]:
-    return [_guarantees(run), _measures(run), _lost(run), _notes(run), _stages(run)]
+    return [_guarantees(run), _whole(run), _measures(run), _lost(run), _notes(run), _stages(run)]
 
 
 def _lost(run: RunDocuments) -> dict[str, Any]:
@@ -173,7 +178,18 @@ def _about(run: RunDocuments) -> list[tuple[str, str]]:
 
 
 def _guarantees(run: RunDocuments) -> dict[str, Any]:
-    rows = [
+    text = "What the policy demands, judged over the written files."
+    return {"title": "Guarantees", "text": text, "head": JUDGED_HEAD, "rows": _judged(run.verdict["guarantees"], run)}
+
+
+def _whole(run: RunDocuments) -> dict[str, Any]:
+    whole = run.verdict.get("whole_table") or {"guarantees": (), "records": 0}
+    text = f"The same over all {whole['records']:,} rows of the table, those of earlier releases among them."
+    return {"title": "The whole table", "text": text, "head": JUDGED_HEAD, "rows": _judged(whole["guarantees"], run)}
+
+
+def _judged(guarantees: Iterable[Mapping[str, Any]], run: RunDocuments) -> list[tuple[str, ...]]:
+    return [
         (
             row["name"],
             _parameters(row),
@@ -182,11 +198,8 @@ def _guarantees(run: RunDocuments) -> dict[str, Any]:
             f"{row['outcome']} (warning)" if warning_of(row) else row["outcome"],
             _few(row.get("failing_records")),
         )
-        for row in run.verdict["guarantees"]
+        for row in guarantees
     ]
-    head = ("guarantee", "parameters", "observed", "asked", "outcome", "failing records")
-    text = "What the policy demands, judged over the written files."
-    return {"title": "Guarantees", "text": text, "head": head, "rows": rows}
 
 
 def _measures(run: RunDocuments) -> dict[str, Any]:

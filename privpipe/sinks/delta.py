@@ -6,7 +6,8 @@
     lake/visits/20260102T030405Z-1a2b3c4d/             its part files, moved in as they were judged
     lake/visits/_privpipe/20260102T030405Z-1a2b3c4d/   its public documents; VACUUM passes names with an underscore by
     lake/.visits.privpipe/                             the work area, as beside a folder (see `local`)
-        pending-<run>                                  a run that is about to commit
+        pending-<run>                                  a run that moves its files in
+        commit-<run>, commit-back-<run>                its commit, and the one that would take it back
 
 A commit says what the next version holds, so a reader of the log sees the old version or the new one. Earlier versions
 can still be read by their number until VACUUM removes their files.
@@ -19,14 +20,27 @@ import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from privpipe.engines import Source
 from privpipe.engines.base.lakes import DeltaFolder
 from privpipe.errors import DataError, SinkError
 from privpipe.private_files import flush_new, make_public, public_modes, sync_folder
-from privpipe.sinks.delta_log import LOG, Added, Commit, Snapshot, commits, fields_of, link_commit, snapshot
+from privpipe.sinks.delta_log import (
+    LOG,
+    Added,
+    Commit,
+    Snapshot,
+    commits,
+    fields_of,
+    link_commit,
+    require_deltalake,
+    snapshot,
+    write_aside,
+)
 from privpipe.sinks.local import METADATA, LocalTarget, Rows, flush_below, sink_faults
 
 if TYPE_CHECKING:
@@ -80,11 +94,20 @@ class DeltaTarget(LocalTarget):
         self._seen = False
         self._fields: tuple[Mapping[str, Any], ...] = ()
         self._was_there = False
+        self._done: str | None = None
 
     def __enter__(self) -> Self:
         super().__enter__()
         self._seen, self._was_there = False, self.path.is_dir()
         return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._done is not None:
+            with suppress(OSError):  # the next run finds that it is in the log
+                self._tidy(self._done)
+        super().__exit__(kind, error, trace)
 
     def fits(self, schema: pa.Schema) -> None:
         """Refuse rows whose columns are not those of the table.
@@ -150,19 +173,23 @@ class DeltaTarget(LocalTarget):
             flush_below(staged)
             commit = self._commit(run_id, staged)
             flush_new(self._mark(run_id), b"there" if self._was_there else b"")
+            aside, back = self._aside(run_id), self._back(run_id)
+            write_aside(aside, commit.text(), modes[0])
+            if commit.before is not None:  # made while there is room, so that going back takes none
+                write_aside(back, self._undoing(commit, run_id).text(), modes[0])
             for folder in (self.path, self.path / LOG, self.path / METADATA):
                 folder.mkdir(exist_ok=True)
             os.rename(staged / METADATA, self.path / METADATA / run_id)
             os.rename(staged, home)
             for folder in (self.path / METADATA, home, self.path, self.path.parent):
                 sync_folder(folder)
-            done = link_commit(self.path, commit.version, commit.text(), self.state / f"commit-{run_id}", modes[0])
+            done = link_commit(self.path, commit.version, aside)
         if not done:
             raise SinkError(
                 f"another writer changed the Delta table {self.name!r} while this run was at work, so what was judged "
                 "is not what would be there; nothing was published: run again"
             )
-        self._mark(run_id).unlink(missing_ok=True)
+        self._done = run_id
         return str(self.path)
 
     def published(self, run_id: str) -> Rows:
@@ -175,6 +202,7 @@ class DeltaTarget(LocalTarget):
 
     def withdraw(self, run_id: str) -> None:
         """Bring back the version before in a commit of its own, or drop a table that holds nothing else."""
+        self._done = None
         with sink_faults(self.path, "the release could not be withdrawn; restore the version before by hand"):
             if self._committed(run_id) and not self._dropped(run_id):
                 self._restore(run_id)
@@ -202,6 +230,12 @@ class DeltaTarget(LocalTarget):
     def _mark(self, run_id: str) -> Path:
         return self.state / f"{PENDING}{run_id}"
 
+    def _aside(self, run_id: str) -> Path:
+        return self.state / f"commit-{run_id}"
+
+    def _back(self, run_id: str) -> Path:
+        return self.state / f"commit-back-{run_id}"
+
     def _commit(self, run_id: str, staged: Path) -> Commit:
         """What makes the staged files the release; what is said of them is what their public verdict says."""
         import pyarrow.parquet as pq
@@ -227,6 +261,18 @@ class DeltaTarget(LocalTarget):
             mode="Append" if self.mode == "append" else "Overwrite",
         )
 
+    def _undoing(self, commit: Commit, run_id: str) -> Commit:
+        """The commit that would follow this one to take it back."""
+        before = commit.before
+        assert before is not None
+        return Commit(
+            before=replace(before, version=commit.version),
+            fields=before.fields,
+            said={**_said(before), "withdrawn": run_id},
+            added=commit.removed,
+            removed=commit.added,
+        )
+
     def _committed(self, run_id: str) -> bool:
         """Whether the log says that this run published, and nothing later that it was withdrawn."""
         for commit in commits(self.path):
@@ -238,7 +284,7 @@ class DeltaTarget(LocalTarget):
 
     def _dropped(self, run_id: str) -> bool:
         """Take a table away that holds this release alone; without its log it is none."""
-        if self._now() is not None or len([*(self.path / LOG).glob("*.json")]) > 1:
+        if self._now() is not None or len([*commits(self.path)]) > 1:
             return False
         gone = self.state / f"withdrawn-{run_id}"
         os.rename(self.path / LOG, gone)
@@ -249,20 +295,15 @@ class DeltaTarget(LocalTarget):
     def _restore(self, run_id: str) -> None:
         """The files of before in one commit; where others have changed the table since, this run's are taken out."""
         before = self._now()
+        if before is not None and link_commit(self.path, before.version + 2, self._back(run_id)):
+            return
         for _ in range(ATTEMPTS):
             now = snapshot(self.path)
-            follows = before is not None and now.version == before.version + 1
-            old = before if follows and before is not None else None
-            said = {} if before is None else _said(before)
             mine = tuple(file for file in now.files if file.path.startswith(f"{run_id}/"))
-            commit = Commit(
-                before=now,
-                fields=now.fields if old is None else old.fields,
-                said={**said, "withdrawn": run_id},
-                removed=mine,
-                added=() if old is None else _without(old.files, now.files),
-            )
-            if link_commit(self.path, commit.version, commit.text(), self.state / f"commit-{run_id}", 0o644):
+            said = {**({} if before is None else _said(before)), "withdrawn": run_id}
+            commit = Commit(before=now, fields=now.fields, said=said, removed=mine)
+            write_aside(self._aside(run_id), commit.text(), public_modes(self.state / "releases")[0])
+            if link_commit(self.path, commit.version, self._aside(run_id)):
                 return
         raise SinkError(
             f"the Delta table {self.name!r} changes faster than the release can be withdrawn; restore the version "
@@ -271,12 +312,14 @@ class DeltaTarget(LocalTarget):
 
     def _forget(self, run_id: str, *, was_there: bool) -> None:
         """Throw away the files of a run that is not in the log."""
-        for folder in (self.path / run_id, self.path / METADATA / run_id):
+        own = (self.path / run_id, self.path / METADATA / run_id)
+        for folder in own:
             shutil.rmtree(folder, ignore_errors=True)
         for folder in (self.path / METADATA, self.path / LOG, *(() if was_there else (self.path,))):
             with suppress(OSError):  # others are in it
                 folder.rmdir()
-        self._mark(run_id).unlink(missing_ok=True)
+        if not any(folder.exists() for folder in own):  # else the next run tries again
+            self._tidy(run_id)
 
     def _pending(self) -> Iterable[str]:
         return [path.name.removeprefix(PENDING) for path in self.state.glob(f"{PENDING}*")]
@@ -287,6 +330,18 @@ class DeltaTarget(LocalTarget):
                 f"the sink {self.name!r} is a link, as releases of files are published; give the Delta table another "
                 "path, or remove the link"
             )
+        above = next((folder for folder in self.path.parents if (folder / LOG).is_dir()), None)
+        if above is not None:
+            raise SinkError(
+                f"the sink {self.name!r} lies within another Delta table, whose VACUUM would remove it; give it a path "
+                "of its own"
+            )
+        if "%" in self.name or "\\" in self.name:
+            raise SinkError(
+                f"the sink {self.name!r} has % or a backslash in its path, which readers of Delta tables do not "
+                "take as they stand; give it another path"
+            )
+        require_deltalake()
         table = self._found()
         if table is not None and table.fault:
             raise SinkError(
@@ -307,24 +362,23 @@ class DeltaTarget(LocalTarget):
         """Throw away what a killed run moved in and did not commit, and a table that it was taking away."""
         super()._clean()
         for run_id in self._pending():
-            if not self._committed(run_id):
+            if self._committed(run_id):
+                self._tidy(run_id)
+            else:
                 self._forget(run_id, was_there=self._mark(run_id).read_bytes() == b"there")
-            self._mark(run_id).unlink(missing_ok=True)
         for left in self.state.glob("withdrawn-*"):
             shutil.rmtree(left)
-        for left in self.state.glob("commit-*"):
-            left.unlink()
+
+    def _tidy(self, run_id: str) -> None:
+        """Nothing is pending any more of a run that is in the log, or of which nothing is left."""
+        for each in (self._aside(run_id), self._back(run_id), self._mark(run_id)):
+            each.unlink(missing_ok=True)
 
 
 def _said(table: Snapshot) -> dict[str, str]:
     """What the table says of the release before."""
     names = ("run_id", "verdict", "policy_hash")
     return {name: found for name in names if (found := table.configuration.get(f"privpipe.{name}")) is not None}
-
-
-def _without(files: Iterable[Added], others: Iterable[Added]) -> tuple[Added, ...]:
-    there = {file.path for file in others}
-    return tuple(file for file in files if file.path not in there)
 
 
 def _listed(names: Iterable[str]) -> str:

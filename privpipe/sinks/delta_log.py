@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,10 +21,22 @@ from typing import Any
 import pyarrow as pa
 
 from privpipe import __version__
+from privpipe.engines.base.lakes import has_deltalake
 from privpipe.errors import PrivpipeError, SinkError, UnsupportedError, UsageError
 from privpipe.private_files import sync_folder
 
-__all__ = ["LOG", "Added", "Commit", "Snapshot", "commits", "fields_of", "link_commit", "snapshot"]
+__all__ = [
+    "LOG",
+    "Added",
+    "Commit",
+    "Snapshot",
+    "commits",
+    "fields_of",
+    "link_commit",
+    "require_deltalake",
+    "snapshot",
+    "write_aside",
+]
 
 LOG = "_delta_log"
 MARK = "privpipe.sink"
@@ -40,6 +53,7 @@ TYPES: Mapping[pa.DataType, str] = {
 }
 """The types that a release can have (decimals aside), as Delta calls them; both keep every value."""
 NTZ = "timestampNtz"
+COMMIT = re.compile(r"\d{20}\.json")
 FEATURES = frozenset({NTZ, "appendOnly", "invariants"})
 """Features of writers under which adding and removing whole files is all that a commit has to do."""
 
@@ -115,6 +129,17 @@ class Snapshot:
     def run_id(self) -> str | None:
         """The run whose release was published last."""
         return self.configuration.get(f"{OURS}run_id")
+
+
+def require_deltalake() -> None:
+    """Refuse a sink of the format where nothing reads it.
+
+    Raises
+    ------
+    UsageError
+    """
+    if not has_deltalake():
+        raise UsageError("a sink of `format: delta` needs deltalake: pip install 'privpipe[delta]'")
 
 
 def snapshot(path: Path, version: int | None = None) -> Snapshot:
@@ -277,12 +302,9 @@ class Commit:
 @contextmanager
 def _read(path: Path) -> Iterator[Any]:
     """deltalake, whose words may quote what it read."""
+    require_deltalake()
     try:
-        deltalake = importlib.import_module("deltalake")
-    except ImportError:
-        raise UsageError("a sink of `format: delta` needs deltalake: pip install 'privpipe[delta]'") from None
-    try:
-        yield deltalake
+        yield importlib.import_module("deltalake")
     except PrivpipeError:
         raise
     except Exception as error:  # noqa: BLE001 the reader fails in its own ways
@@ -293,14 +315,20 @@ def _read(path: Path) -> Iterator[Any]:
 
 def commits(path: Path) -> Iterator[Mapping[str, Any]]:
     """What the commits that are in the log say of themselves, the newest first."""
-    for file in sorted((path / LOG).glob("*.json"), reverse=True):
-        for line in file.read_text(encoding="utf-8").splitlines():
-            if '"commitInfo"' in line:
-                yield json.loads(line).get("commitInfo", {})
+    for file in sorted((path / LOG).iterdir(), reverse=True) if (path / LOG).is_dir() else ():
+        if not COMMIT.fullmatch(file.name):
+            continue
+        try:
+            lines = [
+                json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if '"commitInfo"' in line
+            ]
+        except ValueError:
+            raise SinkError(f"the log of the Delta table {str(path)!r} cannot be read; nothing was published") from None
+        yield next((line["commitInfo"] for line in lines if "commitInfo" in line), {})
 
 
-def link_commit(path: Path, version: int, text: str, aside: Path, mode: int) -> bool:
-    """Make a text the commit of a version, whole or not at all; False where another commit is that version."""
+def write_aside(aside: Path, text: str, mode: int) -> None:
+    """Write what may become a commit, on the disk and of the mode that it will have."""
     aside.unlink(missing_ok=True)
     handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -308,11 +336,13 @@ def link_commit(path: Path, version: int, text: str, aside: Path, mode: int) -> 
         file.flush()
         os.fsync(file.fileno())
     os.chmod(aside, mode)
+
+
+def link_commit(path: Path, version: int, aside: Path) -> bool:
+    """Make a file the commit of a version, whole or not at all; False where another commit is that version."""
     try:
         os.link(aside, path / LOG / f"{version:020d}.json")
     except FileExistsError:
         return False
-    finally:
-        aside.unlink()
     sync_folder(path / LOG)
     return True

@@ -54,6 +54,17 @@ GAPS: Mapping[tuple[str, str], Gap] = {
         raises=UnsupportedError,
         why="views are published in Spark's own catalogue; few others can switch one in one step",
     ),
+    ("*", "sink delta on an object store"): Gap(
+        raises=UnsupportedError,
+        why="files are moved and a commit is linked to its name, which object stores do not do",
+    ),
+    ("*", "append beside what compares with originals"): Gap(
+        raises=UnsupportedError,
+        why="rows of earlier releases are without their originals, populations and processes: only the table is left",
+    ),
+    ("*", "append beside what counts by a column that is not released"): Gap(
+        raises=UnsupportedError, why="rows of earlier releases are without it"
+    ),
     ("*", "ledger beside a sink table"): Gap(
         raises=UnsupportedError,
         why="a ledger asks what its sinks published, and a table answers only within its session",

@@ -1,6 +1,7 @@
 """``python tests/soak [TEST ...]``: damaged documents and killed runs, and a table of what came of it.
 
-Counts come from the environment: SOAK_POLICIES, SOAK_DOCUMENTS (of each kind), SOAK_KILLS, SOAK_ICEBERG;
+Counts come from the environment: SOAK_POLICIES, SOAK_DOCUMENTS (of each kind), SOAK_KILLS, SOAK_LAKES,
+SOAK_ICEBERG;
 SOAK_SEED draws other ones; SOAK_KEEP names a folder for what broke something.
 """
 
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from iceberg import soak_iceberg
 from kills import soak_kills
+from lakes import soak_lakes
 from policies import soak_policies
 from records import soak_records
 from trials import Table
@@ -22,6 +24,7 @@ TESTS = {
     "records": (soak_records, "SOAK_DOCUMENTS", 2000),
     "kills": (soak_kills, "SOAK_KILLS", 1000),
     "iceberg": (soak_iceberg, "SOAK_ICEBERG", 200),
+    "lakes": (soak_lakes, "SOAK_LAKES", 200),
 }
 
 
