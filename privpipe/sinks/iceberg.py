@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import shutil
 import uuid
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["IcebergTarget"]
 
+log = logging.getLogger("privpipe.release")
 PENDING = "pending-"
 UNFIT = "#?;%/\\"
 """Characters of a name that would lead to another place in the table's storage."""
@@ -250,6 +252,7 @@ class IcebergTarget(WholeReleases):
 
     def withdraw(self, run_id: str) -> None:
         """Bring back the snapshot before in one commit, or drop a table that holds nothing else."""
+        self._committed = None
         with self._told("the release could not be withdrawn; set the table back to the snapshot before it by hand"):
             Withdrawal(self._catalogue(), self.table.name, self._now(), run_id, replace=self._replaces).done()
             self._forget(run_id)
@@ -351,11 +354,15 @@ class IcebergTarget(WholeReleases):
         except (OSError, ValueError):
             mark.unlink(missing_ok=True)
             return
-        table = self._load()
-        referenced = [] if table is None else [table.metadata_location, *_logged(table)]
-        io = self._catalogue()._load_file_io(location=told["location"]) if table is None else table.io
-        Leftovers(io, told["location"], run_id, told["commit"]).remove(referenced, told["made"])
-        mark.unlink(missing_ok=True)
+        try:
+            table = self._load()
+            referenced = [] if table is None else [table.metadata_location, *_logged(table)]
+            io = self._catalogue()._load_file_io(location=told["location"]) if table is None else table.io
+            Leftovers(io, told["location"], run_id, told["commit"]).remove(referenced, told["made"])
+        except Exception as problem:  # noqa: BLE001 nobody is pointed at what is left
+            log.warning("files of %s could not be removed (%s); the next run does it", run_id, type(problem).__name__)
+        else:
+            mark.unlink(missing_ok=True)
 
     def _clean(self) -> None:
         """Throw away what killed runs left: staged files, and those in the table's storage that it does not know."""

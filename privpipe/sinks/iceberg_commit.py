@@ -18,6 +18,7 @@ MARK = "privpipe.sink"
 RUN = "privpipe.run_id"
 OURS = (RUN, "privpipe.verdict", "privpipe.policy_hash", "privpipe.documents")
 MAIN = "main"
+ATTEMPTS = 5
 
 
 def said_of(snapshot: Any) -> Mapping[str, str]:
@@ -117,13 +118,23 @@ class Withdrawal:
         self.catalogue, self.name, self.before, self.run_id, self.replace = catalogue, name, before, run_id, replace
 
     def done(self) -> None:
-        """Take it back, where it was committed.
+        """Take it back, where it was committed, also while others write.
 
         Raises
         ------
         SinkError
-            Others have written on top of it.
+            Others write faster than that, or changed what it replaced.
         """
+        from pyiceberg.exceptions import CommitFailedException
+
+        for _ in range(ATTEMPTS):
+            try:
+                return self._once()
+            except CommitFailedException:  # another writer was first; what is there now is looked at again
+                continue
+        raise SinkError(f"the Iceberg table {self.name!r} changes faster than the release can be withdrawn")
+
+    def _once(self) -> None:
         from pyiceberg.exceptions import NoSuchTableError
 
         try:

@@ -64,26 +64,26 @@ def local_place(place: str) -> Path | None:
 
 
 def _listed(io: Any, folder: str) -> list[str]:
-    """Places of all files at and below a folder of the table's storage; none where it cannot be listed."""
+    """Places of all files at and below a folder of the table's storage; none where pyiceberg cannot list it."""
     uri = urlparse(folder)
-    try:
-        if hasattr(io, "fs_by_scheme"):
-            path = f"{uri.netloc}{uri.path}" if uri.scheme not in ("", "file") else uri.path
-            selector = fs.FileSelector(path, recursive=True, allow_not_found=True)
-            system = io.fs_by_scheme(uri.scheme or "file", uri.netloc)
-            found = [each.path for each in system.get_file_info(selector) if each.type == fs.FileType.File]
-        else:
-            path = f"{uri.netloc}{uri.path}"
-            found = [str(each) for each in io.get_fs(uri.scheme).find(path)]
-    except Exception:  # noqa: BLE001 each storage fails in its own ways; what is not listed is not removed
+    local = uri.scheme in ("", "file")
+    path = (uri.path if uri.scheme else folder) if local else f"{uri.netloc}{uri.path}"
+    if hasattr(io, "fs_by_scheme"):
+        system = io.fs_by_scheme(uri.scheme or "file", uri.netloc)
+        selector = fs.FileSelector(path, recursive=True, allow_not_found=True)
+        found = [each.path for each in system.get_file_info(selector) if each.type == fs.FileType.File]
+    elif hasattr(io, "get_fs"):
+        found = [str(each) for each in io.get_fs(uri.scheme or "file").find(path)]
+    else:
         return []
-    return [folder.rstrip("/") + each[each.index(path.strip("/")) + len(path.strip("/")) :] for each in sorted(found)]
+    start = path.strip("/")
+    return [folder.rstrip("/") + each[each.index(start) + len(start) :] for each in sorted(found)]
 
 
 def _removed(io: Any, places: Iterable[str]) -> None:
     """Remove files, as far as they are there."""
     for place in places:
-        with suppress(Exception):
+        with suppress(FileNotFoundError):
             io.delete(place)
 
 
@@ -139,6 +139,6 @@ class Leftovers:
 
     def _runs(self, place: str) -> Iterator[str]:
         """The runs whose snapshots a metadata file holds."""
-        with suppress(Exception), self.io.new_input(place).open() as file:
+        with suppress(FileNotFoundError, ValueError), self.io.new_input(place).open() as file:
             for snapshot in json.loads(file.read()).get("snapshots", ()):
                 yield str(snapshot.get("summary", {}).get("privpipe.run_id"))

@@ -3,6 +3,8 @@
 Counts come from the environment: SOAK_POLICIES, SOAK_DOCUMENTS (of each kind), SOAK_KILLS,
 SOAK_STORES (of each kind of fault), SOAK_LAKES, SOAK_ICEBERG;
 SOAK_DATABASES;
+Counts come from the environment: SOAK_POLICIES, SOAK_DOCUMENTS (of each kind), SOAK_KILLS, SOAK_LAKES,
+SOAK_ICEBERG;
 SOAK_SEED draws other ones; SOAK_KEEP names a folder for what broke something.
 """
 
@@ -30,6 +32,8 @@ TESTS = {
     "lakes": (soak_lakes, "SOAK_LAKES", 200),
     "iceberg": (soak_iceberg, "SOAK_ICEBERG", 200),
     "databases": (soak_databases, "SOAK_DATABASES", 600),
+    "iceberg": (soak_iceberg, "SOAK_ICEBERG", 200),
+    "lakes": (soak_lakes, "SOAK_LAKES", 200),
 }
 
 

@@ -234,3 +234,56 @@ def test_a_locked_catalogue_is_an_error_and_the_next_run_cleans_up(
         release(k=50)
     assert standing(lake, table) == before
     assert not list(tmp_path.rglob("*pending-*"))
+
+
+def test_files_that_cannot_be_removed_now_are_removed_by_the_next_run(
+    release: Callable[..., Any], table: Callable[[], Any], lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
+    release()
+    before = standing(lake, table)
+
+    def denied(*_: Any, **__: Any) -> Any:
+        raise PermissionError(13, "Permission denied")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pyiceberg.catalog.sql.SqlCatalog.commit_table", denied)
+        patch.setattr(PyArrowFileIO, "delete", denied)
+        with pytest.raises(SinkError, match="Permission denied"):
+            release(rows(300))
+    assert len(standing(lake, table)[0]) > len(before[0])
+    with pytest.raises(Refused):
+        release(k=50)
+    assert standing(lake, table) == before
+
+
+def test_a_withdrawal_that_loses_against_another_writer_tries_again(
+    release: Callable[..., Any], table: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.exceptions import CommitFailedException
+
+    from privpipe.running import run
+
+    first = release()
+    judge, commit, calls = run.judge_written, SqlCatalog.commit_table, [0, 0]
+
+    def altered(*arguments: Any, **named: Any) -> Any:
+        calls[0] += 1
+        judged = judge(*arguments, **named)
+        return judged if calls[0] == 1 else judged.within(altered=True)
+
+    def busy(*arguments: Any, **named: Any) -> Any:
+        calls[1] += 1
+        if calls[1] == 2:
+            raise CommitFailedException
+        return commit(*arguments, **named)
+
+    monkeypatch.setattr(run, "judge_written", altered)
+    monkeypatch.setattr(SqlCatalog, "commit_table", busy)
+    with pytest.raises(pp.errors.EngineError, match="withdrawn"):
+        release(rows(300))
+    assert calls[1] == 3
+    assert table().properties["privpipe.run_id"] == first.run_id
+    assert content(table().scan().to_arrow()) == content(rows())

@@ -244,3 +244,33 @@ def test_nobody_else_reads_the_work_area(release: Callable[..., Any], tmp_path: 
     (area,) = [path for path in tmp_path.iterdir() if path.name.endswith(".privpipe")]
     assert area.stat().st_mode & 0o077 == 0
     assert not os.path.lexists(area / "staging")
+
+
+@pytest.mark.parametrize(
+    ("sink", "says"),
+    [
+        ({"iceberg": "db.t", "path": "out"}, "stands beside `path:`"),
+        ({"iceberg": "db.t", "table": "db.t"}, "stands beside `table:`"),
+        ({"iceberg": "db.t", "format": "parquet"}, "is for files"),
+        ({"iceberg": "db.t", "mode": "merge"}, "must be one of replace, append"),
+        ({"iceberg": "db.t", "schema": "any"}, "must be one of same, evolve"),
+        ({"iceberg": "db.t", "tag": "x"}, "unknown key"),
+        ({"iceberg": "t"}, "with its namespace"),
+        ({"path": "out", "catalog": "lake"}, "is for an Iceberg table"),
+    ],
+)
+def test_keys_that_do_not_fit_are_told(sink: dict[str, str], says: str) -> None:
+    with pytest.raises(pp.errors.PolicyError, match=says):
+        pp.Policy.from_dict({**tmp_policy(), "sink": sink})
+
+
+def test_a_ledger_and_a_guarantee_that_cannot_judge_the_whole_do_not_go_with_such_a_table(tmp_path: Path) -> None:
+    ledger = {"complementary_release": {"ledger": str(tmp_path / "ledger"), "key": {"from_env": "KEY"}, "k": 2}}
+    with pytest.raises((pp.errors.PolicyError, pp.errors.UnsupportedError), match="ledger"):
+        pp.Policy.from_dict(
+            {**tmp_policy(), "guarantees": [{"k_anonymity": {"k": 5}}, ledger], "sink": {"iceberg": "db.t"}}
+        )
+    population = {"guarantees": [{"k_map": {"k": 5}}, {"k_anonymity": {"k": 5}}], "population": {"path": "all.csv"}}
+    sink = {"iceberg": "db.t", "mode": "append"}
+    with pytest.raises((pp.errors.PolicyError, pp.errors.UnsupportedError), match="whole table"):
+        pp.Policy.from_dict({**tmp_policy(), **population, "sink": sink})
