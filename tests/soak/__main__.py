@@ -32,8 +32,6 @@ TESTS = {
     "lakes": (soak_lakes, "SOAK_LAKES", 200),
     "iceberg": (soak_iceberg, "SOAK_ICEBERG", 200),
     "databases": (soak_databases, "SOAK_DATABASES", 600),
-    "iceberg": (soak_iceberg, "SOAK_ICEBERG", 200),
-    "lakes": (soak_lakes, "SOAK_LAKES", 200),
 }
 
 
