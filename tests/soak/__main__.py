@@ -1,10 +1,7 @@
 """``python tests/soak [TEST ...]``: damaged documents and killed runs, and a table of what came of it.
 
-Counts come from the environment: SOAK_POLICIES, SOAK_DOCUMENTS (of each kind), SOAK_KILLS,
-SOAK_STORES (of each kind of fault), SOAK_LAKES, SOAK_ICEBERG;
-SOAK_DATABASES;
-Counts come from the environment: SOAK_POLICIES, SOAK_DOCUMENTS (of each kind), SOAK_KILLS, SOAK_LAKES,
-SOAK_ICEBERG;
+Counts come from the environment: SOAK_POLICIES, SOAK_DOCUMENTS (of each kind), SOAK_KILLS, SOAK_STORES (of each kind
+of fault), SOAK_LAKES, SOAK_ICEBERG, SOAK_DATABASES;
 SOAK_SEED draws other ones; SOAK_KEEP names a folder for what broke something.
 """
 
