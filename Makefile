@@ -165,7 +165,7 @@ test-integrations: $(BIN)/python
 	@status=0; for tool in $(TOOLS); do \
 	    "$(BIN)/python" -m venv "build/$$tool" && \
 	    "build/$$tool/bin/python" -m pip install --quiet -e ".[$$tool]" pytest pytest-timeout hypothesis && \
-	    "build/$$tool/bin/python" -m pytest -o addopts="-ra --import-mode=importlib" -W ignore \
+	    "build/$$tool/bin/python" -m pytest -o addopts="-ra --import-mode=importlib" -o faulthandler_timeout=0 -W ignore \
 	        "tests/integrations/test_$$tool.py" --durations=5 $(PYTEST_ARGS) || status=1; \
 	done; exit $$status
 
