@@ -52,7 +52,7 @@ def test_an_officer_finds_the_answers(documents: dict[str, RunDocuments]) -> Non
     for said in (
         "Published",
         "Every guarantee of the policy holds over the published files (4 of 4).",
-        "names a person by itself; never released as it is",
+        "names a person by itself, or is treated as if it did; never released as it is",
         "generalization, level",
         "at least 5",
         "to spare",
@@ -79,6 +79,8 @@ def test_a_refusal_says_why_in_one_sentence(documents: dict[str, RunDocuments]) 
     assert "missed by 4" in page
     assert "Nothing was published, so there is nothing to say about a method." in page
     assert "Records judged" in page
+    assert "Would have been released" in page
+    assert "Columns released" not in page
 
 
 def test_a_masked_release_tells_attacks_and_warns_of_counts(documents: dict[str, RunDocuments]) -> None:

@@ -138,7 +138,7 @@ class Wording:
         if row.margin < 0:
             return text("margin.missed", margin=far)
         if row.margin == 0:
-            return text("margin.exact")
+            return text("margin.exact" if leading_figure(row.asked) else "margin.none")  # nothing is below none
         wanted = leading_figure(row.asked)
         if not wanted:
             return text("margin.met_zero", margin=far)
@@ -163,12 +163,17 @@ class Wording:
                     self.messages.text(
                         key,
                         asked=self.figure(row.asked, share=self._share(row)),
-                        reached=self.reached(row),
+                        reached=self._below_few() if row.few else self.reached(row),
                         columns=", ".join(row.columns) or self.messages.text("meaning.all_quasi_identifiers"),
                         risk=self.numbers.percent(1 / wanted) if wanted else "",
                     )
                 )
         return list(dict.fromkeys(found))
+
+    def _below_few(self) -> str:
+        """In place of a share of few records within a sentence: what it is below."""
+        records = self.data.records["released"] or 0
+        return f"< {self.numbers.percent(min(1.0, self.data.threshold / records))}" if records else self.few
 
     def role(self, role: str) -> tuple[str, str]:
         """A role and why a column has it."""
