@@ -117,7 +117,7 @@ class Asked:
         from privpipe.engines import Source, open_engine
         from privpipe.errors import DataError
         from privpipe.running.column_levels import with_columns_read
-        from privpipe.running.run import source_of
+        from privpipe.running.judging_rows import source_of
 
         policy = self.policy
         if self.data is None and (policy is None or policy.source is None):

@@ -166,10 +166,10 @@ def _written(policy: Policy, plan: Plan, folder: Path, engine: str | None, *, li
     from privpipe.private_files import make_public, public_modes
     from privpipe.progress import watched
     from privpipe.running.attaching import attach
+    from privpipe.running.judging_rows import source_of
     from privpipe.running.losing import lost_columns
     from privpipe.running.pinning import pinned_tables
     from privpipe.running.places import write_rows
-    from privpipe.running.run import source_of
     from privpipe.running.run_context import RunContext, seed_of
     from privpipe.running.staging import run_stages
     from privpipe.sinks.formula_cells import formula_notes

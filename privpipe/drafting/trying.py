@@ -102,8 +102,8 @@ def loaded(text: str, home: Path) -> Policy:
 
 def sample_of(engine: Engine, policy: Policy, frame: Any = None, most: int = MOST_RECORDS) -> Any:
     """All records, or about as many as the limit says."""
+    from privpipe.running.judging_rows import source_of
     from privpipe.running.reading import read_as_source, scanned
-    from privpipe.running.run import source_of
 
     table = scanned(engine, source_of(policy) if frame is None else read_as_source(frame, policy))
     records = engine.count(table)
@@ -119,10 +119,10 @@ def tried(stages: tuple[str, ...], policy: Policy, rows: Any, engine: Engine) ->
 
     from privpipe.policy.specs import FrameSpec
     from privpipe.running.attaching import attach
+    from privpipe.running.judging_rows import judge_staged
     from privpipe.running.losing import lost_columns
     from privpipe.running.losing import sample_of as both_of
     from privpipe.running.reading import read_as_source
-    from privpipe.running.run import judge_staged
     from privpipe.running.run_context import RunContext, seed_of
     from privpipe.running.staging import run_stages
 

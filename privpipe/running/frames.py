@@ -16,6 +16,7 @@ from privpipe.policy import Policy
 from privpipe.policy.specs import FrameSpec, SourceSpec, located
 from privpipe.progress import watched
 from privpipe.running.attaching import attach
+from privpipe.running.judging_rows import judge_staged
 from privpipe.running.losing import lost_columns
 from privpipe.running.opened import OpenedEngine, is_path
 from privpipe.running.pinning import pinned_tables
@@ -23,7 +24,7 @@ from privpipe.running.population import population_beside
 from privpipe.running.reading import read_as_source
 from privpipe.running.release_result import ReleaseResult
 from privpipe.running.remembering import Remembering
-from privpipe.running.run import judge_staged, release_with
+from privpipe.running.run import release_with
 from privpipe.running.run_context import RunContext, seed_of
 from privpipe.running.run_notes import require_publishable_seed
 from privpipe.running.staging import Staged, run_stages

@@ -25,11 +25,11 @@ from privpipe.reporting.figures import leading_figure
 from privpipe.reporting.risk_utility import Point, RiskUtilityMap, risk_weights
 from privpipe.running.attaching import attach
 from privpipe.running.axes import Chosen
+from privpipe.running.judging_rows import judge_written, source_of, without_notes
 from privpipe.running.opened import OpenedEngine
 from privpipe.running.places import workplace, write_rows
 from privpipe.running.population import population_beside
 from privpipe.running.remembering import Remembering
-from privpipe.running.run import judge_written, source_of, without_notes
 from privpipe.running.run_context import RunContext, seed_of
 from privpipe.running.staging import run_stages
 from privpipe.sinks.local import LocalTarget

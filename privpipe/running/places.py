@@ -21,9 +21,10 @@ from privpipe.sinks.databases import DatabaseTarget
 from privpipe.sinks.delta import DeltaTarget
 from privpipe.sinks.formula_cells import escapes_formulas
 from privpipe.sinks.iceberg import IcebergTarget
-from privpipe.sinks.local import LocalTarget, Rows, Target
+from privpipe.sinks.local import LocalTarget
 from privpipe.sinks.remote import RemoteTarget, is_remote
 from privpipe.sinks.table import TableTarget
+from privpipe.sinks.target import Rows, Target
 
 if TYPE_CHECKING:
     from privpipe.policy import Policy

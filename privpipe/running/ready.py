@@ -12,7 +12,7 @@ from privpipe.judging import Assessment
 from privpipe.running.release_result import ReleaseResult
 from privpipe.running.run_report import RunReport
 from privpipe.running.staging import Staged
-from privpipe.sinks.local import Target
+from privpipe.sinks.target import Target
 
 __all__ = ["Ready"]
 

@@ -12,7 +12,7 @@ from privpipe.errors import SinkError
 from privpipe.running.sealing import manifest_checksum
 
 if TYPE_CHECKING:
-    from privpipe.sinks.local import Target
+    from privpipe.sinks.target import Target
 
 __all__ = ["CHAIN_START", "Chain", "chain_entry", "chain_of", "link_of"]
 

@@ -21,7 +21,7 @@ from privpipe.sinks.local import LocalTarget
 
 if TYPE_CHECKING:
     from privpipe.policy import Policy
-    from privpipe.sinks.local import Target
+    from privpipe.sinks.target import Target
 
 __all__ = ["Remembering"]
 

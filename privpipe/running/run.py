@@ -12,26 +12,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privpipe.engines import Engine, Source, Written
-from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.engines.base.stamps import require_stamps, stamps_of
-from privpipe.errors import EngineError, SinkError, UsageError
-from privpipe.judging import Assessment, assess
-from privpipe.judging.paired_sample import PairedSample
-from privpipe.judging.recovering import recovery_notes
-from privpipe.ledger import NOT_JUDGED, history_entries
+from privpipe.errors import EngineError, SinkError
+from privpipe.judging import Assessment
 from privpipe.progress import watched
-from privpipe.running.aligning import reads_pairs
 from privpipe.running.attaching import attach
 from privpipe.running.bytes_columns import require_file_of_bytes
 from privpipe.running.frozen import frozen_plan, require_fitting
+from privpipe.running.judging_rows import (
+    judge_written,
+    notes_of_source,
+    source_of,
+    without_notes,
+)
 from privpipe.running.key_history import KeyHistory
 from privpipe.running.losing import lost_columns, sample_of
 from privpipe.running.officers import under_officer
-from privpipe.running.places import clear_workplace, sink_format, target_of, workplace, write_rows, written_source
+from privpipe.running.places import clear_workplace, sink_format, target_of, workplace, write_rows
 from privpipe.running.plan import Plan
 from privpipe.running.population import population_beside
-from privpipe.running.positions import reads_positions, run_positions
-from privpipe.running.reading import left_out_notes
 from privpipe.running.ready import Ready
 from privpipe.running.release_chain import Chain, chain_of
 from privpipe.running.release_result import ReleaseResult
@@ -39,28 +38,23 @@ from privpipe.running.remembering import Remembering
 from privpipe.running.rerun import Rerun
 from privpipe.running.run_context import RunContext, seed_of
 from privpipe.running.run_documents import output_of, run_documents, run_header, write_public
-from privpipe.running.run_notes import linking_notes, require_publishable_seed, seed_notes
+from privpipe.running.run_notes import require_publishable_seed
 from privpipe.running.run_report import RunReport
 from privpipe.running.staging import Staged, run_stages
 from privpipe.running.waiting import HeldRun, drop_stale, held_run, require_waitable, wait_if_asked
 from privpipe.running.whole_table import appended, judge_whole, require_judged_whole
 from privpipe.sinks.formula_cells import formula_notes
-from privpipe.sinks.local import Rows, Target, sink_faults
+from privpipe.sinks.local import sink_faults
 from privpipe.sinks.records import PrivateRecords
 from privpipe.sinks.remote import RemoteTarget
+from privpipe.sinks.target import Rows, Target
 
 if TYPE_CHECKING:
     from privpipe.policy import Policy
 
 __all__ = [
     "STEPS",
-    "judge_staged",
-    "judge_written",
-    "notes_of_source",
     "release_with",
-    "source_of",
-    "stages_of",
-    "without_notes",
 ]
 
 log = logging.getLogger("privpipe.release")
@@ -310,105 +304,3 @@ class _Release:
                 step()
             except SinkError as error:
                 log.warning("%sthe next run settles what could not be written: %s", outcome, error)
-
-
-def source_of(policy: Policy) -> Source:
-    """The policy's source, for a scan.
-
-    Raises
-    ------
-    UsageError
-        The policy names none.
-    """
-    if policy.source is None:
-        raise UsageError("the policy has no `source:`; give one, or hand the data over in Python")
-    return policy.source.to_source(policy.types, policy.base_dir)
-
-
-def judge_written(context: RunContext, staged: Staged, place: Rows, written: Written) -> Assessment:
-    """Judge the files or the table, not the frame they came from; by that only to count persons they do not tell apart.
-
-    Then they are proved to hold the very same records.
-    """
-    engine, policy, seed = context.engine, context.policy, context.seed
-    files = written_source(policy, staged, place)
-    table = engine.scan(files)
-    names = list(staged.table.schema.names)
-    if isinstance(place, Source) and sorted(table.schema.names) == sorted(names):
-        table = engine.select(table, names)  # a table has its columns in the order of its first release
-    if list(table.schema.names) != names:
-        raise EngineError("the written files do not have the columns of the release")
-    paired = reads_pairs(policy)
-    if (staged.counted is not None or paired) and fingerprint(engine, table, seed) != fingerprint(
-        engine, staged.table, seed
-    ):
-        raise EngineError("the written files do not hold the records that were staged")
-    positions = None
-    if reads_positions(policy):
-        positions = run_positions(context, source_of(policy), staged.table, files, staged.order)
-    judged = judge_staged(context, staged, table, positions)
-    if judged.records + judged.suppressed_records != written.records + staged.suppressed_records:
-        raise EngineError(
-            f"{written.records:,} records were written but "
-            f"{judged.records + judged.suppressed_records - staged.suppressed_records:,} were judged"
-        )
-    return judged
-
-
-def judge_staged(context: RunContext, staged: Staged, table: Any, positions: Any = None) -> Assessment:
-    """Judge a table that holds what was staged: as it was written, or as it is.
-
-    Parameters
-    ----------
-    positions : RowPositions or str, optional
-        Where records stand in the files, for entries that read it.
-    """
-    engine, policy = context.engine, context.policy
-    if staged.counted is not None:
-        table = staged.counted
-    rules = replace(staged.rules, stages=stages_of(staged.plan), order=staged.run.attacks(), positions=positions)
-    judged = assess(
-        engine,
-        table,
-        guarantees=policy.guarantees,
-        measures=policy.measures,
-        roles=staged.roles,
-        rules=replace(
-            rules,
-            gate=replace(rules.gate, columns=tuple(staged.table.schema.names)),
-            released=tuple(staged.table.schema.names),
-        ),
-        original=staged.original,
-        released=staged.table if reads_pairs(policy) else None,
-        population=staged.population,
-    )
-    notes = (*seed_notes(policy), *judged.notes, *linking_notes(policy), *staged.notes)
-    return replace(
-        judged,
-        suppressed_records=judged.suppressed_records + staged.suppressed_records,
-        notes=notes if history_entries(policy.entries) else (*notes, NOT_JUDGED),
-        source_notes=(
-            *judged.source_notes,
-            *staged.source_notes,
-            *left_out_notes(policy, source=source_of(policy)),
-        ),
-    )
-
-
-def notes_of_source(engine: Engine, staged: Staged, sample: PairedSample | None) -> tuple[str, ...]:
-    """What the release discloses of its source indirectly, in sentences."""
-    if not staged.rules.gate.notes:
-        return ()
-    rules = replace(staged.rules, stages=stages_of(staged.plan))
-    return recovery_notes(engine, staged.table, staged.original, staged.roles, rules, staged.run.attacks(), sample)
-
-
-def without_notes(staged: Staged) -> Staged:
-    """The same table, judged by its guarantees alone."""
-    return replace(staged, rules=replace(staged.rules, gate=replace(staged.rules.gate, notes=False)))
-
-
-def stages_of(plan: Plan) -> tuple[Mapping[str, Any], ...]:
-    """The stages of a plan as attacks read them: methods and parameters are public."""
-    stages: tuple[Mapping[str, Any], ...] = tuple(plan.to_dict()["stages"])
-    return stages

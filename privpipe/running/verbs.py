@@ -25,6 +25,7 @@ from privpipe.progress import watched
 from privpipe.running.aligning import Align, aligned, compares_tables, reads_pairs
 from privpipe.running.attaching import attach
 from privpipe.running.column_levels import with_columns_read
+from privpipe.running.judging_rows import source_of
 from privpipe.running.losing import lost_columns
 from privpipe.running.noting import notes_beside_original
 from privpipe.running.opened import OpenedEngine, is_path
@@ -37,7 +38,7 @@ from privpipe.running.reading import finished_source, left_out_notes, read_as_so
 from privpipe.running.release_result import ReleaseResult
 from privpipe.running.remembering import Remembering
 from privpipe.running.rules import judging_rules
-from privpipe.running.run import release_with, source_of
+from privpipe.running.run import release_with
 from privpipe.running.run_context import RunContext, seed_of
 from privpipe.running.run_documents import versions_at_work
 from privpipe.running.staging import run_stages

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from privpipe.policy import Policy
     from privpipe.policy.officer import SignOffRule
     from privpipe.running.ready import Ready
-    from privpipe.sinks.local import Rows, Target
+    from privpipe.sinks.target import Rows, Target
 
 __all__ = [
     "ENDING",

@@ -16,7 +16,7 @@ from privpipe.running.bytes_columns import is_bytes
 from privpipe.running.rules import judging_rules
 from privpipe.running.run_context import RunContext
 from privpipe.running.staging import Staged
-from privpipe.sinks.local import Rows
+from privpipe.sinks.target import Rows
 
 if TYPE_CHECKING:
     from privpipe.policy import Policy

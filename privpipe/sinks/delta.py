@@ -41,7 +41,8 @@ from privpipe.sinks.delta_log import (
     snapshot,
     write_aside,
 )
-from privpipe.sinks.local import METADATA, LocalTarget, Rows, flush_below, sink_faults
+from privpipe.sinks.local import METADATA, LocalTarget, flush_below, sink_faults
+from privpipe.sinks.target import Rows
 
 if TYPE_CHECKING:
     import pyarrow as pa

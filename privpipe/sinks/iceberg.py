@@ -33,7 +33,8 @@ from privpipe.private_files import flush_new, private_folder
 from privpipe.sinks.iceberg_columns import arrow_type, ids_of, require_fitting, written_under
 from privpipe.sinks.iceberg_commit import MARK, RUN, Commit, Withdrawal, released_run, said_of
 from privpipe.sinks.iceberg_files import Leftovers, copied, local_place
-from privpipe.sinks.local import METADATA, Rows, WholeReleases
+from privpipe.sinks.local import METADATA
+from privpipe.sinks.target import Rows, WholeReleases
 
 if TYPE_CHECKING:
     import pyarrow as pa

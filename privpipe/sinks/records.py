@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privpipe.errors import SinkError, UsageError
-from privpipe.sinks.local import LocalTarget, Target
+from privpipe.sinks.local import LocalTarget
 from privpipe.sinks.remote import RemoteTarget
+from privpipe.sinks.target import Target
 
 if TYPE_CHECKING:
     from privpipe.policy import Policy

@@ -41,7 +41,8 @@ from privpipe.errors import EngineError, PrivpipeError, SinkError, UsageError
 from privpipe.private_files import new_folder, remove_folder
 from privpipe.sinks.conditional import Conditional, Conflict, Version, conditional_writes
 from privpipe.sinks.lease import Lease
-from privpipe.sinks.local import MEMORY, METADATA, WholeReleases
+from privpipe.sinks.local import MEMORY, METADATA
+from privpipe.sinks.target import WholeReleases
 
 __all__ = ["RemoteTarget", "is_remote"]
 

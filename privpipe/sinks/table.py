@@ -31,7 +31,8 @@ from privpipe.blocks.table_name import TableName, backquoted
 from privpipe.engines.base.catalogue import Catalogue
 from privpipe.errors import EngineError, PrivpipeError, SinkError
 from privpipe.private_files import flush_new, private_folder
-from privpipe.sinks.local import METADATA, WholeReleases, sink_faults
+from privpipe.sinks.local import METADATA, sink_faults
+from privpipe.sinks.target import WholeReleases
 
 __all__ = ["TableTarget"]
 

@@ -14,11 +14,11 @@ from privpipe.policy import Policy
 from privpipe.policy.declared_ledger import named_ledger
 from privpipe.running.aligning import reads_pairs
 from privpipe.running.attaching import attach
+from privpipe.running.judging_rows import stages_of
 from privpipe.running.opened import OpenedEngine
 from privpipe.running.plan import Plan
 from privpipe.running.population import population_beside
 from privpipe.running.reading import read_as_source
-from privpipe.running.run import stages_of
 from privpipe.running.run_context import RunContext
 from privpipe.running.staging import Staged, run_stages
 

@@ -28,7 +28,8 @@ from privpipe.private_files import private_folder
 from privpipe.sinks.databases.loading import StagedRows
 from privpipe.sinks.databases.opening import store_of
 from privpipe.sinks.databases.store import Release
-from privpipe.sinks.local import METADATA, WholeReleases, sink_faults
+from privpipe.sinks.local import METADATA, sink_faults
+from privpipe.sinks.target import WholeReleases
 
 __all__ = ["DatabaseTarget"]
 

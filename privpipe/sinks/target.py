@@ -1,0 +1,127 @@
+"""What a place is to which a release can be published."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from privpipe.blocks.table_name import TableName
+from privpipe.engines import Source
+from privpipe.engines.base.databases import Database
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Rows", "Target", "WholeReleases"]
+
+Rows = Path | TableName | Database | Source
+"""Where rows of a release are read: a folder, a table of a catalogue or of a database, or any other source."""
+
+
+class Target(Protocol):
+    """A place a release can be published to."""
+
+    @property
+    def name(self) -> str:
+        """What names it: a path, a URL, a table."""
+
+    @property
+    def area(self) -> Path | None:
+        """A folder of this machine for what readers must not see; None: there is none."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+    def stage(self, run_id: str) -> Path:
+        """An empty local folder for this run's files."""
+
+    @property
+    def publishes_files(self) -> bool:
+        """Whether readers read the staged files, byte for byte."""
+
+    @property
+    def marks(self) -> Mapping[str, str]:
+        """Properties by which a run knows the tables of this sink."""
+
+    def rows(self, run_id: str) -> Path | TableName:
+        """Where the rows of this run are written: that folder, one below it, or a table."""
+
+    def landed(self, run_id: str) -> Rows:
+        """What is judged and published: the written rows in their final form, or a table that they are loaded into."""
+
+    def fits(self, schema: pa.Schema) -> None:
+        """Refuse rows of a schema that cannot be published here, before they are written."""
+
+    def kept(self) -> Source | None:
+        """Rows that stay beside those of this run, as they are now; None: a release takes the place of all."""
+
+    def whole(self, run_id: str) -> Source | None:
+        """All rows that readers see since this run published, where some were kept."""
+
+    def notes(self) -> Sequence[str]:
+        """What a verdict must say of releases here."""
+
+    def described(self, run_id: str) -> Mapping[str, Any]:
+        """What the public manifest says of the place of this run's rows."""
+
+    def require_free(self) -> None:
+        """Refuse a place that could not be published to now, as far as looking tells."""
+
+    def publish(self, run_id: str) -> str:
+        """Make what is staged the published release, in one step; returns where it is read."""
+
+    def published(self, run_id: str) -> Rows:
+        """This run's rows as a reader of the target would read them now: a local folder, or a table."""
+
+    def withdraw(self, run_id: str) -> None:
+        """Put back what was published before this run."""
+
+    def refuse(self, run_id: str) -> None:
+        """Throw the files of a refused run away."""
+
+    def current(self) -> str | None:
+        """What names the published release (its run id is part of it); None: nothing is published."""
+
+    def document(self, name: str) -> bytes | None:
+        """A public document of the published release, as it stands there; None: there is none."""
+
+    def recall(self) -> bytes | None:
+        """What the target keeps, beside what readers see; None: nothing."""
+
+    def remember(self, data: bytes) -> None:
+        """Keep this instead, whole or not at all."""
+
+
+class WholeReleases:
+    """What is true of places where a release takes the place of the one before, whatever its columns."""
+
+    @property
+    def publishes_files(self) -> bool:
+        """Tables hold rows."""
+        return False
+
+    def fits(self, schema: pa.Schema) -> None:
+        """Any schema."""
+
+    def kept(self) -> Source | None:
+        """Nothing."""
+        return None
+
+    def whole(self, run_id: str) -> Source | None:
+        """Nothing more than the release."""
+        return None
+
+    def notes(self) -> Sequence[str]:
+        """Nothing."""
+        return ()
+
+    def described(self, run_id: str) -> Mapping[str, Any]:
+        """Nothing more than the files."""
+        return {}
+
+    def require_free(self) -> None:
+        """Known when it is opened."""
