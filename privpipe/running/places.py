@@ -29,7 +29,16 @@ from privpipe.sinks.target import Rows, Target
 if TYPE_CHECKING:
     from privpipe.policy import Policy
 
-__all__ = ["clear_workplace", "folder_of", "sink_format", "target_of", "workplace", "write_rows", "written_source"]
+__all__ = [
+    "clear_workplace",
+    "folder_of",
+    "place_of",
+    "sink_format",
+    "target_of",
+    "workplace",
+    "write_rows",
+    "written_source",
+]
 
 NO_MARKS: Mapping[str, str] = {}
 
@@ -47,11 +56,16 @@ def target_of(engine: Engine, policy: Policy, target: str | None) -> Target:
     UsageError
         There is none, or it is a table and the engine has no catalogue.
     """
+    if target is None and policy.sink is not None and policy.sink.table is not None:
+        return TableTarget(engine.catalogue(), policy.sink.table, policy.base_dir)
+    return place_of(policy, target)
+
+
+def place_of(policy: Policy, target: str | None) -> Target:
+    """The same where it is no table of an engine's catalogue."""
     sink = policy.sink
     if target is None and sink is not None and sink.iceberg is not None:
         return IcebergTarget(sink.iceberg, policy.base_dir, sink.mode, sink.schema)
-    if target is None and sink is not None and sink.table is not None:
-        return TableTarget(engine.catalogue(), sink.table, policy.base_dir)
     if target is None and sink is not None and sink.database is not None:
         return DatabaseTarget(sink.database.within(policy.base_dir), policy.base_dir)
     return folder_of(policy, target)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from privpipe.errors import UsageError
 from privpipe.ledger import named_ledger
-from privpipe.running.places import folder_of
+from privpipe.running.places import place_of
 from privpipe.sinks.remote import RemoteTarget
 
 if TYPE_CHECKING:
@@ -46,16 +46,12 @@ def _places(job: Job, policy: Policy) -> Iterator[tuple[str, Path]]:
     if job.action != "release":
         return
     area: Path | None = None
-    if job.target is not None or policy.sink is None or policy.sink.path:
-        place = folder_of(policy, job.target)
+    if job.target is not None or policy.sink is None or policy.sink.table is None:
+        place = place_of(policy, job.target)
+        area = place.area
+        yield from place.folders
         if isinstance(place, RemoteTarget):
             place.__exit__(None, None, None)  # it has a local folder from its birth
-            if place.local_root is not None:
-                yield "the sink", place.local_root
-        else:
-            area = place.state
-            yield "the sink", place.path
-            yield "the work area of the sink", place.state
     if policy.records is not None:
         yield "the folder of private records", base / policy.records
     elif area is None:

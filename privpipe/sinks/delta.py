@@ -15,7 +15,6 @@ can still be read by their number until VACUUM removes their files.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,6 +41,7 @@ from privpipe.sinks.delta_log import (
     write_aside,
 )
 from privpipe.sinks.local import METADATA, LocalTarget, flush_below, sink_faults
+from privpipe.sinks.public_properties import public_properties
 from privpipe.sinks.target import Rows
 
 if TYPE_CHECKING:
@@ -253,21 +253,15 @@ class DeltaTarget(LocalTarget):
         import pyarrow.parquet as pq
 
         table = self._now()
-        verdict = json.loads((staged / METADATA / "verdict.json").read_text(encoding="utf-8"))
         files = []
         for path in sorted(path for path in staged.iterdir() if path.is_file()):
             found = path.stat()
             rows = pq.ParquetFile(path).metadata.num_rows
             files.append(Added(f"{run_id}/{path.name}", found.st_size, int(found.st_mtime * 1000), rows))
-        said = {
-            "run_id": run_id,
-            "verdict": "passed" if verdict["passed"] is True else "refused",
-            "policy_hash": str(verdict["policy_hash"]),
-        }
         return Commit(
             before=table,
             fields=self._fields,
-            said=said,
+            said=public_properties(staged, run_id),
             added=tuple(files),
             removed=() if table is None or self.mode == "append" else table.files,
             mode="Append" if self.mode == "append" else "Overwrite",

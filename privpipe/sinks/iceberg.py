@@ -34,6 +34,7 @@ from privpipe.sinks.iceberg_columns import arrow_type, ids_of, require_fitting, 
 from privpipe.sinks.iceberg_commit import MARK, RUN, Commit, Withdrawal, released_run, said_of
 from privpipe.sinks.iceberg_files import Leftovers, copied, local_place
 from privpipe.sinks.local import METADATA
+from privpipe.sinks.public_properties import public_properties
 from privpipe.sinks.target import Rows, WholeReleases
 
 if TYPE_CHECKING:
@@ -125,6 +126,12 @@ class IcebergTarget(WholeReleases):
             with suppress(Exception):
                 self._opened.close()
             self._opened = None
+
+    @property
+    def folders(self) -> Sequence[tuple[str, Path]]:
+        """The work area, and the warehouse where it lies on this machine."""
+        home = str(self._catalogue().properties.get("warehouse", "://")).removeprefix("file://")
+        return (("the work area of the sink", self.area), *([] if "://" in home else [("the sink", Path(home))]))
 
     @property
     def marks(self) -> Mapping[str, str]:
@@ -222,7 +229,7 @@ class IcebergTarget(WholeReleases):
         """See `Target.publish`; when it raises, `withdraw` sees to what had been done."""
         staged = self.rows(run_id)
         with self._told():
-            said = _said(staged, run_id)
+            said = {f"privpipe.{key}": word for key, word in public_properties(staged, run_id).items()}
             commit = Commit(self._catalogue(), self.table.name, self._now(), uuid.uuid4(), self._columns)
             self._location = commit.location
             self._mark(run_id, commit)
@@ -387,13 +394,6 @@ class IcebergTarget(WholeReleases):
             raise SinkError(
                 f"another run is writing the sink {self.name!r}; this one did nothing. Try again when it is done"
             ) from None
-
-
-def _said(staged: Path, run_id: str) -> dict[str, str]:
-    """What a snapshot says of its release: no more than the public verdict does."""
-    verdict = json.loads((staged / METADATA / "verdict.json").read_text(encoding="utf-8"))
-    word = "passed" if verdict["passed"] is True else "refused"
-    return {RUN: run_id, "privpipe.verdict": word, "privpipe.policy_hash": str(verdict["policy_hash"])}
 
 
 def _logged(table: Any) -> list[str]:

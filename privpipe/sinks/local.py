@@ -19,7 +19,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -116,6 +116,11 @@ class LocalTarget(WholeReleases):
             It is a link, or belongs to somebody else.
         """
         return private_folder(self.state / name)
+
+    @property
+    def folders(self) -> Sequence[tuple[str, Path]]:
+        """The path, and the work area beside it."""
+        return (("the sink", self.path), ("the work area of the sink", self.state))
 
     @property
     def publishes_files(self) -> bool:

@@ -22,7 +22,7 @@ import logging
 import posixpath
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -180,6 +180,15 @@ class RemoteTarget(WholeReleases):
 
     def refuse(self, run_id: str) -> None:
         shutil.rmtree(self._local / run_id, ignore_errors=True)
+
+    @property
+    def folders(self) -> Sequence[tuple[str, Path]]:
+        """The path, where the file system is that of this machine."""
+        return (
+            ()
+            if self.local_root is None
+            else (("the sink", self.local_root), ("the work area of the sink", Path(self.state)))
+        )
 
     @property
     def local_root(self) -> Path | None:

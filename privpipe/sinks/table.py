@@ -21,7 +21,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -94,6 +94,11 @@ class TableTarget(WholeReleases):
         if self._held is not None:
             os.close(self._held)
             self._held = None
+
+    @property
+    def folders(self) -> Sequence[tuple[str, Path]]:
+        """The work area."""
+        return (("the work area of the sink", self.area),)
 
     @property
     def marks(self) -> Mapping[str, str]:

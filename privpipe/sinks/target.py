@@ -31,6 +31,10 @@ class Target(Protocol):
     def area(self) -> Path | None:
         """A folder of this machine for what readers must not see; None: there is none."""
 
+    @property
+    def folders(self) -> Sequence[tuple[str, Path]]:
+        """What a run writes on this machine, as far as it is known before: its name for people, and where it lies."""
+
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
@@ -103,6 +107,11 @@ class WholeReleases:
     def publishes_files(self) -> bool:
         """Tables hold rows."""
         return False
+
+    @property
+    def folders(self) -> Sequence[tuple[str, Path]]:
+        """Nothing that is known before."""
+        return ()
 
     def fits(self, schema: pa.Schema) -> None:
         """Any schema."""

@@ -36,6 +36,28 @@ def test_the_sink_of_the_policy_and_a_target(tmp_path: Path, dags: Path, written
     assert "the sink" in refused(dags, written(), target=str(dags))
 
 
+def test_tables_that_lie_on_this_machine(
+    tmp_path: Path, dags: Path, written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sunk(said: str) -> str:
+        path = Path(written())
+        text = path.read_text(encoding="utf-8").replace("sink: {path: published/visits, format: csv}", f"sink: {said}")
+        path.write_text(text, encoding="utf-8")
+        return str(path)
+
+    assert "the sink" in refused(dags, sunk("{path: ../dags/visits, format: delta}"))
+    for ending in ("duckdb", "sqlite"):
+        assert "the sink" in refused(dags, sunk(f"{{database: ../dags/public.{ending}, table: visits}}"))
+    pytest.importorskip("pyiceberg", reason="needs pyiceberg")
+    for key, value in {
+        "TYPE": "sql",
+        "URI": f"sqlite:///{tmp_path / 'catalogue.db'}",
+        "WAREHOUSE": f"file://{dags / 'warehouse'}",
+    }.items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{key}", value)
+    assert "the sink" in refused(dags, sunk("{iceberg: db.visits, catalog: lake}"))
+
+
 def test_a_sink_behind_links(tmp_path: Path, dags: Path, written: Written) -> None:
     (tmp_path / "innocent").symlink_to(dags / "deep")
     assert "the sink" in refused(dags, written(), target=str(tmp_path / "innocent" / "visits"))

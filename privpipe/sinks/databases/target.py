@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -86,6 +86,12 @@ class DatabaseTarget(WholeReleases):
         SinkError
         """
         self._store.require_free()
+
+    @property
+    def folders(self) -> Sequence[tuple[str, Path]]:
+        """The file of the database, if it is one, and the work area."""
+        database, area = self._store.database, ("the work area of the sink", self.area)
+        return (("the sink", Path(database.at)), area) if database.is_file else (area,)
 
     @property
     def marks(self) -> Mapping[str, str]:
