@@ -56,16 +56,16 @@ def manifests_follow_their_schema() -> Iterator[None]:
     schemas = {name: jsonschema.Draft202012Validator(output_schema(name)) for name in ("manifest", "private_manifest")}
     write, keep = run.write_public, PrivateRecords.keep
 
-    def write_checked(folder: Path, documents: Mapping[str, Mapping[str, Any]]) -> None:
+    def write_checked(folder: Path, documents: Mapping[str, Mapping[str, Any]], *more: Any) -> None:
         schemas["manifest"].validate(documents["manifest"])
-        write(folder, documents)
+        write(folder, documents, *more)
 
     def keep_checked(
-        self: PrivateRecords, run_id: str, documents: Mapping[str, Mapping[str, Any]], *, pending: bool
+        self: PrivateRecords, run_id: str, documents: Mapping[str, Mapping[str, Any]], **said: Any
     ) -> Path:
         if "manifest" in documents:
             schemas["private_manifest"].validate(documents["manifest"])
-        return keep(self, run_id, documents, pending=pending)
+        return keep(self, run_id, documents, **said)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "write_public", write_checked)

@@ -32,6 +32,7 @@ from privpipe.engines.base.catalogue import Catalogue
 from privpipe.errors import EngineError, PrivpipeError, SinkError
 from privpipe.private_files import flush_new, private_folder
 from privpipe.sinks.local import METADATA, sink_faults
+from privpipe.sinks.public_properties import public_properties
 from privpipe.sinks.target import WholeReleases
 
 __all__ = ["TableTarget"]
@@ -134,8 +135,10 @@ class TableTarget(WholeReleases):
         with self._told():
             texts = {path.stem: path.read_text(encoding="utf-8") for path in home.iterdir()}
             self.catalogue.write_texts(texts, self._texts, self.marks)
-            self.catalogue.publish(self._texts, self._documents(run_id))
-            self.catalogue.publish(self._rows, released)
+            said = public_properties(self.stage(run_id), run_id)
+            told = {f"privpipe.{key}": word for key, word in said.items()}
+            self.catalogue.publish(self._texts, self._documents(run_id), told)
+            self.catalogue.publish(self._rows, released, told)
             self._before, query = self._query(), self._reading(released)
             if self._before is None:
                 self.catalogue.make_view(self.table, query, self.marks)

@@ -100,6 +100,10 @@ def test_two_releases_in_a_row(session: Any, release: Callable[..., Any], tmp_pa
     assert documents == first.public
     assert json.loads(Path(first.record, "verdict.json").read_text()) == first.verdict_document
     assert first.manifest["output"]["table"] == f"spark_catalog.lake.{own}"
+    for table in (f"lake.{own}", f"lake.{own}__documents"):
+        said = {row["key"]: row["value"] for row in session.sql(f"SHOW TBLPROPERTIES {table}").collect()}
+        assert (said["privpipe.run_id"], said["privpipe.verdict"]) == (first.run_id, "passed")
+        assert said["privpipe.policy_hash"] == first.public["verdict"]["policy_hash"]
 
     fill(session, 300)
     second = release()

@@ -79,8 +79,8 @@ class Catalogue(ABC):
         """The texts of such a table; nothing where there is none."""
 
     @abstractmethod
-    def publish(self, name: TableName, new: TableName) -> None:
-        """Rename a table, and let those read it whom the catalogue lets."""
+    def publish(self, name: TableName, new: TableName, properties: Mapping[str, str]) -> None:
+        """Give a table these properties besides its own, rename it, and let those read it whom the catalogue lets."""
 
     @abstractmethod
     def make_view(self, name: TableName, text: str, properties: Mapping[str, str]) -> None:

@@ -105,7 +105,8 @@ class SparkCatalogue(Catalogue):
         with reported(f"read the table {name}"):
             return {str(row["name"]): str(row["document"]) for row in self.session.table(name.sql).collect()}
 
-    def publish(self, name: TableName, new: TableName) -> None:
+    def publish(self, name: TableName, new: TableName, properties: Mapping[str, str]) -> None:
+        self._run(f"describe the table {new}", f"ALTER TABLE {name.sql} SET {_properties(properties)}")
         within = TableName(new.parts[1:])  # a table never leaves its catalogue, and Spark wants that unsaid
         self._run(f"name the table {new}", f"ALTER TABLE {name.sql} RENAME TO {within.sql}")
         folder = self._folder(new)

@@ -122,7 +122,7 @@ class DatabaseTarget(WholeReleases):
         """See `Target.publish`; when it raises, `withdraw` sees to what had been done."""
         with sink_faults(self.name):
             home = self.stage(run_id) / METADATA
-            texts = {path.stem: path.read_text(encoding="utf-8") for path in home.iterdir()}
+            texts = {path.stem: path.read_text(encoding="utf-8") for path in home.glob("*.json")}
             self._store.publish(Release(run_id=run_id, documents=texts))
         return self.name
 
