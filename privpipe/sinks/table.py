@@ -133,7 +133,7 @@ class TableTarget(WholeReleases):
         """See `Target.publish`; when it raises, `withdraw` sees to what had been done."""
         released, home = self.released(run_id), self.stage(run_id) / METADATA
         with self._told():
-            texts = {path.stem: path.read_text(encoding="utf-8") for path in home.iterdir()}
+            texts = {path.stem: path.read_text(encoding="utf-8") for path in home.glob("*.json")}
             self.catalogue.write_texts(texts, self._texts, self.marks)
             said = public_properties(self.stage(run_id), run_id)
             told = {f"privpipe.{key}": word for key, word in said.items()}
