@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import privpipe
+from privpipe.errors import PrivpipeError
 from privpipe.record.checks import Check, broken, holds, unchecked
 from privpipe.record.released import Released, file_hash
 from privpipe.reporting.document_shapes import MANIFEST, VERDICT, misshapen
+from privpipe.reporting.officer.languages import LANGUAGES
+from privpipe.reporting.officer.page import report_page
+from privpipe.reporting.officer.report_data import ReportData
 from privpipe.reporting.output_schemas import output_schema
+from privpipe.reporting.run_documents import RunDocuments
 from privpipe.running.plan import document_digest
 from privpipe.running.release_chain import CHAIN_START, link_of
 from privpipe.running.sealing import MANIFEST_VERSION, manifest_checksum
@@ -19,6 +26,7 @@ from privpipe.sinks.records import document_text
 __all__ = ["chain_problems", "manifest_fault", "public_checks"]
 
 Document = Mapping[str, Any]
+LANGUAGE = re.compile(rb'<html lang="([a-z]+)"')
 
 
 def public_checks(released: Released, manifest: Document) -> Iterator[Check]:
@@ -35,6 +43,7 @@ def public_checks(released: Released, manifest: Document) -> Iterator[Check]:
     yield _policy(manifest)
     yield _plan(released, manifest)
     yield _verdict(released, manifest)
+    yield from _page(released, manifest)
     yield _chain(manifest)
 
 
@@ -136,6 +145,27 @@ def _verdict(released: Released, manifest: Document) -> Check:
     if unjudged:
         return broken("verdict of the manifest", f"guarantees of the policy that were not judged: {unjudged}")
     return holds("verdict of the manifest", f"{len(rows)} guarantees, with the parameters of the policy, all held")
+
+
+def _page(released: Released, manifest: Document) -> Iterator[Check]:
+    """Whether the page is the one that these documents make, in the language that it is in."""
+    page, verdict = released.page(), released.parsed("verdict")
+    if page is None or verdict is None:
+        return
+    said = LANGUAGE.search(page[:200])
+    lang = next((each for each in LANGUAGES if said is not None and said[1] == each.encode()), LANGUAGES[0])
+    try:
+        run = RunDocuments(str(verdict.get("run_id", "")), verdict, manifest, {})
+        made = report_page(ReportData.of(run), lang).encode()
+    except (PrivpipeError, LookupError, TypeError, ValueError, AttributeError) as error:
+        yield broken("report", f"the documents make no page ({type(error).__name__})")
+        return
+    if made == page:
+        yield holds("report", "report.html is the page of these documents")
+    elif manifest["versions"].get("privpipe") != privpipe.__version__:
+        yield unchecked("report", "another version of privpipe made the page; that version can make it again")
+    else:
+        yield broken("report", "report.html is not the page of these documents")
 
 
 def _unjudged(asked: Any, rows: list[Document]) -> list[str]:

@@ -17,6 +17,7 @@ from privpipe.sinks.remote import RemoteTarget, is_remote
 __all__ = ["Released", "file_hash", "opened_release"]
 
 DOCUMENTS = ("manifest", "plan", "verdict")
+PAGE = "report.html"
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,15 @@ class Released:
     def strange(self) -> list[str]:
         """What stands among the public documents and is none of them."""
         home = self.folder / METADATA
-        known = {f"{name}.json" for name in DOCUMENTS}
+        known = {PAGE, *(f"{name}.json" for name in DOCUMENTS)}
         return sorted(path.name for path in home.iterdir() if path.name not in known) if home.is_dir() else []
+
+    def page(self) -> bytes | None:
+        """The report beside the documents; None where there is none."""
+        path = self.folder / METADATA / PAGE
+        if path.is_symlink():
+            return b""
+        return path.read_bytes() if path.is_file() else None
 
     def private(self, run_id: str) -> Mapping[str, Any] | None:
         """The private manifest of a run, where it can be read."""

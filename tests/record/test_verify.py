@@ -55,6 +55,20 @@ def test_a_release_as_it_was_published_is_sound(released: Path, document: Docume
     )
 
 
+@pytest.mark.parametrize("lang", ["en", "de"])
+def test_a_page_that_was_changed_is_found(document: Document, lang: str) -> None:
+    released = Path(pp.release({**document, "report": {"lang": lang}}).path)
+    page = released / "_privpipe" / "report.html"
+    assert outcomes(verify(str(released)))["report"] == "holds"
+    page.write_bytes(page.read_bytes().replace(b"</h1>", b"!</h1>", 1))
+    assert broken(verify(str(released))) == {"report"}
+    page.unlink()
+    page.symlink_to("verdict.json")
+    assert broken(verify(str(released))) == {"report"}
+    page.unlink()
+    assert "report" not in outcomes(verify(str(released)))
+
+
 def test_what_is_not_at_hand_is_said(released: Path, place: Path, tmp_path: Path) -> None:
     found = verify(str(released), records=tmp_path / "nowhere")
     assert found.sound
