@@ -16,7 +16,7 @@ from privpipe.blocks.table_name import TableName
 from privpipe.engines import Engine, Source
 from privpipe.engines.base.databases import Database
 from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
-from privpipe.models.attribute.base_distribution import BaseFile, BaseNamed, BaseTable, GivenBase
+from privpipe.models.attribute.base_distribution import BaseDatabase, BaseFile, BaseNamed, BaseTable, GivenBase
 from privpipe.roles import column_type_of
 
 __all__ = ["bases_from_files", "histogram_of_file"]
@@ -38,7 +38,7 @@ def histogram_of_file(
     Parameters
     ----------
     engine : Engine
-    base : BaseFile, BaseNamed or BaseTable
+    base : BaseFile, BaseDatabase, BaseNamed or BaseTable
     column : str
         The sensitive column.
     kind : pyarrow.DataType
@@ -54,7 +54,7 @@ def histogram_of_file(
     try:
         return _histogram(engine, _source(base, versions), column, kind)
     except (DataError, UsageError) as error:
-        name = f", {PurePath(base.file).name}" if isinstance(base, BaseFile) else ""
+        name = f", {PurePath(base.file).name}" if isinstance(base, BaseFile | BaseDatabase) else ""
         error.args = (f"base distribution of {column!r}{name}: {error}",)
         raise
 
@@ -117,7 +117,7 @@ def _histogram(engine: Engine, source: Source, column: str, kind: Any) -> Histog
 def _source(base: GivenBase, versions: Mapping[str, int]) -> Source:
     if isinstance(base, BaseNamed):
         return Source(data=TableName.parse(base.table))
-    if isinstance(base, BaseFile) and base.table:
+    if isinstance(base, BaseDatabase):
         return Source(data=Database(at=base.file, table=TableName.parse(base.table)))
     if isinstance(base, BaseTable):
         return Source(data=base.frame())

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.errors import UnsupportedError
 from privpipe.judging.masked_cells import joined_bins, pooled_cells
 from privpipe.judging.paired_columns import CodedColumn, coded_column
 
@@ -52,7 +54,8 @@ def distributions(sample: PairedSample, mark: str, least: int, *, compared: bool
         before = None
         if compared and name in sample.original.schema.names:
             before = coded_column(sample.original.column(name), mark)
-        found[name] = _of_column([before, after] if before is not None else [after], least)
+        with suppress(UnsupportedError):  # bytes have no labels
+            found[name] = _of_column([before, after] if before is not None else [after], least)
     return found
 
 

@@ -107,8 +107,9 @@ def read_source(report: Report, value: Any, place: Place) -> SourceSpec | None:
         return spec
     if spec.max_bytes < 1:
         report.wrong((*place, "max_bytes"), f"must be at least 1, got {spec.max_bytes}")
-    if resolved not in ("csv", "json", "excel") and "max_bytes" in found:
-        report.wrong((*place, "max_bytes"), f"is for packed CSV and JSON files; the format here is {resolved}")
+    if resolved not in ("csv", "json", "excel", "avro") and "max_bytes" in found:
+        what = f"is for packed CSV and JSON files, Excel and Avro; the format here is {resolved}"
+        report.wrong((*place, "max_bytes"), what)
     if resolved != "parquet" and "partitions" in found:
         report.wrong((*place, "partitions"), f"is for Parquet files; the format here is {resolved}")
     if resolved != "excel" and "sheet" in found:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from privpipe.blocks.table_name import TableName
 from privpipe.errors import UsageError
 
-__all__ = ["Base", "BaseFile", "BaseNamed", "BaseTable", "GivenBase", "as_base"]
+__all__ = ["Base", "BaseDatabase", "BaseFile", "BaseNamed", "BaseTable", "GivenBase", "as_base"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,18 +22,32 @@ class BaseFile:
         Path; a relative one starts at the policy file. A table: the values under the column's name or ``value``,
         beside them ``count`` or ``share``, one line a value; without either, one line a record. The delimiter of a
         CSV file is recognised by its first line.
-    table : str
-        Of a DuckDB or SQLite file: the table with these columns, as in ``main.census``.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}  # an unknown key is an error
 
     file: str
-    table: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaseDatabase:
+    """A base distribution that is a table of a DuckDB or SQLite file, with the columns of a `BaseFile`.
+
+    Parameters
+    ----------
+    file : str
+        Path; a relative one starts at the policy file.
+    table : str
+        As in ``main.census``.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+
+    file: str
+    table: str
 
     def __post_init__(self) -> None:
-        if self.table:
-            TableName.parse(self.table)
+        TableName.parse(self.table)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,8 +110,8 @@ class BaseTable:
         return pa.table({"value": pa.array(list(self.data)), "count" if whole else "share": pa.array(weights)})
 
 
-Base = Literal["original", "released"] | BaseFile | BaseNamed
-GivenBase = BaseFile | BaseNamed | BaseTable
+Base = Literal["original", "released"] | BaseFile | BaseDatabase | BaseNamed
+GivenBase = BaseFile | BaseDatabase | BaseNamed | BaseTable
 
 
 def as_base(owner: str, base: Any) -> Base:
@@ -111,14 +125,16 @@ def as_base(owner: str, base: Any) -> Base:
     Examples
     --------
     >>> as_base("TCloseness", {"file": "census.csv"})
-    BaseFile(file='census.csv', table='')
+    BaseFile(file='census.csv')
     """
     texts = isinstance(base, Mapping) and all(isinstance(text, str) for text in base.values())
-    if texts and set(base) in ({"file"}, {"file", "table"}):
+    if texts and set(base) == {"file"}:
         return BaseFile(**base)
+    if texts and set(base) == {"file", "table"}:
+        return BaseDatabase(**base)
     if isinstance(base, Mapping) and list(base) == ["table"] and isinstance(base["table"], str):
         return BaseNamed(table=base["table"])
-    if isinstance(base, BaseFile | BaseNamed | BaseTable) or (
+    if isinstance(base, BaseFile | BaseDatabase | BaseNamed | BaseTable) or (
         isinstance(base, str) and base in ("original", "released")
     ):
         return base  # type: ignore[return-value]
