@@ -18,7 +18,11 @@ Lang = Literal["en", "de", "fr", "es"]
 
 def report(
     run: Annotated[
-        str, typer.Argument(metavar="RUN", help="A released folder, the folder of a private record, or a verdict file.")
+        str,
+        typer.Argument(
+            metavar="RUN",
+            help="A released folder, the folder of a private record or of a run that waits, or a verdict file.",
+        ),
     ],
     out: Annotated[
         Path | None,

@@ -7,11 +7,10 @@ from typing import Any
 
 import dagster as dg
 
+from privpipe.judging.public_figures import check_metadata
 from privpipe.scheduled import Ending
 
 __all__ = ["asset_check_metadata", "ending_metadata"]
-
-COLUMNS = ("guarantee", "parameters", "asked", "reached", "margin", "outcome")
 
 
 def asset_check_metadata(figures: Mapping[str, Any]) -> dict[str, Any]:
@@ -20,13 +19,17 @@ def asset_check_metadata(figures: Mapping[str, Any]) -> dict[str, Any]:
     Parameters
     ----------
     figures : mapping
-        `Ending.figures`. The figure of a guarantee that the public edition withholds is left empty.
+        `Ending.figures`, or what `Assessment.to_asset_check_metadata` gives. The figure of a guarantee that the public
+        edition withholds is left empty.
     """
-    rows = [dg.TableRecord({name: _cell(row[name]) for name in COLUMNS}) for row in figures.get("guarantees", ())]
-    schema = dg.TableSchema(columns=[dg.TableColumn(name, "string") for name in COLUMNS])
-    counts = {name: figures[name] for name in ("records", "classes") if figures.get(name) is not None}
-    warned = {"warnings": dg.MetadataValue.json(list(figures["warnings"]))} if figures.get("warnings") else {}
-    return {"guarantees": dg.MetadataValue.table(rows, schema=schema), **counts, **warned} if rows else {}
+    found = check_metadata(figures)
+    rows = found.pop("guarantees", [])
+    if not rows:
+        return {}
+    schema = dg.TableSchema(columns=[dg.TableColumn(name, "string") for name in rows[0]])
+    table = dg.MetadataValue.table([dg.TableRecord(row) for row in rows], schema=schema)
+    warned = {"warnings": dg.MetadataValue.json(found.pop("warnings"))} if "warnings" in found else {}
+    return {"guarantees": table, **found, **warned}
 
 
 def ending_metadata(ending: Ending) -> dict[str, Any]:
@@ -37,9 +40,3 @@ def ending_metadata(ending: Ending) -> dict[str, Any]:
         if place:
             told[name] = dg.MetadataValue.path(place)
     return {**told, **asset_check_metadata(ending.figures)}
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name}={each}" for name, each in value.items())
-    return "" if value is None else str(value)

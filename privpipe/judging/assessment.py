@@ -11,11 +11,13 @@ from privpipe.blocks.verdict import VERDICT_HEAD, Verdict, plain, warning_of
 from privpipe.errors import ColumnsLost, Refused
 from privpipe.html_tables import Table, figure, html_tables
 from privpipe.judging.column_loss import LossTable
+from privpipe.judging.public_figures import check_metadata, public_figures, rules_of_judging
 
 __all__ = ["SCHEMA_VERSION", "Assessment"]
 
 SCHEMA_VERSION = 2
 OF_WHOLE = "the whole table"
+NO_FIGURES = rules_of_judging((), (), person="a column that nobody named")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +49,8 @@ class Assessment:
         Of all rows that readers see, where a release joins rows of earlier ones; it must pass as well.
     lost : LossTable or None
         What each column of a release has lost; its alarms refuse where the policy says so. In private records only.
+    public : PublicRules or None
+        What of it whoever reads the judged table may learn, as far as the judgement knows.
 
     Examples
     --------
@@ -65,6 +69,7 @@ class Assessment:
     run: Mapping[str, Any] = field(default_factory=dict)
     whole: Assessment | None = None
     lost: LossTable | None = None
+    public: PublicRules | None = field(default=None, repr=False, compare=False)
 
     @property
     def holds(self) -> bool:
@@ -197,6 +202,22 @@ class Assessment:
             "notes": list(self.notes),
             **({} if whole is None else {"whole_table": whole}),
         }
+
+    def to_asset_check_metadata(self, rules: PublicRules | None = None) -> dict[str, Any]:
+        """What an asset check of Dagster shows: a row of texts a guarantee, and counts, as plain JSON values.
+
+        Parameters
+        ----------
+        rules : PublicRules, optional
+            Of a policy; left out, those of the judgement. Of an assessment made by hand no figure is shown.
+
+        Examples
+        --------
+        >>> Assessment(verdicts=(), records=0).to_asset_check_metadata()
+        {}
+        """
+        shown = self.public_dict(rules or self.public or NO_FIGURES)
+        return check_metadata(public_figures(shown, (*self.built_in, *self.verdicts)))
 
     def _public_whole(self, rules: PublicRules) -> dict[str, Any]:
         rows = [verdict.to_public(rules, self.records) for verdict in (*self.built_in, *self.verdicts)]

@@ -18,6 +18,7 @@ from privpipe.judging.grouping import Base, keys_of
 from privpipe.judging.learning import facts_by_base
 from privpipe.judging.persons import require_persons
 from privpipe.judging.population import require_population
+from privpipe.judging.public_figures import rules_of_judging
 from privpipe.judging.required_columns import require_columns
 from privpipe.judging.rules import JudgingRules
 from privpipe.judging.served import refused_in_persons, refused_under_wildcard, refused_without_wildcard, uncountable
@@ -105,6 +106,7 @@ def assess(
         left = judged_table.left if suppressed else table
         noted += table_notes(engine, left, records, entries, roles, rules, assess)
     remembered = rules.histories.values()
+    shown = {*(table.schema.names if rules.released is None else rules.released)} - {*roles.unreleased}
     return Assessment(
         verdicts=(*failed, *verdicts[: len(guarantees)]),
         measures=verdicts[len(guarantees) :],
@@ -114,6 +116,7 @@ def assess(
         notes=_once(noted, notes, context.counted.notes, *(own.notes for own in remembered)),
         source_notes=_once(*(own.source_notes for own in remembered)),
         built_in=held,
+        public=rules_of_judging(guarantees, shown, rules.person, rules.household),
     )
 
 

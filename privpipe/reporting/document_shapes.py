@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["MANIFEST", "REPORT", "TRIED", "VERDICT", "Shape", "misshapen"]
+__all__ = ["MANIFEST", "REPORT", "REQUEST", "TRIED", "VERDICT", "Shape", "misshapen"]
 
 Shape = Callable[[Any], str]
 """What is wrong with a value, as the end of a sentence that begins with its place; nothing where it fits."""
@@ -118,13 +118,22 @@ VERDICT = document(
         "column_loss": document({"columns": listed(LOST)}, {"records": count, "whole": flag, "withheld": flag}),
     },
 )
+SIGNATURE = document(dict.fromkeys(("name", "decision", "signed_at", "signature"), text), {})
 MANIFEST = document(
     {"plan": document({}, {"stages": listed(STAGE)})},
     {
         **dict.fromkeys(("run_id", "created", "name", "edition"), text),
         "policy": mapping(anything),
+        "sign_off": document({}, {"signatures": listed(SIGNATURE)}),
         "output": document({}, {"columns": listed(text), "files": listed(anything), "records": count}),
     },
+)
+REQUEST = document(
+    {
+        "asked": document({"by": listed(text), "two_persons": flag, "valid_days": count}, {}),
+        "statement": document({"run_id": text}, {}),
+    },
+    {},
 )
 LINE = document({"kind": text, "label": text, "counts": listed(count), "labels": count}, {})
 BIN = document({"from": count, "counts": listed(count)}, {"to": count})

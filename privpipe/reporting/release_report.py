@@ -10,6 +10,7 @@ from privpipe.errors import escaped
 from privpipe.reporting.entry_rows import entry_class, own_parameters, parameter_text
 from privpipe.reporting.figures import FEW, FEWEST_SHOWN, public_figure
 from privpipe.reporting.lost_columns import LOST_HEAD, alarm_lines, lost_rows, lost_text
+from privpipe.reporting.officer.sign_off import sign_off_of
 from privpipe.reporting.run_documents import RunDocuments
 
 __all__ = ["ReportFormat", "release_report"]
@@ -81,7 +82,7 @@ def release_report(run: RunDocuments) -> str:
         title=f"Release {run.verdict.get('name') or run.name}",
         alarms=alarm_lines(run.verdict),
         warnings=_warnings(run),
-        verdict=_outcome(run.verdict),
+        verdict=_outcome(run.verdict) + _waits(run),
         about=_about(run),
         tables=[table for table in _tables(run) if table["rows"]],
         foot=FOOT,
@@ -105,6 +106,14 @@ def _outcome(verdict: Mapping[str, Any]) -> str:
     if held and verdict.get("alarms"):
         return "Every guarantee holds, but a column lost too much: nothing was published."
     return "A guarantee does not hold: nothing was published."
+
+
+def _waits(run: RunDocuments) -> str:
+    told = sign_off_of(run)
+    if told["state"] != "waiting":
+        return ""
+    asked = f" Nothing is published until {told['persons']} of {', '.join(told['required'])} approve it:"
+    return asked + "".join(f"\n\n    {line}" for line in told["commands"])
 
 
 def _warnings(run: RunDocuments) -> list[str]:

@@ -37,7 +37,8 @@ def report(
     Parameters
     ----------
     run : path or ReleaseResult
-        A released folder, the folder of a private record, or a verdict file. A result stands for its released folder.
+        A released folder, the folder of a private record or of a run that waits, or a verdict file. A result stands for
+        its released folder.
     out : path, optional
         Write the report here too.
     format : {"markdown", "html"}, optional
@@ -49,7 +50,7 @@ def report(
     tried : mapping or path, optional
         What ``privpipe compare POLICY --grid FILE --json`` printed: settings to show in the internal edition.
     sign_off : mapping, optional
-        See `ReportData`.
+        See `ReportData`; left out, what the documents say.
 
     Returns
     -------

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from privpipe.errors import UsageError
-from privpipe.reporting.document_shapes import MANIFEST, REPORT, VERDICT, misshapen
+from privpipe.reporting.document_shapes import MANIFEST, REPORT, REQUEST, VERDICT, misshapen
 
 __all__ = ["RunDocuments"]
 
 HOME = "_privpipe"
-SHAPES = {"manifest.json": MANIFEST, "report.json": REPORT}
+SHAPES = {"manifest.json": MANIFEST, "report.json": REPORT, "request.json": REQUEST}
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,8 @@ class RunDocuments:
         With the plan and the public policy; empty for a verdict alone, such as that of a refused run.
     report : mapping
         Figures that only a report shows, of a private record; empty in the public edition.
+    request : mapping
+        What is to be signed, of a run that waits.
 
     Examples
     --------
@@ -42,6 +44,7 @@ class RunDocuments:
     verdict: Mapping[str, Any] = field(repr=False)
     manifest: Mapping[str, Any] = field(default_factory=dict, repr=False)
     report: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    request: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def name(self) -> str:
@@ -66,7 +69,7 @@ class RunDocuments:
 
     @classmethod
     def read(cls, path: str) -> RunDocuments:
-        """The documents of a released folder, of a private record, or of a verdict file alone.
+        """The documents of a released folder, of a private record, of a run that waits, or of a verdict file alone.
 
         Raises
         ------
@@ -76,18 +79,21 @@ class RunDocuments:
         place = Path(path)
         if place.is_file():
             return cls(path, _document(place, path))
-        homes = [home for home in (place / HOME, place) if (home / "verdict.json").is_file()]
+        waits = (place / "request.json").is_file()
+        possible = (place / "private",) if waits else (place / HOME, place)
+        homes = [home for home in possible if (home / "verdict.json").is_file()]
         if not homes:
             raise UsageError(
                 f"{path!r} is no finished run: it has no {HOME}/verdict.json; name the folder of a release, the folder "
-                "of a private record, or the verdict file of a run"
+                "of a private record or of a run that waits, or the verdict file of a run"
             )
         home = homes[0]
         found = {
             name: _document(home / f"{name}.json", path) if (home / f"{name}.json").is_file() else {}
             for name in ("manifest", "report")
         }
-        return cls(path, _document(home / "verdict.json", path), found["manifest"], found["report"])
+        request = _document(place / "request.json", path) if waits else {}
+        return cls(path, _document(home / "verdict.json", path), found["manifest"], found["report"], request)
 
 
 def _document(file: Path, path: str) -> Mapping[str, Any]:

@@ -13,8 +13,9 @@ from privpipe.private_files import private_folder
 from privpipe.sinks.local import METADATA
 from privpipe.sinks.records import document_text
 
-__all__ = ["copied", "file_digest", "hashes_below", "require_files", "require_staged"]
+__all__ = ["PAGE", "copied", "file_digest", "hashes_below", "names_held", "require_files", "require_staged"]
 
+PAGE = "report.html"
 PIECE = 1 << 20
 Documents = Mapping[str, Mapping[str, Any]]
 
@@ -53,6 +54,12 @@ def hashes_below(folder: Path) -> dict[str, str]:
     }
 
 
+def names_held(folder: Path) -> list[str]:
+    """What of a staged folder waits: all but the public page, which is made anew with the signatures."""
+    names = (path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if not path.is_dir())
+    return [name for name in names if name != f"{METADATA}/{PAGE}"]
+
+
 def file_digest(path: Path) -> str:
     """SHA-256 of a file."""
     if path.is_symlink():
@@ -61,10 +68,8 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
-def copied(source: Path, target: Path, names: Iterable[str] | None = None) -> dict[str, str]:
+def copied(source: Path, target: Path, names: Iterable[str]) -> dict[str, str]:
     """Copy files into private ones, and the hash of what was written; the bytes are read once."""
-    if names is None:
-        names = [path.relative_to(source).as_posix() for path in sorted(source.rglob("*")) if not path.is_dir()]
     hashes = {}
     for name in names:
         path = target / name

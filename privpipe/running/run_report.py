@@ -65,10 +65,16 @@ class RunReport:
         """The public edition, of the public documents alone."""
         return self._page(documents, {}) if self.wanted else None
 
-    def _page(self, documents: Documents, figures: Mapping[str, Any]) -> str:
+    def waiting_page(self, documents: Documents, request: Mapping[str, Any], folder: str) -> str | None:
+        """The internal edition of a run that waits in a folder for signatures."""
+        return self._page(documents, self.documents.get("report", {}), request, folder) if self.wanted else None
+
+    def _page(
+        self, documents: Documents, figures: Mapping[str, Any], request: Mapping[str, Any] | None = None, path: str = ""
+    ) -> str:
         # As they are read back, so that `privpipe report` makes the same page of them.
         verdict, manifest, report = (
             json.loads(document_text(each)) for each in (documents["verdict"], documents.get("manifest", {}), figures)
         )
-        run = RunDocuments(str(verdict.get("run_id", "")), verdict, manifest, report)
+        run = RunDocuments(path or str(verdict.get("run_id", "")), verdict, manifest, report, request or {})
         return report_page(ReportData.of(run), self.context.policy.report.lang)

@@ -5,6 +5,7 @@
     records/<run>.waiting/files/...               what would be published, with the public documents
     records/<run>.waiting/private/*.json          the whole documents of the run
     records/<run>.waiting/request.json            what is to be signed
+    records/<run>.waiting/report.html             the internal report, which says for whom the run waits
     records/<run>.waiting/signatures/*.json       decisions
 
 All of it is private (0700, 0600). No run cleans it up; a publication throws away what can never be published after it.
@@ -28,7 +29,7 @@ from privpipe.errors import DataError, PrivpipeError, SignOffMissing, SinkError,
 from privpipe.private_files import private_folder, require_ours, sync_folder, write_private
 from privpipe.running.approval import approvals, statement_of, target_mark
 from privpipe.running.commitments import input_commitment, plan_commitment
-from privpipe.running.held_bytes import copied, hashes_below, require_files, require_staged
+from privpipe.running.held_bytes import PAGE, copied, hashes_below, names_held, require_files, require_staged
 from privpipe.running.plan import Plan, canonical_json, plan_digest
 from privpipe.running.run_documents import finished
 from privpipe.signing import Signature, read_signature, statement_digest
@@ -109,11 +110,14 @@ def wait_if_asked(home: Path, policy: Policy, place: Target, ready: Ready) -> No
             shutil.rmtree(old, ignore_errors=True)
         for each in (making, making / "private", making / "signatures"):
             private_folder(each)
-        hashes = copied(ready.folder, making / "files")
+        hashes = copied(ready.folder, making / "files", names_held(ready.folder))
         for name, document in ready.private.items():
             write_private(making / "private" / f"{name}.json", document_text(document))
         request = {"sign_off_version": 1, "asked": rule.to_dict(), "statement": statement}
         write_private(making / REQUEST, document_text(request))
+        page = ready.report.waiting_page(ready.private, request, str(kept))
+        if page is not None:
+            write_private(making / PAGE, page)
         require_staged(hashes, statement, ready.public)
         os.rename(making, kept)
         sync_folder(home)

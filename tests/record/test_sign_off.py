@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import shutil
@@ -395,14 +396,66 @@ def test_a_policy_without_a_seed_cannot_wait(desk: Desk) -> None:
 
 
 def test_a_table_of_a_catalogue_cannot_wait(desk: Desk) -> None:
-    from privpipe.blocks.table_name import TableName
-
     class InCatalogue(LocalTarget):
-        def rows(self, run_id: str) -> Any:
-            return TableName(("db", "rows"))
+        @property
+        def publishes_files(self) -> bool:
+            return False
 
     with pytest.raises(UnsupportedError, match="cannot wait"):
-        waiting.require_waitable(pp.Policy.load(desk.policy), InCatalogue(desk.target), "run")
+        waiting.require_waitable(pp.Policy.load(desk.policy), InCatalogue(desk.target))
+
+
+class TestReports:
+    def test_of_a_run_that_waits(self, desk: Desk, waits: Path) -> None:
+        page = (waits / "report.html").read_text(encoding="utf-8")
+        assert page == pp.report(waits, format="html")
+        for said in (
+            "Waiting for signature",
+            "This release waits for: Ada, Bo. This many of them must approve: 1.",
+            "an approval ends 90 days after it was made",
+            f"privpipe sign {waits} --as NAME --decision approve",
+            f"privpipe release POLICY --continue {waits.name.removesuffix('.waiting')}",
+        ):
+            assert said in page, said
+        assert "Internal edition" in page
+        assert "1 of Ada, Bo approve it" in pp.report(waits)
+        assert not (waits / "files" / "_privpipe" / "report.html").exists()
+        assert "Quokkaville" not in page
+
+    def test_of_one_that_was_signed_tell_by_whom(self, desk: Desk, waits: Path) -> None:
+        made = desk.sign(waits, "Ada", comment="fine")
+        result = desk.go_on(waits)
+        for folder in (Path(result.path, "_privpipe"), Path(result.record)):
+            page = (folder / "report.html").read_text(encoding="utf-8")
+            assert page == pp.report(folder, format="html")
+            assert "These persons signed this release before it was published." in page
+            row = page.partition('<table class="sign">')[2].partition("</table>")[0]
+            assert "<td>Ada</td>" in row
+            assert made.signed_at.strftime("%H:%M UTC") in row
+            assert made.to_dict()["signature"] in html.unescape(row)
+            assert "Published" in page
+            assert "Waiting" not in page
+
+    def test_of_a_run_whose_policy_wants_none(self, desk: Desk) -> None:
+        desk.document["report"] = {"write": False}
+        desk.write()
+        folder = desk.stage()
+        assert not (folder / "report.html").exists()
+        desk.sign(folder, "Ada")
+        assert not Path(desk.go_on(folder).path, "_privpipe", "report.html").exists()
+
+    def test_a_page_among_what_waits_is_not_taken(self, desk: Desk, waits: Path) -> None:
+        desk.sign(waits, "Ada")
+        (waits / "files" / "_privpipe" / "report.html").write_text("other")
+        refused(desk, waits, "not those that were to be approved")
+
+    @pytest.mark.parametrize("change", [{"asked": {"by": "Ada"}}, {"statement": None}, {"statement": {}}])
+    def test_a_damaged_request_is_told(self, waits: Path, change: Document) -> None:
+        path = waits / "request.json"
+        found = json.loads(path.read_text())
+        path.write_text(json.dumps({**found, **change}))
+        with pytest.raises(UsageError, match="request.json"):
+            pp.report(waits)
 
 
 def test_a_dry_run_waits_for_nobody(desk: Desk) -> None:

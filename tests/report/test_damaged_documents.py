@@ -49,7 +49,16 @@ def test_a_damaged_verdict_names_its_place(tmp_path: Path, changed: Any, words: 
         RunDocuments.read(written(tmp_path, changed))
 
 
-@pytest.mark.parametrize("changed", [{}, {"plan": []}, {"plan": {"stages": [{"name": 1, "parameters": {}}]}}, "{"])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"plan": []},
+        {"plan": {"stages": [{"name": 1, "parameters": {}}]}},
+        {**MANIFEST, "sign_off": {"signatures": [{"name": "Ada"}]}},
+        "{",
+    ],
+)
 def test_a_damaged_manifest_is_told(tmp_path: Path, changed: Any) -> None:
     with pytest.raises(UsageError, match="manifest.json"):
         RunDocuments.read(written(tmp_path, VERDICT, changed))

@@ -12,6 +12,7 @@ from privpipe.reporting.entry_rows import entry_class, own_parameters, parameter
 from privpipe.reporting.officer.column_rows import ColumnRow, column_rows
 from privpipe.reporting.officer.judged_rows import JudgedRow, judged_row, without_few
 from privpipe.reporting.officer.languages import REPORT_VERSION
+from privpipe.reporting.officer.sign_off import sign_off_of
 from privpipe.reporting.officer.solution_space import solution_space
 from privpipe.reporting.run_comparison import compare_runs
 from privpipe.reporting.run_documents import RunDocuments
@@ -53,8 +54,9 @@ class ReportData:
         Against the release before.
     notes, alarms, warnings : tuple of str
     sign_off : mapping
-        ``state``: ``waiting`` or ``signed``; ``required``: roles; ``signed``: a mapping of name, role, time and
-        decision for each signature. Empty: nobody asked for one.
+        ``state``: ``waiting``, ``signed`` or empty, where nobody asked for one; ``required``: persons or roles;
+        ``persons``: how many of them must sign; ``valid_days``: how long an approval holds; ``commands``: how to sign;
+        ``signed``: name, role, time, decision and signature of each.
     """
 
     version: int = REPORT_VERSION
@@ -93,6 +95,7 @@ class ReportData:
         ----------
         run : RunDocuments
         sign_off : mapping, optional
+            Instead of what the documents say.
         tried : mapping, optional
             What ``privpipe compare POLICY --grid FILE --json`` printed; for the internal edition.
 
@@ -108,10 +111,10 @@ class ReportData:
         figures = run.report if private else {}
         least = int(figures.get("threshold") or LEAST_REPORTED)
         verdict, records = run.verdict, int(run.verdict.get("records") or 0)
-        sign_off = _sign_off(sign_off or {})
+        signatures = sign_off_of(run, sign_off)
         return cls(
             edition="private" if private else "public",
-            state=_state(run, sign_off),
+            state=_state(run, signatures),
             threshold=least,
             run=_about(run, figures),
             records=_counts(run, figures, least),
@@ -129,7 +132,7 @@ class ReportData:
             notes=tuple(without_few(note, least) for note in verdict.get("notes") or ()),
             alarms=tuple(verdict.get("alarms") or ()),
             warnings=tuple(row["name"] for row in verdict["guarantees"] if _warns(row)),
-            sign_off=sign_off,
+            sign_off=signatures,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -141,19 +144,6 @@ class ReportData:
 def _in_order(found: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
     """By column, as they are released."""
     return {name: found[name] for name in columns if name in found}
-
-
-def _sign_off(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What is known of signatures, with every key."""
-    signed = [
-        {name: str(each.get(name) or "") for name in ("name", "role", "time", "decision", "signature")}
-        for each in given.get("signed") or ()
-    ]
-    return {
-        "state": str(given.get("state") or ""),
-        "required": [str(role) for role in given.get("required") or ()],
-        "signed": signed,
-    }
 
 
 def _warns(row: Mapping[str, Any]) -> bool:
