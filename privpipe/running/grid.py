@@ -10,6 +10,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,18 @@ from privpipe.running.places import workplace, write_rows
 from privpipe.running.population import population_beside
 from privpipe.running.remembering import Remembering
 from privpipe.running.run_context import RunContext, seed_of
-from privpipe.running.staging import run_stages
+from privpipe.running.staging import Staged, run_stages
 from privpipe.sinks.local import LocalTarget
 
-__all__ = ["MOST_POINTS", "compare_grid", "compare_policies", "read_grid", "settings_of", "with_setting"]
+__all__ = [
+    "MOST_POINTS",
+    "compare_grid",
+    "compare_policies",
+    "place_of",
+    "read_grid",
+    "settings_of",
+    "with_setting",
+]
 
 MOST_POINTS = 1000
 FIXED = (
@@ -55,6 +64,8 @@ STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 PERCENT = ("sse_sst",)
 Grid = Mapping[str, Sequence[Any]]
 Place = tuple[str | int, ...]
+Look = Callable[[Mapping[str, Any], RunContext, Staged, Assessment], None]
+"""Called with each setting that was judged, while both tables are at hand."""
 
 
 def read_grid(path: Path) -> dict[str, list[Any]]:
@@ -194,6 +205,7 @@ def compare_policies(
     chosen: Chosen,
     engine: Any = None,
     progress: Callable[[str], None] | None = None,
+    look: Look | None = None,
 ) -> RiskUtilityMap:
     """Stage and judge some policies over one source, as `compare_grid` does the points of a grid.
 
@@ -206,6 +218,8 @@ def compare_policies(
     chosen : Chosen
         Of `policy`; a policy that lacks a measure of it is judged by it besides.
     engine : str or Engine, optional
+    look : callable, optional
+        Called with each setting, its run, its table and its verdict, before what was written is thrown away.
     """
     seed, attacked = seed_of(policy), policy.run_digest()
     weights = risk_weights(chosen.risk, chosen.kinds)
@@ -216,7 +230,7 @@ def compare_policies(
     opened = OpenedEngine(engine, data, policy)
     with workplace(policy, "compared") as place, opened as running, watched(progress) as tell:
         for at, ((setting, variant), own) in enumerate(zip(settings, measured, strict=True)):
-            asked = _Asked(running, seed, place, attacked, own.names)
+            asked = _Asked(running, seed, place, attacked, own.names, look)
             tell(f"point {at + 1} of {len(settings)}")
             judged = own.policy.replaced(source=variant.source)
             points.append(_point(asked, judged, setting, weights, losses))
@@ -236,6 +250,7 @@ class _Asked:
     place: LocalTarget
     attacked: str
     names: tuple[str, ...]
+    look: Look | None = None
 
 
 def _point(
@@ -245,8 +260,9 @@ def _point(
     weights: Mapping[str, float],
     losses: Mapping[str, float],
 ) -> Point:
+    look = None if asked.look is None else partial(asked.look, setting)
     try:
-        judged = judged_without_publishing(asked.engine, policy, asked.seed, asked.place, asked.attacked)
+        judged = judged_without_publishing(asked.engine, policy, asked.seed, asked.place, asked.attacked, look)
     except NoSolutionError as error:
         return Point(setting=setting, outcome="no_solution", reason=str(error))
     except UnsupportedError as error:
@@ -272,7 +288,12 @@ def _is_error(judged: Assessment) -> bool:
 
 
 def judged_without_publishing(
-    engine: Engine, policy: Policy, seed: Seed, place: LocalTarget, attacked: str
+    engine: Engine,
+    policy: Policy,
+    seed: Seed,
+    place: LocalTarget,
+    attacked: str,
+    look: Callable[[RunContext, Staged, Assessment], None] | None = None,
 ) -> Assessment:
     """The verdict that a release of the policy would get; its files are thrown away.
 
@@ -280,6 +301,8 @@ def judged_without_publishing(
     ----------
     attacked : str
         Digest of the policy that is compared, by which all points attack the same records.
+    look : callable, optional
+        Called with the run, its table and its verdict.
     """
     run_id = secrets.token_hex(4)
     with Remembering(policy) as memory:
@@ -296,7 +319,10 @@ def judged_without_publishing(
         folder = place.stage(run_id)
         try:
             written = write_rows(context, staged, folder)
-            return judge_written(context, without_notes(staged), folder, written)
+            judged = judge_written(context, without_notes(staged), folder, written)
+            if look is not None:
+                look(context, staged, judged)
+            return judged
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -41,6 +41,7 @@ COMMANDS = (
     "demo",
     "doctor",
     "explain",
+    "explore",
     "hierarchy",
     "init",
     "plan",

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-import re
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from privpipe.errors import escaped
 from privpipe.reporting.officer.charts import bar
 from privpipe.reporting.officer.messages import Messages
 from privpipe.reporting.officer.numbers import Numbers
+from privpipe.reporting.officer.templates import template
 from privpipe.reporting.officer.wording import Wording
 
 if TYPE_CHECKING:
-    from jinja2 import Template
-
     from privpipe.reporting.officer.languages import Language
     from privpipe.reporting.officer.report_data import ReportData
 
@@ -42,10 +37,6 @@ SECTIONS = (
 """Parts of a report below its verdict, in their order; each page has all of them."""
 
 
-SPACES = "\u00a0\u202f"
-"""Spaces that do not break, within numbers."""
-
-
 def report_page(data: ReportData, lang: Language = "en") -> str:
     """The page of a report.
 
@@ -66,7 +57,7 @@ def report_page(data: ReportData, lang: Language = "en") -> str:
     """
     messages = Messages.of(lang)
     numbers = Numbers(lang)
-    return _template().render(
+    return template("officer/page.html.j2").render(
         data=data,
         lang=lang,
         t=messages.text,
@@ -78,20 +69,3 @@ def report_page(data: ReportData, lang: Language = "en") -> str:
         sections=SECTIONS,
         bar=bar,
     )
-
-
-@functools.cache
-def _template() -> Template:
-    from jinja2 import Environment, StrictUndefined
-
-    environment = Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined, finalize=_printable
-    )
-    return environment.from_string(files(__package__).joinpath("page.html.j2").read_text(encoding="utf-8"))
-
-
-def _printable(value: Any) -> Any:
-    """What a page shows of a value: names may hold what turns the direction of reading."""
-    if not isinstance(value, str) or hasattr(value, "__html__"):
-        return value
-    return "".join(part if part in SPACES else escaped(part) for part in re.split(f"([{SPACES}])", value))
