@@ -59,7 +59,7 @@ def test_every_engine_publishes_the_rows_and_says_by_which_run(tmp_path: Path, e
     assert told == [joined.run_id, second.run_id, first.run_id]
     home = lake.path / "_privpipe" / joined.run_id
     assert json.loads((home / "verdict.json").read_text())["whole_table"]["passed"]
-    assert sorted(path.name for path in home.iterdir()) == ["manifest.json", "plan.json", "verdict.json"]
+    assert sorted(path.name for path in home.iterdir()) == ["manifest.json", "plan.json", "report.html", "verdict.json"]
     for file in joined.public["manifest"]["output"]["files"]:
         assert (lake.path / joined.run_id / file["name"]).stat().st_size == file["bytes"]
 

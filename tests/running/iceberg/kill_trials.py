@@ -206,7 +206,8 @@ def _look_for_orphans(place: Path) -> None:
         for snapshot in table.snapshots():
             known.add(snapshot.manifest_list)
             documents = snapshot.summary.additional_properties["privpipe.documents"]
-            known.update(f"{documents}/{name}.json" for name in ("verdict", "manifest", "plan"))
+            named = ("verdict.json", "manifest.json", "plan.json", "report.html")
+            known.update(f"{documents}/{name}" for name in named)
             for manifest in snapshot.manifests(table.io):
                 known.add(manifest.manifest_path)
                 known.update(e.data_file.file_path for e in manifest.fetch_manifest_entry(table.io, False))
