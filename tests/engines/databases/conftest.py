@@ -198,9 +198,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     server: Server = request.getfixturevalue("postgres")
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
     found = Place(request.param, tmp_path, server)
-    yield found
-    found.ask("DROP SCHEMA public CASCADE")
+    found.ask("DROP SCHEMA IF EXISTS public CASCADE")  # the server is that of other tests too
     found.ask("CREATE SCHEMA public")
+    yield found
 
 
 @pytest.fixture

@@ -35,6 +35,8 @@ def server(postgres: Server) -> Iterator[Server]:
         patch.setenv("PGPASSWORD", PASSWORD)
         with dbapi.connect(postgres.url) as connection, connection.cursor() as cursor:
             for statement in (
+                "DROP SCHEMA IF EXISTS public, other CASCADE",
+                "CREATE SCHEMA public",
                 f"CREATE TABLE visits AS SELECT {COLUMNS} FROM generate_series(0, 99) i",
                 "CREATE SCHEMA other",
                 'CREATE TABLE other."we""ird" AS SELECT 1 AS rowid',
