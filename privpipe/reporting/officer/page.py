@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from privpipe.reporting.officer.languages import Language
     from privpipe.reporting.officer.report_data import ReportData
 
-__all__ = ["SECTIONS", "report_page"]
+__all__ = ["SECTIONS", "page_template", "report_page"]
 
 SECTIONS = (
     "released",
@@ -66,7 +66,7 @@ def report_page(data: ReportData, lang: Language = "en") -> str:
     """
     messages = Messages.of(lang)
     numbers = Numbers(lang)
-    return _template().render(
+    return page_template().render(
         data=data,
         lang=lang,
         t=messages.text,
@@ -81,13 +81,14 @@ def report_page(data: ReportData, lang: Language = "en") -> str:
 
 
 @functools.cache
-def _template() -> Template:
+def page_template(name: str = "page.html.j2") -> Template:
+    """A page of this package, that shows every text as text."""
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined, finalize=_printable
     )
-    return environment.from_string(files(__package__).joinpath("page.html.j2").read_text(encoding="utf-8"))
+    return environment.from_string(files(__package__).joinpath(name).read_text(encoding="utf-8"))
 
 
 def _printable(value: Any) -> Any:
