@@ -9,12 +9,13 @@ import typer
 
 from privpipe.cli.arguments import EngineOption, JsonOption, ProgressOption, loaded
 from privpipe.cli.console import plain_cell, print_json, print_table, progress, put, say
-from privpipe.errors import UsageError
+from privpipe.errors import SinkError, UsageError
 from privpipe.html_tables import figure
 
 if TYPE_CHECKING:
     from privpipe.reporting.risk_utility import Point, RiskUtilityMap
     from privpipe.reporting.run_comparison import RunComparison
+    from privpipe.reporting.run_documents import RunDocuments
 
 __all__ = ["compare"]
 
@@ -58,14 +59,23 @@ def compare(
     engine: EngineOption = None,
     lines: ProgressOption = False,
     json: JsonOption = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html", metavar="FILE", help="Write two private records side by side as a page.", show_default=False
+        ),
+    ] = None,
 ) -> None:
     """Compare risk and loss of several settings or runs.
 
     With --grid, every combination of values is staged and judged on the same sample of records, and nothing is
     published: the points that no other beats, the smallest loss under each guarantee, and the score (loss + risk) / 2.
     With --suggest, the methods that may meet the guarantees, by what the policy's `uses:` lose, else its cells.
-    With two released folders, or the folders of their private records, their figures from these documents.
+    With two released folders, or the folders of their private records, their figures from these documents; with --html
+    as a page of verdicts, risks by intruder, class sizes and loss by column, masked as the report is.
     """
+    if html is not None and (suggest or grid is not None):
+        raise UsageError("--html belongs to two runs")
     if suggest:
         if len(what) != 1 or grid or risk or loss or engine:
             raise UsageError("--suggest takes one policy and no other option but --json")
@@ -76,7 +86,7 @@ def compare(
             raise UsageError("compare takes a policy with --grid FILE, or the folders of two runs")
         if risk or loss or engine:
             raise UsageError("--risk, --loss and --engine belong to --grid")
-        _runs(*what, json=json)
+        _runs(*what, json=json, html=html)
         return
     if len(what) != 1:
         raise UsageError("--grid varies one policy; give one")
@@ -177,15 +187,29 @@ def _value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _runs(left: str, right: str, *, json: bool) -> None:
+def _runs(left: str, right: str, *, json: bool, html: Path | None) -> None:
     from privpipe.reporting.run_comparison import compare_runs
     from privpipe.reporting.run_documents import RunDocuments
 
-    found = compare_runs(RunDocuments.read(left), RunDocuments.read(right))
+    runs = RunDocuments.read(left), RunDocuments.read(right)
+    found = compare_runs(*runs)
+    if html is not None:
+        _write_page(html, *runs)
     if json:
         print_json(found.to_dict())
         return
     _show_runs(found)
+
+
+def _write_page(html: Path, left: RunDocuments, right: RunDocuments) -> None:
+    from privpipe.reporting.officer.comparison_page import comparison_page
+
+    text = comparison_page(left, right)
+    try:
+        html.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise SinkError(f"cannot write {str(html)!r}: {error.strerror}") from None
+    say(f"COMPARED: {html}")
 
 
 def _show_runs(found: RunComparison) -> None:

@@ -13,7 +13,7 @@ import privpipe
 __all__ = ["engines", "explained", "formats", "policies", "report_formats", "report_languages"]
 
 POLICY_ENDINGS = (".yaml", ".yml", ".json")
-SECTIONS = ("source", "population", "original", "sink", "plan", "report", "hierarchy")
+SECTIONS = ("source", "population", "original", "sink", "plan", "report", "hierarchy", "officer", "sign_off")
 
 
 def explained(incomplete: str) -> list[str]:

@@ -21,6 +21,7 @@ from privpipe.cli.explaining_hierarchies import (
     hierarchy_lines,
 )
 from privpipe.cli.explaining_lakes import LAKE_TOPICS, lake_keys, lake_text
+from privpipe.cli.explaining_officers import OFFICER_TOPICS, officer_document
 from privpipe.cli.explaining_sources import SOURCE_TOPICS, key_document, source_document, source_example
 from privpipe.cli.plugging import plug_in_of, tell_left_out
 from privpipe.drafting.suggesting import rule_of_thumb
@@ -58,7 +59,7 @@ def explain(
 
     Says what it guards against, its rule and parameters, how to choose them, and the source. `hierarchy` lists the
     builders of hierarchies, `source` the keys of every source, `csv` or `database` those of one kind; `delta` and
-    `iceberg` tell how such tables are read.
+    `iceberg` tell how such tables are read, `officer` and `sign_off` what an officer's policy asks for.
     """
     if name is None:
         _list(json)
@@ -98,7 +99,9 @@ def described(name: str) -> dict[str, Any]:
         return builder_document(name)
     if name in SOURCE_TOPICS:
         return source_document(name)
-    sources = [*LAKE_TOPICS, *SOURCE_TOPICS]
+    if name in OFFICER_TOPICS:
+        return officer_document(name)
+    sources = [*LAKE_TOPICS, *SOURCE_TOPICS, *OFFICER_TOPICS]
     known = [*(entry for room in rooms for entry in room), *sections, TOPIC, *BUILDERS, *sources]
     raise UsageError(f"nothing is called {name!r}{did_you_mean(name, known)}; `privpipe explain` lists every entry")
 
@@ -276,4 +279,7 @@ def _list(json: bool) -> None:
     put(f"hierarchies:\n  {TOPIC:24} The builders of hierarchies and their options.")
     put("sources:")
     for name, (summary, *_) in SOURCE_TOPICS.items():
+        put(f"  {name:24} {textwrap.shorten(summary, WIDTH, placeholder=' ...')}")
+    put("officers:")
+    for name, (summary, *_) in OFFICER_TOPICS.items():
         put(f"  {name:24} {textwrap.shorten(summary, WIDTH, placeholder=' ...')}")

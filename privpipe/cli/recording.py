@@ -26,11 +26,12 @@ RecordsOption = Annotated[
         show_default=False,
     ),
 ]
+PLACE = "A released folder, the path or URL of a sink, or the policy file that names the sink (databases, Iceberg)."
 SIGNS = {"holds": "ok", "broken": "BROKEN", "not_checked": "-"}
 
 
 def verify(
-    release: Annotated[str, typer.Argument(metavar="RELEASE", help="A released folder, or the URL of a sink.")],
+    release: Annotated[str, typer.Argument(metavar="RELEASE", help=PLACE)],
     policy: Annotated[
         Path | None,
         typer.Option(
@@ -78,7 +79,7 @@ def verify(
 
 
 def history(
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="The path or URL of a sink.")],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help=PLACE)],
     records: RecordsOption = None,
     json: JsonOption = False,
 ) -> None:

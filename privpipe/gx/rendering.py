@@ -76,7 +76,9 @@ class Rendered:
     ) -> list[RenderedStringTemplateContent]:
         if result is None or result.success:
             return []
-        text = " ".join(_why(result.result, result.exception_info or {}))
+        guarded = " ".join(cls.entry.threat.split())
+        threat = [f"It guards against this: {guarded}"] if guarded and (result.result or {}).get("details") else []
+        text = " ".join([*_why(result.result, result.exception_info or {}), *threat])
         template = {
             "template": "$why",
             "params": {"why": text},

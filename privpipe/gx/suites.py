@@ -15,6 +15,7 @@ from privpipe.blocks.verdict import plain
 from privpipe.errors import UnsupportedError, UsageError, did_you_mean
 from privpipe.gx.action import DECLARED, is_privacy_type
 from privpipe.gx.expectations import EXPECTATIONS, REFUSED, PrivacyExpectation
+from privpipe.gx.meaning import MEANT, meaning_of
 from privpipe.models.identity.no_identifiers import NoIdentifiers
 from privpipe.roles import Roles
 
@@ -94,11 +95,13 @@ def _expectation(
         if "severity" not in kind.__fields__:
             raise UnsupportedError("this Great Expectations knows no severity, so no expectation can only warn")
         settings = {**settings, "severity": "warning"}
+    parameters = plain({name: value for name, value in guarantee.parameters().items() if name != "severity"})
     return kind(
+        meta={MEANT: meaning_of(type(guarantee), parameters)},
         **{role: columns for role, columns in named.items() if columns},
         **settings,
         **{
-            **plain({name: value for name, value in guarantee.parameters().items() if name != "severity"}),
+            **parameters,
             "quasi_identifiers": keys,
             "sensitive": [column for column in shared if column not in keys],
         },
@@ -107,6 +110,8 @@ def _expectation(
 
 def save_suite(suite: ExpectationSuite, path: str | PathLike[str]) -> None:
     """Write a suite as JSON, without the ids that a data context gave it.
+
+    The meta of each privacy expectation says its threshold, what that means, against what it guards, and the source.
 
     Raises
     ------
@@ -120,6 +125,10 @@ def save_suite(suite: ExpectationSuite, path: str | PathLike[str]) -> None:
     document.pop("id", None)
     for expectation in document["expectations"]:
         expectation.pop("id", None)
+        name = str(expectation["type"]).removeprefix("expect_")
+        if is_privacy_type(expectation["type"]) and name in EXPECTATIONS:
+            told = meaning_of(EXPECTATIONS[name].entry, expectation["kwargs"])
+            expectation["meta"] = {**(expectation.get("meta") or {}), MEANT: told}
     held = sum(is_privacy_type(expectation["type"]) for expectation in document["expectations"])
     document["meta"] = {**(document.get("meta") or {}), "privpipe": {DECLARED: held}}
     Path(path).write_text(json.dumps(document, indent=2, sort_keys=True) + "\n", encoding="utf-8")

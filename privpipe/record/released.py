@@ -10,14 +10,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from privpipe.errors import UsageError
+from privpipe.errors import UnsupportedError, UsageError
+from privpipe.policy import Policy
+from privpipe.running.places import place_of
+from privpipe.sinks.databases import DatabaseTarget
+from privpipe.sinks.delta import DeltaTarget
+from privpipe.sinks.iceberg import IcebergTarget
 from privpipe.sinks.local import METADATA, LocalTarget
+from privpipe.sinks.records import PrivateRecords
 from privpipe.sinks.remote import RemoteTarget, is_remote
 
 __all__ = ["Released", "file_hash", "opened_release"]
 
 DOCUMENTS = ("manifest", "plan", "verdict")
 PAGE = "report.html"
+LOG = "_delta_log"
 
 
 @dataclass(frozen=True)
@@ -28,18 +35,21 @@ class Released:
     ----------
     name : str
         As it was named.
-    folder : Path
-        What a reader reads, on this machine.
+    folder : Path or None
+        What a reader reads, on this machine; None: a table, whose rows are no files here.
     texts : mapping of str to bytes
         The public documents that are there, by name.
     records : Path or None
         Where private records of its sink lie, as far as that is known.
+    home : Path or None
+        Where the public documents lie as files.
     """
 
     name: str
-    folder: Path
+    folder: Path | None
     texts: Mapping[str, bytes] = field(repr=False)
     records: Path | None = None
+    home: Path | None = None
 
     def parsed(self, name: str) -> Mapping[str, Any] | None:
         """A document; None where it is missing or no document."""
@@ -51,21 +61,24 @@ class Released:
 
     def files(self) -> dict[str, Path]:
         """All files by their path within the release, the public documents apart."""
+        folder = self.folder
         return {
-            path.relative_to(self.folder).as_posix(): path
-            for path in sorted(self.folder.rglob("*"))
-            if not path.is_dir() and path.relative_to(self.folder).parts[0] != METADATA
+            path.relative_to(folder).as_posix(): path
+            for path in (sorted(folder.rglob("*")) if folder is not None else ())
+            if folder is not None and not path.is_dir() and path.relative_to(folder).parts[0] != METADATA
         }
 
     def strange(self) -> list[str]:
         """What stands among the public documents and is none of them."""
-        home = self.folder / METADATA
         known = {PAGE, *(f"{name}.json" for name in DOCUMENTS)}
-        return sorted(path.name for path in home.iterdir() if path.name not in known) if home.is_dir() else []
+        there = self.home.iterdir() if self.home is not None and self.home.is_dir() else ()
+        return sorted(path.name for path in there if path.name not in known)
 
     def page(self) -> bytes | None:
         """The report beside the documents; None where there is none."""
-        path = self.folder / METADATA / PAGE
+        if self.home is None:
+            return None
+        path = self.home / PAGE
         if path.is_symlink():
             return b""
         return path.read_bytes() if path.is_file() else None
@@ -87,6 +100,8 @@ def opened_release(name: str, records: Path | None = None) -> Iterator[Released]
 
     Parameters
     ----------
+    name : str
+        A release, a sink, or the policy file that names the sink.
     records : Path, optional
         Folder of the private records; left out, the one in the sink's work area.
 
@@ -105,10 +120,55 @@ def opened_release(name: str, records: Path | None = None) -> Iterator[Released]
             place.__exit__(None, None, None)
         return
     folder = Path(name)
+    if folder.is_file():
+        yield from _of_policy(name, records)
+        return
     if not folder.is_dir():
-        raise UsageError(f"{name!r} is no folder: name a release, or the place that a sink publishes to")
+        raise UsageError(
+            f"{name!r} is no folder: name a release, the place that a sink publishes to, or the policy file of the job"
+        )
+    if (folder / LOG).is_dir():
+        yield _of_target(name, DeltaTarget(folder), records)
+        return
     beside = LocalTarget(folder).state / "records"
     yield _read(name, folder, records if records is not None else beside if beside.is_dir() else None)
+
+
+def _of_policy(name: str, records: Path | None) -> Iterator[Released]:
+    """The release of the sink that a policy file names."""
+    policy = Policy.load(name)
+    if policy.sink is not None and policy.sink.table is not None:
+        raise UnsupportedError(
+            f"the sink of {name!r} is a view of an engine's catalogue, which is not read here: its documents stand "
+            "in the catalogue as the table named after the view"
+        )
+    place = place_of(policy, None)
+    if records is None:
+        kept = PrivateRecords.of(policy, place).home
+        records = kept if kept.is_dir() else None
+    if isinstance(place, IcebergTarget | DatabaseTarget | DeltaTarget):
+        yield _of_target(name, place, records)
+        return
+    where = place.name
+    if isinstance(place, RemoteTarget):
+        place.__exit__(None, None, None)
+    with opened_release(where, records) as found:
+        yield found
+
+
+def _of_target(name: str, place: IcebergTarget | DatabaseTarget | DeltaTarget, records: Path | None) -> Released:
+    """The public documents as the sink has them; files where its rows are files of this machine."""
+    current = place.current()
+    found = {each: place.document(each) for each in DOCUMENTS} if current is not None else {}
+    texts = {each: text for each, text in found.items() if text is not None}
+    if current is None or not texts:
+        raise UsageError(f"nothing is published at {name!r}")
+    if not isinstance(place, DeltaTarget):
+        return Released(name, None, texts, records)
+    run_id = current.rpartition("/")[2]
+    beside = place.area / "records" if place.area is not None else None
+    kept = records if records is not None else beside if beside is not None and beside.is_dir() else None
+    return Released(name, (place.path / run_id).resolve(), texts, kept, (place.path / METADATA / run_id).resolve())
 
 
 def _read(name: str, folder: Path, records: Path | None) -> Released:
@@ -117,7 +177,7 @@ def _read(name: str, folder: Path, records: Path | None) -> Released:
         path = folder / METADATA / f"{each}.json"
         if path.is_file() and not path.is_symlink():
             texts[each] = path.read_bytes()
-    return Released(name, folder.resolve(), texts, records)
+    return Released(name, folder.resolve(), texts, records, folder.resolve() / METADATA)
 
 
 def file_hash(path: Path) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from privpipe.cli.explain import described
 from privpipe.policy.entries import Catalogues
-from privpipe.policy.grammar import PLAN, SINK, source_keys
+from privpipe.policy.grammar import OFFICER, PLAN, SIGN_OFF, SINK, source_keys
 
 CATALOGUES = Catalogues.shipped()
 NAMES = [name for room in CATALOGUES.every() for name in room]
@@ -25,6 +25,20 @@ def test_every_entry_is_explained(run: Any, name: str) -> None:
         assert f"  {parameter['name']}: {parameter['type']} (" in done.stdout
         assert parameter["about"], f"{name}.{parameter['name']} says nothing of itself"
     assert json.loads(run("explain", name, "--json").stdout) == document
+
+
+@pytest.mark.parametrize("name", ["officer", "sign_off"])
+def test_an_officers_policy_is_explained_by_its_keys(run: Any, name: str) -> None:
+    keys = {"officer": OFFICER, "sign_off": SIGN_OFF}[name]
+    document = described(name)
+    assert [parameter["name"] for parameter in document["parameters"]] == list(keys)
+    said = run("explain", name).stdout
+    for key, each in keys.items():
+        assert f"\n  {key}: " in said
+        assert each.about in " ".join(said.split())
+    assert "{presets}" not in said
+    assert json.loads(run("explain", name, "--json").stdout) == document
+    assert f"  {name} " in run("explain").stdout
 
 
 @pytest.mark.parametrize("name", ["source", "population", "original", "sink", "plan"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import json
 import re
 from typing import Any
 
@@ -9,6 +11,7 @@ import pandas as pd
 import pytest
 
 import privpipe as pp
+from privpipe.cli.explain import described
 from privpipe.errors import Refused
 
 gx = pytest.importorskip("great_expectations")
@@ -148,6 +151,34 @@ def test_data_docs_say_what_was_asked_and_why_it_failed() -> None:
     assert "k_anonymity with k = 3" in text
     assert "over zip" in text
     assert "4 of 4 records (100.00%) lie in 2 failing classes" in text
+
+
+def test_data_docs_say_in_plain_words_what_a_failure_means() -> None:
+    text = shown(ppgx.ExpectKAnonymity(k=3, quasi_identifiers=KEYS))
+    assert pp.models.KAnonymity.summary() in html.unescape(text)
+    assert "It guards against this: " + " ".join(pp.models.KAnonymity.threat.split()) in html.unescape(text)
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_saved_suite_says_what_each_threshold_means_and_where_it_comes_from(tmp_path: Any, by_hand: bool) -> None:
+    made = (
+        suite(ppgx.ExpectKAnonymity(k=3, quasi_identifiers=KEYS, meta={"owner": "desk"}))
+        if by_hand
+        else ppgx.suite_of([pp.models.KAnonymity(k=3)], pp.Roles(quasi_identifiers=KEYS), name="s")
+    )
+    ppgx.save_suite(made, tmp_path / "s.json")
+    [saved] = json.loads((tmp_path / "s.json").read_text())["expectations"]
+    explained = described("k_anonymity")
+    assert saved["meta"]["privpipe"] == {
+        "threshold": {"k": 3},
+        "means": explained["summary"],
+        "guards_against": explained["threat"],
+        "rule": explained["formula"],
+        "source": explained["source"],
+    }
+    assert saved["meta"].get("owner") == ("desk" if by_hand else None)
+    [loaded] = ppgx.load_suite(tmp_path / "s.json").expectations
+    assert loaded.meta == saved["meta"]
 
 
 def test_data_docs_hold_no_value_of_the_table() -> None:
