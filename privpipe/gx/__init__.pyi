@@ -16,7 +16,7 @@ from privpipe.gx.store import protect as protect
 from privpipe.gx.suites import load_suite as load_suite
 from privpipe.gx.suites import save_suite as save_suite
 from privpipe.gx.suites import suite_of as suite_of
-from privpipe.models.attribute.base_distribution import BaseFile, BaseNamed
+from privpipe.models.attribute.base_distribution import BaseDatabase, BaseFile, BaseNamed
 from privpipe.models.process.integral_privacy import StatisticQuery
 
 class ExpectNoIdentifiers(PrivacyExpectation):
@@ -512,7 +512,13 @@ class ExpectTCloseness(PrivacyExpectation):
         distance: Literal["equal", "ordered", "hierarchical"] = ...,
         order: Literal["text"] | Sequence[str | int | float] | None = ...,
         hierarchy: Mapping[str, Any] | None = ...,
-        base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
+        base: Literal["original", "released"]
+        | BaseFile
+        | Mapping[str, Any]
+        | BaseDatabase
+        | Mapping[str, Any]
+        | BaseNamed
+        | Mapping[str, Any] = ...,
         quasi_identifiers: list[str],
         sensitive: list[str] = ...,
         nulls: Literal["own_value", "refuse"] = ...,
@@ -544,7 +550,13 @@ class ExpectDeltaDisclosure(PrivacyExpectation):
         column: str,
         delta: float | None = ...,
         absent: Literal["present_only", "strict"] = ...,
-        base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
+        base: Literal["original", "released"]
+        | BaseFile
+        | Mapping[str, Any]
+        | BaseDatabase
+        | Mapping[str, Any]
+        | BaseNamed
+        | Mapping[str, Any] = ...,
         quasi_identifiers: list[str],
         sensitive: list[str] = ...,
         nulls: Literal["own_value", "refuse"] = ...,
@@ -575,7 +587,13 @@ class ExpectBasicBetaLikeness(PrivacyExpectation):
         over: Literal["records", "persons", "households"] | None = ...,
         column: str,
         beta: float | None = ...,
-        base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
+        base: Literal["original", "released"]
+        | BaseFile
+        | Mapping[str, Any]
+        | BaseDatabase
+        | Mapping[str, Any]
+        | BaseNamed
+        | Mapping[str, Any] = ...,
         quasi_identifiers: list[str],
         sensitive: list[str] = ...,
         nulls: Literal["own_value", "refuse"] = ...,
@@ -606,7 +624,13 @@ class ExpectEnhancedBetaLikeness(PrivacyExpectation):
         over: Literal["records", "persons", "households"] | None = ...,
         column: str,
         beta: float | None = ...,
-        base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
+        base: Literal["original", "released"]
+        | BaseFile
+        | Mapping[str, Any]
+        | BaseDatabase
+        | Mapping[str, Any]
+        | BaseNamed
+        | Mapping[str, Any] = ...,
         quasi_identifiers: list[str],
         sensitive: list[str] = ...,
         nulls: Literal["own_value", "refuse"] = ...,

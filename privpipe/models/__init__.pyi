@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from privpipe.blocks import Catalogue
 from privpipe.models.attribute.alpha_k_anonymity import AlphaKAnonymity as _AlphaKAnonymity
-from privpipe.models.attribute.base_distribution import BaseFile, BaseNamed
+from privpipe.models.attribute.base_distribution import BaseDatabase, BaseFile, BaseNamed
 from privpipe.models.attribute.basic_beta_likeness import BasicBetaLikeness as _BasicBetaLikeness
 from privpipe.models.attribute.delta_disclosure import DeltaDisclosure as _DeltaDisclosure
 from privpipe.models.attribute.distinct_l_diversity import DistinctLDiversity as _DistinctLDiversity
@@ -225,7 +225,13 @@ class TCloseness(_TCloseness):
         distance: Literal["equal", "ordered", "hierarchical"] = ...,
         order: Literal["text"] | Sequence[str | int | float] | None = ...,
         hierarchy: Mapping[str, Any] | None = ...,
-        base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
+        base: Literal["original", "released"]
+        | BaseFile
+        | Mapping[str, Any]
+        | BaseDatabase
+        | Mapping[str, Any]
+        | BaseNamed
+        | Mapping[str, Any] = ...,
     ) -> None: ...
 
 class DeltaDisclosure(_DeltaDisclosure):
@@ -238,7 +244,13 @@ class DeltaDisclosure(_DeltaDisclosure):
         column: str,
         delta: float | None = ...,
         absent: Literal["present_only", "strict"] = ...,
-        base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
+        base: Literal["original", "released"]
+        | BaseFile
+        | Mapping[str, Any]
+        | BaseDatabase
+        | Mapping[str, Any]
+        | BaseNamed
+        | Mapping[str, Any] = ...,
     ) -> None: ...
 
 class BasicBetaLikeness(_BasicBetaLikeness):
@@ -250,7 +262,13 @@ class BasicBetaLikeness(_BasicBetaLikeness):
         over: Literal["records", "persons", "households"] | None = ...,
         column: str,
         beta: float | None = ...,
-        base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
+        base: Literal["original", "released"]
+        | BaseFile
+        | Mapping[str, Any]
+        | BaseDatabase
+        | Mapping[str, Any]
+        | BaseNamed
+        | Mapping[str, Any] = ...,
     ) -> None: ...
 
 class EnhancedBetaLikeness(_EnhancedBetaLikeness):
@@ -262,7 +280,13 @@ class EnhancedBetaLikeness(_EnhancedBetaLikeness):
         over: Literal["records", "persons", "households"] | None = ...,
         column: str,
         beta: float | None = ...,
-        base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
+        base: Literal["original", "released"]
+        | BaseFile
+        | Mapping[str, Any]
+        | BaseDatabase
+        | Mapping[str, Any]
+        | BaseNamed
+        | Mapping[str, Any] = ...,
     ) -> None: ...
 
 class DeltaPresence(_DeltaPresence):

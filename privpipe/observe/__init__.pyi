@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Unpack, overload
 
 from privpipe.blocks.check_face import CheckOptions
-from privpipe.models.attribute.base_distribution import BaseFile, BaseNamed
+from privpipe.models.attribute.base_distribution import BaseDatabase, BaseFile, BaseNamed
 from privpipe.models.process.integral_privacy import StatisticQuery
 from privpipe.observe.figures import average_risk as average_risk
 from privpipe.observe.figures import figures as figures
@@ -194,7 +194,13 @@ def delta_disclosure(
     *,
     over: Literal["records", "persons", "households"] | None = ...,
     absent: Literal["present_only", "strict"] = ...,
-    base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
+    base: Literal["original", "released"]
+    | BaseFile
+    | Mapping[str, Any]
+    | BaseDatabase
+    | Mapping[str, Any]
+    | BaseNamed
+    | Mapping[str, Any] = ...,
     **options: Unpack[CheckOptions],
 ) -> float | None: ...
 @overload
@@ -206,7 +212,13 @@ def delta_disclosure(
     over: Literal["records", "persons", "households"] | None = ...,
     column: str,
     absent: Literal["present_only", "strict"] = ...,
-    base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
+    base: Literal["original", "released"]
+    | BaseFile
+    | Mapping[str, Any]
+    | BaseDatabase
+    | Mapping[str, Any]
+    | BaseNamed
+    | Mapping[str, Any] = ...,
     **options: Unpack[CheckOptions],
 ) -> float | None: ...
 @overload
@@ -217,7 +229,13 @@ def basic_beta_likeness(
     /,
     *,
     over: Literal["records", "persons", "households"] | None = ...,
-    base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
+    base: Literal["original", "released"]
+    | BaseFile
+    | Mapping[str, Any]
+    | BaseDatabase
+    | Mapping[str, Any]
+    | BaseNamed
+    | Mapping[str, Any] = ...,
     **options: Unpack[CheckOptions],
 ) -> float | None: ...
 @overload
@@ -228,7 +246,13 @@ def basic_beta_likeness(
     *,
     over: Literal["records", "persons", "households"] | None = ...,
     column: str,
-    base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
+    base: Literal["original", "released"]
+    | BaseFile
+    | Mapping[str, Any]
+    | BaseDatabase
+    | Mapping[str, Any]
+    | BaseNamed
+    | Mapping[str, Any] = ...,
     **options: Unpack[CheckOptions],
 ) -> float | None: ...
 @overload
@@ -239,7 +263,13 @@ def enhanced_beta_likeness(
     /,
     *,
     over: Literal["records", "persons", "households"] | None = ...,
-    base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
+    base: Literal["original", "released"]
+    | BaseFile
+    | Mapping[str, Any]
+    | BaseDatabase
+    | Mapping[str, Any]
+    | BaseNamed
+    | Mapping[str, Any] = ...,
     **options: Unpack[CheckOptions],
 ) -> float | None: ...
 @overload
@@ -250,7 +280,13 @@ def enhanced_beta_likeness(
     *,
     over: Literal["records", "persons", "households"] | None = ...,
     column: str,
-    base: Literal["original", "released"] | BaseFile | Mapping[str, Any] | BaseNamed | Mapping[str, Any] = ...,
+    base: Literal["original", "released"]
+    | BaseFile
+    | Mapping[str, Any]
+    | BaseDatabase
+    | Mapping[str, Any]
+    | BaseNamed
+    | Mapping[str, Any] = ...,
     **options: Unpack[CheckOptions],
 ) -> float | None: ...
 def delta_presence(
