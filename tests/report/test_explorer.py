@@ -9,8 +9,12 @@ import pytest
 
 from privpipe.errors import PolicyError, UnsupportedError, UsageError
 from privpipe.policy import Policy
+from privpipe.reporting.explorer.explorer_data import ExplorerData
 from privpipe.reporting.explorer.page import answer_page, explorer_page
 from privpipe.reporting.officer.languages import LANGUAGES, Language
+from privpipe.reporting.officer.report_data import ReportData
+from privpipe.reporting.risk_utility import Point, RiskUtilityMap
+from privpipe.reporting.run_documents import RunDocuments
 from privpipe.running.exploring import Explored, PolicyFile, explore
 from tests.report.accessibility import faults_of, read
 from tests.report.conftest import CANARY, RARE_INCOME, document
@@ -60,6 +64,20 @@ def test_no_marked_value_and_no_small_count_is_shown(explored: Explored) -> None
         lines = [line for column in each.report.distributions.values() for line in column["lines"]]
         assert lines
         assert all(not count or count >= least for line in lines for count in line["counts"])
+
+
+def test_a_mean_does_not_give_a_masked_part_away() -> None:
+    """Two risks, of 300 and of 2 records in 1,000: the second counts as the five that it may be."""
+    parts = {"sample_uniqueness": 0.002, "risky_cells": 0.3}
+    point = Point(setting={}, outcome="pass", risk=0.151, loss=0.4, figures={**parts, "information_loss.ncp": 0.4})
+    weights = dict.fromkeys(parts, 0.5)
+    found = RiskUtilityMap(points=(point,), risk_weights=weights, loss_weights={"information_loss.ncp": 1.0})
+    verdict = {"records": 1000, "passed": True, "guarantees": [], "measures": []}
+    report = ReportData.of(RunDocuments("", verdict))
+    data = ExplorerData.of("p", found, [report], shown=[{"a": 1}], current=0, space=None, threshold=5)
+    [setting] = data.settings
+    assert (setting.few_risk, setting.few_loss, setting.loss) == (True, False, 0.4)
+    assert setting.risk == pytest.approx((0.005 + 0.3) / 2)
 
 
 def test_marked_values_stay_hidden_where_nothing_is_protected(home: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from privpipe.blocks.public_rules import PublicRules
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["ExplorerData", "ShownSetting"]
 
 CATALOGUE_NAME = re.compile(r"[a-z_]+")
+CALLED = {"cell_loss": "quality"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +32,9 @@ class ShownSetting:
     setting : mapping of str to value
     outcome : {"pass", "fail", "error", "no_solution"}
     risk, loss : float or None
-        None where they were not to be had; a risk of few records is the most that they could be.
-    few_risk : bool
-        Whether the risk rests on too few records to be shown.
+        None where they were not to be had; a figure of few records counts as the most that they could be.
+    few_risk, few_loss : bool
+        Whether they rest on too few records to be shown.
     suppressed : int or None
     few_suppressed : bool
     unbeaten, current : bool
@@ -49,6 +50,7 @@ class ShownSetting:
     risk: float | None = None
     loss: float | None = None
     few_risk: bool = False
+    few_loss: bool = False
     suppressed: int | None = None
     few_suppressed: bool = False
     unbeaten: bool = False
@@ -106,50 +108,64 @@ class ExplorerData:
             What each setting is called by.
         """
         front = set(found.front)
-        weighed = tuple(each for each, weight in found.risk_weights.items() if weight > 0)
+        axes = tuple(
+            {name: weight for name, weight in weights.items() if weight > 0}
+            for weights in (found.risk_weights, found.loss_weights)
+        )
         settings = tuple(
-            _shown(at, point, setting, report, weighed, threshold, unbeaten=at in front, current=at == current)
+            replace(_shown(at, point, report, axes, threshold), setting=dict(setting), unbeaten=at in front)
             for at, (point, setting, report) in enumerate(zip(found.points, shown, reports, strict=True))
         )
         return cls(
-            name=name, threshold=threshold, settings=settings, risk=weighed, loss=tuple(found.loss_weights), space=space
+            name=name,
+            threshold=threshold,
+            settings=tuple(replace(each, current=at == current) for at, each in enumerate(settings)),
+            risk=tuple(axes[0]),
+            loss=tuple(axes[1]),
+            space=space,
         )
 
 
 def _shown(
-    at: int,
-    point: Point,
-    setting: Mapping[str, Any],
-    report: ReportData | None,
-    weighed: Sequence[str],
-    least: int,
-    *,
-    unbeaten: bool,
-    current: bool,
+    at: int, point: Point, report: ReportData | None, axes: Sequence[Mapping[str, float]], least: int
 ) -> ShownSetting:
     records = 0 if report is None else report.records["released"] or 0
-    few = any(_rests_on_few(name, point.figures.get(name), records, least) for name in weighed)
+    (risk, few_risk), (loss, few_loss) = (_mean(point.figures, weights, records, least) for weights in axes)
     suppressed = point.suppressed_records
-    few_suppressed = suppressed is not None and 0 < suppressed < least
+    few = suppressed is not None and 0 < suppressed < least
     return ShownSetting(
         number=at + 1,
-        setting=dict(setting),
+        setting=point.setting,
         outcome=point.outcome,
-        risk=None if point.risk is None else max(point.risk, least / records) if few else point.risk,
-        loss=point.loss,
-        few_risk=few,
-        suppressed=None if few_suppressed else suppressed,
-        few_suppressed=few_suppressed,
-        unbeaten=unbeaten,
-        current=current,
+        risk=risk,
+        loss=loss,
+        few_risk=few_risk,
+        few_loss=few_loss,
+        suppressed=None if few else suppressed,
+        few_suppressed=few,
         reason=without_few(point.reason, least),
         report=report,
     )
 
 
-def _rests_on_few(name: str, figure: float | None, records: int, least: int) -> bool:
+def _mean(
+    figures: Mapping[str, float | None], weights: Mapping[str, float], records: int, least: int
+) -> tuple[float | None, bool]:
+    """The mean of some figures, and whether one rests on few records: the others would give it away."""
+    total, few = 0.0, False
+    for name, weight in weights.items():
+        figure = figures.get(name)
+        if figure is None:
+            return None, False
+        if _rests_on_few(name, figure, records, least):
+            figure, few = least / records, True
+        total += weight * figure
+    return total, few
+
+
+def _rests_on_few(name: str, figure: float, records: int, least: int) -> bool:
     found = CATALOGUE_NAME.match(name)
-    entry = entry_class(found[0]) if found else None
-    if figure is None or (entry is not None and not entry.counts_records()):
+    entry = entry_class(CALLED.get(found[0], found[0])) if found else None
+    if not records or (entry is not None and not entry.counts_records()):
         return False
     return PublicRules(columns=frozenset(), least=least).reported(figure, records) is None

@@ -98,7 +98,7 @@ def _kind(each: ShownSetting) -> str:
 
 
 def _title(each: ShownSetting, messages: Messages, numbers: Numbers) -> str:
-    sign = "< " if each.few_risk else ""
-    loss, risk = (numbers.number(value) for value in (each.loss, each.risk))
-    said = f"{messages.text('axis.loss')} {loss}, {messages.text('axis.risk')} {sign}{risk}"
+    sides = ((each.loss, each.few_loss), (each.risk, each.few_risk))
+    loss, risk = (f"{'< ' if few else ''}{numbers.number(value)}" for value, few in sides)
+    said = f"{messages.text('axis.loss')} {loss}, {messages.text('axis.risk')} {risk}"
     return f"{messages.text('explore.setting', number=each.number)} ({called(each.setting)}): {said}"
