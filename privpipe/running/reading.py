@@ -11,6 +11,7 @@ from privpipe.engines.base import format_said
 from privpipe.engines.base.databases import Database
 from privpipe.engines.base.files import left_out, left_out_note
 from privpipe.engines.base.lakes import is_lake, pinned
+from privpipe.engines.base.objects import refuse_credentials
 from privpipe.engines.base.text_form import TextForm
 from privpipe.errors import DataError
 from privpipe.policy import Policy
@@ -55,6 +56,7 @@ def read_as_source(data: Any, policy: Policy, **said: Any) -> Source:
         return replace(data, types=policy.types) if is_lake(data) and not data.types else data
     if not isinstance(data, str | PurePath):
         return Source(data=data, types=policy.types)
+    refuse_credentials(str(data))
     described = policy.source.to_source(policy.types, policy.base_dir) if policy.source else None
     if described is None or not described.is_path:
         return pinned(Source(data=str(data), types=policy.types, **said))

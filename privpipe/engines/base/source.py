@@ -158,7 +158,7 @@ def format_of(path: str) -> Format:
     >>> format_of("raw/2024/adult.csv.gz"), format_of("lake/adult")
     ('csv', 'parquet')
     """
-    suffix = _ending(path)
+    suffix = _ending(path).partition("?")[0]  # what follows may be a secret
     if not suffix:
         return "parquet"
     if suffix in REMEDIES:

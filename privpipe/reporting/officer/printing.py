@@ -27,7 +27,7 @@ OFFLINE = (
 )
 NOT_INSTALLED = (
     "a PDF is printed by a browser (chromium, chrome) or by the library weasyprint, and neither is installed here: "
-    f"install one, name a browser in {BROWSER_VARIABLE}, or print the HTML report from any browser"
+    f"pip install 'privpipe[report]', name a browser in {BROWSER_VARIABLE}, or print the HTML report from any browser"
 )
 
 
