@@ -96,7 +96,7 @@ def fetch(url: str | os.PathLike[str], to: str | os.PathLike[str]) -> FetchedRel
             verified_manifest(place.rows(run_id), os.fspath(url))
             try:
                 place.publish(run_id)
-            except BaseException:
+            except BaseException:  # whatever stopped it, a link to half a copy must not stay
                 place.withdraw(run_id)
                 raise
     return FetchedRelease(path, run_id, files, changed=True)

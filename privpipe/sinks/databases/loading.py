@@ -122,7 +122,7 @@ def checked_reader(rows: StagedRows, kind: Kind) -> Iterator[pa.RecordBatchReade
 
     try:
         yield pa.RecordBatchReader.from_batches(rows.schema, checked())
-    except Exception:
+    except Exception:  # drivers wrap what the reader raised in classes of their own; all else goes on as it is
         if wrong:
             raise wrong[0] from None
         raise
