@@ -40,7 +40,7 @@ def unjudged_whole(entry: Guarantee) -> str:
     >>> from privpipe.models import DifferentialPrivacy, KAnonymity
     >>> unjudged_whole(KAnonymity(k=5))
     ''
-    >>> unjudged_whole(DifferentialPrivacy(epsilon=1.0))
+    >>> unjudged_whole(DifferentialPrivacy(epsilon=1.0, delta=1e-6))
     'it judges the process of one release'
     """
     if isinstance(entry, HistoryMeasure) and entry.ledger is not None:

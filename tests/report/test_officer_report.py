@@ -235,7 +235,7 @@ def test_without_anything_that_prints_a_clear_line_says_so(
     monkeypatch.setattr(printing.importlib.util, "find_spec", lambda name: None)
     done = CliRunner().invoke(app, ["report", released.path, "--pdf", str(tmp_path / "a.pdf")])
     assert done.exit_code == 2
-    assert "install one" in done.stderr
+    assert "name a browser in PRIVPIPE_BROWSER, or print the HTML report from any browser" in done.stderr
     assert not (tmp_path / "a.pdf").exists()
 
 
