@@ -104,7 +104,7 @@ LOWEST_TESTS ?= tests/packages tests/engines/embedded tests/engines/test_contrac
 # Great Expectations 1.7 brings an altair that `report` would not take.
 LOWEST_OTHER_TESTS ?= tests/packages tests/gx tests/engines/lakes/test_iceberg.py \
         --deselect "tests/packages/test_minima.py::test_what_an_extra_brings_can_be_imported[report]"
-LOWEST_PYTEST := pytest pytest-timeout hypothesis polars
+LOWEST_PYTEST := pytest pytest-timeout hypothesis polars jsonschema
 
 test-lowest: $(BIN)/python java
 	"$(BIN)/python" -m venv build/lowest
