@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from privpipe.blocks import Entry, Guarantee
-from privpipe.blocks.marks import SensitiveColumn
+from privpipe.blocks.marks import Columns, SensitiveColumn
 from privpipe.blocks.parameters import marked
 from privpipe.engines import engine_names
 from privpipe.hierarchies import BUILDERS, builders
@@ -234,7 +234,7 @@ def _entry(entry: type[Entry], section: str) -> dict[str, Any]:
     if issubclass(entry, Guarantee) and section == "measures":
         schema["properties"].pop("severity", None)
     if issubclass(entry, Transformer) and entry.columns_rule == "required":
-        required.add("columns")
+        required.add(next(iter(marked(entry, Columns)), "columns"))
     if required:
         schema["required"] = sorted(required)
     else:

@@ -396,6 +396,50 @@ class RankSwap(StageEstimator):
     policy_nulls: NullRule | None
     mark: str | None
 
+class RecordSwap(StageEstimator):
+    def __init__(
+        self,
+        *,
+        areas: list[str] | tuple[str, ...] | None = ...,
+        rate: float = ...,
+        similar: list[str] | tuple[str, ...] | Sequence[list[str] | tuple[str, ...]] = ...,
+        risk_variables: list[str] | tuple[str, ...] | None = ...,
+        k: int | Sequence[int] = ...,
+        risk: str | list[str] | tuple[str, ...] | None = ...,
+        threshold: float | None = ...,
+        household: str | None = ...,
+        along: list[str] | tuple[str, ...] = ...,
+        without_donor: Literal["keep", "refuse"] = ...,
+        roles: Roles | None = ...,
+        hierarchies: Mapping[str, Any] | None = ...,
+        guarantees: Sequence[Guarantee] | None = ...,
+        seed: Seed | Mapping[str, Any] | None = ...,
+        record_id: str | None = ...,
+        person_id: str | None = ...,
+        household_id: str | None = ...,
+        nulls: NullRule | None = ...,
+        mark: str | None = ...,
+    ) -> None: ...
+    areas: list[str] | tuple[str, ...] | None
+    rate: float
+    similar: list[str] | tuple[str, ...] | Sequence[list[str] | tuple[str, ...]]
+    risk_variables: list[str] | tuple[str, ...] | None
+    k: int | Sequence[int]
+    risk: str | list[str] | tuple[str, ...] | None
+    threshold: float | None
+    household: str | None
+    along: list[str] | tuple[str, ...]
+    without_donor: Literal["keep", "refuse"]
+    roles: Roles | None
+    hierarchies: Mapping[str, Any] | None
+    guarantees: Sequence[Guarantee] | None
+    seed: Seed | Mapping[str, Any] | None
+    record_id: str | None
+    person_id: str | None
+    household_id: str | None
+    nulls: NullRule | None
+    mark: str | None
+
 class AddNoise(StageEstimator):
     def __init__(
         self,

@@ -19,6 +19,7 @@ CATALOGUE = Catalogue(
         "Microaggregate": "microaggregation.microaggregate",
         "FuzzyMicroaggregate": "microaggregation.fuzzy_microaggregate",
         "RankSwap": "swapping.rank_swap",
+        "RecordSwap": "swapping.record_swap",
         "AddNoise": "noise.add_noise",
         "Pram": "noise.pram",
         "Shuffle": "synthesis.shuffle",

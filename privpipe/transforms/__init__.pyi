@@ -27,6 +27,7 @@ from privpipe.transforms.sampling.safepub import Safepub as _Safepub
 from privpipe.transforms.sampling.sample import Sample as _Sample
 from privpipe.transforms.suppression.suppress_records import SuppressRecords as _SuppressRecords
 from privpipe.transforms.swapping.rank_swap import RankSwap as _RankSwap
+from privpipe.transforms.swapping.record_swap import RecordSwap as _RecordSwap
 from privpipe.transforms.synthesis.shuffle import Shuffle as _Shuffle
 from privpipe.transforms.synthesis.synthesize import Synthesize as _Synthesize
 
@@ -157,6 +158,22 @@ class RankSwap(_RankSwap):
         nulls: Literal["keep", "refuse"] = ...,
         by: list[str] | tuple[str, ...] = ...,
         small_strata: Literal["refuse", "suppress", "merge"] = ...,
+    ) -> None: ...
+
+class RecordSwap(_RecordSwap):
+    def __init__(
+        self,
+        *,
+        areas: list[str] | tuple[str, ...],
+        rate: float = ...,
+        similar: list[str] | tuple[str, ...] | Sequence[list[str] | tuple[str, ...]] = ...,
+        risk_variables: list[str] | tuple[str, ...] | None = ...,
+        k: int | Sequence[int] = ...,
+        risk: str | list[str] | tuple[str, ...] | None = ...,
+        threshold: float | None = ...,
+        household: str | None = ...,
+        along: list[str] | tuple[str, ...] = ...,
+        without_donor: Literal["keep", "refuse"] = ...,
     ) -> None: ...
 
 class AddNoise(_AddNoise):
