@@ -14,6 +14,7 @@ __all__ = [
     "HISTORY",
     "HOUSEHOLDS",
     "ITEMS",
+    "JOINED_CLASSES",
     "KEPT_HOUSEHOLDS",
     "PAIRS",
     "POSITIONS",
@@ -103,3 +104,5 @@ WHOLE_TABLES = Way(name="whole", beside_original=True, in_keyed_order=True)
 """Whole tables on the driver, no record paired with another."""
 RECODED_TABLES = Way(name="tables", beside_original=True)
 """The distinct combinations of release and original."""
+JOINED_CLASSES = Way(name="joined classes", beside_original=True)
+"""The class tables of release and original, joined by their keys where they lie."""

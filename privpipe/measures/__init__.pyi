@@ -10,6 +10,7 @@ from privpipe.measures.risk.attribute.attribute_inference import AttributeInfere
 from privpipe.measures.risk.attribute.background_knowledge_attack import (
     BackgroundKnowledgeAttack as _BackgroundKnowledgeAttack,
 )
+from privpipe.measures.risk.attribute.correct_attribution import CorrectAttribution as _CorrectAttribution
 from privpipe.measures.risk.attribute.homogeneity_attack import HomogeneityAttack as _HomogeneityAttack
 from privpipe.measures.risk.attribute.rank_interval_disclosure import RankIntervalDisclosure as _RankIntervalDisclosure
 from privpipe.measures.risk.attribute.recovery import Recovery as _Recovery
@@ -34,6 +35,7 @@ from privpipe.measures.risk.linkage.transparency_attack import TransparencyAttac
 from privpipe.measures.risk.linkage.unsorted_matching import UnsortedMatching as _UnsortedMatching
 from privpipe.measures.risk.membership.closest_record import ClosestRecord as _ClosestRecord
 from privpipe.measures.risk.membership.membership_attack import MembershipAttack as _MembershipAttack
+from privpipe.measures.risk.membership.replicated_uniques import ReplicatedUniques as _ReplicatedUniques
 from privpipe.measures.risk.releases.complementary_release import ComplementaryRelease as _ComplementaryRelease
 from privpipe.measures.risk.releases.repeated_noise import RepeatedNoise as _RepeatedNoise
 from privpipe.measures.utility.information_loss import InformationLoss as _InformationLoss
@@ -158,6 +160,19 @@ class AttributeInference(_AttributeInference):
         column: str,
         at_most: float | None = ...,
         gain: bool = ...,
+    ) -> None: ...
+
+class CorrectAttribution(_CorrectAttribution):
+    def __init__(
+        self,
+        *,
+        quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        severity: Literal["fail", "warn"] = ...,
+        columns: list[str] | tuple[str, ...] | None = ...,
+        column: str,
+        at_most: float | None = ...,
+        figure: Literal["disco", "tcap", "dcap"] = ...,
+        exclude_majority: bool = ...,
     ) -> None: ...
 
 class BackgroundKnowledgeAttack(_BackgroundKnowledgeAttack):
@@ -388,6 +403,17 @@ class ClosestRecord(_ClosestRecord):
         holdout: str | None = ...,
         at_least: float | None = ...,
         sample: int | None = ...,
+    ) -> None: ...
+
+class ReplicatedUniques(_ReplicatedUniques):
+    def __init__(
+        self,
+        *,
+        quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        severity: Literal["fail", "warn"] = ...,
+        columns: list[str] | tuple[str, ...] | None = ...,
+        at_most: float | None = ...,
+        holdout: str | None = ...,
     ) -> None: ...
 
 class RobustIntervalRisk(_RobustIntervalRisk):

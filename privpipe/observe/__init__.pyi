@@ -419,6 +419,30 @@ def attribute_inference(
     **options: Unpack[CheckOptions],
 ) -> Mapping[str, float]: ...
 @overload
+def correct_attribution(
+    frame: Any,
+    quasi_identifiers: list[str] | tuple[str, ...] | None,
+    column: str,
+    /,
+    *,
+    columns: list[str] | tuple[str, ...] | None = ...,
+    figure: Literal["disco", "tcap", "dcap"] = ...,
+    exclude_majority: bool = ...,
+    **options: Unpack[CheckOptions],
+) -> Mapping[str, Any]: ...
+@overload
+def correct_attribution(
+    frame: Any,
+    quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+    /,
+    *,
+    columns: list[str] | tuple[str, ...] | None = ...,
+    column: str,
+    figure: Literal["disco", "tcap", "dcap"] = ...,
+    exclude_majority: bool = ...,
+    **options: Unpack[CheckOptions],
+) -> Mapping[str, Any]: ...
+@overload
 def background_knowledge_attack(
     frame: Any,
     quasi_identifiers: list[str] | tuple[str, ...] | None,
@@ -638,6 +662,15 @@ def closest_record(
     columns: list[str] | tuple[str, ...] | None = ...,
     holdout: str | None = ...,
     sample: int | None = ...,
+    **options: Unpack[CheckOptions],
+) -> Mapping[str, Any]: ...
+def replicated_uniques(
+    frame: Any,
+    quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+    /,
+    *,
+    columns: list[str] | tuple[str, ...] | None = ...,
+    holdout: str | None = ...,
     **options: Unpack[CheckOptions],
 ) -> Mapping[str, Any]: ...
 def robust_interval_risk(

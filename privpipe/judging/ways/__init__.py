@@ -17,6 +17,7 @@ from privpipe.judging.ways.files import ByFiles
 from privpipe.judging.ways.history import ByHistory
 from privpipe.judging.ways.households import ByHouseholds
 from privpipe.judging.ways.items import ByItems
+from privpipe.judging.ways.joined_classes import ByJoinedClasses
 from privpipe.judging.ways.kept_households import ByKeptHouseholds
 from privpipe.judging.ways.pairs import ByPairs
 from privpipe.judging.ways.positions import ByPositions
@@ -47,6 +48,7 @@ WAYS: Mapping[Way, WayOfJudging] = {
         ByHistory(),
         ByWholeTables(),
         ByRecodedTables(),
+        ByJoinedClasses(),
     )
 }
 """Who judges in each way that an entry may say is its own."""
