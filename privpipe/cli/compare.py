@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from privpipe.cli import completing
 from privpipe.cli.arguments import EngineOption, JsonOption, ProgressOption, loaded
 from privpipe.cli.console import plain_cell, print_json, print_table, progress, put, say
 from privpipe.errors import SinkError, UsageError
@@ -65,6 +66,15 @@ def compare(
             "--html", metavar="FILE", help="Write two private records side by side as a page.", show_default=False
         ),
     ] = None,
+    lang: Annotated[
+        str | None,
+        typer.Option(
+            "--lang",
+            help="Language of that page: en, de, fr or es; left out, the first run's policy's.",
+            show_default=False,
+            autocompletion=completing.report_languages,
+        ),
+    ] = None,
 ) -> None:
     """Compare risk and loss of several settings or runs.
 
@@ -76,6 +86,8 @@ def compare(
     """
     if html is not None and (suggest or grid is not None):
         raise UsageError("--html belongs to two runs")
+    if lang is not None and html is None:
+        raise UsageError("--lang belongs to --html, the page of two runs")
     if suggest:
         if len(what) != 1 or grid or risk or loss or engine:
             raise UsageError("--suggest takes one policy and no other option but --json")
@@ -86,7 +98,7 @@ def compare(
             raise UsageError("compare takes a policy with --grid FILE, or the folders of two runs")
         if risk or loss or engine:
             raise UsageError("--risk, --loss and --engine belong to --grid")
-        _runs(*what, json=json, html=html)
+        _runs(*what, json=json, html=html, lang=lang)
         return
     if len(what) != 1:
         raise UsageError("--grid varies one policy; give one")
@@ -187,24 +199,24 @@ def _value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _runs(left: str, right: str, *, json: bool, html: Path | None) -> None:
+def _runs(left: str, right: str, *, json: bool, html: Path | None, lang: str | None) -> None:
     from privpipe.reporting.run_comparison import compare_runs
     from privpipe.reporting.run_documents import RunDocuments
 
     runs = RunDocuments.read(left), RunDocuments.read(right)
     found = compare_runs(*runs)
     if html is not None:
-        _write_page(html, *runs)
+        _write_page(html, *runs, lang)
     if json:
         print_json(found.to_dict())
         return
     _show_runs(found)
 
 
-def _write_page(html: Path, left: RunDocuments, right: RunDocuments) -> None:
+def _write_page(html: Path, left: RunDocuments, right: RunDocuments, lang: str | None) -> None:
     from privpipe.reporting.officer.comparison_page import comparison_page
 
-    text = comparison_page(left, right)
+    text = comparison_page(left, right, lang)
     try:
         html.write_text(text, encoding="utf-8")
     except OSError as error:

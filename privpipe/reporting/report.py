@@ -6,11 +6,11 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path, PurePath
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from privpipe.errors import SinkError, UsageError
 from privpipe.reporting.document_shapes import TRIED, misshapen
-from privpipe.reporting.officer.languages import LANGUAGES, Language
+from privpipe.reporting.officer.languages import Language, language_of
 from privpipe.reporting.officer.page import report_page
 from privpipe.reporting.officer.printing import write_pdf
 from privpipe.reporting.officer.report_data import ReportData
@@ -71,8 +71,7 @@ def report(
     privpipe.errors.UsageError: 'nowhere' is no finished run: ...
     """
     form = _form(format, out)
-    if lang is not None and lang not in LANGUAGES:
-        raise UsageError(f"lang must be one of {', '.join(get_args(Language))}, not {lang!r}")
+    language_of(lang, {})
     path = run if isinstance(run, str | os.PathLike) else getattr(run, "path", None)
     if not isinstance(path, str | os.PathLike) or not os.fspath(path):
         raise UsageError(
@@ -80,7 +79,7 @@ def report(
         )
     documents = RunDocuments.read(os.fspath(path))
     data = ReportData.of(documents, sign_off=sign_off, tried=_tried(tried))
-    language = lang or _language(documents)
+    language = language_of(lang, documents.policy)
     text = report_page(data, language) if form == "html" else release_report(documents)
     if pdf is not None:
         write_pdf(report_page(data, language), pdf)
@@ -91,13 +90,6 @@ def report(
         except OSError as error:
             raise SinkError(f"cannot write {os.fspath(out)!r}: {error.strerror}") from None
     return text
-
-
-def _language(documents: RunDocuments) -> Language:
-    """The language that the policy names for its reports."""
-    asked = documents.policy.get("report")
-    found = asked.get("lang") if isinstance(asked, Mapping) else None
-    return next((lang for lang in LANGUAGES if lang == found), "en")
 
 
 def _tried(given: Mapping[str, Any] | str | os.PathLike[str] | None) -> Mapping[str, Any] | None:

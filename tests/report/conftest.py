@@ -1,7 +1,8 @@
-"""Runs whose reports are looked at: a released, a refused and a masked one over marked values."""
+"""Runs whose reports are looked at: a released, a refused, a waiting and a masked one over marked values."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ import pandas as pd
 import pytest
 
 import privpipe as pp
-from privpipe.errors import Refused
+from privpipe.errors import Refused, SignOffMissing
 from privpipe.reporting.run_documents import RunDocuments
 
 CANARY = "CANARY"
@@ -89,6 +90,22 @@ def refused(home: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
+def waiting(home: Path) -> Path:
+    """The folder of a run that waits for the signature of an officer."""
+    pytest.importorskip("cryptography")
+    from privpipe.signing import new_key, read_private
+
+    new_key(home / "ada")
+    officer = home / "officer.yaml"
+    signer = {"name": "Ada", "key": read_private(home / "ada").public.line}
+    rules = {"guarantees": [{"k_anonymity": {"k": 5}}], "allow_insecure_seed": True, "sign_off": {"by": [signer]}}
+    officer.write_text(json.dumps(rules))
+    with pytest.raises(SignOffMissing) as missing:
+        pp.release(document(home, policy=str(officer), sink={"path": str(home / "waiting" / "people")}))
+    return Path(missing.value.waiting)
+
+
+@pytest.fixture(scope="session")
 def masked(home: Path) -> Any:
     """A release of masked numbers, judged by attacks."""
     columns: Mapping[str, Any] = {
@@ -110,11 +127,12 @@ def masked(home: Path) -> Any:
 
 
 @pytest.fixture(scope="session")
-def documents(released: Any, refused: Path, masked: Any) -> dict[str, RunDocuments]:
+def documents(released: Any, refused: Path, waiting: Path, masked: Any) -> dict[str, RunDocuments]:
     """The documents of each run, by what became of it."""
     return {
         "released": RunDocuments.read(released.record),
         "public": RunDocuments.read(os.fspath(released.path)),
         "refused": RunDocuments.read(str(refused)),
+        "waiting": RunDocuments.read(str(waiting)),
         "masked": RunDocuments.read(masked.record),
     }

@@ -62,3 +62,7 @@ def test_the_command_writes_it(released: Any, refused: Path, tmp_path: Path) -> 
     wrong = CliRunner().invoke(app, ["compare", "release.yaml", "--grid", "grid.yaml", "--html", str(out)])
     assert wrong.exit_code == 2
     assert CliRunner().invoke(app, ["compare", released.path, str(refused), "--html", str(out)]).exit_code == 2
+    german = CliRunner().invoke(app, ["compare", released.record, str(refused), "--html", str(out), "--lang", "de"])
+    assert german.exit_code == 0, german.stderr
+    assert "Zwei Läufe im Vergleich" in out.read_text(encoding="utf-8")
+    assert CliRunner().invoke(app, ["compare", released.record, str(refused), "--lang", "de"]).exit_code == 2

@@ -24,7 +24,7 @@ from privpipe.reporting.run_documents import RunDocuments
 from tests.report.accessibility import faults_of, read
 from tests.report.conftest import CANARY, RARE_INCOME, document, people
 
-RUNS = ("released", "public", "refused", "masked")
+RUNS = ("released", "public", "refused", "waiting", "masked")
 
 
 @pytest.fixture(params=RUNS)
@@ -91,7 +91,13 @@ def test_a_masked_release_tells_attacks_and_warns_of_counts(documents: dict[str,
     assert "Some values were changed at random or exchanged between records." in page
 
 
-def test_a_run_that_waits_for_a_signature_says_for_whose(documents: dict[str, RunDocuments]) -> None:
+def test_a_run_that_waits_says_for_whose_signature(documents: dict[str, RunDocuments], waiting: Path) -> None:
+    page = text_of(documents["waiting"])
+    for said in ("Waiting for signature", "This release waits for: Ada.", f"privpipe sign {waiting}", "Ready to copy."):
+        assert said in page, said
+
+
+def test_a_signature_that_was_given_stands_beside_those_that_are_missing(documents: dict[str, RunDocuments]) -> None:
     asked = {
         "state": "waiting",
         "required": ["officer"],
@@ -108,11 +114,13 @@ def test_a_run_that_waits_for_a_signature_says_for_whose(documents: dict[str, Ru
     assert faults_of(page) == []
 
 
-def test_marked_values_are_in_no_page_and_in_no_document_of_a_report(released: Any, refused: Path) -> None:
+def test_marked_values_are_in_no_page_and_in_no_document_of_a_report(
+    released: Any, refused: Path, waiting: Path
+) -> None:
     told = [path.read_text(encoding="utf-8") for path in Path(released.path, "_privpipe").iterdir()]
-    for record in (Path(released.record), refused):
-        told += [path.read_text(encoding="utf-8") for path in record.glob("report.*")]
-    assert len(told) == 8
+    for record in (Path(released.record), refused, waiting):
+        told += [path.read_text(encoding="utf-8") for path in record.rglob("report*")]
+    assert len(told) == 10  # five beside the data, and a page and its figures for each of the others
     for text in told:
         assert CANARY not in text
         assert str(RARE_INCOME) not in text

@@ -8,6 +8,7 @@ from typing import Any
 from privpipe.errors import UsageError
 from privpipe.reporting.entry_rows import parameter_text
 from privpipe.reporting.officer.judged_rows import JudgedRow
+from privpipe.reporting.officer.languages import language_of
 from privpipe.reporting.officer.messages import Messages
 from privpipe.reporting.officer.numbers import Numbers
 from privpipe.reporting.officer.report_data import ReportData
@@ -21,18 +22,20 @@ __all__ = ["comparison_page"]
 LOSSES = ("loss", "changed", "blanked")
 
 
-def comparison_page(left: RunDocuments, right: RunDocuments) -> str:
+def comparison_page(left: RunDocuments, right: RunDocuments, lang: str | None = None) -> str:
     """The page: verdicts, what was asked and reached, risks by intruder, class sizes and loss by column of both.
 
     Parameters
     ----------
     left, right : RunDocuments
         Of private records.
+    lang : {"en", "de", "fr", "es"}, optional
+        Left out, that of the first run's policy.
 
     Raises
     ------
     UsageError
-        A public edition, which has none of these figures.
+        A public edition, which has none of these figures, or another language.
 
     Examples
     --------
@@ -48,10 +51,12 @@ def comparison_page(left: RunDocuments, right: RunDocuments) -> str:
                 f"{each.path!r} is a public edition, which withholds most of what the page compares; name the folder "
                 "of the private record of the run"
             )
-    messages, numbers = Messages.of("en"), Numbers("en")
+    language = language_of(lang, left.policy)
+    messages, numbers = Messages.of(language), Numbers(language)
     sides = tuple(Wording(ReportData.of(each), messages, numbers) for each in (left, right))
     settings = compare_runs(left, right).settings
     return template("officer/comparison.html.j2").render(
+        lang=language,
         sides=sides,
         t=messages.text,
         rows=list(_judged(*sides)),
@@ -106,7 +111,7 @@ def _columns(left: Wording, right: Wording) -> Iterator[tuple[str, list[str]]]:
             row = rows.get(name)
             for what in LOSSES:
                 if row is None:
-                    cells.append("not released" if what == "loss" else "-")
+                    cells.append(left.messages.text("compare.not_released") if what == "loss" else "-")
                 elif what == "loss":
                     cells.append("-" if row.loss is None else side.numbers.number(row.loss, 3))
                 else:
