@@ -30,6 +30,7 @@ from privpipe.engines.embedded.table import EmbeddedTable
 from privpipe.engines.spark import class_table, mapping, rank_exchange, rank_relay, ranking, records, writing
 from privpipe.engines.spark.catalogue import SparkCatalogue
 from privpipe.engines.spark.learning import count_records, distinct, estimated_distinct, learn
+from privpipe.engines.spark.lending import Loan
 from privpipe.engines.spark.near import Near, where_it_lies
 from privpipe.engines.spark.patience import Watch
 from privpipe.engines.spark.reading import is_native, is_spark_frame, scan
@@ -58,6 +59,8 @@ class SparkEngine(Engine):
         Whether tables that cost a shuffle or a parse are persisted; serverless Spark forbids it.
     driver_bytes : int
         Tables of at most so many bytes lie on the driver, where no job has to be started for them; 0: none does.
+    loan : Loan, optional
+        Settings of the session until `close`. Default: by the size of the tables.
     """
 
     name: ClassVar[str] = "spark"
@@ -65,7 +68,12 @@ class SparkEngine(Engine):
     forwards_ranks: ClassVar[bool] = True
 
     def __init__(
-        self, session: SparkSession | None = None, *, cache: bool = True, driver_bytes: int = DRIVER_BYTES
+        self,
+        session: SparkSession | None = None,
+        *,
+        cache: bool = True,
+        driver_bytes: int = DRIVER_BYTES,
+        loan: Loan | None = None,
     ) -> None:
         self._started = False
         if session is None:
@@ -77,12 +85,14 @@ class SparkEngine(Engine):
         self._persisted: list[Any] = []
         self._staging = Staging(shared=not is_connect(session) and session.sparkContext.master.startswith("local"))
         self._watch: Watch | None = None
+        self.loan = Loan(session, own=self._started) if loan is None else loan
 
     @classmethod
     def open(cls, options: Mapping[str, Any]) -> Self:
         read = Options.read(options)
         session, started = open_session(read)
-        engine = cls(session, cache=read.cache, driver_bytes=read.driver_bytes)
+        loan = Loan(session, parts=read.shuffle_partitions, own=started)
+        engine = cls(session, cache=read.cache, driver_bytes=read.driver_bytes, loan=loan)
         engine._started = started
         if started and not is_connect(session) and not session.sparkContext.master.startswith("local"):
             engine._watch = Watch(session.sparkContext, read.patience)
@@ -106,6 +116,8 @@ class SparkEngine(Engine):
         if self._started:
             self._started = False
             self.session.stop()
+        else:
+            self.loan.close()
 
     def versions(self) -> dict[str, str]:
         import pyspark
@@ -250,6 +262,8 @@ class SparkEngine(Engine):
         here = table if isinstance(table, EmbeddedTable) else self.near.drawn(table)
         if here is not None:
             return self.near.with_record_ids(here, column, seed)
+        if table.bound is not None:
+            self.loan.sized(table.bound, len(table.schema))
         if column is None:
             return self._kept(records.numbered_ids(table, seed))
         _require(table, [column])

@@ -43,7 +43,7 @@ class Options:
     cache : bool
         Whether costly intermediate tables are persisted; serverless Spark forbids it.
     shuffle_partitions : int, optional
-        ``spark.sql.shuffle.partitions``.
+        ``spark.sql.shuffle.partitions`` while the engine is open. Default: by the size of the tables.
     driver_bytes : int
         Tables of at most so many bytes are worked on by the driver; 0: all work is Spark's. Default: 64 MiB.
     patience : float
@@ -128,8 +128,6 @@ def open_session(options: Options) -> tuple[SparkSession, bool]:
             session, started = builder.getOrCreate(), True
         if not started and (options.conf or options.master):
             log.info("the Spark session that runs already is used as it is; `master` and `conf` change nothing in it")
-        if options.shuffle_partitions is not None:
-            session.conf.set("spark.sql.shuffle.partitions", str(options.shuffle_partitions))
     return session, started
 
 
@@ -193,8 +191,6 @@ def _settings(options: Options) -> dict[str, str]:
                 "spark.driver.bindAddress": "127.0.0.1",
                 "spark.driver.host": "127.0.0.1",
                 "spark.driver.memory": f"{_quarter_of_memory()}m",
-                # Two tasks a core: the default of 200 starts some 200 Python workers for a table of any size.
-                "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 2)),
                 "spark.driver.maxResultSize": "0",  # what is collected has to fit the driver, not a gigabyte
             } | _spilling()
     return settings | dict(options.conf)

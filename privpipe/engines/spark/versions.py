@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "active_context",
     "arrow_table",
+    "coalesces_kept",
     "frame_of",
     "grouped_by_each",
     "require_connect",
@@ -60,6 +61,13 @@ def require_connect() -> None:
             f"Spark Connect is served from pyspark 4.0 on, and this is {pyspark.__version__}; with 3.5 give a `master` "
             "or run under spark-submit"
         )
+
+
+def coalesces_kept() -> bool:
+    """Whether kept tables may be cut into fewer parts: 3.5.0 then loses rows of joins (SPARK-45592)."""
+    import pyspark
+
+    return tuple(map(int, re.findall(r"\d+", pyspark.__version__)[:3])) > (3, 5, 0)
 
 
 def active_context() -> Any:

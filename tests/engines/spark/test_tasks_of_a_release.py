@@ -1,0 +1,158 @@
+"""A release starts no more jobs and tasks than its table is worth, in a session that is left as it was."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import privpipe as pp
+from privpipe.engines import open_engine
+from privpipe.engines.spark import SparkEngine
+from privpipe.engines.spark.lending import tasks_for
+from privpipe.running.run import release_with
+
+pytestmark = pytest.mark.spark
+PARTITIONS = "spark.sql.shuffle.partitions"
+ADAPTIVE = "spark.sql.adaptive.enabled"
+RECORDS = 32_561
+MOST_JOBS, MOST_TASKS = 40, 80
+"""With 200 parts a shuffle, as a session comes, this release took 40 jobs and some 3,000 tasks."""
+
+
+@pytest.fixture
+def session(spark_engine: SparkEngine) -> Any:
+    """A session of its own settings, as it comes."""
+    made = spark_engine.session.newSession()
+    made.conf.set(PARTITIONS, "200")
+    return made
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> pp.Policy:
+    """The release of a table like UCI Adult."""
+    folder = tmp_path_factory.mktemp("adult")
+    rng = np.random.default_rng(3)
+    rows = {
+        "age": pa.array(rng.integers(17, 91, RECORDS)),
+        "sex": pa.array(rng.choice(["f", "m"], RECORDS)),
+        "race": pa.array(rng.choice(list("abcde"), RECORDS, p=[0.85, 0.1, 0.03, 0.01, 0.01])),
+        "occupation": pa.array(rng.choice([f"o{at}" for at in range(14)], RECORDS)),
+        "weight": pa.array(rng.integers(0, 10**6, RECORDS)),
+    }
+    pq.write_table(pa.table(rows), folder / "adult.parquet", row_group_size=9_000)
+    return pp.Policy.from_dict(
+        {
+            "version": 1,
+            "name": "adult",
+            "source": {"path": str(folder / "adult.parquet")},
+            "columns": {
+                "age": {"role": "quasi_identifier", "hierarchy": {"intervals": {"start": 17, "widths": [5, 20]}}},
+                "sex": {"role": "quasi_identifier"},
+                "race": {"role": "quasi_identifier", "hierarchy": {"redact": {}}},
+                "occupation": {"role": "sensitive"},
+                "weight": {"role": "identifier"},
+            },
+            "transform": [{"generalize": {"suppress_at_most": 0.05}}],
+            "guarantees": [{"k_anonymity": {"k": 5}}, {"distinct_l_diversity": {"column": "occupation", "l": 3}}],
+            "measures": [{"average_risk": {}}],
+            "seed": {"insecure": 7},
+            "allow_insecure_seed": True,
+        }
+    )
+
+
+def counted(session: Any, action: Callable[[], Any]) -> tuple[int, int]:
+    """Jobs and tasks that an action starts."""
+    context = session.sparkContext
+    group = f"counted {time.monotonic_ns()}"
+    context.setJobGroup(group, "")
+    try:
+        action()
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)
+    tracker = context.statusTracker()
+    jobs = tracker.getJobIdsForGroup(group)
+    stages = {stage for job in jobs for stage in tracker.getJobInfo(job).stageIds}
+    return len(jobs), sum(tracker.getStageInfo(stage).numCompletedTasks for stage in stages)
+
+
+def rows_of(folder: Path) -> Counter[Any]:
+    return Counter(tuple(row.items()) for row in pq.read_table(folder).to_pylist())
+
+
+def test_a_release_of_thirty_thousand_records_starts_few_tasks(session: Any, policy: pp.Policy, tmp_path: Path) -> None:
+    def release(engine: Any, name: str) -> dict[str, Any]:
+        found = release_with(engine, policy, target=str(tmp_path / name)).assessment.to_dict()
+        return {name: found[name] for name in ("records", "classes", "guarantees", "measures", "suppressed_records")}
+
+    verdicts = []
+    with SparkEngine(session, driver_bytes=0) as engine:
+        jobs, tasks = counted(session, lambda: verdicts.append(release(engine, "spark")))
+    assert 0 < jobs <= MOST_JOBS
+    assert jobs <= tasks <= MOST_TASKS
+    with open_engine("embedded") as embedded:
+        verdicts.append(release(embedded, "embedded"))
+    assert verdicts[0] == verdicts[1]
+    assert rows_of(tmp_path / "spark") == rows_of(tmp_path / "embedded")
+
+
+def test_a_session_gets_its_settings_back(session: Any) -> None:
+    session.conf.set(ADAPTIVE, "false")
+    first, second = SparkEngine(session), SparkEngine(session)
+    first.loan.sized(32_561, 5)
+    assert session.conf.get(PARTITIONS) == "2"
+    second.loan.sized(100_000, 5)
+    assert session.conf.get(PARTITIONS) == "4"
+    first.close()
+    assert session.conf.get(PARTITIONS) == "4", "another engine is at work"
+    assert session.conf.get(ADAPTIVE) == "true"
+    second.close()
+    assert (session.conf.get(PARTITIONS), session.conf.get(ADAPTIVE)) == ("200", "false")
+
+
+def test_what_nobody_had_set_is_unset_again(spark_engine: SparkEngine) -> None:
+    session = spark_engine.session.newSession()
+    before = dict(session.conf.getAll) if hasattr(session.conf, "getAll") else {}
+    with SparkEngine(session) as engine:
+        engine.loan.sized(10, 1)
+    assert (dict(session.conf.getAll) if before else {}) == before
+
+
+def test_what_the_user_sets_meanwhile_stays(session: Any) -> None:
+    with SparkEngine(session) as engine:
+        engine.loan.sized(10, 1)
+        session.conf.set(PARTITIONS, "17")
+    assert session.conf.get(PARTITIONS) == "17"
+
+
+def test_a_session_of_somebody_is_never_given_more_parts(session: Any) -> None:
+    session.conf.set(PARTITIONS, "3")
+    with SparkEngine(session) as engine:
+        engine.loan.sized(10**9, 40)
+        assert session.conf.get(PARTITIONS) == "3"
+
+
+def test_parts_that_a_policy_asks_for_are_lent_as_they_are(session: Any) -> None:
+    from privpipe.engines.spark.lending import Loan
+
+    loan = Loan(session, parts=300)
+    loan.sized(10, 1)
+    assert session.conf.get(PARTITIONS) == "300"
+    loan.close()
+    assert session.conf.get(PARTITIONS) == "200"
+
+
+@pytest.mark.parametrize("columns", [1, 10, 300])
+def test_parts_grow_with_the_table_and_stay_small(columns: int) -> None:
+    found = [tasks_for(records, columns, 2) for records in (0, 1, 10**4, 10**5, 10**6, 10**7, 10**9)]
+    assert found == sorted(found)
+    assert found[:3] == [1, 1, 1]
+    assert found[-1] >= 10**9 * columns * 16 / 2**25
