@@ -103,7 +103,7 @@ class StageRun:
         if self.marked or (stage.suppresses or stage.searches):
             self._remove_suppressed()
         context = self._context(at, self._population(stage))
-        context = replace(context, seed_key=self.hash_key)
+        context = replace(context, seed_key=self.hash_key, made=[])
         if given is not None:
             made = stage.carried(self.engine, self.table, given, context) if self.carrying else given
         else:

@@ -70,6 +70,8 @@ class StageContext:
     suppressed : int
         Suppressed records that were set aside before the stage: they count as its input in a budget, and are in no
         class.
+    made : list
+        What learning the stage already made of the table that enters it; see `keep_made`.
     """
 
     roles: Roles
@@ -88,6 +90,18 @@ class StageContext:
     held_columns: tuple[str, ...] = ()
     seed_key: bytes = field(default=b"", repr=False)
     suppressed: int = 0
+    made: list[tuple[Any, Any]] | None = field(default=None, repr=False, compare=False)
+
+    def keep_made(self, table: Any, made: Any) -> None:
+        """Keep what a stage that learns by running makes of a table, where the caller runs it next."""
+        if self.made is not None:
+            self.made[:] = [(table, made)]
+
+    def made_of(self, table: Any) -> Any:
+        """What was kept for this very table, once; None where nothing was."""
+        if not self.made or self.made[0][0] is not table:
+            return None
+        return self.made.pop()[1]
 
     def unit(self, over: Over | None) -> str | None:
         """The column by which those are told apart who are counted; None: records are."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from privpipe.hierarchies import Hierarchy
 from privpipe.kernels.columns.packed import PackedColumns
 
-__all__ = ["CodedTable", "Counted", "CountedRows", "TableOfCodes"]
+__all__ = ["CodedTable", "Counted", "CountedRows", "TableOfCodes", "TableOfColumns"]
 
 Lookup = tuple[int, NDArray[np.int64], int]
 
@@ -127,3 +127,62 @@ class TableOfCodes:
     def packed(self) -> PackedColumns:
         """See `CodedTable`."""
         return PackedColumns(self.codes, [len(own[0][1]) for own in self.lookups])
+
+
+class _Totals(PackedColumns):
+    """Totals that are known already."""
+
+    def __init__(self, records: NDArray[np.int64], lost: NDArray[np.int64]) -> None:
+        self._records, self._lost = records, lost
+
+    def totals(self, counts: NDArray[np.int64], chosen: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
+        return self._records if chosen is None else self._lost
+
+
+@dataclass(frozen=True)
+class TableOfColumns:
+    """A `CodedTable` of which each column is counted by itself: for models with a figure a column, at given levels.
+
+    It has no combinations; what is suppressed is what `lost` says.
+
+    Parameters
+    ----------
+    columns, hierarchies, records, unknown
+        As in `CodedTable`.
+    kept_and_lost, lost : ndarray of int64, shape (leaves of all columns,)
+        Records of each leaf whose values are known, and those of them that are suppressed: under any leaf that has
+        their label.
+    """
+
+    columns: tuple[str, ...]
+    hierarchies: tuple[Hierarchy, ...]
+    kept_and_lost: NDArray[np.int64] = field(repr=False)
+    lost: NDArray[np.int64] = field(repr=False)
+    records: int
+    unknown: int = 0
+    fixed: tuple[str, ...] = ()
+
+    @property
+    def codes(self) -> NDArray[np.int32]:
+        """None of any combination."""
+        return np.zeros((0, len(self.columns)), dtype=np.int32)
+
+    @property
+    def rows(self) -> Counted:
+        """No combination."""
+        return Counted(np.zeros(0, dtype=np.int64))
+
+    @property
+    def places(self) -> dict[str, int]:
+        """See `CodedTable`."""
+        return {column: place for place, column in enumerate(self.columns)}
+
+    @property
+    def lookups(self) -> list[list[Lookup]]:
+        """See `CodedTable`."""
+        return []
+
+    @cached_property
+    def packed(self) -> PackedColumns:
+        """Totals by leaf."""
+        return _Totals(self.kept_and_lost, self.lost)

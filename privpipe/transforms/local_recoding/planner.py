@@ -19,11 +19,11 @@ from privpipe.transforms.local_recoding.stage import LocalRecodingStage, as_gene
 from privpipe.transforms.local_recoding.sweep import MOST_VECTORS, Sweep, column_losses, lattice_size, rounds_detail
 from privpipe.transforms.mondrian.cut_columns import require_one_node_a_label
 from privpipe.transforms.recoding.encoded import EncodedTable, encode
+from privpipe.transforms.recoding.labelling import is_recoded
 from privpipe.transforms.recoding.loss import LossSpec
 from privpipe.transforms.recoding.node import NodeCheck
 from privpipe.transforms.recoding.optimal import search_optimal
 from privpipe.transforms.recoding.quality import LossModel
-from privpipe.transforms.recoding.stage import is_recoded
 from privpipe.transforms.suppression.budget import budget_of, require_within
 from privpipe.transforms.suppression.class_failures import Combinations, judged_sets
 

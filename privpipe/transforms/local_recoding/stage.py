@@ -22,7 +22,8 @@ from privpipe.transforms.mondrian.cut_columns import CutColumn, by_value, requir
 from privpipe.transforms.mondrian.cut_tree import CutTree
 from privpipe.transforms.recoding.encoded import sorted_values
 from privpipe.transforms.recoding.hierarchy_definition import earlier
-from privpipe.transforms.recoding.stage import GeneralizeStage, generalized_columns, texts_of
+from privpipe.transforms.recoding.labelling import texts_of
+from privpipe.transforms.recoding.stage import GeneralizeStage, generalized_columns
 from privpipe.transforms.suppression.budget import sensitive_codes, text_ranks
 from privpipe.transforms.suppression.class_failures import Combinations, judged_sets
 

@@ -255,7 +255,7 @@ class Microaggregate(GroupingParameters):
         named = tuple(name for name in group.columns if group.kinds[name] == "nominal" and name in context.hierarchies)
         if not named:
             return encoding
-        from privpipe.transforms.recoding.stage import hierarchies_of
+        from privpipe.transforms.recoding.labelling import hierarchies_of
 
         return replace(encoding, hierarchies=hierarchies_of(engine, table, named, context)[0])
 

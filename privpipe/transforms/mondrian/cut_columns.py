@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from privpipe.blocks import Histogram
 from privpipe.errors import DataError, HierarchyError, NoSolutionError
 from privpipe.transforms.base import StageContext
-from privpipe.transforms.recoding.stage import texts_of
+from privpipe.transforms.recoding.labelling import texts_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

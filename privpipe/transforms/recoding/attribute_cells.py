@@ -28,9 +28,10 @@ from privpipe.transforms.local_suppression.stage import SuppressCellsStage
 from privpipe.transforms.local_suppression.table import CellTable, aim_of, read_cells
 from privpipe.transforms.recoding.encoded import EncodedTable, encode
 from privpipe.transforms.recoding.hierarchy_definition import learnt_lengths
+from privpipe.transforms.recoding.labelling import is_recoded
 from privpipe.transforms.recoding.lattice import Lattice
 from privpipe.transforms.recoding.loss import LossSpec, aggregated
-from privpipe.transforms.recoding.stage import GeneralizeStage, is_recoded
+from privpipe.transforms.recoding.stage import GeneralizeStage
 from privpipe.transforms.suppression.budget import require_within
 
 __all__ = ["RepairedNode", "plan", "search_repaired"]

@@ -9,11 +9,11 @@ from privpipe.errors import NoSolutionError, UsageError
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.recoding.approaches import approach_of
 from privpipe.transforms.recoding.encoded import EncodedTable, encode
-from privpipe.transforms.recoding.hierarchy_definition import learnt_lengths
+from privpipe.transforms.recoding.given import given_levels, levels_detail, needs_combinations, plan_given
 from privpipe.transforms.recoding.loss import LossSpec
 from privpipe.transforms.recoding.node import CheckedNode, NodeCheck
 from privpipe.transforms.recoding.quality import searched_quality
-from privpipe.transforms.recoding.stage import GeneralizeStage, is_recoded
+from privpipe.transforms.recoding.stage import GeneralizeStage
 from privpipe.transforms.recoding.strategies import Outcome, searched
 from privpipe.transforms.suppression.budget import budget_of, least_share, require_within
 from privpipe.transforms.suppression.class_failures import require_sample
@@ -39,6 +39,8 @@ def plan(engine: Any, table: Any, stage: GeneralizeStage, context: StageContext)
     if stage.limit is None:
         # Nothing is suppressed, so nothing is judged here: the release is.
         context = replace(context, guarantees=())
+    if not stage.is_search and not needs_combinations(stage, context):
+        return plan_given(engine, table, stage, context)
     encoded = encode(engine, table, stage, context)
     check = NodeCheck(encoded, context, searched_quality(encoded, stage, context))
     _require_sample(encoded, check, stage, context)
@@ -100,14 +102,7 @@ def _given(stage: GeneralizeStage, encoded: EncodedTable, check: NodeCheck, cont
 
 
 def _given_levels(stage: GeneralizeStage, encoded: EncodedTable, context: StageContext) -> tuple[int, ...]:
-    levels = stage.levels or {}
-    for column, hierarchy in zip(encoded.columns, encoded.hierarchies, strict=True):
-        if levels.get(column, 0) > hierarchy.height:
-            raise UsageError(
-                f"{context.place}: level {levels[column]} of {column!r} is above its hierarchy, whose last level is "
-                f"{hierarchy.height}"
-            )
-    return tuple(levels.get(column, 0) for column in encoded.columns)
+    return tuple(given_levels(stage, dict(zip(encoded.columns, encoded.hierarchies, strict=True)), context).values())
 
 
 def _figure(loss: tuple[float, ...]) -> float | list[float]:
@@ -127,20 +122,7 @@ def _plan(
         name=stage.name(),
         parameters=stage.stated_parameters(),
         detail={
-            "levels": dict(zip(encoded.columns, node.levels, strict=True)),
-            "recoded": [
-                column
-                for (column, hierarchy), level in zip(hierarchies.items(), node.levels, strict=True)
-                if is_recoded(hierarchy, level) or stage.mark
-            ],
-            "level_names": {
-                column: hierarchy.level_names[level]
-                for (column, hierarchy), level in zip(hierarchies.items(), node.levels, strict=True)
-            },
-            "hierarchies": {name: stage.defined(name, each, check.context) for name, each in hierarchies.items()},
-            **learnt_lengths(check.context.hierarchies, hierarchies),
-            "builders": {column: check.context.hierarchies[column].recorded() for column in hierarchies},
-            "data_dependent": [column for column, hierarchy in hierarchies.items() if hierarchy.data_dependent],
+            **levels_detail(stage, hierarchies, dict(zip(encoded.columns, node.levels, strict=True)), check.context),
             "records": encoded.records,
             "tuples": len(encoded),
             "classes": check.kept_classes(node),

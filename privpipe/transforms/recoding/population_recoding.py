@@ -11,7 +11,8 @@ from privpipe.blocks import FactsRequest, Histogram, Primitives
 from privpipe.errors import DataError, HierarchyError, UnsupportedError
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.recoding.hierarchy_definition import earlier
-from privpipe.transforms.recoding.stage import GeneralizeStage, generalized_columns, labels_at, texts_of
+from privpipe.transforms.recoding.labelling import labels_at, texts_of
+from privpipe.transforms.recoding.stage import GeneralizeStage, generalized_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,13 +11,14 @@ from annotated_types import Ge, Gt, Le
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
-from privpipe.blocks import FactsRequest, Primitives
+from privpipe.blocks import Primitives
 from privpipe.blocks.marks import Columns, Levels
 from privpipe.blocks.parameters import check_parameters
 from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.local_suppression.cell_blanks import Blanked, apply_blanks
 from privpipe.transforms.recoding.hierarchy_definition import definition_digest, earlier, with_lengths
+from privpipe.transforms.recoding.labelling import Labelled, Labelling, hierarchies_of, labels_at, texts_of, type_of
 from privpipe.transforms.recoding.loss import LossSpec, OwnUnitLoss, quality_parameters, unit_losses
 from privpipe.transforms.suppression.budget import require_within, suppress_failing
 from privpipe.transforms.suppression.class_keys import KeysDropped
@@ -34,10 +35,6 @@ __all__ = [
     "LossSpec",
     "SearchBudget",
     "generalized_columns",
-    "hierarchies_of",
-    "is_recoded",
-    "labels_at",
-    "texts_of",
 ]
 
 
@@ -169,6 +166,17 @@ class GeneralizeStage(Transformer):
         return schema
 
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
+        made = context.made_of(table)
+        if made is not None:
+            return made
+        entered = self.labelled(engine, table, self._labelling(engine, table, plan, context), context)
+        if "blanks" in plan.detail:
+            return apply_blanks(engine, entered.table, Blanked.from_dict(plan.detail), draws.of("cells"), context)
+        passing = self.passing(engine, entered, int(plan.detail["records"]), context)
+        return self.finished(engine, entered, passing, context)
+
+    def _labelling(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> Labelling:
+        """The labels of a plan's levels, by the hierarchies it was made with."""
         columns = generalized_columns(self, context)
         specs = with_lengths(context.hierarchies, plan.detail.get("lengths", {}))
         context, declared = replace(context, hierarchies=specs), context
@@ -186,16 +194,26 @@ class GeneralizeStage(Transformer):
             strange = [name for name in strange if self.defined(name, hierarchies[name], before) != planned[name]]
         for column in strange:
             raise DataError(f"{context.place}: the hierarchy of {column!r} is not the one the plan was made with")
+        return Labelling(hierarchies, values, levels, tuple(plan.detail["recoded"]))
+
+    def labelled(self, engine: Primitives, table: Any, labels: Labelling, context: StageContext) -> Labelled:
+        """The records whose values are known, under labels.
+
+        Raises
+        ------
+        NoSolutionError
+            There are others, and nothing may be suppressed.
+        """
         codebooks, before, unknown = {}, table, []
-        for column, level in levels.items():
-            hierarchy = hierarchies[column]
-            codes = hierarchy.encode(texts_of(values[column], context, column))
+        for column, level in labels.levels.items():
+            hierarchy, values = labels.hierarchies[column], labels.values[column]
+            codes = hierarchy.encode(texts_of(values, context, column))
             known = codes >= 0
             if not known.all():
-                unknown.append(_known_by(column, values[column].filter(_mask(~known))))
+                unknown.append(_known_by(column, values.filter(_mask(~known))))
                 table = engine.map_rows(table, unknown[-1], table.schema)
-            if column in plan.detail["recoded"]:
-                codebooks[column] = (values[column].filter(_mask(known)), labels_at(hierarchy, level, codes[known]))
+            if column in labels.recoded:
+                codebooks[column] = (values.filter(_mask(known)), labels_at(hierarchy, level, codes[known]))
         if self.mark and context.counts_households:
             raise UnsupportedError(
                 f"{context.place}: `mark` blanks the records of classes, and guarantees over households take whole "
@@ -204,27 +222,42 @@ class GeneralizeStage(Transformer):
         if table is not before and self.limit is None:
             records = engine.count(before)
             require_within(records - engine.count(table), 0.0, records, context)
-        if codebooks:
-            table = engine.recode(table, codebooks)
-        if "blanks" in plan.detail:
-            return apply_blanks(engine, table, Blanked.from_dict(plan.detail), draws.of("cells"), context)
+        recoded = engine.recode(table, codebooks) if codebooks else table
+        return Labelled(labels, before, table, recoded, tuple(unknown))
+
+    def passing(self, engine: Primitives, labelled: Labelled, entering: int, context: StageContext) -> Any:
+        """The labelled records without the classes that fail, of so many records that entered the stage.
+
+        Raises
+        ------
+        NoSolutionError
+            More would have to go than may.
+        """
         if self.limit is None:
-            return table
-        units = {column: unit_losses(hierarchies[column], level, self.loss) for column, level in levels.items()}
-        kept = suppress_failing(
+            return labelled.table
+        labels = labelled.labels
+        units = {
+            column: unit_losses(labels.hierarchies[column], level, self.loss) for column, level in labels.levels.items()
+        }
+        return suppress_failing(
             engine,
-            table,
+            labelled.table,
             context,
             self.limit,
-            entering=int(plan.detail["records"]),
+            entering=entering,
             own_loss=OwnUnitLoss(units, self.loss),
             serves=self.serves,
-            whole=before if context.counts_households else None,
+            whole=labelled.before if context.counts_households else None,
         )
+
+    def finished(self, engine: Primitives, labelled: Labelled, passing: Any, context: StageContext) -> Any:
+        """What passes, and the other records as rows of the mark where they stay."""
         if not self.mark:
-            return kept
-        marked = with_marked(engine, table, kept, context)
-        return with_unknown_marked(engine, marked, before, tuple(unknown), context) if unknown else marked
+            return passing
+        marked = with_marked(engine, labelled.table, passing, context)
+        if not labelled.unknown:
+            return marked
+        return with_unknown_marked(engine, marked, labelled.before, labelled.unknown, context)
 
     def carried(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> StagePlan:
         if "blanks" in plan.detail:
@@ -239,7 +272,7 @@ class GeneralizeStage(Transformer):
 
     def defined(self, column: str, hierarchy: Hierarchy, context: StageContext) -> str:
         """By what a plan knows the hierarchy of a column again."""
-        return context.keyed(definition_digest(context.hierarchies[column], hierarchy, _kind(context, column)))
+        return context.keyed(definition_digest(context.hierarchies[column], hierarchy, type_of(context, column)))
 
     @classmethod
     def examples(cls) -> list[Self]:
@@ -269,45 +302,6 @@ def generalized_columns(stage: GeneralizeStage, context: StageContext) -> tuple[
     if not asked:
         raise UsageError(f"{context.place}: no quasi-identifier has a `hierarchy:`, so there is nothing to generalize")
     return tuple(name for name in held if name in set(asked))
-
-
-def hierarchies_of(
-    engine: Primitives, table: Any, columns: tuple[str, ...], context: StageContext
-) -> tuple[dict[str, Hierarchy], dict[str, pa.Array]]:
-    """Each column's hierarchy over the values at hand, and those values (null last where there are any)."""
-    histograms = engine.facts(table, FactsRequest(histograms=columns)).histograms
-    built = {}
-    for column in columns:
-        texts = texts_of(histograms[column].values, context, column).to_pylist()
-        counts = histograms[column].counts.tolist()
-        built[column] = context.hierarchies[column].build(texts, counts, _kind(context, column))
-    return built, {column: histograms[column].values for column in columns}
-
-
-def is_recoded(hierarchy: Hierarchy, level: int) -> bool:
-    """Whether a column is released as labels: above level 0, and at level 0 where unknown values become the root."""
-    return level > 0 or hierarchy.unknown_code is not None
-
-
-def _kind(context: StageContext, column: str) -> str:
-    from privpipe.roles import column_type_of
-
-    return context.types.get(column) or column_type_of(context.schema.field(column).type)
-
-
-def texts_of(values: pa.Array, context: StageContext, column: str) -> Any:
-    """Values as canonical text of the column's type, null where there is none."""
-    from privpipe.hierarchies import canonical_text
-
-    return canonical_text(values, _kind(context, column), column=column)
-
-
-def labels_at(hierarchy: Hierarchy, level: int, codes: NDArray[np.int32]) -> pa.Array:
-    """Labels of values; a missing value has none where it stays missing."""
-    import pyarrow as pa
-
-    texts = np.array(hierarchy.released(level), dtype=object)
-    return pa.array(texts[codes], pa.string())
 
 
 def _mask(known: NDArray[np.bool_]) -> pa.Array:

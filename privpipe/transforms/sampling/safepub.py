@@ -20,7 +20,7 @@ from privpipe.errors import DataError, NoSolutionError, UsageError, did_you_mean
 from privpipe.kernels.proofs.safepub import MOST_EPSILON
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer
 from privpipe.transforms.recoding.hierarchy_definition import declared
-from privpipe.transforms.recoding.stage import hierarchies_of, is_recoded, labels_at, texts_of
+from privpipe.transforms.recoding.labelling import hierarchies_of, is_recoded, labels_at, texts_of
 from privpipe.transforms.suppression.class_keys import KeysDropped
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from privpipe.engines import Source
 from privpipe.errors import NoSolutionError, UnsupportedError, UsageError
 from privpipe.models import AverageRisk, DistinctLDiversity, KAnonymity, SampleUniqueness
 from privpipe.transforms import Generalize
@@ -27,6 +28,12 @@ ROWS = {
 @pytest.fixture
 def problem(make_problem: Any) -> Any:
     return make_problem(ROWS, {"a": TREE, "b": TREE}, (KAnonymity(k=2),), limit=0.1)
+
+
+def given(embedded: Any, problem: Any, stage: Generalize) -> dict[str, Any]:
+    """The plan of given levels: they are run, which takes a whole engine."""
+    table = embedded.scan(Source(data=problem.table))
+    return dict(plan(embedded, table, stage, problem.context).detail)
 
 
 def planned(plain: Any, problem: Any, stage: Generalize | None = None) -> dict[str, Any]:
@@ -54,33 +61,33 @@ def test_a_plan_says_what_was_found_and_how(plain: Any, problem: Any) -> None:
     assert not any(value in text for value in ("v0", "v3", "flu", "g1"))
 
 
-def test_given_levels_are_taken(plain: Any, problem: Any) -> None:
-    detail = planned(plain, problem, Generalize(levels={"a": 1, "b": 0}))
+def test_given_levels_are_taken(embedded: Any, problem: Any) -> None:
+    detail = given(embedded, problem, Generalize(levels={"a": 1, "b": 0}))
     assert detail["levels"] == {"a": 1, "b": 0}
     assert "optimal" not in detail
     # Nothing is suppressed, so nothing is charged for it, though k = 2 fails at these levels.
     assert detail["loss"] == pytest.approx(problem.exact_loss((1, 0), set())[0])
-    within = planned(plain, problem, Generalize(levels={"a": 2, "b": 0}, suppress_at_most=0.5))
+    within = given(embedded, problem, Generalize(levels={"a": 2, "b": 0}, suppress_at_most=0.5))
     assert within["loss"] == pytest.approx(problem.exact_loss((2, 0), problem.suppressed((2, 0)))[0])
-    only = planned(plain, problem, Generalize(levels={"a": 1}))
+    only = given(embedded, problem, Generalize(levels={"a": 1}))
     assert only["levels"] == {"a": 1}
-    assert planned(plain, problem, Generalize(levels={}))["levels"] == {"a": 0, "b": 0}
+    assert given(embedded, problem, Generalize(levels={}))["levels"] == {"a": 0, "b": 0}
 
 
-def test_given_levels_that_do_not_do(plain: Any, problem: Any) -> None:
+def test_given_levels_that_do_not_do(embedded: Any, problem: Any) -> None:
     with pytest.raises(UsageError, match="level 3 of 'a' is above its hierarchy, whose last level is 2"):
-        planned(plain, problem, Generalize(levels={"a": 3}))
+        given(embedded, problem, Generalize(levels={"a": 3}))
     stage = Generalize(levels={"a": 0, "b": 0}, suppress_at_most=0.0)
     with pytest.raises(NoSolutionError, match=r"need 2 of 12 records suppressed, the limit allows 0; .*>= 0.166667"):
-        planned(plain, problem, stage)
+        given(embedded, problem, stage)
     hopeless = replace(problem, guarantees=(KAnonymity(k=11),))
     with pytest.raises(NoSolutionError, match="every record would have to be suppressed"):
-        planned(plain, hopeless, Generalize(levels={"a": 0}, suppress_at_most=1.0))
+        given(embedded, hopeless, Generalize(levels={"a": 0}, suppress_at_most=1.0))
 
 
-def test_levels_need_no_guarantee_and_a_search_does(plain: Any, problem: Any) -> None:
+def test_levels_need_no_guarantee_and_a_search_does(plain: Any, embedded: Any, problem: Any) -> None:
     free = replace(problem, guarantees=())
-    assert planned(plain, free, Generalize(levels={"a": 1, "b": 1}))["classes"] == 2
+    assert given(embedded, free, Generalize(levels={"a": 1, "b": 1}))["records"] == 12
     with pytest.raises(UsageError, match="needs a guarantee"):
         planned(plain, free)
 
@@ -113,13 +120,13 @@ def test_guarantees_over_several_sets_and_over_roles(plain: Any, problem: Any) -
     assert sensitive["levels"] == planned(plain, replace(problem, guarantees=equal, limit=0.5))["levels"]
 
 
-def test_a_population_is_not_counted_here(plain: Any, problem: Any) -> None:
+def test_a_population_is_not_counted_here(plain: Any, embedded: Any, problem: Any) -> None:
     from privpipe.models import KMap
 
     compared = replace(problem, guarantees=(KMap(k=2),))
     with pytest.raises(UnsupportedError, match="k_map compares with a population"):
         planned(plain, compared)
-    assert planned(plain, compared, Generalize(levels={"a": 1, "b": 1}))["levels"] == {"a": 1, "b": 1}
+    assert given(embedded, compared, Generalize(levels={"a": 1, "b": 1}))["levels"] == {"a": 1, "b": 1}
 
 
 def test_what_would_do_is_said(plain: Any, make_problem: Any) -> None:
