@@ -57,6 +57,8 @@ class Guarantee(CheckFace, Entry):
     direction: ClassVar[Direction] = "at_most"
     needs_base: ClassVar[bool] = False
     needs_records: ClassVar[bool] = False
+    other_thresholds: ClassVar[tuple[str, ...]] = ()
+    """Fields that are the threshold of some of its figures instead; an instance knows which is its own."""
     needs_population: ClassVar[bool] = False
     judges_matching: ClassVar[bool] = False
     trusts_values: ClassVar[bool] = False

@@ -32,12 +32,15 @@ class TableFiles:
         The columns asked for, under the same names; a released one may have become text (labels).
     holdout : pyarrow.Table, optional
         Records of the same population that the release was not made from.
+    reference : pyarrow.Table, optional
+        More of them, none of which is in the original or the holdout.
     hierarchies : mapping of column to HierarchySpec
     """
 
     original: pa.Table = field(repr=False)
     released: pa.Table = field(repr=False)
     holdout: pa.Table | None = field(default=None, repr=False)
+    reference: pa.Table | None = field(default=None, repr=False)
     hierarchies: Mapping[str, HierarchySpec] = field(default_factory=dict)
 
 
@@ -58,6 +61,10 @@ class TableMeasure(Guarantee):
     def columns_read(self, roles: Roles) -> tuple[str, ...]:
         """Columns of all tables it looks at; default: its `columns`, else all quasi-identifiers."""
         return self.columns or tuple(roles.quasi_identifiers)
+
+    def table_of_reference(self) -> str | None:
+        """Path of a third table, of records in neither the original nor the holdout."""
+        return None
 
     def judge_tables(self, files: TableFiles) -> Verdict:
         """The verdict over the tables."""

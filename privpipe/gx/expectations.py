@@ -209,7 +209,7 @@ def _expectation(entry: type[Guarantee]) -> type[PrivacyExpectation]:
             for name, text in entry.problems({name: each for name, each in given.items() if name not in later}).items()
             if name not in later
         }
-        if entry.threshold_field is not None and given.get(entry.threshold_field) is None:
+        if entry.threshold_field is not None and not {entry.threshold_field, *entry.other_thresholds} & set(given):
             problems[entry.threshold_field] = "is required: an expectation needs a threshold"
         problems |= _problems_of_settings(values)
         if problems:

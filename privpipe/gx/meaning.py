@@ -31,7 +31,8 @@ def meaning_of(entry: type[Guarantee], parameters: Mapping[str, Any]) -> dict[st
     >>> found["threshold"], found["means"] == KAnonymity.summary()
     ({'k': 5}, True)
     """
-    field = entry.threshold_field
+    given = [name for name in entry.other_thresholds if parameters.get(name) is not None]
+    field = given[0] if given else entry.threshold_field
     asked = {} if field is None else {"threshold": {field: plain(parameters.get(field))}}
     said = {key: " ".join(str(getattr(entry, name, "") or "").split()) for name, key in TOLD.items()}
     return {**asked, "means": entry.summary(), **{key: text for key, text in said.items() if text}}

@@ -391,6 +391,10 @@ class MembershipAttack(_MembershipAttack):
         at_most: float | None = ...,
         sample: int | None = ...,
         confidence: float = ...,
+        score: Literal["closest", "density", "both"] = ...,
+        reference: str | None = ...,
+        radius: float = ...,
+        false_positive_rate: float = ...,
     ) -> None: ...
 
 class ClosestRecord(_ClosestRecord):
@@ -402,6 +406,9 @@ class ClosestRecord(_ClosestRecord):
         columns: list[str] | tuple[str, ...] | None = ...,
         holdout: str | None = ...,
         at_least: float | None = ...,
+        figure: Literal["ratio", "closer", "copies"] = ...,
+        at_most: float | None = ...,
+        confidence: float = ...,
         sample: int | None = ...,
     ) -> None: ...
 

@@ -652,6 +652,10 @@ def membership_attack(
     holdout: str | None = ...,
     sample: int | None = ...,
     confidence: float = ...,
+    score: Literal["closest", "density", "both"] = ...,
+    reference: str | None = ...,
+    radius: float = ...,
+    false_positive_rate: float = ...,
     **options: Unpack[CheckOptions],
 ) -> Mapping[str, Any]: ...
 def closest_record(
@@ -661,6 +665,9 @@ def closest_record(
     *,
     columns: list[str] | tuple[str, ...] | None = ...,
     holdout: str | None = ...,
+    figure: Literal["ratio", "closer", "copies"] = ...,
+    at_most: float | None = ...,
+    confidence: float = ...,
     sample: int | None = ...,
     **options: Unpack[CheckOptions],
 ) -> Mapping[str, Any]: ...

@@ -212,7 +212,7 @@ def _parameters(kind: type[Guarantee]) -> dict[str, bool]:
     return {
         each.name: each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
         for each in dataclasses.fields(kind)
-        if each.init and each.name not in (kind.threshold_field, *COMMON_KEYS)
+        if each.init and each.name not in (kind.threshold_field, *kind.other_thresholds, *COMMON_KEYS)
     }
 
 

@@ -226,11 +226,15 @@ def _entry(entry: type[Entry], section: str) -> dict[str, Any]:
     schema["description"] = entry.summary()
     required = set(schema.get("required", ()))
     if issubclass(entry, Guarantee) and entry.threshold_field is not None:
-        if section == "guarantees":
+        thresholds = (entry.threshold_field, *entry.other_thresholds)
+        if section == "guarantees" and entry.other_thresholds:
+            schema["anyOf"] = [{"required": [name]} for name in thresholds]
+        elif section == "guarantees":
             required.add(entry.threshold_field)
         else:
-            schema["properties"].pop(entry.threshold_field, None)
-            required.discard(entry.threshold_field)
+            for name in thresholds:
+                schema["properties"].pop(name, None)
+                required.discard(name)
     if issubclass(entry, Guarantee) and section == "measures":
         schema["properties"].pop("severity", None)
     if issubclass(entry, Transformer) and entry.columns_rule == "required":

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from privpipe.draws import Stream
     from privpipe.judging.context import JudgingContext
+    from privpipe.judging.rules import JudgingRules
 
 __all__ = ["ByWholeTables"]
 
@@ -53,18 +54,15 @@ def _verdict(entry: TableMeasure, context: JudgingContext) -> Verdict:
         return not_judged(entry, reason)
     before = _gathered(engine, original, columns, "original")
     types = {name: column_type_of(before.schema.field(name).type) for name in columns}
-    holdout = None
-    if entry.holdout is not None:
-        holdout = _gathered(
-            engine,
-            _scanned(engine, Source(data=entry.holdout, version=rules.versions.get(entry.holdout), types=types)),
-            columns,
-            "holdout",
-        )
+    beside = {
+        side: None if path is None else _arranged(_beside(engine, path, side, columns, types, rules), rules.order)
+        for side, path in (("holdout", entry.holdout), ("reference", entry.table_of_reference()))
+    }
     files = TableFiles(
         original=_arranged(before, rules.order),
         released=_arranged(_gathered(engine, released, columns, "released table"), rules.order),
-        holdout=None if holdout is None else _arranged(holdout, rules.order),
+        holdout=beside["holdout"],
+        reference=beside["reference"],
         hierarchies=rules.hierarchies,
     )
     return entry.judge_tables(files)
@@ -75,12 +73,16 @@ def _gathered(engine: Engine, table: Any, columns: Sequence[str], side: str) -> 
     return engine.collect(engine.select(table, list(columns)))
 
 
-def _scanned(engine: Engine, source: Source) -> Any:
+def _beside(
+    engine: Engine, path: str, side: str, columns: Sequence[str], types: Mapping[str, Any], rules: JudgingRules
+) -> pa.Table:
+    """The columns of a table that the entry names, of the original's types."""
     try:
-        return engine.scan(source)
+        table = engine.scan(Source(data=path, version=rules.versions.get(path), types=types))
     except DataError as error:
-        error.args = (f"holdout: {error}",)
+        error.args = (f"{side}: {error}",)
         raise
+    return _gathered(engine, table, columns, side)
 
 
 def _arranged(table: pa.Table, order: Stream | None) -> pa.Table:

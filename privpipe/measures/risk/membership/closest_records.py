@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from privpipe.kernels.linkage.distance import LinkedFile
 
-__all__ = ["Compared", "closest", "compared"]
+__all__ = ["Compared", "closest", "compared", "nearest_two", "plain", "within"]
 
 Numbers = NDArray[np.float64]
 TREE_COLUMNS = 10
@@ -27,7 +27,7 @@ TILE = 20_000_000
 
 @dataclass(frozen=True)
 class Compared:
-    """Three tables on one scale; `holdout` has no rows where none was given.
+    """Tables on one scale; `holdout` and `reference` have no rows where none was given.
 
     `metric` is euclidean where every column is a number everywhere (by mean and deviation of the original), else gower.
     """
@@ -35,15 +35,20 @@ class Compared:
     original: LinkedFile = field(repr=False)
     released: LinkedFile = field(repr=False)
     holdout: LinkedFile = field(repr=False)
+    reference: LinkedFile = field(repr=False)
     metric: str
 
 
-def compared(files: TableFiles, columns: Sequence[str]) -> Compared | None:
-    """The tables on the scale they are compared on; None where no column distinguishes records."""
+def compared(files: TableFiles, columns: Sequence[str], *, gower: bool = False) -> Compared | None:
+    """The tables on the scale they are compared on; None where no column distinguishes records.
+
+    With `gower` Gower's distance also where all columns are numbers. Neither holdout nor reference moves a scale.
+    """
     import pyarrow as pa
 
-    holdout = files.original.slice(0, 0) if files.holdout is None else files.holdout.cast(files.original.schema)
-    known = pa.concat_tables([files.original, holdout]).combine_chunks()
+    schema, none = files.original.schema, files.original.slice(0, 0)
+    others = [none if each is None else each.cast(schema) for each in (files.holdout, files.reference)]
+    known = pa.concat_tables([files.original, *others]).combine_chunks()
     pair = FilePair(
         original=_batch(known),
         released=_batch(files.released.combine_chunks()),
@@ -52,32 +57,66 @@ def compared(files: TableFiles, columns: Sequence[str]) -> Compared | None:
         released_records=files.released.num_rows,
         hierarchies=files.hierarchies,
     )
-    n = files.original.num_rows
+    cuts = files.original.num_rows, files.original.num_rows + others[0].num_rows
     numbers = {name: pair.finite_numbers(name, "distance to the closest record") for name in columns}
     texts = [name for name, found in numbers.items() if found is None]
     sides = [found for found in numbers.values() if found is not None]
-    return _gower(pair, sides, texts, n) if texts else _euclidean(sides, n)
+    return _gower(pair, sides, texts, cuts) if texts or gower else _euclidean(sides, cuts)
 
 
 def closest(asked: LinkedFile, among: LinkedFile, metric: str) -> Numbers:
     """Of each asked record the distance to the closest one among others, shape (n,)."""
-    from privpipe.kernels.linkage.distance import pair_distances
-
     if metric == "euclidean" and asked.numbers.shape[1] <= TREE_COLUMNS:
         from scipy.spatial import cKDTree
 
         return np.asarray(cKDTree(among.numbers).query(asked.numbers)[0], dtype=np.float64)
+    tiles = [tile.min(axis=1) for _, tile in _tiles(asked, among, squared=metric == "euclidean")]
+    return np.concatenate(tiles) if tiles else np.zeros(0)
+
+
+def nearest_two(asked: LinkedFile, among: LinkedFile, *, itself: bool = False) -> Numbers:
+    """Of each asked record Gower's distance to the closest and to the second closest one, shape (n, 2).
+
+    Parameters
+    ----------
+    itself : bool
+        The asked records are the first of the others: none is compared with itself.
+    """
+    found = np.full((len(asked), 2), np.inf)
+    for at, tile in _tiles(asked, among, squared=False):
+        if itself:
+            rows = np.arange(len(tile))
+            tile[rows, at + rows] = np.inf
+        two = np.partition(tile, 1, axis=1)[:, :2] if tile.shape[1] > 1 else tile
+        found[at : at + len(tile), : two.shape[1]] = two
+    return found
+
+
+def within(asked: LinkedFile, among: LinkedFile, radius: float) -> NDArray[np.int64]:
+    """Of each asked record how many others lie at most `radius` away by Gower's distance, shape (n,)."""
+    reach = radius + 1e-12 * (1 + radius)
+    tiles = [(tile <= reach).sum(axis=1) for _, tile in _tiles(asked, among, squared=False)]
+    return np.concatenate(tiles).astype(np.int64) if tiles else np.zeros(0, dtype=np.int64)
+
+
+def plain(side: LinkedFile) -> LinkedFile:
+    """A table to be compared with itself, or with another of its kind: labels have nothing to cover."""
+    return replace(side, mismatch=(None,) * side.codes.shape[1])
+
+
+def _tiles(asked: LinkedFile, among: LinkedFile, *, squared: bool) -> Iterator[tuple[int, Numbers]]:
+    """Distances of some asked records after others to all, with the place of the first of them."""
+    from privpipe.kernels.linkage.distance import pair_distances
+
     step = max(1, TILE // max(len(among), 1))
-    tiles = [
-        pair_distances(asked.take(np.arange(at, min(at + step, len(asked)))), among, squared=metric == "euclidean")
-        for at in range(0, len(asked), step)
-    ]
-    return np.concatenate([tile.min(axis=1) for tile in tiles]) if tiles else np.zeros(0)
+    for at in range(0, len(asked), step):
+        yield at, pair_distances(asked.take(np.arange(at, min(at + step, len(asked)))), among, squared=squared)
 
 
-def _euclidean(sides: list[tuple[Numbers, Numbers]], n: int) -> Compared | None:
+def _euclidean(sides: list[tuple[Numbers, Numbers]], cuts: tuple[int, int]) -> Compared | None:
     from privpipe.kernels.linkage.distance import LinkedFile
 
+    n = cuts[0]
     first: list[Numbers] = []
     second: list[Numbers] = []
     for before, after in sides:
@@ -93,13 +132,17 @@ def _euclidean(sides: list[tuple[Numbers, Numbers]], n: int) -> Compared | None:
     if not first:
         return None
     x, y = np.column_stack(first), np.column_stack(second)
-    files = [LinkedFile(np.ascontiguousarray(part), np.zeros((len(part), 0), np.int64)) for part in (x[:n], y, x[n:])]
-    return Compared(files[0], files[1], files[2], "euclidean")
+    parts = (x[:n], y, x[n : cuts[1]], x[cuts[1] :])
+    files = [LinkedFile(np.ascontiguousarray(part), np.zeros((len(part), 0), np.int64)) for part in parts]
+    return Compared(files[0], files[1], files[2], files[3], "euclidean")
 
 
-def _gower(pair: FilePair, sides: list[tuple[Numbers, Numbers]], texts: list[str], n: int) -> Compared:
+def _gower(
+    pair: FilePair, sides: list[tuple[Numbers, Numbers]], texts: list[str], cuts: tuple[int, int]
+) -> Compared | None:
     from privpipe.kernels.linkage.distance import LinkedFile
 
+    n = cuts[0]
     first: list[Numbers] = []
     second: list[Numbers] = []
     for before, after in sides:
@@ -107,20 +150,26 @@ def _gower(pair: FilePair, sides: list[tuple[Numbers, Numbers]], texts: list[str
         own = both[~np.isnan(both)]
         least = own.min(initial=np.inf)
         span = float(own.max() - least) if len(own) else 0.0
+        if not span > 0:
+            continue
         for to, values in ((first, before), (second, after)):
-            # From the least value on, as `linkable` does.
-            to.append((values - least) / span if span > 0 else np.where(np.isnan(values), np.nan, 0.0))
+            to.append((values - least) / span)  # from the least value on, as `linkable` does
+    if not first and not texts:
+        return None
     coded: list[Any] = [coded_texts(pair, name) for name in texts]
     tables = tuple(table for _, _, table in coded)
     rows = len(pair), pair.released.num_rows
     x, y = (np.column_stack(side) if side else np.zeros((m, 0)) for side, m in zip((first, second), rows, strict=True))
-    own_codes = np.column_stack([codes for codes, _, _ in coded])
-    labels = np.column_stack([codes for _, codes, _ in coded])
+    own_codes, labels = (
+        np.column_stack([each[side] for each in coded]) if coded else np.zeros((m, 0), dtype=np.int64)
+        for side, m in enumerate(rows)
+    )
     turned = tuple(None if table is None else np.ascontiguousarray(table.T) for table in tables)
     return Compared(
         LinkedFile(x[:n], own_codes[:n], tables),
         LinkedFile(y, labels, turned),
-        LinkedFile(x[n:], own_codes[n:], tables),
+        LinkedFile(x[n : cuts[1]], own_codes[n : cuts[1]], tables),
+        LinkedFile(x[cuts[1] :], own_codes[cuts[1] :], tables),
         "gower",
     )
 

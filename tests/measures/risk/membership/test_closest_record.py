@@ -15,6 +15,7 @@ from privpipe.engines import Engine
 from privpipe.errors import UsageError
 from privpipe.measures import ClosestRecord
 
+from ..joined import adult, adult_cases, need_reference
 from .test_membership_attack import TREE, judged, tables
 
 
@@ -50,6 +51,99 @@ def test_without_a_holdout_nothing_is_judged(embedded: Engine) -> None:
     verdict = judged(embedded, ClosestRecord(at_least=0.0), original, original)
     assert (verdict.outcome, verdict.observed["copies"]) == ("error", 1.0)
     ill: list[dict[str, Any]] = [{"at_least": -1}, {"sample": 0}, {"columns": ("a", "a")}]
+    ill += [{"at_most": 0.5}, {"figure": "closer", "at_least": 0.5}, {"figure": "copies", "at_most": 2}]
     for each in ill:
         with pytest.raises(UsageError):
             ClosestRecord(**each)
+
+
+def gower(x: list[Any], y: list[Any], spans: list[float | None]) -> float:
+    """From the definition: numbers by range, null and null 0, null and a value 1."""
+    total = 0.0
+    for one, other, span in zip(x, y, spans, strict=True):
+        if span == 0:
+            continue
+        if one is None or other is None:
+            total += (one is None) != (other is None)
+        else:
+            total += abs(one - other) / span if span is not None else one != other
+    return total / sum(span != 0 for span in spans)
+
+
+def mixed(seed: int, rows: int) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    ages = [None if rng.random() < 0.2 else float(rng.integers(0, 6)) for _ in range(rows)]
+    return pa.table({"a": ages, "b": rng.choice(["u", "v"], rows).tolist(), "c": [7.0] * rows})
+
+
+def test_rows_nearer_to_an_original_copies_and_accuracies_by_definition(engine: Engine, tmp_path: Path) -> None:
+    x, y, h = mixed(1, 24), mixed(2, 20), mixed(3, 24)
+    pq.write_table(h, tmp_path / "holdout.parquet")
+    entry = ClosestRecord(holdout=str(tmp_path / "holdout.parquet"), figure="closer", at_most=1.0, sample=None)
+    observed = judged(engine, entry, x, y).observed
+    sides = [list(zip(*table.to_pydict().values(), strict=True)) for table in (x, y, h)]
+    known = [value for table in (x, y) for value in table["a"].to_pylist() if value is not None]
+    spans = [max(known) - min(known), None, 0.0]
+    apart = {
+        (i, j): [[gower(list(one), list(other), spans) for other in sides[j]] for one in sides[i]]
+        for i in range(3)
+        for j in range(3)
+    }
+    nearer = [(min(a), min(b)) for a, b in zip(apart[1, 0], apart[1, 2], strict=True)]
+    closer = sum(0.5 if abs(a - b) < 1e-12 else float(a < b) for a, b in nearer) / 20
+    assert observed["closer"] == pytest.approx(closer)
+    assert observed["copies_original"] == sum(a < 1e-12 for a, _ in nearer) / 20
+    assert observed["copies_holdout"] == sum(b < 1e-12 for _, b in nearer) / 20
+    ratios = [[1.0 if s[1] < 1e-12 else s[0] / s[1] for s in map(sorted, apart[1, j])] for j in (0, 2)]
+    assert [observed["nndr"], observed["nndr_holdout"]] == pytest.approx([np.quantile(each, 0.05) for each in ratios])
+    # Whoever is cut is cut in keyed order; with as many of all nobody is.
+    pq.write_table(h.slice(0, 24), tmp_path / "holdout.parquet")
+    same = judged(engine, entry, x, mixed(2, 24)).observed
+    assert same["privacy_loss"] == pytest.approx(same["adversarial_accuracy_holdout"] - same["adversarial_accuracy"])
+
+
+@need_reference()
+@pytest.mark.parametrize("case", adult_cases("closest_record"), ids=lambda case: str(case["data"]))
+def test_published_figures(case: dict[str, Any]) -> None:
+    x, y, h = adult(case["data"])
+    files = TableFiles(original=x, released=y, holdout=h)
+    observed = ClosestRecord(holdout="h", sample=None).judge_tables(files).observed
+    expected = case["expected"]
+    assert observed["closer"] == pytest.approx(expected["share_closer"])
+    assert observed["copies_original"] == pytest.approx(expected["copies"])
+    assert observed["copies_holdout"] == pytest.approx(expected["copies_holdout"])
+    assert observed["released"] == pytest.approx(expected["q05"], rel=1e-9)
+    for accuracy in adult_cases("nnaa"):
+        if accuracy["data"] == case["data"]:
+            wanted = accuracy["expected"]
+            assert observed["adversarial_accuracy"] == pytest.approx(wanted["aa_original"])
+            assert observed["adversarial_accuracy_holdout"] == pytest.approx(wanted["aa_holdout"])
+            assert observed["privacy_loss"] == pytest.approx(wanted["privacy_loss"])
+
+
+@need_reference()
+def test_few_copies_are_seen_where_the_quantile_is_blind() -> None:
+    x, y, h = adult("synthesize")
+    copied = pa.concat_tables([y.slice(0, 292), x.slice(0, 8).cast(y.schema)])
+    files = TableFiles(original=x, released=copied, holdout=h)
+    assert ClosestRecord(holdout="h", at_least=0.9, sample=None).judge_tables(files).outcome == "pass"
+    assert ClosestRecord(holdout="h", figure="copies", at_most=0.02, sample=None).judge_tables(files).outcome == "fail"
+
+
+def test_ties_are_no_protection() -> None:
+    """One program counts rows as near to both as safe."""
+    one = pa.table({"a": ["u", "v"] * 20})
+    files = TableFiles(original=one, released=one, holdout=one)
+    verdict = ClosestRecord(holdout="h", figure="closer", at_most=0.5, sample=None).judge_tables(files)
+    assert (verdict.outcome, verdict.observed["closer"]) == ("fail", 0.5)
+
+
+def test_without_others_the_new_figures_are_errors() -> None:
+    one = pa.table({"a": ["u", "v"]})
+    files = TableFiles(original=one, released=one)
+    for figure in ("closer", "copies"):
+        verdict = ClosestRecord(figure=figure, at_most=1.0).judge_tables(files)  # type: ignore[arg-type]
+        assert verdict.outcome == "error"
+    # Nothing is left to exceed where the others are all copied.
+    every = TableFiles(original=one, released=one, holdout=one)
+    assert ClosestRecord(holdout="h", figure="copies", at_most=1.0).judge_tables(every).outcome == "error"

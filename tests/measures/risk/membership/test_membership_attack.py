@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from privpipe.kernels.linkage.membership import advantage_limit, member_figures
 from privpipe.measures import ClosestRecord, MembershipAttack
 from privpipe.roles import Roles
 
+from ..joined import adult, adult_cases, need_reference
+
 
 def judged(engine: Engine, entry: TableMeasure, original: pa.Table, released: pa.Table) -> Verdict:
     first, second = (engine.scan(Source(data=table)) for table in (original, released))
@@ -40,7 +43,7 @@ def tables(n: int = 300, seed: int = 4) -> tuple[pa.Table, pa.Table]:
     return sides[0], sides[1]
 
 
-def by_definition(members: list[float], others: list[float]) -> dict[str, float]:
+def by_definition(members: list[Any], others: list[Any]) -> dict[str, float]:
     advantage, tpr = 0.0, 0.0
     for d in {*members, *others}:
         hits, misses = sum(m <= d for m in members) / len(members), sum(o <= d for o in others) / len(others)
@@ -133,6 +136,58 @@ def test_what_cannot_be_judged_is_an_error(embedded: Engine, tmp_path: Path) -> 
     alone: list[Any] = [MembershipAttack(holdout=str(tmp_path / "narrow.parquet"), at_most=1.0)]
     assert assess(embedded, scanned, guarantees=alone, roles=roles).verdicts[0].outcome == "error"
     assert advantage_limit(0.99, 10, 10) == 1.0
-    for wrong in ({"at_most": 2}, {"sample": 0}, {"confidence": 1}, {"columns": ()}):
+    for wrong in ({"at_most": 2}, {"sample": 0}, {"confidence": 1}, {"columns": ()}, {"score": "near"}, {"radius": 0}):
         with pytest.raises(UsageError):
             MembershipAttack(**wrong)
+
+
+def test_the_density_is_that_of_the_definition_on_every_engine(engine: Engine, tmp_path: Path) -> None:
+    original, holdout = tables(60)
+    released, more = tables(50, seed=9)
+    for name, table in (("holdout", holdout.slice(0, 40)), ("more", more)):
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    places = {"holdout": str(tmp_path / "holdout.parquet"), "reference": str(tmp_path / "more.parquet")}
+    entry = MembershipAttack(**places, score="density", radius=0.15, at_most=1.0, sample=None)  # type: ignore[arg-type]
+    observed = judged(engine, entry, original, released).observed
+    x, y, h, r = (np.column_stack([t["a"], t["b"]]) for t in (original, released, holdout.slice(0, 40), more))
+    spans = np.ptp(np.vstack([x, y]), axis=0)
+
+    def score(z: Any) -> Fraction:
+        counts = [int(((np.abs(side - z) / spans).mean(axis=1) <= 0.15).sum()) for side in (y, r)]
+        return -Fraction(counts[0] + 1, len(y) + 1) / Fraction(counts[1] + 1, len(r) + 1)
+
+    wanted = by_definition([score(z) for z in x], [score(z) for z in h])
+    for name, value in wanted.items():
+        assert observed[name] == pytest.approx(value), name
+    assert (observed["attacked"], observed["others"], observed["reference"]) == (60, 40, 50)
+
+
+@need_reference()
+@pytest.mark.parametrize("case", adult_cases("membership_attack"), ids=lambda case: str(case["data"]))
+def test_published_figures(case: dict[str, Any]) -> None:
+    x, y, h = adult(case["data"])
+    files = TableFiles(original=x, released=y, holdout=h.slice(0, 150), reference=h.slice(150))
+    entry = MembershipAttack(holdout="h", reference="r", score="both", radius=case["radius"], sample=None)
+    observed, expected = entry.judge_tables(files).observed, case["expected"]
+    assert observed["closest"]["auc"] == pytest.approx(expected["auc_closest"])
+    assert observed["density"]["auc"] == pytest.approx(expected["auc_domias_radius"])
+    assert observed["density"]["advantage"] == pytest.approx(expected["advantage_domias_radius"])
+    each = 1 - 0.05 / 2
+    larger = max(observed[name]["advantage"] for name in ("closest", "density"))
+    assert observed["upper"] == pytest.approx(advantage_limit(larger, 300, 150, each))
+
+
+def test_a_reference_holds_nobody_who_is_attacked(embedded: Engine, tmp_path: Path) -> None:
+    original, holdout = tables(200)
+    pq.write_table(holdout, tmp_path / "holdout.parquet")
+    path = str(tmp_path / "holdout.parquet")
+    verdict = judged(embedded, MembershipAttack(holdout=path, score="density", at_most=1.0), original, original)
+    assert (verdict.observed["others"], verdict.observed["reference"]) == (100, 100)
+    assert "half of the holdout" in verdict.reason
+    assert "false-positive rate" in verdict.reason
+    pq.write_table(holdout.slice(1), tmp_path / "holdout.parquet")
+    assert judged(embedded, MembershipAttack(holdout=path, score="both", at_most=1.0), original, original).blocks
+    with pytest.raises(UsageError, match="nobody who is attacked"):
+        MembershipAttack(holdout=path, reference=path, score="density")
+    with pytest.raises(UsageError, match="belongs to score"):
+        MembershipAttack(holdout=path, reference="more.csv")
