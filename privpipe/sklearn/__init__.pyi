@@ -12,6 +12,7 @@ from privpipe.transforms.local_suppression.stage import CellBudget
 from privpipe.transforms.microaggregation.parameters import SensitiveRule
 from privpipe.transforms.noise.pram import TransitionMatrix
 from privpipe.transforms.recoding.stage import SearchBudget
+from privpipe.transforms.synthesis.tree_rules import SynthesisRule
 
 class Generalize(StageEstimator):
     def __init__(
@@ -576,14 +577,21 @@ class Synthesize(StageEstimator):
     def __init__(
         self,
         *,
+        method: Literal["cart", "copula"] = ...,
         columns: list[str] | tuple[str, ...] | Literal["all"] | None = ...,
+        given: list[str] | tuple[str, ...] = ...,
+        order: list[str] | tuple[str, ...] | Literal["gain", "table"] = ...,
+        min_leaf: int = ...,
+        learn_on: int = ...,
+        rules: Sequence[SynthesisRule | Mapping[str, Any]] = ...,
+        zeros: Literal["found", "declared"] = ...,
         records: int | Literal["same"] = ...,
         max_categories: int = ...,
         smoothing: Literal["histogram"] = ...,
         bins: int = ...,
         min_count: int = ...,
         rare: Literal["other", "drop"] = ...,
-        nulls: Literal["keep", "refuse", "model"] = ...,
+        nulls: Literal["keep", "refuse", "model"] | None = ...,
         by: list[str] | tuple[str, ...] = ...,
         small_strata: Literal["refuse", "suppress", "merge"] = ...,
         roles: Roles | None = ...,
@@ -596,14 +604,21 @@ class Synthesize(StageEstimator):
         policy_nulls: NullRule | None = ...,
         mark: str | None = ...,
     ) -> None: ...
+    method: Literal["cart", "copula"]
     columns: list[str] | tuple[str, ...] | Literal["all"] | None
+    given: list[str] | tuple[str, ...]
+    order: list[str] | tuple[str, ...] | Literal["gain", "table"]
+    min_leaf: int
+    learn_on: int
+    rules: Sequence[SynthesisRule | Mapping[str, Any]]
+    zeros: Literal["found", "declared"]
     records: int | Literal["same"]
     max_categories: int
     smoothing: Literal["histogram"]
     bins: int
     min_count: int
     rare: Literal["other", "drop"]
-    nulls: Literal["keep", "refuse", "model"]
+    nulls: Literal["keep", "refuse", "model"] | None
     by: list[str] | tuple[str, ...]
     small_strata: Literal["refuse", "suppress", "merge"]
     roles: Roles | None

@@ -30,6 +30,7 @@ from privpipe.transforms.swapping.rank_swap import RankSwap as _RankSwap
 from privpipe.transforms.swapping.record_swap import RecordSwap as _RecordSwap
 from privpipe.transforms.synthesis.shuffle import Shuffle as _Shuffle
 from privpipe.transforms.synthesis.synthesize import Synthesize as _Synthesize
+from privpipe.transforms.synthesis.tree_rules import SynthesisRule
 
 CATALOGUE: Catalogue
 
@@ -228,14 +229,21 @@ class Synthesize(_Synthesize):
     def __init__(
         self,
         *,
+        method: Literal["cart", "copula"] = ...,
         columns: list[str] | tuple[str, ...] | Literal["all"] | None = ...,
+        given: list[str] | tuple[str, ...] = ...,
+        order: list[str] | tuple[str, ...] | Literal["gain", "table"] = ...,
+        min_leaf: int = ...,
+        learn_on: int = ...,
+        rules: Sequence[SynthesisRule | Mapping[str, Any]] = ...,
+        zeros: Literal["found", "declared"] = ...,
         records: int | Literal["same"] = ...,
         max_categories: int = ...,
         smoothing: Literal["histogram"] = ...,
         bins: int = ...,
         min_count: int = ...,
         rare: Literal["other", "drop"] = ...,
-        nulls: Literal["keep", "refuse", "model"] = ...,
+        nulls: Literal["keep", "refuse", "model"] | None = ...,
         by: list[str] | tuple[str, ...] = ...,
         small_strata: Literal["refuse", "suppress", "merge"] = ...,
     ) -> None: ...

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from privpipe.kernels.sums.exact import ExactSums
     from privpipe.kernels.synthesis.normal_scores import ValueRanks
 
-__all__ = ["PRESENT", "Folding", "is_category", "learn_models"]
+__all__ = ["PRESENT", "Folding", "is_category", "learn_models", "shares_of"]
 
 CLIPPED_AT = 1e-9
 MISSING, PRESENT = "missing", "present"
@@ -57,7 +57,7 @@ def learn_models(
     shares: dict[str, list[dict[str, Any]]] = {}
     for name in columns:
         if is_category(schema.field(name).type):
-            shares[name] = _shares(engine, table, name, strata, folding)
+            shares[name] = shares_of(engine, table, name, strata, folding)
         else:
             ranks[name] = ranks_of_column(engine, table, name, strata, place)
             for each in ranks[name]:
@@ -88,8 +88,8 @@ def _histogram(ranks: ValueRanks, bins: int) -> dict[str, Any]:
     return {"edges": edges.tolist(), "shares": shares.tolist()}
 
 
-def _shares(engine: Primitives, table: Any, name: str, strata: Strata, folding: Folding) -> list[dict[str, Any]]:
-    """Labels with their shares, the most frequent first; rare ones folded or left out."""
+def shares_of(engine: Primitives, table: Any, name: str, strata: Strata, folding: Folding) -> list[dict[str, Any]]:
+    """Labels of a column in each stratum with their shares, the most frequent first; rare ones folded or left out."""
     distinct = in_value_order(engine.distinct(table, (*strata.by, name)).combine_chunks(), (name,))
     counts = distinct["__count"].to_numpy().astype(np.int64)
     numbers = np.zeros(len(distinct), np.int64)

@@ -1,9 +1,9 @@
-"""Synthetic records from a Gaussian copula over mixed columns."""
+"""Synthetic records: sequential trees, or a Gaussian copula over mixed columns."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -15,11 +15,16 @@ from privpipe.blocks import Primitives, RowBlock
 from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
-from privpipe.transforms.categories import Labels, labelled, typed
-from privpipe.transforms.numeric import refuse_nulls, require_numeric, whole_numbers
+from privpipe.transforms.categories import labelled
+from privpipe.transforms.numeric import refuse_nulls, require_numeric
 from privpipe.transforms.sampling.sample import proportional
-from privpipe.transforms.strata import SmallStrata, Strata, checked_by, stratum_keys
-from privpipe.transforms.synthesis.copula_model import PRESENT, Folding, is_category, learn_models
+from privpipe.transforms.strata import SmallStrata, Strata, checked_by, require_present, stratum_keys
+from privpipe.transforms.synthesis.codebooks import is_bare
+from privpipe.transforms.synthesis.copula_model import Folding, is_category, learn_models
+from privpipe.transforms.synthesis.drawn_records import CopulaModel, Drawn, Redrawn
+from privpipe.transforms.synthesis.tree_draws import TreeModel
+from privpipe.transforms.synthesis.tree_model import Growing, learn_trees, require_columns
+from privpipe.transforms.synthesis.tree_rules import SynthesisRule
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,23 +34,38 @@ if TYPE_CHECKING:
 __all__ = ["Synthesize"]
 
 LEAST_RECORDS = 50
-NUMBER = "number"
+CART_ALONE = ("given", "order", "min_leaf", "learn_on", "rules", "zeros")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Synthesize(Transformer):
-    """Replace the table by records drawn from a model of it: marginals, and correlations of normal scores.
+    """Replace the table by records drawn from a model of it: sequential trees, or a Gaussian copula.
 
-    A number has a histogram of equal counts, linear within a cell; a category its share, rare ones folded into
-    ``other``. A record is z from the key and its number, c = A z, u = Phi(c), and the marginals' values at u. The plan
-    is the model, and confidential. Interactions and several modes of dependence are not kept; synthetic records are
-    not safe by that name: judge linkage, closest records and membership all the same.
+    cart: a column is drawn given those before it, from the leaf of a tree that its record falls into. Categories and
+    values that at least `min_count` records hold are released as they are; rarer values form cells and are released
+    as means less and plus deviations of at least five records, never as themselves. copula: marginals, and
+    correlations of normal scores alone. The plan is the model, and confidential. Synthetic records are not safe by
+    that name: judge linkage, closest records and membership all the same.
 
     Parameters
     ----------
+    method : {"cart", "copula"}
+        cart keeps relations of any shape and needs ``privpipe[utility]``; copula keeps rank correlations.
     columns : tuple of str or "all"
         Default: all but identifiers. Where others are left, each record keeps its values of them and the columns
-        are drawn anew beside these, whatever they are.
+        are drawn anew beside these.
+    given : tuple of str
+        cart: columns that are left and of which the drawn ones depend; of the others they are independent.
+    order : {"gain", "table"} or tuple of str
+        cart: gain draws next the column that those before it explain best; columns that are named come first.
+    min_leaf : int
+        cart: fewest records of a leaf.
+    learn_on : int
+        cart: most records that trees are grown on, drawn by the run's key; values are counted over all.
+    rules : tuple of SynthesisRule
+        cart: ``{when: {married: ["no"]}, then: {spouse_age: [null]}}``; columns of `when` are drawn first.
+    zeros : {"found", "declared"}
+        cart: found leaves out combinations of two categories that no record has though chance would give ten.
     records : int or "same"
         How many to draw; more than there are, if all columns are drawn.
     max_categories : int
@@ -53,52 +73,70 @@ class Synthesize(Transformer):
     smoothing : {"histogram"}
         The raw distribution function would publish real extremes and is not offered.
     bins : int
-        Most cells of a histogram; a cell has five records or more.
+        Most cells of a histogram, or of rare values; a cell has five records or more.
     min_count : int
-        A category of fewer records is rare.
+        A category of fewer records is rare; under cart a number too.
     rare : {"other", "drop"}
         Rare categories of text become ``other`` (dropped where even together they are rare), or go.
     nulls : {"keep", "refuse", "model"}
-        keep: missing with the column's share, independently. model: gaps correlate with other columns.
+        keep, and the default of copula: missing with the column's share, independently. model, and the default of
+        cart: gaps depend on other columns.
     by : tuple of str
         Strata with a model each, of at least 50 records; their values are released in proportion.
     small_strata : {"refuse", "suppress", "merge"}
 
     Notes
     -----
-    Source: Nelsen, An Introduction to Copulas, Springer, 2006; Rubin, J. Official Statistics 9(2), 1993.
+    Source: Reiter, J. Official Statistics 21(3), 2005; Nowok, Raab, Dibben, J. Statistical Software 74(11), 2016;
+    Nelsen, An Introduction to Copulas, Springer, 2006; Rubin, J. Official Statistics 9(2), 1993.
 
     Examples
     --------
-    >>> Synthesize(records=1000, bins=50)
-    Synthesize(records=1000, bins=50)
+    >>> Synthesize(records=1000, min_leaf=20)
+    Synthesize(min_leaf=20, records=1000)
     """
 
     taxon: ClassVar[Kind] = "synthetic"
     columns_rule: ClassVar[Any] = "optional"
     needs_draws: ClassVar[bool] = True
-    preserves: ClassVar[str] = "shares and quantiles within sampling error; rank correlations of smooth pairs"
-    reveals: ClassVar[str] = "the distribution of each column, and what correlations tell of outlying groups"
+    preserves: ClassVar[str] = "shares, means and deviations within sampling error; under cart relations too"
+    reveals: ClassVar[str] = "the distribution of each column, and what relations tell of outlying groups"
     draws_apart: ClassVar[str] = "draws records of nobody, who live in no household"
-    source: ClassVar[str] = "Nelsen, An Introduction to Copulas, Springer, 2006"
+    source: ClassVar[str] = "Reiter, J. Official Statistics 21(3), 2005; Nelsen, An Introduction to Copulas, 2006"
 
+    method: Annotated[Literal["cart", "copula"], Doc("model: cart (sequential trees) or copula")] = "cart"
     columns: Annotated[
         tuple[str, ...] | Literal["all"] | None,
         Columns(),
         Doc("columns to draw; all but identifiers when left out; the others stay as they are"),
     ] = None
+    given: Annotated[
+        tuple[str, ...], ColumnNames(), Doc("cart: columns that stay and of which the drawn ones depend")
+    ] = ()
+    order: Annotated[
+        tuple[str, ...] | Literal["gain", "table"],
+        Doc("cart: in which order columns are drawn: gain, table, or the names of the first"),
+    ] = "gain"
+    min_leaf: Annotated[int, Ge(1), Doc("cart: fewest records of a leaf")] = 10
+    learn_on: Annotated[int, Ge(100), Doc("cart: most records that trees are grown on")] = 50_000
+    rules: Annotated[
+        tuple[SynthesisRule, ...], Doc("cart: values that follow from others: {when: {...}, then: {...}}")
+    ] = ()
+    zeros: Annotated[
+        Literal["found", "declared"], Doc("cart: combinations nobody has are left out: found, or only declared ones")
+    ] = "found"
     records: Annotated[
         Annotated[int, Ge(1)] | Literal["same"], Doc("number of records to draw, if all columns are drawn, or same")
     ] = "same"
     max_categories: Annotated[int, Ge(1), Doc("most categories of a text column")] = 200
     smoothing: Annotated[Literal["histogram"], Doc("how a number's distribution is modelled: histogram")] = "histogram"
     bins: Annotated[int, Ge(1), Le(100000), Doc("most cells of a number's histogram")] = 100
-    min_count: Annotated[int, Ge(1), Doc("fewest records of a category that is released")] = 5
+    min_count: Annotated[int, Ge(1), Doc("fewest records of a category that is released; cart: of a number too")] = 5
     rare: Annotated[Literal["other", "drop"], Doc("rare categories: other or drop")] = "other"
     nulls: Annotated[
-        Literal["keep", "refuse", "model"],
-        Doc("keep draws gaps independently; model lets them correlate; refuse makes them an error"),
-    ] = "keep"
+        Literal["keep", "refuse", "model"] | None,
+        Doc("keep (copula) draws gaps independently; model (cart) lets them depend; refuse makes them an error"),
+    ] = None
     by: Annotated[tuple[str, ...], ColumnNames(), Doc("columns whose combinations have a model each")] = ()
     small_strata: Annotated[SmallStrata, Doc("strata of fewer than 50 records: refuse, suppress or merge")] = "refuse"
 
@@ -107,8 +145,26 @@ class Synthesize(Transformer):
         named = None if self.columns in (None, "all") else checked_columns("Synthesize", self.columns)
         object.__setattr__(self, "columns", named)
         object.__setattr__(self, "by", checked_by("Synthesize", self.by, named or (), self.small_strata))
+        object.__setattr__(self, "rules", tuple(self.rules))
+        for name in ("given", "order"):
+            if not isinstance(getattr(self, name), str) and getattr(self, name):
+                object.__setattr__(self, name, checked_columns("Synthesize", getattr(self, name)))
+        both = sorted(set(self.given) & {*(named or ()), *self.by})
+        if both or (self.given and not named):
+            raise UsageError(
+                "Synthesize: given names columns that stay: beside `columns`, and neither among them nor in `by`"
+            )
+        if self.method == "cart" and self.nulls == "keep":
+            raise UsageError("Synthesize: nulls: keep draws gaps independently, which is of `method: copula`")
+        if self.method != "cart":
+            used = [name for name in CART_ALONE if getattr(self, name) != type(self).__dataclass_fields__[name].default]
+            if used:
+                raise UsageError(f"Synthesize: {', '.join(used)} goes with `method: cart`")
         if named and self.small_strata == "suppress":
             object.__setattr__(self, "suppresses", True)
+
+    def packages(self) -> dict[str, str]:
+        return {"sklearn": "utility"} if self.method == "cart" else {}
 
     def learn(self, engine: Primitives, table: Any, context: StageContext) -> StagePlan:
         columns = self._drawn(context)
@@ -119,7 +175,9 @@ class Synthesize(Transformer):
                 f"{context.place}: records: {self.records:,} new records have no values of {named}; leave columns out "
                 "to draw all of them, or leave records out"
             )
-        require_numeric(tuple(n for n in columns if not is_category(context.schema.field(n).type)), context)
+        numbers = tuple(n for n in (*columns, *self.given) if n in context.schema.names)
+        require_present((*columns, *self.given), context)
+        require_numeric(tuple(n for n in numbers if not is_category(context.schema.field(n).type)), context)
         least = LEAST_RECORDS if self.by else 1
         # Strata are counted in records: a column with few values among them is modelled all the same.
         sized = Strata.learn(engine, table, self.by, (), context, least=least, small=self.small_strata)
@@ -128,19 +186,42 @@ class Synthesize(Transformer):
         if self.nulls == "refuse":
             for column, count in missing.items():
                 refuse_nulls(column, count, context)
-        folding = Folding(self.bins, self.max_categories, self.min_count, self.rare, self.nulls == "model")
-        models = learn_models(engine, table, columns, strata, folding, context.place)
         detail: dict[str, Any] = {
             "columns": columns,
+            "given": self.given,
             "combinations": _combinations(engine, table, strata, self.min_count),
-            "models": models,
+            **self._models(engine, table, columns, strata, context),
             "nulls": missing,
             # Where columns are left, each record stays somebody's and is drawn by its stratum.
             **({"strata": strata.to_dict()} if left else {}),
             "confidential": True,
-            "warnings": ["synthetic records are not safe by that name: judge linkage and membership as well"],
         }
         return StagePlan(name=self.name(), parameters=self.parameters(), detail=detail)
+
+    def _models(
+        self, engine: Primitives, table: Any, columns: tuple[str, ...], strata: Strata, context: StageContext
+    ) -> dict[str, Any]:
+        warnings = ["synthetic records are not safe by that name: judge linkage and membership as well"]
+        folding = Folding(self.bins, self.max_categories, self.min_count, self.rare, self.nulls == "model")
+        if self.method == "copula":
+            return {
+                "models": learn_models(engine, table, columns, strata, folding, context.place),
+                "warnings": warnings,
+            }
+        from privpipe.kernels.synthesis.trees import require_trees
+
+        require_trees(context.place)
+        find = self.zeros == "found"
+        growing = Growing(columns, self.given, self.order, self.min_leaf, self.learn_on, find, self.rules, folding)
+        require_columns(growing, context)
+        models = learn_trees(engine, table, strata, growing, context)
+        warnings += [
+            f"{name!r}: every value is held by fewer than {self.min_count} records, and none between them is free; "
+            "the column is released as missing"
+            for name in columns
+            if any(strata.known[name]) and all(is_bare(model["codebooks"][name]) for model in models)
+        ]
+        return {"models": models, "warnings": warnings}
 
     def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
         import pyarrow as pa
@@ -151,9 +232,10 @@ class Synthesize(Transformer):
         return pa.schema([schema.field(name) for name in schema.names if name in kept])
 
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
+        made: Any = TreeModel.of if self.method == "cart" else CopulaModel
         if "strata" in plan.detail:
             strata = Strata.from_dict(plan.detail["strata"], plan.seed_key)
-            return engine.map_rows(table, _Redrawn(strata, _Model(plan.detail, table.schema, draws)), table.schema)
+            return engine.map_rows(table, Redrawn(strata, made(plan.detail, table.schema, draws)), table.schema)
         sizes = [each["records"] for each in plan.detail["combinations"]]
         if self.records != "same" and not sum(sizes):
             raise DataError(f"{context.place}: there are no records to learn a model from")
@@ -161,7 +243,8 @@ class Synthesize(Transformer):
         wanted = sum(model["records"] for model in plan.detail["models"]) if self.records == "same" else self.records
         sizes = proportional(sizes, wanted)
         schema = self.released_schema(table.schema, plan)
-        drawn = _Drawn(self.by, _Model(plan.detail, schema, draws), tuple(np.cumsum(sizes).tolist()))
+        combinations, ends = plan.detail["combinations"], tuple(np.cumsum(sizes).tolist())
+        drawn = Drawn(self.by, combinations, ends, made(plan.detail, schema, draws), schema)
         return engine.map_rows(engine.numbers(sum(sizes), draws.seed), drawn, schema)
 
     def _drawn(self, context: StageContext) -> tuple[str, ...]:
@@ -172,7 +255,12 @@ class Synthesize(Transformer):
 
     @classmethod
     def examples(cls) -> list[Self]:
-        return [cls(), cls(records=30, bins=4, min_count=1, rare="drop"), cls(columns=("illness",), nulls="model")]
+        return [
+            cls(),
+            cls(columns=("illness",), min_leaf=5, order="table"),
+            cls(method="copula", records=30, bins=4, min_count=1, rare="drop"),
+            cls(method="copula", columns=("illness",), nulls="model"),
+        ]
 
 
 def _with_known(engine: Primitives, table: Any, strata: Strata, columns: Sequence[str]) -> Strata:
@@ -227,100 +315,3 @@ def _combinations(engine: Primitives, table: Any, strata: Strata, min_count: int
         for at in order
         if numbers[at] >= 0 and counts[at] >= min_count
     ]
-
-
-@dataclass(frozen=True)
-class _Model:
-    """Draws the columns of records, each by its id and stratum."""
-
-    detail: Mapping[str, Any] = field(repr=False)
-    schema: Any
-    draws: Draws = field(repr=False)
-
-    def columns(self, ids: NDArray[np.int64], strata: NDArray[np.int64]) -> dict[str, Any]:
-        import pyarrow as pa
-
-        parts: dict[str, list[Any]] = {name: [] for name in self.detail["columns"]}
-        orders = []
-        for number in np.unique(strata).tolist():
-            here = np.flatnonzero(strata == number)
-            orders.append(here)
-            for name, array in self._stratum(ids[here], self.detail["models"][number]).items():
-                parts[name].append(array)
-        if not orders:
-            return {name: pa.array([], self.schema.field(name).type) for name in parts}
-        back = pa.array(np.argsort(np.concatenate(orders)))
-        return {name: pa.concat_arrays(arrays).take(back) for name, arrays in parts.items()}
-
-    def _stratum(self, ids: NDArray[np.int64], model: Mapping[str, Any]) -> dict[str, Any]:
-        from privpipe.kernels.synthesis.copula import uniforms_of
-
-        normals = [self.draws.of(name).normal(ids, word=int(what != PRESENT)) for name, what in model["latent"]]
-        uniforms = dict(zip(map(tuple, model["latent"]), uniforms_of(normals, model["factor"]), strict=True))
-        found = {}
-        for name, marginal in model["columns"].items():
-            gaps = uniforms.get((name, "missing"))
-            if gaps is None:
-                gaps = self.draws.of(name).uniform(ids, word=2)
-            found[name] = _values(
-                uniforms[name, PRESENT], gaps < marginal["missing"], marginal, self.schema.field(name)
-            )
-        return found
-
-
-@dataclass(frozen=True)
-class _Drawn:
-    """A function of record numbers: the records of the model."""
-
-    by: tuple[str, ...]
-    model: _Model
-    ends: tuple[int, ...]
-
-    def __call__(self, rows: RowBlock) -> RowBlock:
-        import pyarrow as pa
-
-        t = np.asarray(rows.column(NUMBER).to_numpy(zero_copy_only=False), np.int64)
-        places = np.searchsorted(np.array(self.ends, np.int64), t, side="right")
-        combinations, schema = self.model.detail["combinations"], self.model.schema
-        strata = np.array([each["stratum"] for each in combinations], np.int64)[places]
-        # A record is drawn by its number alone: the same for any partitioning.
-        columns = self.model.columns(np.column_stack([t, np.zeros(len(t), np.int64)]), strata)
-        for at, name in enumerate(self.by):
-            words = pa.array([each["values"][at] for each in combinations], pa.string()).take(pa.array(places))
-            columns[name] = typed(words, schema.field(name).type)
-        batch = pa.record_batch([columns[name] for name in schema.names], schema=schema)
-        return RowBlock(batch, rows.record_ids)
-
-
-@dataclass(frozen=True)
-class _Redrawn:
-    """A function of records: some of their columns drawn anew, by the record's id."""
-
-    strata: Strata
-    model: _Model
-
-    def __call__(self, rows: RowBlock) -> RowBlock:
-        rows, numbers = self.strata.kept(rows)
-        for name, column in self.model.columns(rows.record_ids, numbers).items():
-            rows = rows.replace(name, column)
-        return rows
-
-
-def _values(u: NDArray[np.float64], missing: NDArray[np.bool_], marginal: Mapping[str, Any], column: Any) -> Any:
-    """The marginal's values at u."""
-    import pyarrow as pa
-
-    from privpipe.kernels.synthesis.copula import inverse_histogram, inverse_shares
-
-    if "labels" in marginal:
-        labels = Labels(marginal["labels"])
-        if not labels.texts:
-            return pa.nulls(len(u), column.type)
-        codes = np.where(missing, -1, inverse_shares(u, marginal["shares"]))
-        return labels.words(codes).cast(column.type)
-    if not marginal["edges"]:
-        return pa.nulls(len(u), column.type)
-    values = inverse_histogram(u, np.array(marginal["edges"]), np.array(marginal["shares"]))
-    if pa.types.is_floating(column.type):
-        return pa.array(values, pa.float64(), mask=missing).cast(column.type)
-    return whole_numbers(np.where(missing, 0, np.rint(values)).astype(np.int64), missing, column.type)

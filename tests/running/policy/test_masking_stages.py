@@ -34,7 +34,8 @@ FORMS: list[dict[str, Any]] = [
     {"sample": {"records": 10, "by": ["sex"], "weight": "weight"}},
     {"shift_dates": {"columns": ["born"], "days": 30, "key": {"from_env": "SHIFT_KEY"}}},
     {"synthesize": {"columns": "all", "records": "same", "max_categories": 200, "smoothing": "histogram", "bins": 100}},
-    {"synthesize": {"records": 500, "by": ["sex"]}},
+    {"synthesize": {"method": "copula", "records": 500, "by": ["sex"]}},
+    {"synthesize": {"order": ["age"], "rules": [{"when": {"sex": ["f"]}, "then": {"region": ["n", None]}}]}},
 ]
 COLUMNS: dict[str, Any] = {
     "age": {"role": "quasi_identifier", "type": "integer"},

@@ -1,8 +1,9 @@
-"""Synthetic records: marginals within sampling error, correlations kept, rare things and extremes left out."""
+"""Synthetic records of a copula: marginals and correlations kept, rare things and extremes left out."""
 
 from __future__ import annotations
 
 import datetime
+import functools
 import math
 from collections import Counter
 from decimal import Decimal
@@ -19,9 +20,10 @@ import privpipe as pp
 from privpipe.errors import DataError, NoSolutionError, UsageError
 from privpipe.kernels.synthesis.copula import category_scores, cell_edges, inverse_histogram
 from privpipe.kernels.synthesis.normal_scores import ValueRanks
-from privpipe.transforms import Synthesize
+from privpipe.transforms import Synthesize as AnySynthesize
 
 N = 6000
+Synthesize = functools.partial(AnySynthesize, method="copula")
 
 
 def smooth() -> dict[str, Any]:
@@ -156,7 +158,7 @@ def test_what_cannot_be(run: Any) -> None:
         run(Synthesize(records=5), {"x": nothing})
     with pytest.raises(DataError, match="'x' holds 1 infinite"):
         run(Synthesize(), {"x": [1.0, math.inf]})
-    assert Synthesize.build({"columns": "all"}).columns is None
+    assert AnySynthesize.build({"columns": "all"}).columns is None
     for parameters, message in [
         ({"records": 0}, "records must be"),
         ({"smoothing": "none"}, "smoothing must be"),
@@ -208,7 +210,7 @@ def test_a_release_of_some_drawn_columns(tmp_path: Path) -> None:
             "town": {"role": "quasi_identifier"},
             "ill": {"role": "insensitive"},
         },
-        "transform": [{"synthesize": {"columns": ["age"]}}],
+        "transform": [{"synthesize": {"method": "copula", "columns": ["age"]}}],
         "guarantees": [{"k_anonymity": {"k": 30, "quasi_identifiers": ["town"]}}, {"record_linkage": {"at_most": 1.0}}],
         "seed": {"insecure": "a seed for tests"},
         "allow_insecure_seed": True,

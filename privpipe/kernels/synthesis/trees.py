@@ -1,0 +1,270 @@
+"""Trees that say how a column's codes are distributed given those of other columns: grown, walked, and drawn from.
+
+Source: Reiter, Using CART to generate partially synthetic public use microdata, J. Official Statistics 21(3), 2005;
+Nowok, Raab, Dibben, synthpop, J. Statistical Software 74(11), 2016. Unordered predictors are put in an order by the
+first principal component of the target's shares (Coppersmith, Hong, Hosking, Data Mining and Knowledge Discovery 3,
+1999), so that each takes one column and one threshold.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.compiled import SMALL, njit
+from privpipe.errors import UnsupportedError
+from privpipe.kernels.columns.arrays import read_only
+
+__all__ = ["CodeTree", "category_order", "mutual_information", "packed", "require_trees", "unpacked"]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+def require_trees(place: str) -> Any:
+    """scikit-learn's module of trees.
+
+    Raises
+    ------
+    UnsupportedError
+        The extra is not installed.
+    """
+    try:
+        import sklearn.tree
+    except ImportError:
+        raise UnsupportedError(
+            f"{place}: method: cart needs scikit-learn, which is not installed; `pip install 'privpipe[utility]'`, "
+            "or say `method: copula`"
+        ) from None
+    return sklearn.tree
+
+
+def packed(numbers: NDArray[Any]) -> str:
+    """Integers from 0 as text: base64 of little-endian words of 32 bits.
+
+    Examples
+    --------
+    >>> packed(np.array([1, 2])), unpacked("AQAAAAIAAAA=").tolist()
+    ('AQAAAAIAAAA=', [1, 2])
+    """
+    return base64.b64encode(np.asarray(numbers).astype("<i4").tobytes()).decode()
+
+
+def unpacked(text: str) -> Ints:
+    """The integers of `packed`."""
+    return np.frombuffer(base64.b64decode(text), "<i4").astype(np.int64)
+
+
+def _walk_columns(features: Any, feature: Any, threshold: Any, left: Any, right: Any) -> Any:
+    at = np.zeros(len(features), np.int64)
+    while True:
+        inner = np.flatnonzero(left[at] >= 0)
+        if not len(inner):
+            return at
+        node = at[inner]
+        below = features[inner, feature[node]] <= threshold[node]
+        at[inner] = np.where(below, left[node], right[node])
+
+
+@njit(small=SMALL, plain=_walk_columns, nogil=True, cache=True)
+def _walk(features: Any, feature: Any, threshold: Any, left: Any, right: Any) -> Any:
+    out = np.empty(len(features), np.int64)
+    for i in range(len(features)):
+        at = 0
+        while left[at] >= 0:
+            at = left[at] if features[i, feature[at]] <= threshold[at] else right[at]
+        out[i] = at
+    return out
+
+
+@dataclass(frozen=True)
+class CodeTree:
+    """A tree over columns of codes with the counts of the target's codes in each leaf.
+
+    Parameters
+    ----------
+    orders : mapping of predictor to ndarray of int64
+        Of each predictor in use, the place of each of its codes; thresholds are over places.
+    feature, threshold, left, right : ndarray of int64, shape (nodes,)
+        Records whose place is at most the threshold go left; -1 in `left`: a leaf.
+    offsets : ndarray of int64, shape (nodes + 1,)
+        Where the codes of each leaf begin.
+    codes, ends : ndarray of int64
+        Codes in each leaf, ascending, and the running sum of their records, over all leaves.
+    """
+
+    orders: Mapping[str, Ints] = field(repr=False)
+    feature: Ints = field(repr=False)
+    threshold: Ints = field(repr=False)
+    left: Ints = field(repr=False)
+    right: Ints = field(repr=False)
+    offsets: Ints = field(repr=False)
+    codes: Ints = field(repr=False)
+    ends: Ints = field(repr=False)
+
+    @classmethod
+    def grown(
+        cls,
+        target: Ints,
+        outputs: Floats | None,
+        predictors: Mapping[str, Ints],
+        orders: Mapping[str, Ints],
+        min_leaf: int,
+        place: str = "synthesize",
+    ) -> Self:
+        """A tree of these records; the same for the same records in the same order.
+
+        Parameters
+        ----------
+        target : ndarray of int64, shape (n,)
+            Codes from 0.
+        outputs : ndarray of float64, shape (n, o), optional
+            What an ordered target is told apart by: squared errors; none: Gini's impurity of the codes.
+        predictors : mapping of column to ndarray of int64, shape (n,)
+        orders : mapping of column to ndarray of int64
+        min_leaf : int
+            Least records of a leaf.
+        """
+        names = [name for name in predictors if len(target) and predictors[name].min() != predictors[name].max()]
+        if not names or len(target) < 2 * min_leaf or target.min() == target.max():
+            return cls._leaf(target)
+        trees = require_trees(place)
+        X = np.column_stack([orders[name][predictors[name]] for name in names]).astype(np.float32)
+        kind = trees.DecisionTreeClassifier if outputs is None else trees.DecisionTreeRegressor
+        fitted = kind(min_samples_leaf=min_leaf, random_state=0).fit(X, target if outputs is None else outputs).tree_
+        left = fitted.children_left.astype(np.int64)
+        inner = left >= 0
+        feature = np.where(inner, fitted.feature, 0).astype(np.int64)
+        threshold = np.where(inner, np.floor(fitted.threshold), 0).astype(np.int64)
+        used = sorted(set(feature[inner].tolist()))
+        renumbered = np.zeros(len(names), np.int64)
+        renumbered[used] = np.arange(len(used))
+        offsets, codes, ends = _counted(fitted.apply(X).astype(np.int64), target, len(left))
+        return cls(
+            {names[at]: orders[names[at]] for at in used},
+            renumbered[feature],
+            threshold,
+            left,
+            fitted.children_right.astype(np.int64),
+            offsets,
+            codes,
+            ends,
+        )
+
+    @classmethod
+    def _leaf(cls, target: Ints) -> Self:
+        none = np.full(1, -1, np.int64)
+        counted = _counted(np.zeros(len(target), np.int64), target, 1)
+        return cls({}, np.zeros(1, np.int64), np.zeros(1, np.int64), none, none, *counted)
+
+    def leaves(self, columns: Mapping[str, Ints], n: int) -> Ints:
+        """Leaf of each record, by its codes."""
+        if not self.orders:
+            return np.zeros(n, np.int64)
+        features = np.column_stack([order[columns[name]] for name, order in self.orders.items()])
+        words = [read_only(each, np.int64) for each in (features, self.feature, self.threshold, self.left, self.right)]
+        return np.asarray(_walk(*words))
+
+    def drawn(self, leaves: Ints, uniforms: Floats) -> Ints:
+        """A code from each leaf by its counts; of a tree that saw no record, -1.
+
+        Examples
+        --------
+        >>> tree = CodeTree.grown(np.array([0, 0, 0, 2]), None, {}, {}, 5)
+        >>> tree.drawn(np.zeros(3, np.int64), np.array([0.1, 0.7, 0.8])).tolist()
+        [0, 0, 2]
+        """
+        if not len(self.codes):
+            return np.full(len(leaves), -1, np.int64)
+        running = np.concatenate([[0], self.ends])
+        first, last = running[self.offsets[leaves]], running[self.offsets[leaves + 1]]
+        # The records of all leaves stand in one row, so one search serves them all.
+        picked = np.minimum(first + np.floor(uniforms * (last - first)).astype(np.int64), last - 1)
+        return np.asarray(self.codes[np.searchsorted(self.ends, picked, side="right")])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON; long rows of integers as text."""
+        arrays = {name: packed(getattr(self, name)) for name in ARRAYS}
+        return {"orders": {name: order.tolist() for name, order in self.orders.items()}, **arrays}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """From that."""
+        orders = {name: np.array(order, np.int64) for name, order in data["orders"].items()}
+        return cls(orders, *(unpacked(data[name]) for name in ARRAYS))
+
+
+ARRAYS = ("feature", "threshold", "left", "right", "offsets", "codes", "ends")
+
+
+def _counted(leaves: Ints, target: Ints, nodes: int) -> tuple[Ints, Ints, Ints]:
+    width = int(target.max(initial=0)) + 1
+    cells, counts = np.unique(leaves * width + target, return_counts=True)
+    offsets = np.searchsorted(cells // width, np.arange(nodes + 1))
+    return offsets.astype(np.int64), cells % width, np.cumsum(counts).astype(np.int64)
+
+
+def category_order(codes: Ints, size: int, outputs: Floats) -> Ints:
+    """Place of each code among `size`, by the first principal component of the mean outputs of its records.
+
+    Parameters
+    ----------
+    outputs : ndarray of float64, shape (n, o)
+        An ordered target's scores, or one column for each code of an unordered one.
+
+    Examples
+    --------
+    >>> category_order(np.array([0, 1, 2, 1]), 3, np.array([[9.0], [1.0], [5.0], [2.0]])).tolist()
+    [2, 0, 1]
+    """
+    counts = np.bincount(codes, minlength=size).astype(np.float64)
+    held = np.flatnonzero(counts)
+    sums = np.stack([np.bincount(codes, weights=each, minlength=size) for each in outputs.T], axis=1)
+    means = sums[held] / counts[held, None]
+    centred = means - (means * counts[held, None]).sum(0) / counts.sum()
+    if centred.shape[1] > 1:
+        _, vectors = np.linalg.eigh((centred * counts[held, None]).T @ centred)
+        first = vectors[:, -1]
+        score = centred @ (first * np.sign(first[np.abs(first).argmax()] or 1.0))
+    else:
+        score = centred[:, 0]
+    found = np.zeros(size, np.int64)
+    # Rounded: what differs in the last bit alone ties, and ties go by code.
+    found[held[np.argsort(np.round(score, 12), kind="stable")]] = np.arange(len(held))
+    return found
+
+
+def mutual_information(columns: Sequence[Ints]) -> Floats:
+    """Share of each column's entropy that each other one explains, shape (c, c): I(row; column) / H(row).
+
+    Less what chance would give, as far as it goes: (rows - 1)(columns - 1) / 2n nats.
+
+    Examples
+    --------
+    >>> a, b = np.repeat([0, 1], 500), np.tile([0, 1], 500)
+    >>> mutual_information([a, a, b]).round(2).tolist()
+    [[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    """
+    c = len(columns)
+    found = np.eye(c)
+    coded = [np.unique(each, return_inverse=True)[1] for each in columns]
+    entropies = [_entropy(np.bincount(each)) for each in coded]
+    for i in range(c):
+        for j in range(i + 1, c):
+            a, b = int(coded[i].max(initial=0)) + 1, int(coded[j].max(initial=0)) + 1
+            joint = _entropy(np.bincount(coded[i] * b + coded[j]))
+            shared = entropies[i] + entropies[j] - joint - (a - 1) * (b - 1) / (2 * max(len(coded[i]), 1))
+            for one, other in ((i, j), (j, i)):
+                found[one, other] = max(shared, 0.0) / entropies[one] if entropies[one] > 0 else 0.0
+    return found
+
+
+def _entropy(counts: Ints) -> float:
+    held = counts[counts > 0]
+    shares = held / max(held.sum(), 1)
+    return float(-(shares * np.log(shares)).sum())

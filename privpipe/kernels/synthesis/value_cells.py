@@ -1,0 +1,237 @@
+"""Cells of a column of numbers, and the points at which values of a cell are released: never a rare value itself.
+
+A value that enough records hold is a cell of its own and is released as it is. The rare ones form cells of consecutive
+values; within a cell, groups of at least five records are released as their mean less and plus their deviation, so that
+mean and variance of a tail stay, and no point is a value that only few records hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.kernels.synthesis.normal_scores import ValueRanks
+
+__all__ = ["FEWEST", "ValueCells"]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+FEWEST = 5
+"""Records of a group at the least, whatever count makes a value rare."""
+MOST_GROUPS = 32
+MOST_ATOMS = 1000
+FARTHEST = 64
+"""Steps of the grid that a point moves at most to be no rare value."""
+MOST_DECIMALS = 6
+WITHIN = 0.9
+"""Share of the way to the end of its group that a point goes at most: with two values it would be these."""
+
+
+@dataclass(frozen=True)
+class ValueCells:
+    """Cells by number, ascending by their mean.
+
+    Parameters
+    ----------
+    atoms : ndarray, shape (a,)
+        Values that are released as they are, ascending.
+    atom_cells : ndarray of int64, shape (a,)
+        Cell of each.
+    starts : ndarray, shape (r,)
+        Least value of each cell of rare values, ascending.
+    start_cells : ndarray of int64, shape (r,)
+        Cell of each.
+    means : ndarray of float64, shape (cells,)
+    points : tuple of tuples of numbers
+        Of each cell, equally likely; none: its values cannot be released.
+    """
+
+    atoms: NDArray[Any] = field(repr=False)
+    atom_cells: Ints = field(repr=False)
+    starts: NDArray[Any] = field(repr=False)
+    start_cells: Ints = field(repr=False)
+    means: Floats = field(repr=False)
+    points: tuple[tuple[Any, ...], ...] = field(repr=False)
+
+    @classmethod
+    def of(cls, ranks: ValueRanks, bins: int, min_count: int) -> Self:
+        """The cells of a column.
+
+        Parameters
+        ----------
+        ranks : ValueRanks
+        bins : int
+            Most cells of rare values.
+        min_count : int
+            A value of fewer records is rare.
+
+        Examples
+        --------
+        >>> cells = ValueCells.of(ValueRanks.of(np.array([0, 7, 20, 31, 50, 62]), np.array([9, 2, 2, 2, 2, 2])), 10, 5)
+        >>> cells.cells(np.array([0, 31])).tolist(), cells.points
+        ([0, 1], ((0,), (14, 54)))
+        """
+        counts = np.diff(ranks.offsets)
+        is_atom = counts >= min_count
+        if is_atom.sum() > MOST_ATOMS:
+            least = np.sort(counts)[-MOST_ATOMS]
+            is_atom &= counts > least
+        rare, held = ranks.values[~is_atom], counts[~is_atom]
+        atoms = ranks.values[is_atom]
+        forbidden = ranks.values[counts < min_count]
+        fewest = max(min_count, FEWEST)
+        if held.sum() < fewest:  # too few to have a mean of their own
+            return cls._of_atoms(atoms, rare)
+        numbers = _runs(held, max(min(bins, int(held.sum()) // (2 * fewest)), 1))
+        firsts = np.flatnonzero(np.diff(numbers, prepend=-1))
+        grid = _Grid.of(ranks.values, forbidden)
+        means, points = [], []
+        for first, last in zip(firsts, [*firsts[1:], len(rare)], strict=True):
+            values, weights = rare[first:last], held[first:last]
+            means.append(_moments(values, weights)[0])
+            points.append(_points(values, weights, fewest, grid))
+        every = np.concatenate([atoms.astype(np.float64), np.array(means)])
+        order = np.argsort(every, kind="stable")
+        cells = np.empty(len(order), np.int64)
+        cells[order] = np.arange(len(order))
+        released: list[tuple[Any, ...]] = [*((value,) for value in atoms.tolist()), *points]
+        found = _filled([released[at] for at in order], every[order])
+        a = len(atoms)
+        return cls(atoms, cells[:a], rare[firsts], cells[a:], every[order], tuple(found))
+
+    @classmethod
+    def _of_atoms(cls, atoms: NDArray[Any], rare: NDArray[Any]) -> Self:
+        """Without cells of rare values: each of these few goes to the nearest value that is not rare."""
+        means = atoms.astype(np.float64)
+        if not len(atoms):
+            return cls(
+                atoms, np.empty(0, np.int64), rare[:1], np.zeros(min(len(rare), 1), np.int64), np.zeros(1), ((),)
+            )
+        nearest = np.array([int(np.abs(means - float(value)).argmin()) for value in rare], np.int64)
+        points = tuple((value,) for value in atoms.tolist())
+        return cls(atoms, np.arange(len(atoms)), rare, nearest, means, points)
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def cells(self, values: NDArray[Any]) -> Ints:
+        """Cell of each value; of a missing one, anything."""
+        found = np.zeros(len(values), np.int64)
+        if len(self.starts):
+            at = np.searchsorted(self.starts, values, side="right") - 1
+            found = self.start_cells[np.clip(at, 0, len(self.starts) - 1)]
+        if len(self.atoms):
+            at = np.minimum(np.searchsorted(self.atoms, values), len(self.atoms) - 1)
+            if not len(self.starts):
+                return self.atom_cells[at]
+            found = np.where(self.atoms[at] == values, self.atom_cells[at], found)
+        return np.asarray(found)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {
+            "atoms": self.atoms.tolist(),
+            "atom_cells": self.atom_cells.tolist(),
+            "starts": self.starts.tolist(),
+            "start_cells": self.start_cells.tolist(),
+            "means": self.means.tolist(),
+            "points": [list(each) for each in self.points],
+            "whole": self.atoms.dtype.kind == "i",
+        }
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Self:
+        """From that."""
+        kind = np.int64 if data["whole"] else np.float64
+        return cls(
+            np.array(data["atoms"], kind),
+            np.array(data["atom_cells"], np.int64),
+            np.array(data["starts"], kind),
+            np.array(data["start_cells"], np.int64),
+            np.array(data["means"], np.float64),
+            tuple(tuple(each) for each in data["points"]),
+        )
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Where released numbers lie, and which of them would be somebody's own."""
+
+    step: float | int | None
+    decimals: int
+    origin: int
+    low: Any
+    high: Any
+    forbidden: NDArray[Any] = field(repr=False)
+
+    @classmethod
+    def of(cls, values: NDArray[Any], forbidden: NDArray[Any]) -> Self:
+        low, high = values[0], values[-1]
+        if values.dtype.kind == "i":
+            step = int(np.gcd.reduce(values - low)) or 1 if int(high) - int(low) < 2**62 else 1
+            return cls(step, 0, int(low), int(low), int(high), forbidden)
+        for decimals in range(MOST_DECIMALS + 1):
+            scaled = values * 10.0**decimals
+            if np.abs(scaled).max() < 2.0**52 and (np.rint(scaled) / 10.0**decimals == values).all():
+                return cls(10.0**-decimals, decimals, 0, float(low), float(high), forbidden)
+        return cls(None, 0, 0, float(low), float(high), forbidden)
+
+    def free(self, value: float) -> Any:
+        """The nearest number to be released; None where there is none near."""
+        if self.step is None:
+            return None if self._is_taken(value) else value
+        # Where every whole number is somebody's, a float may lie between two; an integer may not.
+        for finer in (0,) if isinstance(self.step, int) else (0, 1, 2):
+            for k in range(FARTHEST + 1):
+                for away in (k, -k) if k else (0,):
+                    at = self._at(value, away, finer)
+                    if self.low < at < self.high and not self._is_taken(at):
+                        return at
+        return None
+
+    def _at(self, value: float, away: int, finer: int) -> Any:
+        if isinstance(self.step, int):
+            return self.origin + (round((value - self.origin) / self.step) + away) * self.step
+        scale = 10.0 ** (self.decimals + finer)
+        return float((np.rint(value * scale) + away) / scale)
+
+    def _is_taken(self, value: Any) -> bool:
+        at = int(np.searchsorted(self.forbidden, value))
+        return at < len(self.forbidden) and bool(self.forbidden[at] == value)
+
+
+def _runs(held: Ints, count: int) -> Ints:
+    """Run of each value: consecutive values, nearly equal records."""
+    before = np.cumsum(held) - held
+    return np.asarray(np.unique(before * count // int(held.sum()), return_inverse=True)[1])
+
+
+def _moments(values: NDArray[Any], weights: Ints) -> tuple[float, float]:
+    first = values[0]
+    away = (values - first).astype(np.float64)  # off the first, so that equal values have their own value as mean
+    total = float(weights.sum())
+    mean = float((away * weights).sum() / total)
+    return float(first) + mean, float(np.sqrt(max(float((away * away * weights).sum() / total) - mean * mean, 0.0)))
+
+
+def _points(values: NDArray[Any], weights: Ints, fewest: int, grid: _Grid) -> tuple[Any, ...]:
+    groups = _runs(weights, max(min(MOST_GROUPS, int(weights.sum()) // (2 * fewest)), 1))
+    ends = np.flatnonzero(np.diff(groups, append=groups[-1] + 1)) + 1
+    found = []
+    for first, last in zip([0, *ends[:-1]], ends, strict=True):
+        mean, sd = _moments(values[first:last], weights[first:last])
+        reach = min(sd, WITHIN * (mean - float(values[first])), WITHIN * (float(values[last - 1]) - mean))
+        found += [grid.free(mean - reach), grid.free(mean + reach)]
+    return tuple(sorted(each for each in found if each is not None))
+
+
+def _filled(points: list[tuple[Any, ...]], means: Floats) -> list[tuple[Any, ...]]:
+    """Cells without a point of their own take those of the nearest cell that has some."""
+    have = [at for at, each in enumerate(points) if each]
+    if not have:
+        return points
+    near = np.array(have, np.int64)
+    return [each or points[int(near[np.abs(means[near] - means[at]).argmin()])] for at, each in enumerate(points)]

@@ -1,0 +1,251 @@
+"""Synthetic records of sequential trees: relations kept, rare values never released, rules obeyed."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from privpipe.errors import DataError, UnsupportedError, UsageError
+from privpipe.kernels.synthesis.normal_scores import ValueRanks
+from privpipe.kernels.synthesis.trees import CodeTree, category_order
+from privpipe.kernels.synthesis.value_cells import ValueCells
+from privpipe.transforms import Synthesize
+
+N = 3000
+
+
+def related() -> dict[str, Any]:
+    rng = np.random.default_rng(4)
+    school = rng.integers(0, 5, N)
+    # No order of the categories by frequency puts these means in a row: what the copula loses.
+    income = np.exp(np.array([9.0, 10.5, 8.0, 10.0, 9.5])[school] + rng.normal(0, 0.3, N)).round()
+    married = rng.random(N) < 0.5
+    partner = pa.array(rng.integers(18, 80, N), mask=~married)
+    return {
+        "school": np.array(list("abcde"))[school],
+        "income": income,
+        "married": np.where(married, "yes", "no"),
+        "partner": partner,
+        "worked": np.where(rng.random(N) < 0.7, 0, rng.integers(1, 2000, N)),
+    }
+
+
+def test_relations_are_kept(run: Any) -> None:
+    x = related()
+    found = run(Synthesize(), x)
+    made = np.array(found["income"], float)
+    for school in "abcde":
+        mean = x["income"][x["school"] == school].mean()
+        assert made[np.array(found["school"]) == school].mean() == pytest.approx(mean, rel=0.1)
+    assert made.mean() == pytest.approx(x["income"].mean(), rel=0.05)
+    assert made.std() == pytest.approx(x["income"].std(), rel=0.1)
+    # Gaps follow the column they depend on, and many zeros stay zeros.
+    gaps = [partner is None for partner in found["partner"]]
+    assert np.mean(gaps) == pytest.approx(x["partner"].null_count / N, abs=0.05)
+    assert all(gap == (m == "no") for gap, m in zip(gaps, found["married"], strict=True))
+    assert np.mean(np.array(found["worked"]) == 0) == pytest.approx(np.mean(x["worked"] == 0), abs=0.05)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.integers(-50, 10_000) | st.integers(0, 6), min_size=1, max_size=200),
+    st.integers(2, 7),
+    st.booleans(),
+)
+def test_no_point_is_a_value_of_few_records(values: list[int], min_count: int, whole: bool) -> None:
+    held = Counter(values)
+    array = np.array(list(held), np.int64 if whole else np.float64)
+    ranks = ValueRanks.of(array, np.array(list(held.values())))
+    cells = ValueCells.of(ranks, 10, min_count)
+    rare = {value for value, count in held.items() if count < min_count}
+    points = {point for each in cells.points for point in each}
+    assert not points & rare
+    assert {value for value, count in held.items() if count >= min_count} <= points
+    codes = cells.cells(array)
+    assert ((codes >= 0) & (codes < len(cells))).all()
+    assert ValueCells.from_dict(cells.to_dict()).points == cells.points
+    if points:
+        assert min(values) <= min(points) <= max(points) <= max(values)
+
+
+def test_tails_keep_mean_and_deviation() -> None:
+    x = np.random.default_rng(0).lognormal(10, 1.5, 5000)
+    cells = ValueCells.of(ValueRanks.of(x, np.ones(5000, np.int64)), 100, 5)
+    made = np.concatenate([np.resize(cells.points[cell], 64) for cell in range(len(cells))])
+    assert made.mean() == pytest.approx(x.mean(), rel=0.01)
+    assert made.std() == pytest.approx(x.std(), rel=0.05)
+    assert not np.isin(made, x).any()
+
+
+def test_unique_values_never_appear(run: Any) -> None:
+    """The attack: whoever looks for values that one person alone has finds none, in any of several releases."""
+    rng = np.random.default_rng(9)
+    x = {
+        "pay": np.concatenate([rng.integers(0, 10**6, 300), np.repeat([500, 900], 40)]),
+        "job": ["clerk"] * 200 + ["nurse"] * 176 + ["mayor"] * 4,
+        "rate": np.concatenate([rng.normal(size=360), np.zeros(20)]),
+    }
+    for min_count in (2, 5, 50):
+        held = {name: Counter(list(x[name])) for name in x}
+        for seed in (1, 2):
+            found = run(Synthesize(min_count=min_count, min_leaf=1, records=1000), x, seed=seed)
+            for name in x:
+                rare = {value for value, count in held[name].items() if count < min_count}
+                assert not rare & set(found[name]), (name, min_count)
+
+
+def test_a_column_of_dense_rare_numbers_is_missing_and_said_so(run: Any) -> None:
+    found = run(Synthesize(), {"row": list(range(100)), "half": [at / 1 for at in range(100)]})
+    assert set(found["row"]) == {None}
+    assert None not in found["half"]
+    assert not {*found["half"]} & set(range(100))
+    assert any("'row'" in warning and "missing" in warning for warning in found.plan.detail["warnings"])
+
+
+def test_a_leaf_holds_what_the_definition_says() -> None:
+    """Counts by sklearn's own walk over the records, at least `min_leaf` in each."""
+    rng = np.random.default_rng(2)
+    a, b = rng.integers(0, 6, 500), rng.integers(0, 40, 500)
+    target = (a * 7 + b // 10 + rng.integers(0, 2, 500)) % 4
+    orders = {"a": category_order(a, 6, np.eye(4)[target]), "b": np.arange(40)}
+    tree = CodeTree.grown(target, None, {"a": a, "b": b}, orders, 12)
+    tree = CodeTree.from_dict(tree.to_dict())
+    leaves = tree.leaves({"a": a, "b": b}, 500)
+    running = np.concatenate([[0], tree.ends])
+    for leaf in np.unique(leaves):
+        held = Counter(target[leaves == leaf].tolist())
+        assert held.total() >= 12
+        counts = np.diff(running)[tree.offsets[leaf] : tree.offsets[leaf + 1]]
+        assert (
+            dict(zip(tree.codes[tree.offsets[leaf] : tree.offsets[leaf + 1]].tolist(), counts.tolist(), strict=True))
+            == held
+        )
+        u = (np.arange(held.total()) + 0.5) / held.total()
+        assert Counter(tree.drawn(np.full(len(u), leaf), u).tolist()) == held
+    many = {"a": np.resize(a, 20_000), "b": np.resize(b, 20_000)}  # the compiled walk
+    assert (tree.leaves(many, 20_000) == np.resize(leaves, 20_000)).all()
+
+
+def test_what_nobody_has_nobody_gets(run: Any) -> None:
+    rng = np.random.default_rng(1)
+    sex = np.where(rng.random(800) < 0.5, "f", "m")
+    ill = np.where((sex == "f") & (rng.random(800) < 0.2), "cervix", np.where(rng.random(800) < 0.5, "flu", "cold"))
+    x = {"sex": sex, "ill": ill, "size": rng.normal(size=800)}
+    # Leaves so large that no tree parts the sexes.
+    found = run(Synthesize(min_leaf=500, order="table", records=2000), x)
+    pairs = set(zip(found["sex"], found["ill"], strict=True))
+    assert ("m", "cervix") not in pairs
+    assert ("f", "cervix") in pairs
+    anything = run(Synthesize(min_leaf=500, order="table", records=2000, zeros="declared"), x)
+    assert ("m", "cervix") in set(zip(anything["sex"], anything["ill"], strict=True))
+
+
+def test_rules_hold_whatever_the_leaves_say(run: Any) -> None:
+    x = {name: related()[name] for name in ("married", "partner", "school")}
+    rule = {"when": {"school": ["a", "b"]}, "then": {"married": ["no"], "partner": [None]}}
+    found = run(Synthesize.build({"rules": [rule], "min_leaf": 100}), x)
+    rows = list(zip(found["school"], found["married"], found["partner"], strict=True))
+    assert all(row[1:] == ("no", None) for row in rows if row[0] in "ab")
+    assert any(row[1] == "yes" for row in rows)
+    order = found.plan.detail["models"][0]["order"]
+    assert order.index("school") < order.index("married")
+    back = {"when": {"married": ["no"]}, "then": {"school": ["a"]}}
+    with pytest.raises(UsageError, match="in a circle"):
+        run(Synthesize.build({"rules": [rule, back]}), x)
+    with pytest.raises(DataError, match="none of the 1 values that `then` gives for 'school'"):
+        run(Synthesize.build({"rules": [{**back, "then": {"school": ["nowhere"]}}]}), x)
+
+
+def test_given_columns_stay_and_are_depended_on(run: Any) -> None:
+    x = {**related(), "row": list(range(N))}
+    stage = Synthesize(columns=["income"], given=["school"])
+    found = run(stage, x, record_id="row").rows.sort_by("row")
+    assert found["school"].to_pylist() == x["school"].tolist()
+    made, school = found["income"].to_numpy(), x["school"]
+    assert made[school == "b"].mean() > 5 * made[school == "c"].mean()
+    alone = run(Synthesize(columns=["income"]), x, record_id="row").rows.sort_by("row")["income"].to_numpy()
+    assert alone[school == "b"].mean() == pytest.approx(alone[school == "c"].mean(), rel=0.25)
+
+
+def test_orders(run: Any) -> None:
+    x = related()
+    assert run(Synthesize(order="table"), x).plan.detail["models"][0]["order"] == list(x)
+    named = run(Synthesize(order=["worked", "school"]), x).plan.detail["models"][0]["order"]
+    assert named[:2] == ["worked", "school"]
+    assert sorted(named) == sorted(x)
+    gain = run(Synthesize(), x).plan.detail["models"][0]["order"]
+    assert abs(gain.index("income") - gain.index("school")) == 1
+
+
+def test_fewer_records_than_the_trees_may_see(run: Any) -> None:
+    x = related()
+    found = run(Synthesize(learn_on=500, min_leaf=20), x)
+    assert sum(np.diff([0, *_ends(found)])) == 500
+    assert len(found["income"]) == N
+
+
+def _ends(found: Any) -> list[int]:
+    from privpipe.kernels.synthesis.trees import unpacked
+
+    model = found.plan.detail["models"][0]
+    return list(unpacked(model["trees"][model["order"][0]]["ends"]))
+
+
+def test_edges(run: Any) -> None:
+    assert run(Synthesize(), {"x": pa.array([], pa.float64())})["x"] == []
+    assert run(Synthesize(records=9), {"x": pa.nulls(60, pa.float64())})["x"] == [None] * 9
+    assert set(run(Synthesize(), {"x": [7] * 30, "y": ["a"] * 30})["x"]) == {7}
+    lonely = run(Synthesize(records=20), {"x": [f"only {at}" for at in range(4)]})
+    assert lonely["x"] == [None] * 20
+    with pytest.raises(DataError, match="no records to learn"):
+        run(Synthesize(records=5), {"x": pa.array([], pa.float64())})
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"nulls": "keep"}, "of `method: copula`"),
+        ({"method": "copula", "min_leaf": 3}, "min_leaf goes with `method: cart`"),
+        ({"given": ["a"]}, "given names columns that stay"),
+        ({"method": "forest"}, "method: Input should be"),
+        ({"rules": [{"when": {"a": ["x"]}, "then": {"a": ["y"]}}]}, "both `when` and `then`"),
+        ({"rules": [{"when": {}, "then": {"a": ["y"]}}]}, "`when` must name a column"),
+    ],
+)
+def test_what_cannot_be_asked(parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Synthesize.build(parameters)
+
+
+def test_columns_that_are_not_drawn(run: Any) -> None:
+    for parameters in ({"order": ["z"]}, {"rules": [{"when": {"x": ["1"]}, "then": {"z": ["y"]}}]}):
+        with pytest.raises(UsageError, match="'z' is not drawn"):
+            run(Synthesize.build(parameters), {"x": [1] * 9})
+
+
+def test_without_scikit_learn_the_error_names_the_extra(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.tree", None)
+    with pytest.raises(UnsupportedError, match=r"privpipe\[utility\].*method: copula"):
+        run(Synthesize(), {"x": [1] * 90})
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 2**32))
+def test_every_seed_draws_what_is_allowed(run: Any, seed: int) -> None:
+    x = {"a": ["x"] * 40 + ["y"] * 40 + ["z"], "b": [1] * 40 + [None] * 40 + [3]}
+    found = run(Synthesize(), x, seed=seed)
+    assert set(zip(found["a"], found["b"], strict=True)) <= {
+        ("x", 1),
+        ("y", None),
+        ("y", 1),
+        ("x", None),
+        (None, 1),
+        (None, None),
+    }
