@@ -47,6 +47,8 @@ class Entry:
     formula: ClassVar[str] = ""
     choose: ClassVar[str] = ""
     forbids_counts: ClassVar[bool] = False
+    spelt: ClassVar[Mapping[str, str]] = {}
+    """Words of Python that a policy may write for a field."""
 
     def __post_init__(self) -> None:
         """Hold the parameters to their annotations; a subclass with checks of its own calls this first.
@@ -105,13 +107,23 @@ class Entry:
         problems = cls.problems(parameters)
         if problems:
             raise UsageError(f"{cls.name()}: " + "; ".join(f"{key}: {text}" for key, text in problems.items()))
-        return _validator(cls).validate_json(_as_json(parameters), strict=True)  # type: ignore[no-any-return, arg-type]
+        given = cls.unspelt(parameters)
+        return _validator(cls).validate_json(_as_json(given), strict=True)  # type: ignore[no-any-return, arg-type]
+
+    @classmethod
+    def unspelt(cls, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters by the names of the fields; a field that is given twice keeps the policy's word too."""
+        return {
+            cls.spelt[name] if name in cls.spelt and cls.spelt[name] not in parameters else name: value
+            for name, value in parameters.items()
+        }
 
     @classmethod
     def problems(cls, parameters: Mapping[str, Any]) -> dict[str, str]:
         """What is wrong with these parameters, by parameter; empty when `build` will take them."""
         from pydantic import ValidationError
 
+        parameters = cls.unspelt(parameters)
         known = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
         found = {
             key: f"unknown parameter of {cls.name()}{did_you_mean(key, known)}"
@@ -147,6 +159,8 @@ class Entry:
         for name, text in cls.descriptions().items():
             if name in schema.get("properties", {}):
                 schema["properties"][name].setdefault("description", text)
+        for word, name in cls.spelt.items():
+            schema["properties"][word] = schema["properties"][name]
         return closed(schema)
 
     @classmethod

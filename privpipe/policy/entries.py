@@ -171,6 +171,7 @@ def _taken(report: Report, room: Catalogue, name: str, place: Place) -> type[Ent
 
 def _build(report: Report, entry: type[Entry], parameters: Mapping[str, Any], place: Place) -> Entry | None:
     known = [field.name for field in dataclasses.fields(entry)]  # type: ignore[arg-type]
+    parameters = entry.unspelt(parameters)
     sound = not issubclass(entry, Transformer) or _columns_fit(report, entry, parameters, place)
     unknown = [name for name in parameters if name not in known]
     _tell_unknown(report, entry, unknown, known, place)

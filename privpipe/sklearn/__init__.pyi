@@ -8,7 +8,7 @@ from privpipe.blocks.quality_spec import LossSpec
 from privpipe.draws import Seed
 from privpipe.roles import NullRule, Roles
 from privpipe.sklearn.estimator import StageEstimator as StageEstimator
-from privpipe.transforms.local_suppression.stage import CellBudget
+from privpipe.transforms.local_suppression.stage import ByRisk, CellBudget, Combination
 from privpipe.transforms.microaggregation.parameters import SensitiveRule
 from privpipe.transforms.noise.pram import TransitionMatrix
 from privpipe.transforms.recoding.stage import SearchBudget
@@ -215,6 +215,9 @@ class SuppressCells(StageEstimator):
         weights: Mapping[str, float] | None = ...,
         order: list[str] | tuple[str, ...] | None = ...,
         by: list[str] | tuple[str, ...] = ...,
+        combinations: Sequence[Combination | Mapping[str, Any]] = ...,
+        by_risk: ByRisk | Mapping[str, Any] | None = ...,
+        along: Mapping[str, list[str] | tuple[str, ...]] | None = ...,
         suppress_at_most: float = ...,
         budget: CellBudget | Mapping[str, Any] = ...,
         roles: Roles | None = ...,
@@ -233,6 +236,9 @@ class SuppressCells(StageEstimator):
     weights: Mapping[str, float] | None
     order: list[str] | tuple[str, ...] | None
     by: list[str] | tuple[str, ...]
+    combinations: Sequence[Combination | Mapping[str, Any]]
+    by_risk: ByRisk | Mapping[str, Any] | None
+    along: Mapping[str, list[str] | tuple[str, ...]] | None
     suppress_at_most: float
     budget: CellBudget | Mapping[str, Any]
     roles: Roles | None

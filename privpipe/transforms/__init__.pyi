@@ -12,7 +12,7 @@ from privpipe.transforms.coding.top_code import TopCode as _TopCode
 from privpipe.transforms.identifiers.drop_identifiers import DropIdentifiers as _DropIdentifiers
 from privpipe.transforms.identifiers.pseudonymise import Pseudonymise as _Pseudonymise
 from privpipe.transforms.local_recoding.local_recoding import LocalRecoding as _LocalRecoding
-from privpipe.transforms.local_suppression.stage import CellBudget
+from privpipe.transforms.local_suppression.stage import ByRisk, CellBudget, Combination
 from privpipe.transforms.local_suppression.suppress_cells import SuppressCells as _SuppressCells
 from privpipe.transforms.microaggregation.fuzzy_microaggregate import FuzzyMicroaggregate as _FuzzyMicroaggregate
 from privpipe.transforms.microaggregation.microaggregate import Microaggregate as _Microaggregate
@@ -99,6 +99,9 @@ class SuppressCells(_SuppressCells):
         weights: Mapping[str, float] = ...,
         order: list[str] | tuple[str, ...] | None = ...,
         by: list[str] | tuple[str, ...] = ...,
+        combinations: Sequence[Combination | Mapping[str, Any]] = ...,
+        by_risk: ByRisk | Mapping[str, Any] | None = ...,
+        along: Mapping[str, list[str] | tuple[str, ...]] = ...,
         suppress_at_most: float = ...,
         budget: CellBudget | Mapping[str, Any] = ...,
     ) -> None: ...

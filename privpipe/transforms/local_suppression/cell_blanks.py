@@ -66,8 +66,16 @@ def combinations_digest(distinct: Any, keys: Sequence[str], key: bytes = b"") ->
     return keyed_digest(key, whole.hexdigest())
 
 
-def apply_blanks(engine: Primitives, table: Any, blanked: Blanked, stream: Stream, context: StageContext) -> Any:
-    """The table with the cells of these combinations blanked.
+def apply_blanks(
+    engine: Primitives,
+    table: Any,
+    blanked: Blanked,
+    stream: Stream,
+    context: StageContext,
+    *,
+    along: Mapping[str, Sequence[str]] | None = None,
+) -> Any:
+    """The table with the cells of these combinations blanked, and those of other columns along with them.
 
     Where only some records of a combination are, the first in keyed order are taken.
 
@@ -95,7 +103,7 @@ def apply_blanks(engine: Primitives, table: Any, blanked: Blanked, stream: Strea
         found = engine.reduce_rows(table, list(blanked.keys), finder, Facts()) or {}
         limits = {number: found[number] for number in taken}
     steps = [(limits.get(number), whole.get(at), tuple(shares[at])) for number, at in enumerate(places)]
-    function = _CellsBlanked(blanked.keys, blanked.columns, words, tuple(steps), stream)
+    function = _CellsBlanked(blanked.keys, blanked.columns, words, tuple(steps), stream, dict(along or {}))
     return engine.map_rows(table, function, table.schema)
 
 
@@ -135,6 +143,7 @@ class _CellsBlanked:
     words: NDArray[np.int64] = field(repr=False)
     steps: tuple[Any, ...] = field(repr=False)
     stream: Stream = field(repr=False)
+    along: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __call__(self, rows: RowBlock) -> RowBlock:
         import pyarrow as pa
@@ -143,9 +152,9 @@ class _CellsBlanked:
         blanks = self._blanks(rows)
         for at, column in enumerate(self.keys[: self.columns]):
             gone = (blanks >= 0) & (blanks >> at & 1 == 1)
-            if gone.any():
-                values = rows.column(column)
-                rows = rows.replace(column, pc.if_else(pa.array(gone), pa.scalar(None, values.type), values))
+            for name in (column, *self.along.get(column, ())) if gone.any() else ():
+                values = rows.column(name)
+                rows = rows.replace(name, pc.if_else(pa.array(gone), pa.scalar(None, values.type), values))
         return rows.take(np.flatnonzero(blanks >= 0)) if (blanks < 0).any() else rows
 
     def _blanks(self, rows: RowBlock) -> NDArray[np.int64]:

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from privpipe.errors import NoSolutionError
+from privpipe.errors import NoSolutionError, UsageError, did_you_mean
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.local_suppression.cell_blanks import Blanked, BlankGroup
 from privpipe.transforms.local_suppression.found import BlanksFound
 from privpipe.transforms.local_suppression.optimal import improved
 from privpipe.transforms.local_suppression.stage import SuppressCellsStage
 from privpipe.transforms.local_suppression.strict import strict_blank_groups
+from privpipe.transforms.local_suppression.subsets import blanks_for_all, risky_places, subsets_of
 from privpipe.transforms.local_suppression.table import CellTable, read_cells
 from privpipe.transforms.local_suppression.wildcard import informative_blanks
 from privpipe.transforms.suppression.budget import require_within
@@ -30,7 +31,12 @@ def plan(engine: Any, table: Any, stage: SuppressCellsStage, context: StageConte
         Fewer than k records agree in the columns that must match, or more records than the budget must go.
     """
     cells = read_cells(engine, table, stage, context)
-    found = BlanksFound(tuple(greedy_cells(cells, context)))
+    extra: dict[str, Any] = {}
+    if stage.combinations or stage.by_risk is not None:
+        groups, extra = _for_all(engine, table, stage, cells, context)
+        found = BlanksFound(tuple(groups))
+    else:
+        found = BlanksFound(tuple(greedy_cells(cells, context)))
     if stage.method == "optimal":
         found = improved(cells, found, stage.budget)
     suppressed = sum(records for _, blanks, records in found.blank_groups if blanks < 0)
@@ -38,8 +44,30 @@ def plan(engine: Any, table: Any, stage: SuppressCellsStage, context: StageConte
     return StagePlan(
         name=stage.name(),
         parameters=stage.stated_parameters(),
-        detail={**blanked_of(cells, found.blank_groups).to_dict(), **cell_figures(cells, found)},
+        detail={**blanked_of(cells, found.blank_groups).to_dict(), **cell_figures(cells, found), **extra},
     )
+
+
+def _for_all(
+    engine: Any, table: Any, stage: SuppressCellsStage, cells: CellTable, context: StageContext
+) -> tuple[list[BlankGroup], dict[str, Any]]:
+    """Blanks for records at risk and for subsets of the columns, and what the plan tells of them."""
+    columns = cells.keys[: cells.columns]
+    subsets = subsets_of(stage.combinations, columns, context.place)
+    risky, bits = np.zeros(0, np.int64), 0
+    extra: dict[str, Any] = {"combinations_of_columns": len(subsets)} if subsets else {}
+    if stage.by_risk is not None:
+        asked = stage.by_risk
+        if strange := next((name for name in asked.columns if name not in columns), None):
+            raise UsageError(f"{context.place}: by_risk names {strange!r}{did_you_mean(strange, columns)}")
+        if asked.weight is not None and asked.weight not in context.schema.names:
+            raise UsageError(
+                f"{context.place}: by_risk names {asked.weight!r}{did_you_mean(asked.weight, context.schema.names)}"
+            )
+        risky = risky_places(engine, table, cells, engine.distinct(table, list(cells.keys)), asked)
+        bits = sum(1 << columns.index(name) for name in asked.columns)
+        extra["records_at_risk"] = int(cells.counts[risky].sum())
+    return blanks_for_all(cells, risky, bits, subsets, context), extra
 
 
 def greedy_cells(table: CellTable, context: StageContext) -> list[BlankGroup]:

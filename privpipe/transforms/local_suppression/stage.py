@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -18,7 +19,7 @@ from privpipe.transforms.local_suppression.cell_blanks import Blanked, apply_bla
 if TYPE_CHECKING:
     from privpipe.draws import Draws
 
-__all__ = ["CellBudget", "SuppressCellsStage"]
+__all__ = ["ByRisk", "CellBudget", "Combination", "SuppressCellsStage"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,36 @@ class CellBudget:
         check_parameters(self, "SuppressCells", "budget.")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Combination:
+    """Subsets of the columns over which each record is like `k` records: all of a size, or one that is named."""
+
+    columns: Annotated[int, Ge(1)] | tuple[str, ...]
+    k: Annotated[int, Ge(2)]
+
+    def __post_init__(self) -> None:
+        if isinstance(self.columns, list | tuple):
+            object.__setattr__(self, "columns", checked_columns("SuppressCells", self.columns))
+        check_parameters(self, "SuppressCells", "combinations.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByRisk:
+    """Cells that are blanked in records whose individual risk exceeds a threshold.
+
+    `columns` are blanked in these records; `weight` is the column of sampling weights, without which the risk is one
+    over the records alike.
+    """
+
+    threshold: Annotated[float, Ge(0), Le(1)]
+    columns: tuple[str, ...]
+    weight: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", checked_columns("SuppressCells", self.columns))
+        check_parameters(self, "SuppressCells", "by_risk.")
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SuppressCellsStage(Transformer):
     """What `SuppressCells` does to rows once its plan is known."""
@@ -45,6 +76,7 @@ class SuppressCellsStage(Transformer):
     searches: ClassVar[bool] = True
     suppresses: ClassVar[bool] = True
     serves: ClassVar[tuple[str, ...]] = ("wildcard",)
+    spelt: ClassVar[Mapping[str, str]] = {"with": "along"}
     preserves: ClassVar[str] = "truth: every value that stays is the record's own"
     reveals: ClassVar[str] = "that a record with a blank was rare, and in which columns (minimality)"
     source: ClassVar[str] = "Templ, Kowarik, Meindl, J. Statistical Software 67(4), 2015"
@@ -70,14 +102,29 @@ class SuppressCellsStage(Transformer):
     by: Annotated[
         tuple[str, ...], ColumnNames(), Doc("columns that part the table into strata, each treated by itself")
     ] = ()
+    combinations: Annotated[
+        tuple[Combination, ...],
+        Doc("subsets of columns with a k of their own: [{columns: 3, k: 10}, {columns: [a, b], k: 5}]"),
+    ] = ()
+    by_risk: Annotated[
+        ByRisk | None,
+        Doc("blank `columns` of records whose individual risk exceeds `threshold`: {threshold, columns, weight}"),
+    ] = None
+    along: Annotated[
+        dict[str, tuple[str, ...]],
+        ColumnNames(),
+        Doc("columns blanked wherever the stage blanks a cell: {zip: [town]}"),
+    ] = field(default_factory=dict)
     suppress_at_most: Annotated[
         float, Ge(0), Le(1), Doc("share of the records that may be suppressed where no blanks help")
     ] = 0.0
     budget: Annotated[CellBudget, Doc("limit of method optimal: {neighbourhoods, seconds}")] = CellBudget()
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         owner = "SuppressCells"
+        if isinstance(self.combinations, list | tuple):
+            object.__setattr__(self, "combinations", tuple(_combination(each) for each in self.combinations))
+        super().__post_init__()
         for name in ("columns", "order", "by"):
             given = getattr(self, name)
             if given is not None and given != ():
@@ -85,13 +132,18 @@ class SuppressCellsStage(Transformer):
         object.__setattr__(self, "by", tuple(self.by))
         if self.order is not None and self.weights:
             raise UsageError(f"{owner}: give weights or an order, not both")
+        if self.method == "optimal" and (self.combinations or self.by_risk):
+            raise UsageError(f"{owner}: combinations and by_risk go with method greedy")
+        along = {name: checked_columns(owner, names) for name, names in self.along.items()}
+        object.__setattr__(self, "along", along)
         self._check_names(owner)
 
     def _check_names(self, owner: str) -> None:
         if self.columns is None:
             return
-        for name in ("weights", "order"):
-            for column in getattr(self, name) or ():
+        blanked = {"by_risk": self.by_risk.columns if self.by_risk else ()}
+        for name in ("weights", "order", "along", "by_risk"):
+            for column in blanked.get(name, getattr(self, name)) or ():
                 if column not in self.columns:
                     raise UsageError(
                         f"{owner}: {name} names {column!r}, not among columns{did_you_mean(column, self.columns)}"
@@ -106,11 +158,46 @@ class SuppressCellsStage(Transformer):
         return self.method == "optimal"
 
     def stated_parameters(self) -> dict[str, Any]:
-        return {**self.parameters(), "budget": asdict(self.budget)}
+        stated = {**self.parameters(), "budget": asdict(self.budget)}
+        if self.combinations:
+            stated["combinations"] = [asdict(each) for each in self.combinations]
+        return stated | ({} if self.by_risk is None else {"by_risk": asdict(self.by_risk)})
 
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
-        return apply_blanks(engine, table, Blanked.from_dict(plan.detail), draws.of("cells"), context)
+        blanked = Blanked.from_dict(plan.detail)
+        self._check_along(blanked.keys, context)
+        return apply_blanks(engine, table, blanked, draws.of("cells"), context, along=self.along)
+
+    def _check_along(self, keys: tuple[str, ...], context: StageContext) -> None:
+        for name, beside in self.along.items():
+            if name not in keys:
+                raise UsageError(f"{context.place}: along names {name!r}, whose cells are not blanked")
+            for column in beside:
+                if column in keys:
+                    raise UsageError(
+                        f"{context.place}: {column!r} cannot be blanked along, for records must match in it; name it "
+                        "under `columns:`"
+                    )
+                if column not in context.schema.names:
+                    raise UsageError(
+                        f"{context.place}: along names {column!r}{did_you_mean(column, context.schema.names)}"
+                    )
 
     @classmethod
     def examples(cls) -> list[Self]:
-        return [cls(k=2), cls(k=3, weights={}), cls(suppress_at_most=1.0)]
+        return [
+            cls(k=2),
+            cls(k=3, weights={}),
+            cls(suppress_at_most=1.0),
+            cls(combinations=(Combination(columns=1, k=3),), suppress_at_most=1.0),
+        ]
+
+
+def _combination(given: Any) -> Any:
+    """A combination, also from a mapping; what is neither is refused with the other parameters."""
+    if not isinstance(given, Mapping):
+        return given
+    try:
+        return Combination(**given)
+    except TypeError:
+        raise UsageError("SuppressCells: combinations are mappings of `columns` and `k`") from None

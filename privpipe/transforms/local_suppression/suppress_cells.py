@@ -37,6 +37,14 @@ class SuppressCells(SuppressCellsStage):
         Instead of weights: all columns, first the one to be kept longest.
     by : tuple of str
         Strata: columns whose values part the table; each stratum meets k by itself.
+    combinations : tuple of Combination
+        Subsets of the columns with a `k` of their own: all of a size, or one that is named. Then `k` over all columns
+        is asked for only where it is given, or a guarantee asks for it.
+    by_risk : ByRisk, optional
+        Records whose individual risk (of `individual_risk`; one over the records alike without a weight) exceeds a
+        threshold have some columns blanked, before anything else. A missing value is a value of its own there.
+    along : mapping of column to tuple of str
+        Columns outside the keys that are blanked wherever the stage blanks a cell; in a policy also `with`.
     suppress_at_most : float
         Share of the records that may be suppressed where no blanks help; own_value only.
     budget : CellBudget

@@ -19,7 +19,7 @@ from privpipe.transforms.base import StageContext
 from privpipe.transforms.local_suppression.cell_blanks import BlankGroup, combinations_digest
 from privpipe.transforms.local_suppression.stage import SuppressCellsStage
 
-__all__ = ["Aim", "CellTable", "aim_of", "read_cells"]
+__all__ = ["Aim", "CellTable", "aim_of", "matching", "read_cells"]
 
 PAIRS_A_MASK = 100
 """Combinations for each set of missing columns, below which comparing all pairs is cheaper than joining the sets."""
@@ -166,16 +166,17 @@ class CellTable:
         """Records that are like fewer than k once these are blanked, by either reading of a blank."""
         codes, counts = self.patterns(blank_groups)
         empty = (codes[:, list(self.judged)] < 0).all(axis=1) & bool(self.judged)
-        matching = np.empty(len(codes), dtype=np.int64)
+        alike = np.empty(len(codes), dtype=np.int64)
         for part in (empty, ~empty):
-            matching[part] = _matching(codes[part], counts[part])
+            alike[part] = matching(codes[part], counts[part])
         return {
             "own_value": int(counts[counts < self.k].sum()),
-            "wildcard": int(counts[matching < self.k].sum()),
+            "wildcard": int(counts[alike < self.k].sum()),
         }
 
 
-def _matching(codes: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def matching(codes: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Records that each distinct combination matches, -1 matching anything."""
     from privpipe.kernels.local_suppression.wildcard_matching import mask_count, matching_sizes
 
     if len(codes) >= PAIRS_A_MASK * mask_count(codes):
@@ -223,7 +224,7 @@ def aim_of(stage: SuppressCellsStage, context: StageContext) -> Aim:
     _require_policy(context)
     sized = _size_models(context)
     k = max([stage.k or 1, *(entry.least_size() for entry in sized)])
-    if k < 2:
+    if k < 2 and not stage.combinations and stage.by_risk is None:
         raise UsageError(f"{context.place}: give `k:`, or a guarantee such as k_anonymity to work for")
     every = _judged_columns(sized, context.roles.quasi_identifiers)
     asked = _blanked_columns(stage, every, context)
@@ -264,7 +265,7 @@ def _blanked_columns(stage: SuppressCellsStage, judged: Sequence[str], context: 
     """Columns that may be blanked: those a stage names, else those that guarantees stand over."""
     where, known, asked = context.place, context.roles.quasi_identifiers, stage.columns
     if asked is None:
-        every = judged if judged and stage.k is None else known
+        every = judged if judged and stage.k is None and not stage.combinations else known
         asked = tuple(name for name in known if name in every and name not in stage.by)
     for name in asked:
         if name not in known:

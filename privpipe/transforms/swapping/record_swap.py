@@ -64,7 +64,7 @@ class RecordSwap(Transformer):
     household : str, optional
         Column that tells households apart; default: the policy's `household_id`.
     along : tuple of str
-        Columns of households that go along with the areas, such as finer areas.
+        Columns of households that go along with the areas, such as finer areas; in a policy also `with`.
     without_donor : {"keep", "refuse"}
         Whether a household that had to be swapped across the finest areas and found no donor stays where it is (the
         plan counts them), or the stage has no solution.
@@ -84,6 +84,7 @@ class RecordSwap(Transformer):
 
     taxon: ClassVar[Kind] = "perturbative"
     needs_draws: ClassVar[bool] = True
+    spelt: ClassVar[Mapping[str, str]] = {"with": "along"}
     preserves: ClassVar[str] = (
         "numbers of households and records of each area, by size and similarity profile; everything but the areas"
     )
