@@ -115,7 +115,7 @@ def _rooms() -> tuple[Catalogue, ...]:
 
 def _sections() -> dict[str, dict[str, Any]]:
     """The sections of a policy that are mappings of known keys."""
-    from privpipe.policy.grammar import PLAN, REPORT, SINK, TOP, source_keys
+    from privpipe.policy.grammar import COLUMN, PLAN, REPORT, SINK, TOP, source_keys
 
     keys = {name: source_keys(name) for name in ("source", "population", "original")}
     return {
@@ -123,10 +123,10 @@ def _sections() -> dict[str, dict[str, Any]]:
             "name": name,
             "kind": "section of a policy",
             "summary": TOP[name].about,
-            "about": "",
+            "about": "Each column by its name, as in `age: {role: quasi_identifier}`." if name == "columns" else "",
             "parameters": [key_document(key, each) for key, each in of_section.items()],
         }
-        for name, of_section in {**keys, "sink": SINK, "plan": PLAN, "report": REPORT}.items()
+        for name, of_section in {**keys, "columns": COLUMN, "sink": SINK, "plan": PLAN, "report": REPORT}.items()
     } | {"uses": _uses()}
 
 

@@ -317,9 +317,13 @@ class Policy:
         """The document as a manifest may carry it.
 
         Of a seed that stands in the document only that it does. Options of engines and the place of private records
-        are left out: they may name machines or hold credentials, and no result depends on them.
+        are left out: they may name machines or hold credentials, and no result depends on them. So are the reasons of
+        columns, which are free text.
         """
         public = copy.deepcopy({key: value for key, value in self.document.items() if key not in UNTOLD})
+        for column in public["columns"].values() if isinstance(public.get("columns"), dict) else ():
+            if isinstance(column, dict):
+                column.pop("reason", None)
         if self.seed is not None and self.seed.within is not None:
             public["seed"] = {self.seed.within: True}
         return public

@@ -21,6 +21,7 @@ __all__ = [
     "COLUMN",
     "COLUMN_LOSS",
     "LAKES",
+    "LONGEST_REASON",
     "OFFICER",
     "OFFICER_COLUMN",
     "PLAN",
@@ -230,7 +231,10 @@ COLUMN: Mapping[str, Key] = {
     "type": Key("text", "type of its values; left out, the source's (text in CSV)", get_args(ColumnType)),
     "nulls": Key("text", "whether a missing sensitive value is a value or an error", ("own_value", "refuse")),
     "hierarchy": Key("hierarchy", "how its values generalize: one builder, and options"),
+    "reason": Key("text", "why it has its role, in up to 300 characters; told in the internal report alone"),
 }
+LONGEST_REASON = 300
+"""Characters of a column's reason."""
 
 TOP: Mapping[str, Key] = {
     "version": Key("integer", "version of this grammar", default=VERSION),

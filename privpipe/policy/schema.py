@@ -16,6 +16,7 @@ from privpipe.policy.entries import Catalogues
 from privpipe.policy.grammar import (
     COLUMN,
     COLUMN_LOSS,
+    LONGEST_REASON,
     OFFICER,
     OFFICER_COLUMN,
     PLAN,
@@ -121,6 +122,7 @@ def json_schema(catalogues: Catalogues | None = None) -> dict[str, Any]:
         "hierarchy": _hierarchy(),
         **{name: _section(source_keys(name)) for name in ("source", "population")},
     }
+    definitions["column"]["properties"]["reason"]["maxLength"] = LONGEST_REASON
     schema = {"$schema": DIALECT, "title": "privpipe policy", **_section(TOP)}
     properties = schema["properties"]
     properties["version"]["const"] = VERSION

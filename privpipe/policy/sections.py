@@ -15,7 +15,7 @@ from privpipe.hierarchies import HierarchySpec
 from privpipe.judging.column_loss import ColumnLossRule
 from privpipe.policy.databases import database_fault, read_database, table_name
 from privpipe.policy.forms import read_form
-from privpipe.policy.grammar import COLUMN, COLUMN_LOSS, PLAN, REPORT, UTILITY, Key, source_keys
+from privpipe.policy.grammar import COLUMN, COLUMN_LOSS, LONGEST_REASON, PLAN, REPORT, UTILITY, Key, source_keys
 from privpipe.policy.lakes import check_delta, read_iceberg
 from privpipe.policy.places import Place, Report
 from privpipe.policy.secret import SecretSpec
@@ -205,6 +205,9 @@ def _column(report: Report, value: Any, place: Place, base_dir: Path) -> ColumnS
     found = read_keys(report, value, place, COLUMN)
     if "nulls" in found and found.get("role", "sensitive") != "sensitive":
         report.wrong((*place, "nulls"), "is for sensitive columns; quasi-identifiers follow the policy's own `nulls:`")
+    if len(found.get("reason", "")) > LONGEST_REASON:
+        many = f"has {len(found['reason']):,} characters, more than {LONGEST_REASON}"
+        report.wrong((*place, "reason"), f"{many}; say it shorter")
     if "hierarchy" in found:
         found["hierarchy"] = _hierarchy(report, found["hierarchy"], (*place, "hierarchy"), base_dir)
     return ColumnSpec(**{"role": "insensitive", **found})

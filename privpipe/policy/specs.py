@@ -203,9 +203,10 @@ class ReportSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnSpec:
-    """What a policy says of one column."""
+    """What a policy says of one column; `reason` is for who answers for the release, and public nowhere."""
 
     role: Role
     type: ColumnType | None = None
     nulls: Literal["own_value", "refuse"] = "own_value"
     hierarchy: HierarchySpec | None = None
+    reason: str = ""

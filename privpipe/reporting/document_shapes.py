@@ -145,6 +145,7 @@ REPORT = document(
     {
         **dict.fromkeys(("edition", "created", "lang"), text),
         "policy": mapping(anything),
+        "reasons": mapping(text),
         "stages": listed(STAGE),
         "columns": listed(text),
         **dict.fromkeys(("input_records", "sampled"), count),

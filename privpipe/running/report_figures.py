@@ -71,6 +71,7 @@ def report_figures(
         "threshold": least,
         "lang": policy.report.lang,
         "policy": plain(policy.public_document()),
+        "reasons": {name: column.reason for name, column in policy.columns.items() if column.reason},
         "stages": plain(staged.plan.to_dict()["stages"]),
         "columns": list(staged.table.schema.names),
         "input_records": None if withheld else staged.plan.records,

@@ -127,9 +127,17 @@ def masked(home: Path) -> Any:
 
 
 @pytest.fixture(scope="session")
-def documents(released: Any, refused: Path, waiting: Path, masked: Any) -> dict[str, RunDocuments]:
+def adult(home: Path) -> Any:
+    """The release of UCI Adult that the demo makes."""
+    policy = Path(__file__).parents[2] / "pipelines" / "adult" / "release.yaml"
+    return pp.release(policy, target=str(home / "adult" / "adult"))
+
+
+@pytest.fixture(scope="session")
+def documents(adult: Any, released: Any, refused: Path, waiting: Path, masked: Any) -> dict[str, RunDocuments]:
     """The documents of each run, by what became of it."""
     return {
+        "adult": RunDocuments.read(adult.record),
         "released": RunDocuments.read(released.record),
         "public": RunDocuments.read(os.fspath(released.path)),
         "refused": RunDocuments.read(str(refused)),

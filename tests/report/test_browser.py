@@ -25,7 +25,7 @@ from tests.report.accessibility import read
 
 FOUND = browser()
 pytestmark = pytest.mark.skipif(FOUND is None, reason="no chromium is installed")
-RUNS = ("released", "public", "refused", "waiting", "masked")
+RUNS = ("adult", "released", "public", "refused", "waiting", "masked")
 PROBE = """<script>
 addEventListener("error", e => document.documentElement.setAttribute("data-error", e.message));
 addEventListener("load", () => {

@@ -24,7 +24,7 @@ from privpipe.reporting.run_documents import RunDocuments
 from tests.report.accessibility import faults_of, read
 from tests.report.conftest import CANARY, RARE_INCOME, document, people
 
-RUNS = ("released", "public", "refused", "waiting", "masked")
+RUNS = ("adult", "released", "public", "refused", "waiting", "masked")
 
 
 @pytest.fixture(params=RUNS)
@@ -69,6 +69,22 @@ def test_an_officer_finds_the_answers(documents: dict[str, RunDocuments]) -> Non
         "Hash of the policy",
         "Signature",
         "then,",
+    ):
+        assert said in page, said
+
+
+def test_the_report_of_adult_says_why_columns_are_held_back(documents: dict[str, RunDocuments]) -> None:
+    page = text_of(documents["adult"])
+    for said in (
+        "Columns released 9 of 15",
+        "The policy says: tells sex and marital status",
+        "The policy says: survey weight, nearly a number of the record",
+        "At least 5 records look the same",
+        "Prosecutor: knows that a certain person is in the data, and her quasi-identifiers highest risk of a record",
+        "It proved that none has a smaller loss.",
+        "No settings were compared.",
+        "The policy asks for no attack.",
+        "No earlier release was found at the sink.",
     ):
         assert said in page, said
 

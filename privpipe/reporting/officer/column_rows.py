@@ -29,6 +29,8 @@ class ColumnRow:
     few : tuple of str
         Which of these shares rest on too few records to be shown.
     measured_by, alarm : str
+    reason : str
+        What the policy says of its role; never public.
     """
 
     name: str
@@ -43,6 +45,7 @@ class ColumnRow:
     few: tuple[str, ...] = ()
     measured_by: str = ""
     alarm: str = ""
+    reason: str = ""
 
 
 def column_rows(run: RunDocuments, least: int) -> tuple[ColumnRow, ...]:
@@ -66,6 +69,7 @@ def column_rows(run: RunDocuments, least: int) -> tuple[ColumnRow, ...]:
     names = list(dict.fromkeys((*released, *roles)))
     keys = [name for name, role in roles.items() if role == "quasi_identifier"]
     rules = PublicRules(columns=frozenset(), least=least)
+    reasons = run.report.get("reasons") or {} if run.edition != "public" else {}
     found = []
     for name in names:
         own, records = lost.get(name, {}), int(table.get("records") or 0)
@@ -84,6 +88,7 @@ def column_rows(run: RunDocuments, least: int) -> tuple[ColumnRow, ...]:
                 few=tuple(each for each, value in shares.items() if value != shown[each]),
                 measured_by=str(own.get("measured_by") or ""),
                 alarm=str(own.get("alarm") or ""),
+                reason=" ".join(str(reasons.get(name, "")).split()),
             )
         )
     return tuple(found)

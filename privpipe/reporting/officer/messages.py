@@ -17,10 +17,11 @@ __all__ = ["Messages", "catalogue"]
 
 @functools.cache
 def catalogue(lang: Language) -> Mapping[str, str]:
-    """All texts of a language by key."""
-    found: Mapping[str, str] = json.loads(
-        files(__package__).joinpath("texts", f"{lang}.json").read_text(encoding="utf-8")
-    )
+    """All texts of a language by key: of pages, of notes, and against whom entries guard."""
+    folder = files(__package__).joinpath("texts")
+    found: dict[str, str] = {}
+    for name in (f"{lang}.json", f"notes.{lang}.json", f"guards.{lang}.json"):
+        found |= json.loads(folder.joinpath(name).read_text(encoding="utf-8"))
     return found
 
 

@@ -91,6 +91,16 @@ class Numbers:
         month = MONTHS[self.lang].split()[moment.month - 1]
         return f"{DATES[self.lang].format(day=moment.day, month=month, year=moment.year)}, {moment:%H:%M} UTC"
 
+    def written(self, text: str) -> str:
+        """A number of an English sentence as the language writes it.
+
+        Examples
+        --------
+        >>> Numbers("de").written("1,204.5"), Numbers("en").written("12.5 %")
+        ('1.204,5', '12.5 %')
+        """
+        return self._signed(text)
+
     def _signed(self, text: str) -> str:
         """The text of a number with the separators of the language."""
         groups, point = SIGNS[self.lang]

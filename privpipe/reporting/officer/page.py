@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from privpipe.reporting.officer.charts import bar
 from privpipe.reporting.officer.messages import Messages
+from privpipe.reporting.officer.method_statement import method_statement
 from privpipe.reporting.officer.numbers import Numbers
 from privpipe.reporting.officer.templates import template
 from privpipe.reporting.officer.wording import Wording
@@ -66,6 +67,7 @@ def report_page(data: ReportData, lang: Language = "en") -> str:
         pct=numbers.percent,
         date=numbers.date,
         say=Wording(data, messages, numbers),
+        statement=method_statement,
         sections=SECTIONS,
         bar=bar,
     )

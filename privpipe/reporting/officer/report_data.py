@@ -13,7 +13,7 @@ from privpipe.reporting.officer.column_rows import ColumnRow, column_rows
 from privpipe.reporting.officer.judged_rows import JudgedRow, judged_row, without_few
 from privpipe.reporting.officer.languages import REPORT_VERSION
 from privpipe.reporting.officer.sign_off import sign_off_of
-from privpipe.reporting.officer.solution_space import solution_space
+from privpipe.reporting.officer.solution_space import other_searches, solution_space
 from privpipe.reporting.run_comparison import compare_runs
 from privpipe.reporting.run_documents import RunDocuments
 
@@ -48,6 +48,8 @@ class ReportData:
         Records that distributions rest on, where these are not all.
     space : mapping or None
         See `solution_space`.
+    searches : tuple of mapping
+        See `other_searches`.
     tried : mapping or None
         A `RiskUtilityMap` as a document.
     changes : mapping or None
@@ -74,6 +76,7 @@ class ReportData:
     distributions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     sampled: int | None = None
     space: Mapping[str, Any] | None = None
+    searches: tuple[Mapping[str, Any], ...] = ()
     tried: Mapping[str, Any] | None = None
     changes: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
@@ -127,6 +130,7 @@ class ReportData:
             distributions=_in_order(figures.get("distributions") or {}, figures.get("columns") or ()),
             sampled=figures.get("sampled"),
             space=solution_space(run.stages, least) if private else None,
+            searches=other_searches(run.stages, least) if private else (),
             tried=tried if private else None,
             changes=_changes(run, figures, least),
             notes=tuple(without_few(note, least) for note in verdict.get("notes") or ()),

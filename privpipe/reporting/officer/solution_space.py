@@ -7,9 +7,10 @@ from typing import Any
 
 from privpipe.reporting.figures import leading_figure
 
-__all__ = ["solution_space"]
+__all__ = ["other_searches", "solution_space"]
 
 MOST_SHOWN = 25
+GROUPING = ("microaggregate", "fuzzy_microaggregate")
 
 
 def solution_space(stages: Sequence[Mapping[str, Any]], least: int) -> dict[str, Any] | None:
@@ -50,6 +51,60 @@ def solution_space(stages: Sequence[Mapping[str, Any]], least: int) -> dict[str,
         "points": points[:MOST_SHOWN],
         "left_out": max(0, len(points) - MOST_SHOWN),
     }
+
+
+def other_searches(stages: Sequence[Mapping[str, Any]], least: int) -> tuple[dict[str, Any], ...]:
+    """What stages that tried no vectors of levels say of their search, with the figures that a sentence of it needs.
+
+    Parameters
+    ----------
+    stages : sequence of mapping
+        Of a private plan.
+    least : int
+        Counts of cells below it are not shown.
+
+    Examples
+    --------
+    >>> detail = {"nodes_checked": 30, "loss": 0.2, "records": 90}
+    >>> [each["kind"] for each in other_searches([{"name": "local_recoding", "detail": detail}], 5)]
+    ['checked']
+    """
+    found = []
+    for stage in stages:
+        detail, name = stage.get("detail", {}), str(stage["name"])
+        kind = _kind_of(name, detail)
+        if kind:
+            blanked = detail.get("blanked_cells")
+            few = isinstance(blanked, int) and 0 < blanked < least
+            found.append(
+                {
+                    "stage": name,
+                    "kind": kind,
+                    "checked": detail.get("nodes_checked"),
+                    "programs": detail.get("programs_solved"),
+                    "classes": detail.get("classes"),
+                    # The loss of blanked cells is their number, or tells it.
+                    "loss": None if few else leading_figure(detail.get("loss")),
+                    "bound": None if few else leading_figure(detail.get("lower_bound")),
+                    "optimal": bool(detail.get("optimal")),
+                    "blanked": None if few else blanked,
+                    "few": few,
+                }
+            )
+    return tuple(found)
+
+
+def _kind_of(name: str, detail: Mapping[str, Any]) -> str:
+    """How a stage searched; nothing where it did not, or where it tried vectors of levels."""
+    if isinstance(detail.get("levels"), Mapping):
+        return ""
+    if "programs_solved" in detail:
+        return "programs" if detail["programs_solved"] else "greedy"
+    if detail.get("nodes_checked") is not None:
+        return "checked"
+    if "cuts" in detail:
+        return "cuts"
+    return "grouped" if name in GROUPING else ""
 
 
 def _chosen(detail: Mapping[str, Any], levels: Mapping[str, int]) -> dict[str, Any]:

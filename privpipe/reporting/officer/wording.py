@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from privpipe.reporting.entry_rows import entry_class
 from privpipe.reporting.figures import leading_figure
 from privpipe.reporting.officer.charts import Mark, columns_chart, scatter
+from privpipe.reporting.officer.noted import Noted, noted
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -23,7 +24,6 @@ __all__ = ["Wording"]
 
 COUNTED = ("k", "l")
 SHARES = ("risk", "uniqueness", "linkage", "disclosure", "inference", "attack", "presence")
-PERTURBING = ("perturbative", "synthetic")
 CHANCES = ("prosecutor", "journalist", "marketer")
 
 
@@ -273,6 +273,20 @@ class Wording:
         """Levels by column."""
         return ", ".join(f"{name} {level}" for name, level in levels.items())
 
+    def searched(self, each: Mapping[str, Any]) -> str:
+        """What a stage that tried no vectors of levels says of its search."""
+        known = {name: self.figure(each[name]) for name in ("checked", "programs", "classes", "loss", "bound")}
+        said = self.messages.text(
+            f"search.{each['kind']}",
+            stage=self.stage(each["stage"]),
+            blanked=self.messages.text("search.few") if each["few"] else self.figure(each["blanked"]),
+            **known,
+        )
+        if each["kind"] != "programs":
+            return said
+        proof = "search.proved" if each["optimal"] else "search.bound" if each["bound"] else "search.unproved"
+        return f"{said} {self.messages.text(proof, bound=known['bound'])}"
+
     def space_chart(self) -> Markup | None:
         """Loss and risk of what the search saw; None where it has no two figures to draw."""
         points = [
@@ -315,61 +329,36 @@ class Wording:
         loss, risk = (self.numbers.number(point[key]) for key in ("loss", "risk"))
         return f"{name}: {self.messages.text('axis.loss')} {loss}, {self.messages.text('axis.risk')} {risk}"
 
-    def statement(self) -> list[str]:
-        """What may be published about the method, sentence by sentence; from what is public of it alone."""
-        text, data = self.messages.text, self.data
-        released = sum(row.released for row in data.columns)
-        kinds = {stage["kind"] for stage in data.stages}
-        found = [
-            text("statement.intro", name=data.run["name"], version=data.run["versions"].get("privpipe", "")),
-            text(
-                "statement.columns" if released < len(data.columns) else "statement.columns_same",
-                released=self.numbers.number(released),
-                all=self.numbers.number(len(data.columns)),
-            ),
-            text("statement.records", records=self.figure(data.records["released"])),
-        ]
-        stages = [
-            self.stage(each["name"]) + (f" ({each['parameters']})" if each["parameters"] else "")
-            for each in data.stages
-        ]
-        found.append(text("statement.stages", stages="; ".join(stages)) if stages else text("statement.no_stages"))
-        levels = {name: level for each in data.stages for name, level in each["levels"].items()}
-        if levels:
-            found.append(text("statement.levels", levels=self.levels(levels)))
-        if kinds & set(PERTURBING):
-            found.append(text("statement.perturbed"))
-        elif stages:
-            found.append(text("statement.coarse"))
-        held = [
-            f"{self.title(row.name)} ({self.asked(row)})" if row.asked is not None else self.title(row.name)
-            for row in data.guarantees
-            if row.outcome == "pass"
-        ]
-        found.append(text("statement.judged", guarantees="; ".join(dict.fromkeys(held))))
-        if any(_suppresses(stage["name"]) for stage in data.stages):
-            found.append(text("statement.missing"))
-        return found
+    def noted(self, sentences: Sequence[str]) -> list[Noted]:
+        """Notes or alarms in the language of the page."""
+        return [noted(sentence, self.messages, self.numbers) for sentence in sentences]
 
     def entries(self) -> list[dict[str, str]]:
-        """What `explain` says of the entries of this run."""
+        """What `explain` says of the entries of this run; in another language than English against what they guard."""
         names = dict.fromkeys(row.name for row in (*self.data.guarantees, *self.data.measures))
         found = []
         for name in names:
             entry = entry_class(name)
-            if entry is not None:
+            if entry is not None and self._guards(name):
+                found.append({"name": name, "title": self.title(name), "summary": "", "choose": "", "english": ""})
+                found[-1]["threat"] = self._guards(name)
+            elif entry is not None:
                 said = {each: " ".join(str(getattr(entry, each, "") or "").split()) for each in ("threat", "choose")}
                 found.append({"name": name, "title": self.title(name), "summary": entry.summary(), **said})
+                found[-1]["english"] = "yes"
         return found
 
-    def knows(self, name: str) -> str:
+    def _guards(self, name: str) -> str:
+        """Against what an entry guards, in another language than English; nothing where the catalogue has it not."""
+        known = self.messages.lang != "en" and self.messages.has(f"guards.{name}")
+        return self.messages.text(f"guards.{name}") if known else ""
+
+    def knows(self, name: str) -> Noted:
         """What an attack assumes, in the words of the catalogue."""
         entry = entry_class(name)
-        return "" if entry is None else " ".join(entry.threat.split()) or entry.summary()
-
-
-def _suppresses(name: str) -> bool:
-    return bool(getattr(entry_class(name), "suppresses", False))
+        if self._guards(name) or entry is None:
+            return Noted(self._guards(name))
+        return Noted(" ".join(entry.threat.split()) or entry.summary(), english=True)
 
 
 def _short_size(each: Mapping[str, Any]) -> str:
