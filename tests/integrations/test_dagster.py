@@ -45,7 +45,9 @@ def test_the_three_ends(tool: Any, home: Path, pipelines: Path, time: str) -> No
     file, published = pipelines / "dagster" / "definitions.py", home / "published" / "adult"
     before = published_at(str(published))
     code, events, told = materialize(tool, home, file, "adult_public_use*")
-    assert (code, events[dg.DagsterEventType.RUN_SUCCESS.value], events["ASSET_CHECK_EVALUATION"]) == (0, 1, 1), told[-3000:]
+    assert (code, events[dg.DagsterEventType.RUN_SUCCESS.value], events["ASSET_CHECK_EVALUATION"]) == (0, 1, 1), told[
+        -3000:
+    ]
     assert "the release is out" in told
     after = published_at(str(published))
     assert after is not None
