@@ -99,6 +99,14 @@ def test_a_refusal_says_why_in_one_sentence(documents: dict[str, RunDocuments]) 
     assert "Columns released" not in page
 
 
+def test_a_figure_that_is_not_there_is_withheld_from_the_public_alone(documents: dict[str, RunDocuments]) -> None:
+    for name, word in (("released", "not measured"), ("public", "withheld")):
+        run = documents[name]
+        rows = [{**row, "observed": None} for row in run.verdict["measures"]]
+        page = text_of(RunDocuments(run.path, {**run.verdict, "measures": rows}, run.manifest, run.report))
+        assert f"Uniqueness in the data {word}" in page
+
+
 def test_a_masked_release_tells_attacks_and_warns_of_counts(documents: dict[str, RunDocuments]) -> None:
     page = text_of(documents["masked"])
     assert "Record linkage" in page

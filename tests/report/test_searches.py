@@ -47,7 +47,7 @@ def said(documents: dict[str, RunDocuments], *stages: Any, lang: Language = "en"
 
 
 def test_the_page_says_it_in_a_sentence(documents: dict[str, RunDocuments]) -> None:
-    start = "suppression of cells: 4 integer programs were solved; 41 cells are blank, at a loss of 41. "
+    start = "suppression of cells: 41 cells are blank, at a loss of 41 (integer programs solved: 4). "
     assert f"{start}That none has a smaller loss was not proved." in said(documents, CELLS)
     assert f"{start}None can have a loss below 38;" in said(documents, BOUND)
     assert f"{start}It is proved that none has a smaller loss." in said(documents, PROVED)

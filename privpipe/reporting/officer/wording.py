@@ -125,8 +125,9 @@ class Wording:
         if row.few:
             return self.few
         if row.observed is None:
-            key = "outcome.error" if row.outcome == "error" else "withheld"
-            return self.messages.text(key)
+            # The private edition holds every figure that there is.
+            missing = "withheld" if self.data.edition == "public" else "unknown"
+            return self.messages.text("outcome.error" if row.outcome == "error" else missing)
         return self.figure(row.observed, share=self._share(row))
 
     def margin(self, row: JudgedRow) -> str:
