@@ -8,6 +8,7 @@ from privpipe.blocks import FactsRequest
 from privpipe.engines import Engine
 from privpipe.errors import DataError, did_you_mean
 from privpipe.running.bytes_columns import require_bytes_unjudged
+from privpipe.running.near_unique import require_room_for_hierarchies
 from privpipe.running.reading import scanned
 from privpipe.running.run_context import RunContext
 
@@ -25,6 +26,8 @@ def attach(context: RunContext, source: Any) -> Any:
     DataError
         A column that the policy does not declare, or declares and the data lacks; an empty table; a missing value
         where the policy refuses them.
+    EngineError
+        A column with more values than memory has room for their labels.
     """
     engine, policy = context.engine, context.policy
     table = scanned(engine, source)
@@ -33,6 +36,7 @@ def attach(context: RunContext, source: Any) -> Any:
     if engine.count(table) == 0:
         raise DataError("the source has no records: there is nothing to judge")
     require_no_refused_null(engine, table, policy)
+    require_room_for_hierarchies(engine, table, policy)
     return engine.with_record_ids(table, policy.record_id, context.seed)
 
 

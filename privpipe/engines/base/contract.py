@@ -72,6 +72,11 @@ class Engine(ABC):
     forwards_ranks: ClassVar[bool] = False
     """Whether `exchange_ranks` serves any reach without all rows, or the whole column, in one place."""
 
+    @property
+    def memory(self) -> int | None:
+        """Bytes that a run may take in this process; None where the engine has no such limit."""
+        return None
+
     def __enter__(self) -> Self:
         return self
 

@@ -55,6 +55,8 @@ from privpipe.engines.embedded.weighted_classes import weighted_classes
 __all__ = ["EmbeddedEngine"]
 
 R = TypeVar("R")
+HELD_VALUES = 1 << 17
+"""Distinct values of a column whose histogram stays with the table."""
 
 
 class EmbeddedEngine(Engine):
@@ -92,6 +94,10 @@ class EmbeddedEngine(Engine):
     def accepts(cls, data: Any) -> bool:
         return is_local_frame(data)
 
+    @property
+    def memory(self) -> int | None:
+        return self.session.memory
+
     def close(self) -> None:
         self.session.close()
         self._staging.close()
@@ -109,12 +115,11 @@ class EmbeddedEngine(Engine):
 
     def facts(self, table: EmbeddedTable, request: FactsRequest) -> Facts:
         table.require((*request.histograms, *request.moments, *request.nulls))
-        missing = "".join(f", count(*) - count({quoted(name)})" for name in request.nulls)
         small = SmallRows.of(self.session, table)
         if small is not None:
             records, nulls = small.rows.num_rows, [small.nulls(name) for name in request.nulls]
         else:
-            records, *nulls = self.session.row(f"SELECT count(*){missing} FROM {table.source}", table.frames)
+            records, nulls = self._records_and_nulls(table, request.nulls)
         learn = ExactMoments(request.moments, request.products)
         sums = self.reduce_rows(table, request.moments, learn, Facts()) if request.moments else None
         moments, covariance = learn.finish(sums) if request.moments else ({}, None)
@@ -126,7 +131,22 @@ class EmbeddedEngine(Engine):
             nulls={name: int(count) for name, count in zip(request.nulls, nulls, strict=True)},
         )
 
+    def _records_and_nulls(self, table: EmbeddedTable, columns: Sequence[str]) -> tuple[int, list[int]]:
+        if not columns:
+            return table.records(self.session), []
+        missing = "".join(f", count(*) - count({quoted(name)})" for name in columns)
+        records, *nulls = self.session.row(f"SELECT count(*){missing} FROM {table.source}", table.frames)
+        return int(records), nulls
+
     def _histogram(self, table: EmbeddedTable, name: str) -> Histogram:
+        found = table.histograms.get(name)
+        if found is None:
+            found = self._counted(table, name)
+            if len(found) <= HELD_VALUES:
+                table.histograms[name] = found
+        return found
+
+    def _counted(self, table: EmbeddedTable, name: str) -> Histogram:
         small = SmallRows.of(self.session, table)
         if small is not None:
             return histogram_of(small.column(name))
@@ -205,9 +225,12 @@ class EmbeddedEngine(Engine):
 
     def estimated_distinct(self, table: EmbeddedTable, columns: Sequence[str]) -> dict[str, int]:
         table.require(columns)
-        asked = ", ".join(f"approx_count_distinct({quoted(name)})" for name in columns)
-        found = self.session.row(f"SELECT {asked} FROM {table.source}", table.frames) if columns else ()
-        return {name: int(number) for name, number in zip(columns, found, strict=True)}
+        known = {name: len(table.histograms[name]) for name in columns if name in table.histograms}
+        unknown = [name for name in columns if name not in known]
+        asked = ", ".join(f"approx_count_distinct({quoted(name)})" for name in unknown)
+        found = self.session.row(f"SELECT {asked} FROM {table.source}", table.frames) if unknown else ()
+        known |= {name: int(number) for name, number in zip(unknown, found, strict=True)}
+        return {name: known[name] for name in columns}
 
     def keep_classes(
         self, table: EmbeddedTable, query: ClassQuery, passing: Callable[[ClassBlock], NDArray[np.bool_]]
@@ -257,7 +280,8 @@ class EmbeddedEngine(Engine):
         table.require(columns)
         schema, names = pa.schema([table.schema.field(name) for name in columns]), table.with_ids(columns)
         rows = table.rows.select(names) if table.rows is not None and names else None
-        return table.derived(f"SELECT {column_list(names)} FROM {table.source}", schema, rows=rows)
+        sql = f"SELECT {column_list(names)} FROM {table.source}"
+        return table.derived(sql, schema, rows=rows, **table.shared())
 
     def stack(self, table: EmbeddedTable, other: EmbeddedTable, columns: Sequence[str], tag: str) -> EmbeddedTable:
         return stack(table, other, columns, tag)
@@ -266,7 +290,9 @@ class EmbeddedEngine(Engine):
         return append(table, other)
 
     def with_record_ids(self, table: EmbeddedTable, column: str | None, seed: Seed) -> EmbeddedTable:
-        return record_ids.with_record_ids(self.session, table, column, seed)
+        made = record_ids.with_record_ids(self.session, table, column, seed)
+        made.histograms.update(table.histograms)
+        return made
 
     def write(
         self, table: EmbeddedTable, folder: str, format: Format, stream: Stream, *, escape: bool = False

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from privpipe.blocks import ClassBlock, ClassQuery
+from privpipe.blocks import ClassBlock, ClassQuery, Histogram
 from privpipe.engines.base.assembly import require_query_columns
-from privpipe.engines.base.histograms import group_key
+from privpipe.engines.base.histograms import group_key, histogram_of
 from privpipe.engines.embedded.class_table import ClassTable
 from privpipe.engines.embedded.joint_cells import CLASS
 from privpipe.engines.embedded.session import Session
@@ -59,7 +60,8 @@ def recode(session: Session, table: EmbeddedTable, codebooks: Mapping[str, tuple
     for name, (raw, labels) in codebooks.items():
         raw = group_key(raw).cast(table.schema.field(name).type)
         frames[views[name]] = pa.table({RAW: raw, LABEL: labels})
-        _refuse_gaps(session, table, name, views[name], frames)
+        if not _covered(table, name, raw):
+            _refuse_gaps(session, table, name, views[name], frames)
     fields = [
         pa.field(field.name, codebooks[field.name][1].type) if field.name in codebooks else field
         for field in table.schema
@@ -72,8 +74,32 @@ def recode(session: Session, table: EmbeddedTable, codebooks: Mapping[str, tuple
         f"LEFT JOIN {view} ON raw.{quoted(name)} IS NOT DISTINCT FROM {view}.{RAW}" for name, view in views.items()
     )
     return table.derived(
-        f"SELECT {', '.join(columns)} FROM {table.source} AS raw {joins}", pa.schema(fields), frames=frames
+        f"SELECT {', '.join(columns)} FROM {table.source} AS raw {joins}",
+        pa.schema(fields),
+        frames=frames,
+        **{**table.shared(), "histograms": dict(_relabelled(table, codebooks))},
     )
+
+
+def _relabelled(
+    table: EmbeddedTable, codebooks: Mapping[str, tuple[pa.Array, pa.Array]]
+) -> Iterator[tuple[str, Histogram]]:
+    """The histograms under labels, of those that were counted."""
+    for name, seen in table.histograms.items():
+        if name not in codebooks:
+            yield name, seen
+            continue
+        raw, labels = codebooks[name]
+        places = pc.index_in(group_key(seen.values).cast(raw.type), value_set=group_key(raw))
+        yield name, histogram_of(labels.take(places), pa.array(seen.counts))
+
+
+def _covered(table: EmbeddedTable, name: str, raw: pa.Array) -> bool:
+    """Whether the values that were counted already are all in the codebook; False where none were."""
+    seen = table.histograms.get(name)
+    if seen is None:
+        return False
+    return not pc.index_in(group_key(seen.values).cast(raw.type), value_set=raw).null_count
 
 
 def _refuse_gaps(session: Session, table: EmbeddedTable, name: str, view: str, frames: Mapping[str, Any]) -> None:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import duckdb
 import pyarrow as pa
 
+from privpipe.engines.embedded.memory import database_share, offered_memory
 from privpipe.errors import DataError, EngineError, PrivpipeError, UsageError, did_you_mean
 from privpipe.private_files import new_folder, remove_folder
 
@@ -53,7 +54,8 @@ class Session:
     Parameters
     ----------
     options : mapping
-        `memory_limit` ("4GB"), `threads` (int), `temp_directory` (an existing or new folder).
+        `memory_limit` ("4GB", of the whole process; default: three quarters of what container or machine offer),
+        `threads` (int), `temp_directory` (an existing or new folder).
 
     Raises
     ------
@@ -78,6 +80,7 @@ class Session:
             "preserve_insertion_order": False,
         }
         config |= {name: options[name] for name in ("memory_limit", "threads") if options.get(name) is not None}
+        config.setdefault("memory_limit", f"{offered_memory() * 3 // 4}B")
         self._config = config
         self._opened: Any = None
         self._closed = False
@@ -91,10 +94,17 @@ class Session:
         asked = (options.get("memory_limit"), threads)
         if asked not in _LIMITS:
             _LIMITS[asked] = self._limits(sorted(options))
-        self.threads, memory = _LIMITS[asked]
-        self._rows_limit = memory // ONE_IN
+        self.threads, self.memory = _LIMITS[asked]
+        self._rows_limit = self.memory // ONE_IN
+        self._give_database(database_share(self.memory, self._rows_limit))
         self._rows_held = 0
         self.released: deque[int] = deque()
+
+    def _give_database(self, share: int) -> None:
+        """Let the database take so many bytes, now or when it is opened."""
+        self._config["memory_limit"] = f"{share}B"
+        if self._opened is not None:
+            self._opened.execute(f"SET memory_limit = '{share}B'").fetchall()
 
     def close(self) -> None:
         """Close the database and remove the temporary folder."""

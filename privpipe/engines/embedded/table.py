@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from privpipe.blocks import ID_COLUMNS
+from privpipe.blocks import ID_COLUMNS, Histogram
 from privpipe.errors import DataError, did_you_mean
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ class EmbeddedTable:
         Objects that own the rows (stored files, tables of the session); freed with the last handle.
     rows : pyarrow.Table, optional
         All the columns, where they lie in memory in logical types.
+    histograms : dict of column to Histogram
+        What was counted of it already: the rows of a table do not change.
     """
 
     sql: str = field(repr=False)
@@ -84,6 +86,7 @@ class EmbeddedTable:
     rows: pa.Table | None = field(default=None, repr=False)
 
     _records: list[int] = field(default_factory=list, repr=False)
+    histograms: dict[str, Histogram] = field(default_factory=dict, repr=False)
 
     def records(self, session: Session) -> int:
         """Number of records, counted once."""
@@ -118,6 +121,10 @@ class EmbeddedTable:
             if name not in self.schema.names:
                 raise DataError(f"column {name!r} is not in the table{did_you_mean(name, self.schema.names)}")
 
+    def shared(self) -> dict[str, Any]:
+        """What is known of this table, now or later, for one that has the same rows and some of its columns."""
+        return {"_records": self._records, "histograms": self.histograms}
+
     def derived(self, sql: str, schema: pa.Schema | None = None, **more: Any) -> EmbeddedTable:
         """A table computed from this one; `frames` and `holds` add to its own, `rows` are in memory if given."""
         return EmbeddedTable(
@@ -127,4 +134,6 @@ class EmbeddedTable:
             {**self.frames, **more.get("frames", {})},
             (*self.holds, *more.get("holds", ())),
             more.get("rows"),
+            more.get("_records", []),
+            more.get("histograms", {}),
         )

@@ -1,0 +1,50 @@
+"""What was counted of a table is not counted again, and never told of another one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from privpipe.blocks import FactsRequest
+from privpipe.draws import Seed
+from privpipe.engines import Engine, Source
+from privpipe.errors import DataError
+
+ROWS = {"zip": ["10", "11", "20", None, "10"], "age": [1, 2, None, 2, 1]}
+
+
+def counted(engine: Any, table: Any, *columns: str) -> dict[str, dict[Any, int]]:
+    found = engine.facts(table, FactsRequest(histograms=columns)).histograms
+    return {name: dict(zip(each.values.to_pylist(), each.counts.tolist(), strict=True)) for name, each in found.items()}
+
+
+def test_labels_of_a_counted_column_are_known(embedded: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    table: Any = embedded.with_record_ids(embedded.scan(Source(data=pa.table(ROWS))), None, Seed.insecure(1))
+    assert counted(embedded, table, "zip", "age")["zip"] == {"10": 2, "11": 1, "20": 1, None: 1}
+    books = {"zip": (pa.array(["10", "11", "20", None]), pa.array(["1*", "1*", "2*", None]))}
+    uncounted: Any = embedded.recode(embedded.scan(Source(data=pa.table(ROWS))), books)
+    recoded: Any = embedded.recode(table, books)
+    expected = counted(embedded, uncounted, "zip", "age")
+    monkeypatch.setattr(type(embedded), "_counted", lambda *_: pytest.fail("counted again"))
+    assert counted(embedded, recoded, "zip", "age") == expected
+    assert expected["zip"] == {"1*": 3, "2*": 1, None: 1}
+    assert counted(embedded, embedded.select(table, ["age"]), "age") == {"age": {1: 2, 2: 2, None: 1}}
+    assert embedded.estimated_distinct(table, ["age", "zip"]) == {"age": 3, "zip": 4}  # type: ignore[attr-defined]
+
+
+def test_fewer_records_are_counted_anew(embedded: Engine) -> None:
+    table: Any = embedded.scan(Source(data=pa.table(ROWS)))
+    counted(embedded, table, "age")
+    fewer = embedded.map_rows(table, lambda rows: rows.take([0, 1]), table.schema)  # type: ignore[arg-type]
+    assert counted(embedded, fewer, "age") == {"age": {1: 1, 2: 1}}
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_value_without_a_label_is_refused(embedded: Engine, before: bool) -> None:
+    table: Any = embedded.scan(Source(data=pa.table(ROWS)))
+    if before:
+        counted(embedded, table, "zip")
+    with pytest.raises(DataError, match="2 records hold a value"):
+        embedded.recode(table, {"zip": (pa.array(["11", "20", None]), pa.array(["1*", "2*", None]))})
