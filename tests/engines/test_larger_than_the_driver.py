@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -26,7 +27,7 @@ LIMIT = 1 << 20
 @pytest.fixture(scope="module")
 def wanted(embedded: Engine) -> dict[str, str]:
     found = figures(embedded)
-    assert found.pop("collected") == "yes"
+    assert [found.pop(name) for name in ("collected", "distinct")] == ["yes", "yes"]
     return found
 
 
@@ -44,6 +45,9 @@ def test_spark_judges_in_place_what_it_may_not_collect(spark_engine: Engine, wan
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout)
     assert found.pop("collected") == "EngineError"  # the limit is real: collecting the cells goes beyond it
+    assert re.search(
+        r"distinct combinations are about 1\d\d,\d{3} .* some \d MiB, and the driver takes 1 MiB", found.pop("distinct")
+    )
     assert found == wanted
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ from privpipe.engines.base.assembly import COUNT, block_of_cells, require_query_
 from privpipe.engines.base.histograms import find_codes, not_covered
 from privpipe.engines.spark.class_parts import PartReader, parts_of
 from privpipe.engines.spark.counting import WORDS, CellReader, cells_of, class_words, gathered, new_salt
+from privpipe.engines.spark.driver_room import result_limit
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.learning import histograms_of, learn
 from privpipe.engines.spark.table import SparkTable
@@ -35,21 +36,13 @@ CELL_BYTES = 40
 def fits_here(table: SparkTable, facts: Facts, columns: int = 1) -> bool:
     """Whether the cells of so many columns are few enough for the driver, as far as it is known without a count.
 
-    Few enough are those of a small table whose cells stay within ``spark.driver.maxResultSize``, where one is set.
+    Few enough are those of a small table whose cells stay within what the driver may collect.
     """
     known = [bound for bound in (table.bound, facts.records) if bound is not None and bound >= 0]
     if not known or min(known) > RECORDS_HERE:
         return False
-    limit = _result_limit(table.frame.sparkSession)
+    limit = result_limit(table.frame.sparkSession)
     return not limit or min(known) * CELL_BYTES * max(columns, 1) <= limit
-
-
-def _result_limit(session: Any) -> int:
-    """Bytes that may be collected; 0 where nothing limits them."""
-    said = str(session.conf.get("spark.driver.maxResultSize", "1g")).strip().casefold().removesuffix("b")
-    power = "kmgtp".find(said[-1:]) + 1 if said[-1:].isalpha() else 0
-    digits = said[:-1] if power else said
-    return int(digits) << (10 * power) if digits.isdigit() else 0
 
 
 def collected_blocks(table: SparkTable, query: ClassQuery) -> Iterator[ClassBlock]:

@@ -247,7 +247,7 @@ class SparkEngine(Engine):
     @where_it_lies
     def select(self, table: SparkTable, columns: Sequence[str]) -> SparkTable:
         _require(table, columns)
-        return replace(table.select(columns), remembered=table.remembered, at_most=table.at_most)
+        return replace(table.select(columns), remembered=table.remembered, at_most=table.at_most, learned=table.learned)
 
     @where_it_lies
     def stack(self, table: SparkTable, other: SparkTable, columns: Sequence[str], tag: str) -> SparkTable:

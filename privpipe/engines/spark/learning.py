@@ -12,6 +12,7 @@ import pyarrow.types as pt
 from privpipe.blocks import Facts, FactsRequest, Histogram
 from privpipe.engines.base.histograms import histogram_of
 from privpipe.engines.base.moments import ExactMoments
+from privpipe.engines.spark.driver_room import require_room
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.layout import Layout, as_type, physical
 from privpipe.engines.spark.table import SparkTable
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["count_records", "distinct", "estimated_distinct", "histograms_of", "learn", "value_order_of"]
 
 SET, RECORDS = "__privpipe_set", "__privpipe_records"
+HELD_VALUES = 1 << 16
+"""Distinct values of a column whose histogram is kept for the next who asks."""
 SETS_AT_A_TIME = 60  # Spark numbers grouping sets by a mask of 64 bits
 
 
@@ -70,6 +73,7 @@ def distinct(table: SparkTable, columns: Sequence[str]) -> pa.Table:
     keys = [table.counted(name).alias(physical(at)) for at, name in enumerate(names)]
     if not keys:
         return pa.table({"__count": pa.array([count_records(table)], pa.int64())})
+    require_room(table, [names], "distinct combinations")
     with reported("count distinct combinations"):
         found = arrow_table(table.frame.select(*keys).groupBy(*(physical(at) for at in range(len(keys)))).count())
     fields = [table.schema.field(name) for name in names]
@@ -94,7 +98,24 @@ def value_order_of(columns: Sequence[pa.Array]) -> pa.Array:
 def _counted(
     table: SparkTable, histograms: Sequence[str], nulls: Sequence[str]
 ) -> tuple[int, dict[str, Histogram], dict[str, int]]:
+    """Records, histograms and missing cells; what was counted of this table before is not counted again."""
+    held = {name: table.learned[name] for name in histograms if name in table.learned}
+    empty = {name: table.learned[name].nulls for name in nulls if name in table.learned}
+    if held.keys() >= set(histograms) and empty.keys() >= set(nulls) and "records" in table.remembered:
+        return table.remembered["records"], held, empty
+    wanted = [name for name in dict.fromkeys(histograms) if name not in held]
+    records, found, missing = _counted_now(table, wanted, [name for name in nulls if name not in empty])
+    table.learned.update({name: each for name, each in found.items() if len(each) <= HELD_VALUES})
+    both = held | found
+    return records, {name: both[name] for name in dict.fromkeys(histograms)}, empty | missing
+
+
+def _counted_now(
+    table: SparkTable, histograms: Sequence[str], nulls: Sequence[str]
+) -> tuple[int, dict[str, Histogram], dict[str, int]]:
     from pyspark.sql import functions as sf
+
+    require_room(table, [[name] for name in histograms], "distinct values of columns")
 
     found: dict[str, Histogram] = {}
     missing: dict[str, int] = {}

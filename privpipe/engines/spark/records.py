@@ -45,7 +45,7 @@ def numbered_ids(table: SparkTable, seed: Seed) -> SparkTable:
 
     visible = table.frame.select(*plain.arrow.names)
     together = map_batches(visible, add_hash, hashed).repartition(*HASH).sortWithinPartitions(*HASH)
-    return SparkTable(map_batches(together, add_ids, out), out, dict(table.remembered), table.at_most)
+    return SparkTable(map_batches(together, add_ids, out), out, dict(table.remembered), table.at_most, table.learned)
 
 
 def declared_ids(table: SparkTable, column: str, seed: Seed) -> SparkTable:
@@ -61,7 +61,7 @@ def declared_ids(table: SparkTable, column: str, seed: Seed) -> SparkTable:
             yield out.batch(RowBlock(rows.batch, declared_id(rows.column(column), seed)))
 
     visible = table.frame.select(*plain.arrow.names)
-    return SparkTable(map_batches(visible, add_ids, out), out, dict(table.remembered), table.at_most)
+    return SparkTable(map_batches(visible, add_ids, out), out, dict(table.remembered), table.at_most, table.learned)
 
 
 def _require_unique(table: SparkTable, column: str) -> None:

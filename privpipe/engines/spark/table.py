@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.types as pt
 
-from privpipe.blocks import ID_COLUMNS
+from privpipe.blocks import ID_COLUMNS, Histogram
 from privpipe.engines.spark.layout import Layout
 
 if TYPE_CHECKING:
@@ -31,12 +31,15 @@ class SparkTable:
         Its number of records, once counted or read from files: `records`.
     at_most : int, optional
         A bound of that number, for a table that came from another by leaving records out.
+    learned : dict
+        Histograms that were counted, of columns with few distinct values.
     """
 
     frame: DataFrame
     layout: Layout
     remembered: dict[str, int] = field(default_factory=dict)
     at_most: int | None = None
+    learned: dict[str, Histogram] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"SparkTable({len(self.schema)} columns)"  # a frame's own repr may show rows

@@ -20,6 +20,7 @@ from privpipe.engines.base.contract import Written
 from privpipe.engines.base.frames import frame_like
 from privpipe.engines.base.part_files import part_name, write_parts
 from privpipe.engines.base.source import Format
+from privpipe.engines.spark.driver_room import result_limit, row_bytes
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.layout import as_type
 from privpipe.engines.spark.learning import count_records, value_order_of
@@ -37,15 +38,23 @@ ROWS_HERE = 1_000_000
 """A table of so few rows is written by the driver: its folder need not be seen by the workers."""
 PART, ORDER = "__privpipe_part", "__privpipe_order"
 STAGING = ".privpipe-part-"
+ID_BYTES = 16
 
 
 def write(table: SparkTable, folder: str, format: Format, stream: Stream, escape: bool) -> Written:
     """See `Engine.write`."""
-    records = count_records(table)
-    if records <= ROWS_HERE or not table.has_record_ids:
+    few = table.bound is not None and table.bound <= ROWS_HERE
+    records = table.bound if few and table.bound is not None else count_records(table)
+    if not table.has_record_ids or (records <= ROWS_HERE and _fits_here(table, records)):
         rows = sorted_rows(table, stream)
         return write_parts(rows.to_batches(), table.schema, folder, format, escape=escape)
-    return _written_by_workers(table, folder, format, stream, -(-records // ROWS_HERE), escape)
+    return _written_by_workers(table, folder, format, stream, max(-(-records // ROWS_HERE), 1), escape)
+
+
+def _fits_here(table: SparkTable, records: int) -> bool:
+    """Whether so many rows stay within what the driver may collect."""
+    limit = result_limit(table.frame.sparkSession)
+    return not limit or records * (row_bytes(table.schema) + ID_BYTES) <= limit
 
 
 def collect(table: SparkTable, like: Any) -> Any:

@@ -36,6 +36,11 @@ def figures(engine: Engine) -> dict[str, str]:
         found["collected"] = "yes"
     except PrivpipeError as error:
         found["collected"] = type(error).__name__
+    try:
+        engine.distinct(table, ("k", "v"))
+        found["distinct"] = "yes"
+    except PrivpipeError as error:
+        found["distinct"] = str(error)
     return found
 
 

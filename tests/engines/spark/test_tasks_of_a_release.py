@@ -23,8 +23,8 @@ pytestmark = pytest.mark.spark
 PARTITIONS = "spark.sql.shuffle.partitions"
 ADAPTIVE = "spark.sql.adaptive.enabled"
 RECORDS = 32_561
-MOST_JOBS, MOST_TASKS = 40, 80
-"""With 200 parts a shuffle, as a session comes, this release took 40 jobs and some 3,000 tasks."""
+MOST_JOBS, MOST_TASKS = 36, 60
+"""With 200 parts a shuffle, as a session comes, this release takes thousands of tasks."""
 
 
 @pytest.fixture
@@ -154,5 +154,5 @@ def test_parts_that_a_policy_asks_for_are_lent_as_they_are(session: Any) -> None
 def test_parts_grow_with_the_table_and_stay_small(columns: int) -> None:
     found = [tasks_for(records, columns, 2) for records in (0, 1, 10**4, 10**5, 10**6, 10**7, 10**9)]
     assert found == sorted(found)
-    assert found[:3] == [1, 1, 1]
+    assert found[:2] == [1, 1]
     assert found[-1] >= 10**9 * columns * 16 / 2**25
