@@ -258,6 +258,7 @@ class LoglinearRisk(_LoglinearRisk):
         formula: str,
         at_most: float | None = ...,
         figure: Literal["tau1", "tau2"] = ...,
+        method: Literal["default", "ce", "pml"] = ...,
         bound: int | None = ...,
         max_cells: int = ...,
         if_no_uniques: Literal["error", "pass"] = ...,

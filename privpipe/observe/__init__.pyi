@@ -526,6 +526,7 @@ def loglinear_risk(
     weight: str,
     formula: str,
     figure: Literal["tau1", "tau2"] = ...,
+    method: Literal["default", "ce", "pml"] = ...,
     bound: int | None = ...,
     max_cells: int = ...,
     if_no_uniques: Literal["error", "pass"] = ...,

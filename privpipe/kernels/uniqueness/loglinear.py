@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from privpipe.kernels.classes.projections import projected_counts
 
-__all__ = ["NotSettled", "TooManyCells", "fitted_means", "separators"]
+__all__ = ["NotSettled", "TooManyCells", "fitted_means", "fitted_with_offset", "separators"]
 
 Term = tuple[int, ...]
 MOST_CYCLES = 20_000
@@ -72,10 +72,37 @@ def fitted_means(
         else:
             found = np.ones(len(counts))
             for term, separator in zip(part, shared, strict=True):
-                found = found * (_margin(codes, counts, term) / _margin(codes, counts, separator))
+                margin = _margin(codes, counts, separator)
+                found = found * np.divide(
+                    _margin(codes, counts, term), margin, out=np.zeros_like(margin), where=margin > 0
+                )
             found = found * n
         means = means * (found / n)
     return means
+
+
+def fitted_with_offset(
+    codes: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    terms: Sequence[Term],
+    max_cells: int,
+    offsets: tuple[NDArray[np.float64], float],
+) -> NDArray[np.float64]:
+    """The same, where the mean of each cell has a known factor: iterative fitting that starts from it.
+
+    Parameters
+    ----------
+    offsets : (ndarray of float64, shape (t,), float)
+        The factor of each observed cell, and that of all others; above 0.
+
+    Examples
+    --------
+    >>> codes, counts = np.array([[0, 0], [0, 1], [1, 0]]), np.array([2, 1, 1])
+    >>> fitted_with_offset(codes, counts, [(0,), (1,)], 100, (np.ones(3), 1.0)).round(6).tolist()
+    [2.25, 0.75, 0.75]
+    """
+    largest = [term for part in _parts(terms) for term in part]
+    return _iterated(codes, counts, largest, max_cells, offsets)
 
 
 def separators(terms: list[Term]) -> list[Term] | None:
@@ -120,9 +147,13 @@ def _margin(codes: NDArray[np.int64], counts: NDArray[np.int64], columns: Term) 
 
 
 def _iterated(
-    codes: NDArray[np.int64], counts: NDArray[np.int64], terms: list[Term], max_cells: int
+    codes: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    terms: list[Term],
+    max_cells: int,
+    offsets: tuple[NDArray[np.float64], float] | None = None,
 ) -> NDArray[np.float64]:
-    """Iterative proportional fitting on the grid of the terms' columns, from a constant start."""
+    """Iterative proportional fitting on the grid of the terms' columns, from a constant start or from offsets."""
     columns = sorted({column for term in terms for column in term})
     shape = tuple(int(codes[:, column].max()) + 1 for column in columns)
     if prod(shape) > max_cells:
@@ -132,6 +163,9 @@ def _iterated(
     summed = [tuple(at for at, column in enumerate(columns) if column not in term) for term in terms]
     margins = [observed.sum(axis=axes, keepdims=True) for axes in summed]
     fitted = np.full(shape, float(counts.sum()) / prod(shape))
+    if offsets is not None:
+        fitted = np.full(shape, offsets[1])
+        fitted.ravel()[cells] = offsets[0]
     for _ in range(MOST_CYCLES):
         before = fitted
         for axes, margin in zip(summed, margins, strict=True):

@@ -174,8 +174,8 @@ def test_a_policy_writes_with() -> None:
     assert found["Num1"].null_count == found["Key1"].null_count > 0
 
 
-def test_dask_makes_the_same_of_it(dask_engine: Any) -> None:
-    pa_rows = pa.table({**FRANCDAT, "row": range(8)})
+def same_on(engine: Any) -> None:
+    rows = pa.table({**FRANCDAT, "row": range(8)})
     stage = SuppressCells(
         by_risk={"threshold": 0.25, "columns": ["Key2"], "weight": "w"},  # type: ignore[arg-type]
         combinations=[{"columns": 1, "k": 2}],  # type: ignore[arg-type]
@@ -183,7 +183,17 @@ def test_dask_makes_the_same_of_it(dask_engine: Any) -> None:
     )
     roles = Roles(quasi_identifiers=KEYS, insensitive=["Num1", "w", "row"])
     found = [
-        stage.apply(pa_rows, roles=roles, record_id="row", nulls="wildcard", seed=SEED, engine=engine).sort_by("row")
-        for engine in ("embedded", dask_engine)
+        stage.apply(rows, roles=roles, record_id="row", nulls="wildcard", seed=SEED, engine=each).sort_by("row")
+        for each in ("embedded", engine)
     ]
     assert found[0].equals(found[1])
+
+
+@pytest.mark.dask
+def test_dask_makes_the_same_of_it(dask_engine: Any) -> None:
+    same_on(dask_engine)
+
+
+@pytest.mark.spark
+def test_spark_makes_the_same_of_it(spark_engine: Any) -> None:
+    same_on(spark_engine)

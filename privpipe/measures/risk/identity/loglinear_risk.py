@@ -22,6 +22,9 @@ from privpipe.tolerance import at_most
 __all__ = ["LoglinearRisk"]
 
 Figure = Literal["tau1", "tau2"]
+Method = Literal["default", "ce", "pml"]
+EMPTY = 0.1
+"""What Clogg and Eliason's variant adds to the sampled share of each cell, so that empty ones have an offset."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -39,10 +42,14 @@ class LoglinearRisk(Guarantee):
         In [0, 1]. Left out (under `measures:`), the figures are reported.
     figure : {"tau1", "tau2"}
         Expected population uniques among the sample uniques, or expected correct matches (1/F) of these.
+    method : {"default", "ce", "pml"}
+        default: counts of the sample; ce (Clogg, Eliason): with the logarithm of each cell's count over its sum of
+        weights, plus 0.1, as an offset; pml (pseudo maximum likelihood): sums of weights in place of counts, scaled to
+        the sample and rounded. Both say what records of unequal weights tell of the population.
     bound : int, optional
         Most records of a cell that counts in `per_cell`.
     max_cells : int
-        Largest grid to fit by iteration; terms that make a product of margins need none.
+        Largest grid to fit by iteration, as ce always does; else terms that make a product of margins need none.
     if_no_uniques : {"error", "pass"}
         The outcome where no record is alone in its cell, and the share undefined.
     quasi_identifiers : tuple of str, optional
@@ -53,7 +60,7 @@ class LoglinearRisk(Guarantee):
     With pi the chance of a sample unique to be sampled (at most 1), lambda the fitted mean of its cell and v = max((1 -
     pi) lambda, 0): tau1 = sum exp(-v), tau2 = sum (1 - exp(-v)) / v. `share` is tau over the sample uniques, `per_cell`
     tau over the cells with a record. A missing value is a level. Source: Skinner, Shlomo, JASA 103, 2008; Elamir,
-    Skinner, J. Official Statistics 22, 2006.
+    Skinner, J. Official Statistics 22, 2006; Clogg, Eliason, Sociological Methods & Research 16, 1987 (ce).
 
     Examples
     --------
@@ -89,6 +96,9 @@ class LoglinearRisk(Guarantee):
     figure: Annotated[Figure, Stricter("equal"), Doc("tau1 (unique in the population) or tau2 (matched rightly)")] = (
         "tau1"
     )
+    method: Annotated[
+        Method, Stricter("equal"), Doc("default (counts), ce (offset by sampled shares) or pml (weighted counts)")
+    ] = "default"
     bound: Annotated[
         int | None, Ge(1), Stricter("equal"), Doc("most records of a cell that counts in the reported `per_cell`")
     ] = None
@@ -121,7 +131,7 @@ class LoglinearRisk(Guarantee):
 
     def measure(self, block: Any, facts: Facts) -> Tally:
         """The figures of a `DistinctBlock` with weights."""
-        from privpipe.kernels.uniqueness.loglinear import NotSettled, TooManyCells, fitted_means
+        from privpipe.kernels.uniqueness.loglinear import NotSettled, TooManyCells
 
         codes, places = np.unique(block.codes, axis=0, return_inverse=True)
         counts = np.zeros(len(codes), np.int64)
@@ -133,8 +143,10 @@ class LoglinearRisk(Guarantee):
         # Levels in use, numbered from 0.
         levels = np.column_stack([np.unique(column, return_inverse=True)[1].ravel() for column in codes.T])
         terms = [tuple(variables_of(self.formula).index(name) for name in term) for term in terms_of(self.formula)]
+        weights = np.zeros(len(codes))
+        np.add.at(weights, places.ravel(), block.weights * block.counts)  # of a sample unique: its record's own
         try:
-            means = fitted_means(levels, counts, terms, self.max_cells)
+            means = self._means(levels, counts, weights, terms)
         except TooManyCells as error:
             return Tally(records=block.records, sums={"refused": self._too_many(error.cells)})
         except NotSettled:
@@ -142,8 +154,6 @@ class LoglinearRisk(Guarantee):
                 records=block.records, sums={"refused": "iterative fitting did not settle; simplify `formula`."}
             )
         alone = counts == 1
-        weights = np.zeros(len(codes))
-        weights[places.ravel()] = block.weights  # of a sample unique: its record's own
         chance = np.minimum(1.0 / weights[alone], 1.0)
         unique, matched = taus(means[alone], chance)
         cells = int((counts <= self.bound).sum()) if self.bound is not None else len(codes)
@@ -151,6 +161,24 @@ class LoglinearRisk(Guarantee):
             observed={"tau1": unique, "tau2": matched, "sample_uniques": int(alone.sum()), "cells": cells},
             records=block.records,
         )
+
+    def _means(
+        self,
+        levels: NDArray[np.int64],
+        counts: NDArray[np.int64],
+        weights: NDArray[np.float64],
+        terms: list[tuple[int, ...]],
+    ) -> NDArray[np.float64]:
+        """Fitted means of the cells, by the variant."""
+        from privpipe.kernels.uniqueness.loglinear import NotSettled, fitted_means, fitted_with_offset
+
+        if self.method == "ce":
+            return fitted_with_offset(levels, counts, terms, self.max_cells, (counts / weights + EMPTY, EMPTY))
+        if self.method == "pml":
+            counts = np.rint(weights * (counts.sum() / weights.sum())).astype(np.int64)
+            if not counts.any():
+                raise NotSettled("every weighted count rounds to 0")
+        return fitted_means(levels, counts, terms, self.max_cells)
 
     def _not_positive(self, records: int) -> str:
         return f"{records:,} records have a weight in {self.weight!r} that is not a positive number."
@@ -194,6 +222,7 @@ class LoglinearRisk(Guarantee):
             cls(weight="weight", formula="age + zip"),
             cls(weight="weight", formula="age*zip", at_most=0.3, figure="tau2"),
             cls(weight="weight", formula="age + zip", at_most=0.5, bound=5, if_no_uniques="pass"),
+            cls(weight="weight", formula="age + zip", at_most=0.5, method="pml"),
         ]
 
 
