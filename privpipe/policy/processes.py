@@ -6,12 +6,21 @@ from privpipe.policy.draft import Draft
 from privpipe.policy.places import Report
 from privpipe.policy.secret import SecretSpec
 from privpipe.transforms.sampling.safepub import HARMLESS_BEFORE, Safepub
+from privpipe.transforms.synthesis.synthesize import Synthesize
 
 __all__ = ["check_processes"]
 
 
 def check_processes(draft: Draft, report: Report) -> None:
     """Differential privacy is of the whole way from the data to the release."""
+    for at, read in enumerate(draft.transform):
+        if isinstance(read.entry, Synthesize) and read.entry.method == "marginals":
+            for other in draft.transform[:at]:
+                if other.entry is not None and other.name not in HARMLESS_BEFORE:
+                    report.wrong(
+                        read.place,
+                        f"comes after transform[{other.at}].{other.name}, which looks at other records too; draw first",
+                    )
     places = [read for read, stage in draft.stages() if isinstance(stage, Safepub)]
     if not places:
         return

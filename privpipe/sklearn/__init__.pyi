@@ -12,6 +12,7 @@ from privpipe.transforms.local_suppression.stage import ByRisk, CellBudget, Comb
 from privpipe.transforms.microaggregation.parameters import SensitiveRule
 from privpipe.transforms.noise.pram import TransitionMatrix
 from privpipe.transforms.recoding.stage import SearchBudget
+from privpipe.transforms.synthesis.marginal_model import Domain
 from privpipe.transforms.synthesis.tree_rules import SynthesisRule
 
 class Generalize(StageEstimator):
@@ -583,7 +584,7 @@ class Synthesize(StageEstimator):
     def __init__(
         self,
         *,
-        method: Literal["cart", "copula"] = ...,
+        method: Literal["cart", "copula", "marginals"] = ...,
         columns: list[str] | tuple[str, ...] | Literal["all"] | None = ...,
         given: list[str] | tuple[str, ...] = ...,
         order: list[str] | tuple[str, ...] | Literal["gain", "table"] = ...,
@@ -591,6 +592,11 @@ class Synthesize(StageEstimator):
         learn_on: int = ...,
         rules: Sequence[SynthesisRule | Mapping[str, Any]] = ...,
         zeros: Literal["found", "declared"] = ...,
+        epsilon: float | None = ...,
+        delta: float | None = ...,
+        unit: Literal["record", "person"] = ...,
+        most_records: int = ...,
+        domains: Mapping[str, Domain | Mapping[str, Any]] | None = ...,
         records: int | Literal["same"] = ...,
         max_categories: int = ...,
         smoothing: Literal["histogram"] = ...,
@@ -610,7 +616,7 @@ class Synthesize(StageEstimator):
         policy_nulls: NullRule | None = ...,
         mark: str | None = ...,
     ) -> None: ...
-    method: Literal["cart", "copula"]
+    method: Literal["cart", "copula", "marginals"]
     columns: list[str] | tuple[str, ...] | Literal["all"] | None
     given: list[str] | tuple[str, ...]
     order: list[str] | tuple[str, ...] | Literal["gain", "table"]
@@ -618,6 +624,11 @@ class Synthesize(StageEstimator):
     learn_on: int
     rules: Sequence[SynthesisRule | Mapping[str, Any]]
     zeros: Literal["found", "declared"]
+    epsilon: float | None
+    delta: float | None
+    unit: Literal["record", "person"]
+    most_records: int
+    domains: Mapping[str, Domain | Mapping[str, Any]] | None
     records: int | Literal["same"]
     max_categories: int
     smoothing: Literal["histogram"]

@@ -190,12 +190,13 @@ class CodeTree:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON; long rows of integers as text."""
         arrays = {name: packed(getattr(self, name)) for name in ARRAYS}
-        return {"orders": {name: order.tolist() for name, order in self.orders.items()}, **arrays}
+        # A list: thresholds speak of predictors by place, and JSON may sort the keys of a mapping.
+        return {"orders": [[name, order.tolist()] for name, order in self.orders.items()], **arrays}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """From that."""
-        orders = {name: np.array(order, np.int64) for name, order in data["orders"].items()}
+        orders = {name: np.array(order, np.int64) for name, order in data["orders"]}
         return cls(orders, *(unpacked(data[name]) for name in ARRAYS))
 
 

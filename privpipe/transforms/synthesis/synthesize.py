@@ -1,13 +1,13 @@
-"""Synthetic records: sequential trees, or a Gaussian copula over mixed columns."""
+"""Synthetic records: sequential trees, a Gaussian copula over mixed columns, or differentially private marginals."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from annotated_types import Ge, Le
+from annotated_types import Ge, Gt, Le, Lt
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
@@ -22,6 +22,7 @@ from privpipe.transforms.strata import SmallStrata, Strata, checked_by, require_
 from privpipe.transforms.synthesis.codebooks import is_bare
 from privpipe.transforms.synthesis.copula_model import Folding, is_category, learn_models
 from privpipe.transforms.synthesis.drawn_records import CopulaModel, Drawn, Redrawn
+from privpipe.transforms.synthesis.marginal_model import Domain, MarginalModel, learn_marginals
 from privpipe.transforms.synthesis.tree_draws import TreeModel
 from privpipe.transforms.synthesis.tree_model import Growing, learn_trees, require_columns
 from privpipe.transforms.synthesis.tree_rules import SynthesisRule
@@ -35,22 +36,34 @@ __all__ = ["Synthesize"]
 
 LEAST_RECORDS = 50
 CART_ALONE = ("given", "order", "min_leaf", "learn_on", "rules", "zeros")
+MARGINALS_ALONE = ("epsilon", "delta", "unit", "most_records", "domains")
+MODELS: Mapping[str, Any] = {"cart": TreeModel.of, "copula": CopulaModel, "marginals": MarginalModel.of}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Synthesize(Transformer):
-    """Replace the table by records drawn from a model of it: sequential trees, or a Gaussian copula.
+    """Replace the table by records drawn from a model of it: sequential trees, a Gaussian copula, or private marginals.
 
     cart: a column is drawn given those before it, from the leaf of a tree that its record falls into. Categories and
     values that at least `min_count` records hold are released as they are; rarer values form cells and are released
     as means less and plus deviations of at least five records, never as themselves. copula: marginals, and
-    correlations of normal scores alone. The plan is the model, and confidential. Synthetic records are not safe by
-    that name: judge linkage, closest records and membership all the same.
+    correlations of normal scores alone. marginals: noisy counts of each column and of a tree of pairs, chosen and
+    measured with (epsilon, delta)-differential privacy. The plan is the model, and confidential. Synthetic
+    records are not safe by that name: judge linkage, closest records and membership all the same.
 
     Parameters
     ----------
-    method : {"cart", "copula"}
-        cart keeps relations of any shape and needs ``privpipe[utility]``; copula keeps rank correlations.
+    method : {"cart", "copula", "marginals"}
+        cart keeps relations of any shape and needs ``privpipe[utility]``; copula keeps rank correlations; marginals
+        promises differential privacy and keeps relations of the pairs it chose.
+    epsilon, delta : float
+        marginals: what the whole stage spends; its noise is drawn from the operating system's secret randomness, so
+        each plan has noise of its own, and two plans of one table spend twice.
+    unit : {"record", "person"}
+        marginals: who is protected; of a person at most `most_records` records count.
+    most_records : int
+    domains : mapping of column to Domain
+        marginals: ``{age: {low: 0, high: 100, bins: 20}, sex: {levels: [f, m]}}``, known without the data.
     columns : tuple of str or "all"
         Default: all but identifiers. Where others are left, each record keeps its values of them and the columns
         are drawn anew beside these.
@@ -88,7 +101,8 @@ class Synthesize(Transformer):
     Notes
     -----
     Source: Reiter, J. Official Statistics 21(3), 2005; Nowok, Raab, Dibben, J. Statistical Software 74(11), 2016;
-    Nelsen, An Introduction to Copulas, Springer, 2006; Rubin, J. Official Statistics 9(2), 1993.
+    Nelsen, An Introduction to Copulas, Springer, 2006; Rubin, J. Official Statistics 9(2), 1993; McKenna, Miklau,
+    Sheldon, J. Privacy and Confidentiality 11(3), 2021.
 
     Examples
     --------
@@ -104,7 +118,9 @@ class Synthesize(Transformer):
     draws_apart: ClassVar[str] = "draws records of nobody, who live in no household"
     source: ClassVar[str] = "Reiter, J. Official Statistics 21(3), 2005; Nelsen, An Introduction to Copulas, 2006"
 
-    method: Annotated[Literal["cart", "copula"], Doc("model: cart (sequential trees) or copula")] = "cart"
+    method: Annotated[
+        Literal["cart", "copula", "marginals"], Doc("model: cart (sequential trees), copula, or marginals with epsilon")
+    ] = "cart"
     columns: Annotated[
         tuple[str, ...] | Literal["all"] | None,
         Columns(),
@@ -125,6 +141,14 @@ class Synthesize(Transformer):
     zeros: Annotated[
         Literal["found", "declared"], Doc("cart: combinations nobody has are left out: found, or only declared ones")
     ] = "found"
+    epsilon: Annotated[float | None, Gt(0), Doc("marginals: privacy loss of the stage, as an exponent")] = None
+    delta: Annotated[float | None, Gt(0), Lt(1), Doc("marginals: chance that more is lost; below one over n")] = None
+    unit: Annotated[Literal["record", "person"], Doc("marginals: who is protected, record or person")] = "record"
+    most_records: Annotated[int, Ge(1), Doc("marginals: most records of a person that count")] = 1
+    domains: Annotated[
+        dict[str, Domain],
+        Doc("marginals: values of each column, known without the data: levels, or low, high and bins"),
+    ] = field(default_factory=dict)
     records: Annotated[
         Annotated[int, Ge(1)] | Literal["same"], Doc("number of records to draw, if all columns are drawn, or same")
     ] = "same"
@@ -156,12 +180,28 @@ class Synthesize(Transformer):
             )
         if self.method == "cart" and self.nulls == "keep":
             raise UsageError("Synthesize: nulls: keep draws gaps independently, which is of `method: copula`")
-        if self.method != "cart":
-            used = [name for name in CART_ALONE if getattr(self, name) != type(self).__dataclass_fields__[name].default]
+        for method, names in (("cart", CART_ALONE), ("marginals", MARGINALS_ALONE)):
+            used = [name for name in names if self.method != method and self._differs(name)]
             if used:
-                raise UsageError(f"Synthesize: {', '.join(used)} goes with `method: cart`")
+                raise UsageError(f"Synthesize: {', '.join(used)} goes with `method: {method}`")
+        if self.method == "marginals":
+            self._require_private()
         if named and self.small_strata == "suppress":
             object.__setattr__(self, "suppresses", True)
+
+    def _differs(self, name: str) -> bool:
+        default = type(self).__dataclass_fields__[name].default
+        return bool(getattr(self, name) != ({} if name == "domains" else default))
+
+    def _require_private(self) -> None:
+        if self.epsilon is None or self.delta is None:
+            raise UsageError("Synthesize: method: marginals needs epsilon and delta")
+        used = [name for name in ("by", "nulls") if getattr(self, name)]
+        if used:
+            raise UsageError(f"Synthesize: {', '.join(used)} does not go with `method: marginals`")
+        if self.unit == "record" and self.most_records != 1:
+            raise UsageError("Synthesize: most_records goes with `unit: person`")
+        object.__setattr__(self, "forbids_counts", True)
 
     def packages(self) -> dict[str, str]:
         return {"sklearn": "utility"} if self.method == "cart" else {}
@@ -175,6 +215,8 @@ class Synthesize(Transformer):
                 f"{context.place}: records: {self.records:,} new records have no values of {named}; leave columns out "
                 "to draw all of them, or leave records out"
             )
+        if self.method == "marginals":
+            return self._private(engine, table, columns, left, context)
         numbers = tuple(n for n in (*columns, *self.given) if n in context.schema.names)
         require_present((*columns, *self.given), context)
         require_numeric(tuple(n for n in numbers if not is_category(context.schema.field(n).type)), context)
@@ -197,6 +239,27 @@ class Synthesize(Transformer):
             "confidential": True,
         }
         return StagePlan(name=self.name(), parameters=self.parameters(), detail=detail)
+
+    def _private(
+        self, engine: Primitives, table: Any, columns: tuple[str, ...], left: Sequence[str], context: StageContext
+    ) -> StagePlan:
+        if left:
+            raise UsageError(
+                f"{context.place}: method: marginals draws all columns; {', '.join(map(repr, left))} would be released "
+                "beside them without protection: leave `columns` out, or drop them"
+            )
+        require_present(columns, context)
+        privacy = (float(self.epsilon or 0), float(self.delta or 0), self.unit, self.most_records)
+        found = learn_marginals(engine, table, columns, self.domains, privacy, context)
+        records = found["models"][0]["records"]
+        combinations = [{"values": [], "stratum": 0, "records": records}]
+        detail = {"columns": columns, "combinations": combinations, **found, "confidential": True}
+        return StagePlan(name=self.name(), parameters=self.parameters(), detail=detail)
+
+    @classmethod
+    def public_detail(cls, detail: Mapping[str, Any]) -> dict[str, Any]:
+        """The accountant's figures, which follow from the policy alone."""
+        return {"privacy": dict(detail["privacy"])} if "privacy" in detail else {}
 
     def _models(
         self, engine: Primitives, table: Any, columns: tuple[str, ...], strata: Strata, context: StageContext
@@ -232,7 +295,7 @@ class Synthesize(Transformer):
         return pa.schema([schema.field(name) for name in schema.names if name in kept])
 
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
-        made: Any = TreeModel.of if self.method == "cart" else CopulaModel
+        made = MODELS[self.method]
         if "strata" in plan.detail:
             strata = Strata.from_dict(plan.detail["strata"], plan.seed_key)
             return engine.map_rows(table, Redrawn(strata, made(plan.detail, table.schema, draws)), table.schema)
