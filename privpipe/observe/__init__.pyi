@@ -593,9 +593,11 @@ def information_loss(
     /,
     *,
     columns: list[str] | tuple[str, ...] | None = ...,
+    holdout: str | None = ...,
     measure: str,
     target: str | None = ...,
     model: str | None = ...,
+    by: str | None = ...,
     k: int | None = ...,
     **options: Unpack[CheckOptions],
 ) -> Mapping[str, Any]: ...
