@@ -335,10 +335,12 @@ class InformationLoss(_InformationLoss):
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
         severity: Literal["fail", "warn"] = ...,
         columns: list[str] | tuple[str, ...] | None = ...,
+        holdout: str | None = ...,
         measure: str,
         at_most: float | None = ...,
         target: str | None = ...,
         model: str | None = ...,
+        by: str | None = ...,
         k: int | None = ...,
     ) -> None: ...
 

@@ -418,19 +418,6 @@ def attribute_inference(
     gain: bool = ...,
     **options: Unpack[CheckOptions],
 ) -> Mapping[str, float]: ...
-@overload
-def correct_attribution(
-    frame: Any,
-    quasi_identifiers: list[str] | tuple[str, ...] | None,
-    column: str,
-    /,
-    *,
-    columns: list[str] | tuple[str, ...] | None = ...,
-    figure: Literal["disco", "tcap", "dcap"] = ...,
-    exclude_majority: bool = ...,
-    **options: Unpack[CheckOptions],
-) -> Mapping[str, Any]: ...
-@overload
 def correct_attribution(
     frame: Any,
     quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
@@ -594,9 +581,11 @@ def information_loss(
     /,
     *,
     columns: list[str] | tuple[str, ...] | None = ...,
+    holdout: str | None = ...,
     measure: str,
     target: str | None = ...,
     model: str | None = ...,
+    by: str | None = ...,
     k: int | None = ...,
     **options: Unpack[CheckOptions],
 ) -> Mapping[str, Any]: ...

@@ -39,11 +39,15 @@ class PropensityFit:
         pmse over what it would be by chance; NaN for a model of an intercept alone.
     rank : int
         Of the design, the intercept included.
+    scores, told : ndarray of float64, shape (n + n',)
+        Fitted chance that a row is a released one, and whether it is.
     """
 
     pmse: float
     ratio: float
     rank: int
+    scores: Numbers = field(repr=False)
+    told: Numbers = field(repr=False)
 
 
 def propensity(before: Numbers, after: Numbers) -> PropensityFit:
@@ -71,7 +75,7 @@ def propensity(before: Numbers, after: Numbers) -> PropensityFit:
     pmse = math.fsum(((scores - share) ** 2).tolist()) / len(design)
     rank = len(independent_columns(design))
     expected = (rank - 1) * (1 - share) ** 2 * share / len(design)
-    return PropensityFit(pmse, pmse / expected if expected > 0 else math.nan, rank)
+    return PropensityFit(pmse, pmse / expected if expected > 0 else math.nan, rank, scores, told)
 
 
 def logistic(design: Numbers, told: Numbers, ridge: float = RIDGE) -> Numbers:

@@ -21,8 +21,8 @@ class LabelledColumn:
 
     Parameters
     ----------
-    values, labels : ndarray of int64, shape (n,)
-        Code of the original value and of the released label of each record.
+    values, labels : ndarray of int64, shapes (n,) and (n',)
+        Code of the original value and of the released label of each record; equally long where records are paired.
     covers : ndarray of bool, shape (values, labels)
         Whether a label stands for a value.
     leaves : ndarray of float64, shape (labels,)
@@ -84,10 +84,10 @@ def divergence(columns: Sequence[LabelledColumn]) -> tuple[float, bool]:
         for at, column in enumerate(columns):
             share /= column.leaves[cell[at]]
         total[under] += share
-    n = len(columns[0].values)
+    n, shown = len(columns[0].values), len(columns[0].labels)
     p = counts / n
     if (total > 0).all():
-        return max(0.0, math.fsum((p * np.log(p / (total / n))).tolist())), False
+        return max(0.0, math.fsum((p * np.log(p / (total / shown))).tolist())), False
     return _smoothed(columns), True
 
 
@@ -102,5 +102,8 @@ def _smoothed(columns: Sequence[LabelledColumn]) -> float:
     both = np.concatenate([np.stack([first for first, _ in sides], 1), np.stack([second for _, second in sides], 1)])
     cells, places = np.unique(both, axis=0, return_inverse=True)
     places, n = places.ravel(), len(columns[0].values)
-    p, q = ((np.bincount(side, minlength=len(cells)) + 0.5) / (n + len(cells) / 2) for side in (places[:n], places[n:]))
+    p, q = (
+        (np.bincount(side, minlength=len(cells)) + 0.5) / (len(side) + len(cells) / 2)
+        for side in (places[:n], places[n:])
+    )
     return max(0.0, math.fsum((p * np.log(p / q)).tolist()))

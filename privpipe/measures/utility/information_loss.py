@@ -13,9 +13,10 @@ from typing_extensions import Doc
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
 from privpipe.blocks.distinct_pair import DistinctPair, DistinctPairMeasure
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Columns, Stricter
+from privpipe.blocks.marks import ColumnName, Columns, Stricter
 from privpipe.blocks.require import require_choice
-from privpipe.blocks.way import FILES, RECODED_TABLES, Way
+from privpipe.blocks.table_files import TableFiles, TableMeasure
+from privpipe.blocks.way import FILES, RECODED_TABLES, WHOLE_TABLES, Way
 from privpipe.errors import UsageError
 from privpipe.measures.utility.loss_columns import infinite_columns
 from privpipe.measures.utility.loss_functions import NAMES, REGISTERED
@@ -26,13 +27,17 @@ __all__ = ["InformationLoss"]
 
 OF_CLASSES = {"discernibility": "discernibility", "c_avg": "c_avg", "ncp": "gcp"}
 """Losses of classes and labels, with the quality model that gives them."""
-OF_MODELS = ("propensity", "classifier", "regression")
+UNPAIRED = (
+    *("moments", "correlation", "eigen", "propensity", "kl", "regression"),
+    *("hellinger", "wasserstein", "contingency", "specks"),
+)
+"""Losses that pair no records, and so are of whole tables; `classifier` is with a holdout."""
 LIKE_MOMENTS = ("moments", "correlation", "eigen", "regression")
 SMALLEST_SHOWN = 20
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class InformationLoss(FilePairMeasure, DistinctPairMeasure):
+class InformationLoss(FilePairMeasure, DistinctPairMeasure, TableMeasure):
     """What masking and recoding have cost the data; 0 for an unchanged table, and small figures are good.
 
     observed = ``loss``, with the figure of each column, what was suppressed and further figures beside.
@@ -42,10 +47,13 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure):
     measure : str
         Of cells: ``il1s`` mean of |x - y| / (sqrt(2) sd), sd of the original; ``il1`` mean of |x - y| / |x|, cells
         x = 0 dropped; ``sse_sst`` 100 SSE / SST on the original's scale; ``arctan`` mean of (2 / pi) arctan |x - y|,
-        only reported. Of distributions: ``moments`` (the largest shift), ``correlation`` (mean |r - r'|), ``eigen``.
+        only reported. Of distributions: ``moments`` (the largest shift), ``correlation`` (mean |r - r'|), ``eigen``,
+        ``hellinger`` (mean over columns; numbers in 20 bins at quantiles of the original), ``wasserstein`` (mean over
+        number columns, in deviations), ``contingency`` (mean total variation over pairs of columns; 5 bins).
         Of labels: ``entropy`` (non-uniform, a ratio), ``kl`` (nats, joint), ``ncp`` (mean of all cells), ``c_avg``,
-        ``discernibility``. Of models: ``propensity`` (pMSE), ``classifier`` (accuracy lost on held-out originals),
-        ``regression`` (1 - overlap of intervals). Or a name given to `register_loss`.
+        ``discernibility``. Of models: ``propensity`` (pMSE), ``specks`` (largest gap of its scores), ``classifier``
+        (accuracy lost on held-out originals, with a `holdout` on that), ``regression`` (1 - overlap of intervals). Or
+        a name given to `register_loss`.
     columns : tuple of str, optional
         Default: all quasi-identifiers.
     at_most : float, optional
@@ -53,14 +61,21 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure):
     target : str, optional
         Of `classifier` and `regression`, which need it: the column to be predicted from the others.
     model : {"logistic", "tree"}, optional
-        Of `propensity` and `classifier`, logistic by default; a tree needs ``privpipe[utility]``.
+        Of `propensity`, `specks` and `classifier`, logistic by default; a tree needs ``privpipe[utility]``.
+    holdout : str, optional
+        Table of records of the same population that the release was not made from: ``chance`` is the loss of the
+        original beside as many of them, below which a loss is none. `classifier` is tested on it.
+    by : str, optional
+        A column of at most 20 values: the loss is the largest within its groups of 50 original records or more.
     k : int, optional
         Of `c_avg`: the size of class that was asked for.
 
     Notes
     -----
-    Over the records that are in both tables, the suppressed share beside, but `ncp`, where a suppressed record costs
-    1, and `discernibility`, where it costs n. Cells that have no number on some side are left out of the losses of
+    Losses of cells, `entropy`, registered functions and `classifier` without a holdout are over the records that are in
+    both tables; `ncp` costs 1 for a suppressed record, and `discernibility` n. All others are of the two whole tables,
+    pair no records and judge synthetic releases too. The suppressed share stands beside. Cells that
+    have no number on some side are left out of the losses of
     cells, and blanked ones counted beside. Sums are rounded once, whatever the order of the records. Of fewer than 20
     records, figures that disclose moments are judged but not shown. The loss models of searches are `quality`.
 
@@ -98,7 +113,13 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure):
     model: Annotated[
         str | None,
         Stricter("equal"),
-        Doc("of propensity and classifier: logistic (left out) or tree, which needs privpipe[utility]"),
+        Doc("of propensity, specks and classifier: logistic (left out) or tree, which needs privpipe[utility]"),
+    ] = None
+    by: Annotated[
+        str | None,
+        ColumnName(),
+        Stricter("equal"),
+        Doc("column of at most 20 values: the largest loss within its groups of 50 records or more"),
     ] = None
     k: Annotated[int | None, Ge(1), Stricter("equal"), Doc("of c_avg: the size of class that was asked for")] = None
 
@@ -120,14 +141,27 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure):
             raise UsageError(f"{owner}: {self.target!r} is the target; take it out of columns")
         if self.model is not None:
             require_choice(owner, "model", self.model, ("logistic", "tree"))
-            if name not in ("propensity", "classifier"):
-                raise UsageError(f"{owner}: model belongs to propensity and classifier")
+            if name not in ("propensity", "specks", "classifier"):
+                raise UsageError(f"{owner}: model belongs to propensity, specks and classifier")
         if (self.k is None) is (name == "c_avg"):
             raise UsageError(f"{owner}: k belongs to c_avg, which needs it")
+        self._check_whole()
         if self.model == "tree":
             from privpipe.measures.utility.loss_models import require_trees
 
             require_trees()  # what is not installed is told before any work
+
+    def _check_whole(self) -> None:
+        """What belongs to losses of whole tables alone."""
+        owner = "InformationLoss"
+        if self.holdout is not None and self.measure not in (*UNPAIRED, "classifier"):
+            raise UsageError(
+                f"{owner}: holdout: belongs to losses that pair no records: {', '.join(UNPAIRED)}, classifier"
+            )
+        if self.by is not None and self.measure not in UNPAIRED:
+            raise UsageError(f"{owner}: by: belongs to losses that pair no records: {', '.join(UNPAIRED)}")
+        if self.by is not None and self.by == self.target:
+            raise UsageError(f"{owner}: by: {self.by!r} is the target")
 
     def _take_columns(self) -> None:
         from privpipe.measures.risk.identity.column_set import require_columns
@@ -141,55 +175,91 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure):
 
     @property
     def way(self) -> Way:  # type: ignore[override]
-        """By recoded tables for losses of classes and labels, whatever engine counts them; else by files."""
-        return RECODED_TABLES if self.measure in OF_CLASSES else FILES
+        """By recoded tables for losses of classes and labels, by whole tables where nothing pairs; else by files."""
+        if self.measure in OF_CLASSES:
+            return RECODED_TABLES
+        whole = self.measure in UNPAIRED or (self.measure == "classifier" and self.holdout is not None)
+        return WHOLE_TABLES if whole else FILES
 
     def columns_read(self, roles: Roles | tuple[str, ...]) -> tuple[str, ...]:
         keys = tuple(roles.quasi_identifiers) if isinstance(roles, Roles) else roles
         named = tuple(name for name in self.columns or self.quasi_identifiers or keys if name != self.target)
-        return named if self.target is None else (*named, self.target)
+        return tuple(dict.fromkeys((*named, *(name for name in (self.target, self.by) if name is not None))))
 
     def original_moments(self, roles: Roles) -> tuple[str, ...]:
         return self.columns_read(roles) if self.measure in ("il1s", "sse_sst") else ()
 
-    def judge_tables(self, pair: DistinctPair) -> Verdict:
+    def judge_tables(self, pair: DistinctPair | TableFiles) -> Verdict:
         from privpipe.measures.utility.quality import Quality
 
+        if isinstance(pair, TableFiles):
+            return self._judge_whole(pair)
         found = Quality(name=OF_CLASSES[self.measure], k=self.k).judge_tables(pair)  # type: ignore[arg-type]
         if found.outcome == "error" or found.observed is None:
             return dataclasses.replace(found, entry=self, threshold=self.demanded(), outcome="error")
         told = found.reason.partition("; ")[2].rstrip(".")
         return self._verdict(float(found.observed), {"loss": found.observed}, (told,) if told else ())
 
+    def _judge_whole(self, files: TableFiles) -> Verdict:
+        from privpipe.measures.utility.whole_losses import by_groups, chance_level, tested_elsewhere, unpaired
+
+        n, shown = files.original.num_rows, files.released.num_rows
+        whole = unpaired(files)
+        others = None if files.holdout is None else unpaired(files, files.holdout.cast(files.original.schema))
+        infinite = [name for each in (whole, others) if each is not None for name in infinite_columns(each)]
+        if infinite or not (n and shown):
+            why = f"infinite values in column {infinite[0]!r}" if infinite else "there are no records to compare"
+            return Verdict(self, None, "error", self.demanded(), reason=f"{why}.")
+        chance: float | None = None
+        if self.measure == "classifier":
+            kind: Any = self.model or "logistic"
+            names = [name for name in files.original.schema.names if name != self.target]
+            found = tested_elsewhere(files, names, str(self.target), kind)
+        else:
+            found = self._figure(whole) if self.by is None else by_groups(files, self.by, self._figure)
+            chance = chance_level(files, self.by, self._figure)
+        observed: dict[str, Any] = {"suppressed_share": max(0, n - shown) / n}
+        if self.holdout is not None and self.measure != "classifier":
+            observed["chance"] = chance
+        told = f"of {n:,} original and {shown:,} released records"
+        if chance is not None:
+            told += f", {short(chance)} between the original and as many others"
+        return self._judged(found, observed, told, min(n, shown))
+
     def judge_files(self, files: FilePair) -> Verdict:
         infinite = infinite_columns(files)
         if infinite or not len(files):
             why = f"infinite values in column {infinite[0]!r}" if infinite else "no record is in both tables"
             return Verdict(self, None, "error", self.demanded(), reason=f"{why}.")
-        found = self._figure(files)
+        gone = files.records - len(files)
+        told = f"over {len(files):,} records that are in both tables, {gone:,} of {files.records:,} not released"
+        beside = {"suppressed_share": gone / files.records if files.records else 0.0}
+        return self._judged(self._figure(files), beside, told, len(files))
+
+    def _judged(self, found: Any, beside: Mapping[str, Any], told: str, records: int) -> Verdict:
         if found.loss is None or found.loss != found.loss:
             why = found.why or "the figure is undefined"
             return Verdict(self, None, "error", self.demanded(), reason=f"{why}.")
-        gone = files.records - len(files)
         observed = {
             "loss": found.loss,
             **({"columns": dict(found.columns)} if found.columns else {}),
             **found.beside,
-            "suppressed_share": gone / files.records if files.records else 0.0,
+            **beside,
         }
-        told = f"over {len(files):,} records that are in both tables, {gone:,} of {files.records:,} not released"
-        hidden = self.measure in LIKE_MOMENTS and len(files) < SMALLEST_SHOWN
+        hidden = self.measure in LIKE_MOMENTS and records < SMALLEST_SHOWN
         return self._verdict(found.loss, observed, (told, *found.notes), hidden=hidden)
 
     def _figure(self, files: FilePair) -> Any:
-        from privpipe.measures.utility import loss_figures, loss_models
+        from privpipe.measures.utility import loss_distributions, loss_figures, loss_models
 
         names = [name for name in files.original.schema.names if name != self.target]
         kind: Any = self.model or "logistic"
         if not names:
             return loss_figures.LossFigure(None, why="no column is left to compare")
-        if self.measure == "propensity":
-            return loss_models.propensity_loss(files, names, kind)
+        if self.measure in ("propensity", "specks"):
+            return loss_models.propensity_loss(files, names, kind, gap=self.measure == "specks")
+        if self.measure in loss_distributions.OF_DISTRIBUTIONS:
+            return loss_distributions.OF_DISTRIBUTIONS[self.measure](files, names)
         if self.measure == "classifier":
             return loss_models.classifier_loss(files, names, str(self.target), kind)
         if self.measure == "regression":
@@ -223,4 +293,8 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure):
             cls(measure="entropy", at_most=0.5),
             cls(measure="c_avg", k=2, at_most=2.0),
             cls(measure="regression", target="income"),
+            cls(measure="hellinger", columns=("age", "income"), at_most=0.5, holdout="others.csv"),
+            cls(measure="contingency", columns=("age", "income"), at_most=0.5),
+            cls(measure="wasserstein", columns=("income",), at_most=0.5),
+            cls(measure="specks", columns=("income",), at_most=0.5),
         ]

@@ -128,12 +128,11 @@ def design_of(files: FilePair, names: Sequence[str], *, products: bool, standard
             left_out.append(name)
         columns += [(name, label, *(_standardised(x, y) if standardise else (x, y))) for label, x, y in found]
     width = 1 + len(columns) + len(columns) * (len(columns) - 1) // 2
-    added = products and width <= MOST_DESIGN and width * len(files) <= LARGEST_DESIGN
+    added = products and width <= MOST_DESIGN and width * max(len(files), files.released.num_rows) <= LARGEST_DESIGN
     if added:
         columns += _products_of(columns)
-    one = np.ones(len(files))
-    before = np.column_stack([one, *(x for _, _, x, _ in columns)])
-    after = np.column_stack([one, *(y for _, _, _, y in columns)])
+    before = np.column_stack([np.ones(len(files)), *(x for _, _, x, _ in columns)])
+    after = np.column_stack([np.ones(files.released.num_rows), *(y for _, _, _, y in columns)])
     return Design(before, after, ("intercept", *(label for _, label, _, _ in columns)), tuple(left_out), added)
 
 
@@ -204,7 +203,8 @@ def labelled_column(files: FilePair, name: str) -> LabelledColumn | None:
     """A column in codes with what its labels stand for; None where values times labels are too many to lay out.
 
     A label stands for a value that is the same text, that the column's hierarchy puts under it, or that the range or
-    set it names takes in; ``*`` and a missing cell stand for every value.
+    set it names takes in; ``*`` and a missing cell stand for every value. Where no records are paired a missing cell
+    does so only if the original has none.
     """
     from privpipe.kernels.losses.labels import LabelledColumn
 
@@ -225,8 +225,11 @@ def labelled_column(files: FilePair, name: str) -> LabelledColumn | None:
         for at, label in enumerate(names):
             if label not in known:
                 covers[:, at] |= range_members(label, domain, kind)
-    strayed = np.unique(labels[~covers[values, labels]])
-    covers[:, [at for at in strayed.tolist() if names[at] in (ANY, None)]] = True
+    if len(files.ids):
+        strayed = np.unique(labels[~covers[values, labels]]).tolist()
+    else:
+        strayed = [at for at, label in enumerate(names) if label not in domain]
+    covers[:, [at for at in strayed if names[at] in (ANY, None)]] = True
     leaves = np.maximum(np.maximum(leaves, covers.sum(axis=0)), 1.0)
     return LabelledColumn(values, labels, covers, leaves)
 

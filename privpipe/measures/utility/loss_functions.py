@@ -19,6 +19,7 @@ Divergence = Callable[[Any, Any], float]
 NAMES = (
     *("il1s", "il1", "sse_sst", "moments", "correlation", "eigen", "propensity", "discernibility", "c_avg", "ncp"),
     *("entropy", "kl", "classifier", "regression", "arctan"),
+    *("hellinger", "wasserstein", "contingency", "specks"),
 )
 """Losses that are ours."""
 REGISTERED: dict[str, RegisteredLoss] = {}

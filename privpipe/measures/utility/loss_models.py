@@ -16,7 +16,17 @@ from privpipe.measures.utility.loss_figures import LossFigure, column_means
 if TYPE_CHECKING:
     from privpipe.blocks import FilePair
 
-__all__ = ["FOLDS", "ModelKind", "classifier_loss", "propensity_loss", "regression_loss", "require_trees"]
+__all__ = [
+    "FOLDS",
+    "ModelKind",
+    "classifier_loss",
+    "filled",
+    "predicted",
+    "propensity_loss",
+    "regression_loss",
+    "require_trees",
+    "scale_of",
+]
 
 ModelKind = Literal["logistic", "tree"]
 Numbers = NDArray[np.float64]
@@ -42,32 +52,48 @@ def require_trees() -> Any:
     return DecisionTreeClassifier
 
 
-def propensity_loss(files: FilePair, names: Sequence[str], model: ModelKind) -> LossFigure:
-    """How well a model distinguishes released records from originals: pMSE; logistic: also its ratio to chance."""
+def propensity_loss(files: FilePair, names: Sequence[str], model: ModelKind, *, gap: bool = False) -> LossFigure:
+    """How well a model distinguishes released records from originals: pMSE; logistic: also its ratio to chance.
+
+    With `gap` the loss is the largest gap of the distributions of its scores (SPECKS), which stands beside otherwise.
+    """
     design = design_of(files, names, products=model == "logistic", standardise=True)
     if design.before.shape[1] == 1:
         return LossFigure(None, why=f"no column has between 2 and {MOST_LEVELS} categories or numbers that differ")
     notes = _design_notes(design, told=model == "logistic")
     if model == "tree":
-        return LossFigure(_tree_error(design), notes=("by a tree", *notes))
+        scores, told = _tree_scores(design)
+        share = float(told.mean())
+        error = math.fsum(((scores - share) ** 2).tolist()) / len(scores)
+        return _of_scores(error, scores, told, {}, ("by a tree", *notes), gap)
     from privpipe.kernels.losses.fits import propensity
 
     fit = propensity(design.before, design.after)
     beside = {"ratio": None if math.isnan(fit.ratio) else _settled(fit.ratio), "rank": fit.rank}
-    return LossFigure(
-        _settled(fit.pmse), beside=beside, notes=("a ratio of 1 is chance, below 1 aligned masking", *notes)
-    )
+    notes = ("a ratio of 1 is chance, below 1 aligned masking", *notes)
+    return _of_scores(fit.pmse, fit.scores, fit.told, beside, notes, gap)
 
 
-def _tree_error(design: Design) -> float:
+def _of_scores(
+    error: float, scores: Numbers, told: Numbers, beside: dict[str, Any], notes: tuple[str, ...], gap: bool
+) -> LossFigure:
+    """The error of the scores with their largest gap beside it, or the other way round."""
+    from privpipe.kernels.losses.distributions import largest_gap
+
+    figures = {"pmse": _settled(error), "specks": _settled(largest_gap(scores, told))}
+    loss = figures.pop("specks" if gap else "pmse")
+    return LossFigure(loss, beside={**figures, **beside}, notes=notes)
+
+
+def _tree_scores(design: Design) -> tuple[Numbers, Numbers]:
     from privpipe.kernels.losses.fits import canonical_order
 
     rows = np.vstack([design.before, design.after])
-    told = np.repeat([0.0, 1.0], len(design.before))
+    told = np.repeat([0.0, 1.0], [len(design.before), len(design.after)])
     order = canonical_order(np.column_stack([rows, told]))
-    tree = _tree(len(rows)).fit(rows[order], told[order])
-    scores = tree.predict_proba(rows[order])[:, 1]
-    return math.fsum(((scores - 0.5) ** 2).tolist()) / len(rows)
+    rows, told = rows[order], told[order]
+    tree = _tree(len(rows)).fit(rows, told)
+    return np.asarray(tree.predict_proba(rows)[:, 1], dtype=np.float64), told
 
 
 def regression_loss(files: FilePair, names: Sequence[str], target: str) -> LossFigure:
@@ -110,9 +136,9 @@ def classifier_loss(files: FilePair, names: Sequence[str], target: str, model: M
     right = np.zeros(3)
     for fold in range(FOLDS):
         held, train = folds == fold, folds != fold
-        first = _predicted(own[0][train], before[train], own[0][held], len(levels), model)
+        first = predicted(own[0][train], before[train], own[0][held], len(levels), model)
         recoded = _recoded(own, released, train)
-        second = _predicted(released[0][train], after[train], recoded[held], len(levels), model)
+        second = predicted(released[0][train], after[train], recoded[held], len(levels), model)
         majority = int(np.bincount(before[train]).argmax())
         for at, guess in enumerate((first, second, np.full(int(held.sum()), majority))):
             right[at] += int((guess == before[held]).sum())
@@ -134,9 +160,9 @@ def _features(files: FilePair, names: Sequence[str]) -> tuple[Features, Features
         numbers = files.numbers("original", name), files.numbers("released", name)
         codes: Any = None
         if numbers[0] is not None and numbers[1] is not None:
-            scale = _scale(numbers[0])
+            scale = scale_of(numbers[0])
             gaps = bool(np.isnan(numbers[0]).any() or np.isnan(numbers[1]).any())
-            blocks = [_filled(values, *scale, gaps) for values in (numbers[0], numbers[1])]
+            blocks = [filled(values, *scale, gaps) for values in (numbers[0], numbers[1])]
         else:
             _, codes = coded(files, name)
             shown = [np.unique(side) for side in codes]
@@ -171,10 +197,10 @@ def _recoded(own: Features, released: Features, train: NDArray[np.bool_]) -> Num
     return found
 
 
-def _predicted(
+def predicted(
     rows: Numbers, classes: NDArray[np.int64], held: Numbers, levels: int, model: ModelKind
 ) -> NDArray[np.int64]:
-    """The most likely class of each held record; equally likely ones by the first."""
+    """The most likely class of each held record, of a fit to the rows; equally likely ones by the first."""
     from privpipe.kernels.losses.fits import canonical_order, chances, logistic
 
     order = canonical_order(np.column_stack([rows, classes]))
@@ -193,7 +219,8 @@ def _tree(records: int) -> Any:
     return require_trees()(min_samples_leaf=max(1, min(SMALLEST_LEAF, records // 10)), random_state=0)
 
 
-def _scale(values: Numbers) -> tuple[float, float]:
+def scale_of(values: Numbers) -> tuple[float, float]:
+    """Mean and deviation to standardise by."""
     from privpipe.kernels.sums.exact import measure_sums
 
     sums = measure_sums([values])
@@ -201,7 +228,8 @@ def _scale(values: Numbers) -> tuple[float, float]:
     return (mean if sums.count else 0.0), (sd if sd > 0 else 1.0)
 
 
-def _filled(values: Numbers, mean: float, sd: float, gaps: bool) -> Numbers:
+def filled(values: Numbers, mean: float, sd: float, gaps: bool) -> Numbers:
+    """Standardised numbers, missing ones at the mean; with `gaps` a column that says which."""
     missing = np.isnan(values)
     filled = np.where(missing, 0.0, (values - mean) / sd)
     return np.column_stack([filled, missing.astype(np.float64)]) if gaps else filled[:, None]

@@ -13,7 +13,7 @@ from typing_extensions import Doc
 from privpipe.blocks import ClassBlock, Facts, Verdict
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.joined_classes import JoinedClassMeasure, JoinedTables
-from privpipe.blocks.marks import Columns, SensitiveColumn, Stricter
+from privpipe.blocks.marks import ColumnName, Columns, Stricter
 from privpipe.errors import UsageError
 from privpipe.kernels.classes.joined import AttributionCounts, attribution_counts
 from privpipe.measures.risk.identity.column_set import require_columns
@@ -73,7 +73,7 @@ class CorrectAttribution(JoinedClassMeasure):
         "key that determines the secret by nature say exclude_majority."
     )
 
-    column: Annotated[str, SensitiveColumn(), Stricter("equal"), Doc("the secret, of at most 200 values")]
+    column: Annotated[str, ColumnName(), Stricter("equal"), Doc("the secret, of at most 200 values")]
     at_most: Annotated[float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share that is tolerated")] = None
     figure: Annotated[
         Literal["disco", "tcap", "dcap"],
