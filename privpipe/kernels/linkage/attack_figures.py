@@ -1,0 +1,183 @@
+"""What an attack on a release finds beside the same attack on others: success, gain, excess and their limits."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from privpipe.errors import UsageError
+from privpipe.kernels.linkage.sampled_share import upper_share
+
+__all__ = ["AttackFigures", "Figure", "attack_figures", "excess_limit", "lower_share"]
+
+Figure = Literal["excess", "gain", "success"]
+SLACK = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackFigures:
+    """The figures of one attack; those of the control are None where there was none.
+
+    Parameters
+    ----------
+    success, upper : float
+        Mean success over the attacked originals, and its upper limit.
+    naive : float
+        Success of the same attacker without the rows of the release.
+    control, lower : float, optional
+        Mean success over the attacked others, and its lower limit.
+    excess, excess_upper : float, optional
+        (success - control) / (1 - control) and its upper limit, both in [0, 1]; None too where the control is 1.
+    """
+
+    success: float
+    upper: float
+    naive: float
+    control: float | None = None
+    lower: float | None = None
+    excess: float | None = None
+    excess_upper: float | None = None
+
+    def observed(self, figure: Figure) -> float | None:
+        """The estimate of a figure; None where it is not defined."""
+        if figure == "excess":
+            return self.excess
+        return max(0.0, self.success - self.naive) if figure == "gain" else max(self.success, self.naive)
+
+    def compared(self, figure: Figure) -> float | None:
+        """What a threshold is compared with: the upper limit of a figure; None where it is not defined."""
+        if figure == "excess":
+            return self.excess_upper
+        return max(0.0, self.upper - self.naive) if figure == "gain" else max(self.upper, self.naive)
+
+
+def attack_figures(
+    hits: float,
+    attacked: int,
+    *,
+    control_hits: float = 0.0,
+    controls: int = 0,
+    naive: float = 0.0,
+    confidence: float = 0.95,
+    everyone: bool = False,
+) -> AttackFigures:
+    """Success, gain and excess of an attack with their limits.
+
+    Parameters
+    ----------
+    hits : float
+        Sum of the success probabilities over the attacked originals, in [0, attacked].
+    attacked : int
+        At least 1.
+    control_hits, controls : float, int
+        The same of records that the release was not made from; 0 of 0: there is no control.
+    naive : float
+        Success without the release's rows.
+    confidence : float
+        Of each limit, in (0, 1).
+    everyone : bool
+        Whether every original was attacked: then the success is exact. The control is a sample always.
+
+    Raises
+    ------
+    UsageError
+        Figures out of range.
+
+    Examples
+    --------
+    >>> found = attack_figures(60, 500, control_hits=40, controls=500)
+    >>> round(found.observed("excess"), 4), round(found.compared("excess"), 4)
+    (0.0435, 0.0781)
+    >>> found.observed("success"), round(found.compared("success"), 4)
+    (0.12, 0.1466)
+    """
+    whole = min(max(hits, 0.0), float(attacked)) if -SLACK <= hits <= attacked + SLACK else hits
+    upper = upper_share(whole, attacked, confidence)
+    success = whole / attacked
+    if everyone:
+        upper = success
+    if not controls:
+        return AttackFigures(success=success, upper=upper, naive=naive)
+    missed = min(max(control_hits, 0.0), float(controls)) if control_hits <= controls + SLACK else control_hits
+    lower = lower_share(missed, controls, confidence)
+    control = missed / controls
+    return AttackFigures(
+        success=success,
+        upper=upper,
+        naive=naive,
+        control=control,
+        lower=lower,
+        excess=max(0.0, (success - control) / (1.0 - control)) if control < 1.0 else None,
+        excess_upper=excess_limit(success, upper, control, lower),
+    )
+
+
+def lower_share(hits: float, attacked: int, confidence: float = 0.95) -> float:
+    """Lower limit of the one-sided Clopper-Pearson interval for a share, fractional hits rounded down.
+
+    Source: Clopper, Pearson, Biometrika 26(4), 1934.
+
+    Parameters
+    ----------
+    hits : float
+        In [0, attacked].
+    attacked : int
+        At least 1.
+    confidence : float
+        In (0, 1).
+
+    Returns
+    -------
+    float
+        In [0, 1); 0 without hits.
+
+    Raises
+    ------
+    UsageError
+        Figures out of range.
+
+    Examples
+    --------
+    >>> round(lower_share(40, 500), 4), lower_share(0.9, 500)
+    (0.0609, 0.0)
+    """
+    if not (attacked >= 1 and 0 <= hits <= attacked and 0 < confidence < 1):
+        raise UsageError(f"no interval for {hits!r} of {attacked!r} at confidence {confidence!r}")
+    from scipy.special import betaincinv
+
+    whole = math.floor(hits + SLACK)
+    return float(betaincinv(whole, attacked - whole + 1, 1.0 - confidence)) if whole else 0.0
+
+
+def excess_limit(success: float, upper: float, control: float, lower: float) -> float | None:
+    """Upper limit of (a - c) / (1 - c), from the upper limit of a and the lower one of c; None where c = 1.
+
+    The limits of the two shares 1 - a and 1 - c make one of their ratio, on the scale of logarithms.
+
+    Source: Zou, Donner, Statistics in Medicine 27, 2008.
+
+    Parameters
+    ----------
+    success, upper : float
+        a and its upper limit.
+    control, lower : float
+        c and its lower limit.
+
+    Returns
+    -------
+    float or None
+        In [0, 1].
+
+    Examples
+    --------
+    >>> round(excess_limit(0.12, 0.12, 0.08, 0.0609), 4), excess_limit(1.0, 1.0, 0.9, 0.8)
+    (0.0629, 1.0)
+    """
+    if control >= 1.0:
+        return None
+    if success >= 1.0 or upper >= 1.0:
+        return 1.0
+    p, q = 1.0 - success, 1.0 - control
+    apart = math.hypot(math.log(p / (1.0 - upper)), math.log((1.0 - lower) / q))
+    return min(1.0, max(0.0, 1.0 - p / q * math.exp(-apart)))
