@@ -66,6 +66,7 @@ def _verdict(entry: TableMeasure, context: JudgingContext) -> Verdict:
         released=_arranged(_gathered(engine, released, columns, "released table"), rules.order),
         holdout=None if holdout is None else _arranged(holdout, rules.order),
         hierarchies=rules.hierarchies,
+        order=rules.order,
     )
     return entry.judge_tables(files)
 
