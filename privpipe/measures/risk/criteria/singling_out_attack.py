@@ -216,8 +216,14 @@ class SinglingOutAttack(ControlledAttack):
     @classmethod
     def examples(cls) -> list[Self]:
         return [
-            cls(columns=("age", "income", "illness"), size=2, attacks=None, figure="success"),
-            cls(columns=("age", "income", "zip"), size=3, attacks=100, holdout="others.csv", at_most=0.9),
+            cls(columns=("age", "income", "illness"), size=2, attacks=None, if_no_predicates="pass"),
+            cls(
+                columns=("age", "income", "zip"),
+                attacks=100,
+                holdout="others.csv",
+                at_most=0.9,
+                if_no_predicates="pass",
+            ),
             cls(columns=("age", "income"), mode="univariate", holdout="others.csv", if_no_predicates="pass"),
         ]
 
