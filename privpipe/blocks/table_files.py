@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from typing_extensions import Doc
 
 from privpipe.blocks.guarantee import Guarantee
-from privpipe.blocks.marks import Columns, FilePath, Stricter
+from privpipe.blocks.marks import FilePath, Stricter
 from privpipe.blocks.verdict import Verdict
 from privpipe.blocks.way import WHOLE_TABLES, Way
 from privpipe.roles import Roles
@@ -17,6 +17,7 @@ from privpipe.roles import Roles
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from privpipe.draws import Stream
     from privpipe.hierarchies import HierarchySpec
 
 __all__ = ["TableFiles", "TableMeasure"]
@@ -35,6 +36,8 @@ class TableFiles:
     reference : pyarrow.Table, optional
         More of them, none of which is in the original or the holdout.
     hierarchies : mapping of column to HierarchySpec
+    order : Stream, optional
+        Keyed order for draws of records.
     """
 
     original: pa.Table = field(repr=False)
@@ -42,6 +45,7 @@ class TableFiles:
     holdout: pa.Table | None = field(default=None, repr=False)
     reference: pa.Table | None = field(default=None, repr=False)
     hierarchies: Mapping[str, HierarchySpec] = field(default_factory=dict)
+    order: Stream | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -50,7 +54,6 @@ class TableMeasure(Guarantee):
 
     way: ClassVar[Way] = WHOLE_TABLES
 
-    columns: Annotated[tuple[str, ...] | None, Columns()] = None
     holdout: Annotated[
         str | None,
         FilePath(),
@@ -59,8 +62,8 @@ class TableMeasure(Guarantee):
     ] = None
 
     def columns_read(self, roles: Roles) -> tuple[str, ...]:
-        """Columns of all tables it looks at; default: its `columns`, else all quasi-identifiers."""
-        return self.columns or tuple(roles.quasi_identifiers)
+        """Columns of all tables it looks at; default: those it names, else all quasi-identifiers."""
+        return self.own_columns() or tuple(roles.quasi_identifiers)
 
     def table_of_reference(self) -> str | None:
         """Path of a third table, of records in neither the original nor the holdout."""

@@ -236,6 +236,35 @@ def _suggested(profiles: Sequence[Profile], made: Planned, method: Method, asked
             lines.append(f"  # Left out, for no method met it on this table without blanking columns: {line}")
         else:
             lines.append(f"  {line}")
+    return [*lines, *_criteria(profiles, made, method)]
+
+
+def _criteria(profiles: Sequence[Profile], made: Planned, method: Method) -> list[str]:
+    """The attacks of the WP216 criteria, commented, where rows of the release belong to nobody."""
+    if not any(stage.startswith("synthesize") for stage in method.stages):
+        return []
+    roles = {profile.name: made.guesses[profile.name].role for profile in profiles}
+    open_ = [name for name, role in roles.items() if role not in ("identifier", "drop")]
+    known = [name for name in open_ if roles[name] == "quasi_identifier"]
+    known = known if len(known) > 1 else open_
+    secrets = [profile for profile in profiles if roles[profile.name] == "sensitive"]
+    secrets = secrets or [profile for profile in profiles if profile.name in open_ and profile.name not in known][:1]
+    others = {"holdout": "others.csv"}
+    lines = [
+        "  # WP216 criteria: attacks give lower bounds and a pass is no certificate. A holdout has records of the same",
+        "  # population that the release was not made from; it comes from outside and is never split off this table.",
+        f"  # - singling_out_attack: {flow({**others, 'at_most': 0.1})}",
+    ]
+    if len(known) > 1:
+        halves = [known[::2], known[1::2]]
+        lines.append(f"  # - linkability_attack: {flow({'known': halves, **others, 'at_most': 0.05})}")
+    for secret in secrets:
+        asked: dict[str, Any] = {"column": secret.name, **others, "at_most": 0.1}
+        if secret.type in ("integer", "number", "decimal"):
+            asked["tolerance"] = {"relative": 0.05}
+        elif secret.type in ("date", "timestamp"):
+            asked["tolerance"] = {"absolute": 30}
+        lines.append(f"  # - inference_attack: {flow(asked)}")
     return lines
 
 

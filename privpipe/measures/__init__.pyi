@@ -16,6 +16,9 @@ from privpipe.measures.risk.attribute.rank_interval_disclosure import RankInterv
 from privpipe.measures.risk.attribute.recovery import Recovery as _Recovery
 from privpipe.measures.risk.attribute.robust_interval_risk import RobustIntervalRisk as _RobustIntervalRisk
 from privpipe.measures.risk.attribute.sd_interval_disclosure import SdIntervalDisclosure as _SdIntervalDisclosure
+from privpipe.measures.risk.criteria.inference_attack import InferenceAttack as _InferenceAttack
+from privpipe.measures.risk.criteria.linkability_attack import LinkabilityAttack as _LinkabilityAttack
+from privpipe.measures.risk.criteria.singling_out_attack import SinglingOutAttack as _SinglingOutAttack
 from privpipe.measures.risk.identity.attribute_risk import AttributeRisk as _AttributeRisk
 from privpipe.measures.risk.identity.distinction import Distinction as _Distinction
 from privpipe.measures.risk.identity.file_uniqueness import FileUniqueness as _FileUniqueness
@@ -334,8 +337,8 @@ class InformationLoss(_InformationLoss):
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
         severity: Literal["fail", "warn"] = ...,
-        columns: list[str] | tuple[str, ...] | None = ...,
         holdout: str | None = ...,
+        columns: list[str] | tuple[str, ...] | None = ...,
         measure: str,
         at_most: float | None = ...,
         target: str | None = ...,
@@ -389,7 +392,6 @@ class MembershipAttack(_MembershipAttack):
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
         severity: Literal["fail", "warn"] = ...,
-        columns: list[str] | tuple[str, ...] | None = ...,
         holdout: str | None = ...,
         at_most: float | None = ...,
         sample: int | None = ...,
@@ -398,6 +400,7 @@ class MembershipAttack(_MembershipAttack):
         reference: str | None = ...,
         radius: float = ...,
         false_positive_rate: float = ...,
+        columns: list[str] | tuple[str, ...] | None = ...,
     ) -> None: ...
 
 class ClosestRecord(_ClosestRecord):
@@ -406,13 +409,13 @@ class ClosestRecord(_ClosestRecord):
         *,
         quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
         severity: Literal["fail", "warn"] = ...,
-        columns: list[str] | tuple[str, ...] | None = ...,
         holdout: str | None = ...,
         at_least: float | None = ...,
         figure: Literal["ratio", "closer", "copies"] = ...,
         at_most: float | None = ...,
         confidence: float = ...,
         sample: int | None = ...,
+        columns: list[str] | tuple[str, ...] | None = ...,
     ) -> None: ...
 
 class ReplicatedUniques(_ReplicatedUniques):
@@ -424,6 +427,61 @@ class ReplicatedUniques(_ReplicatedUniques):
         columns: list[str] | tuple[str, ...] | None = ...,
         at_most: float | None = ...,
         holdout: str | None = ...,
+    ) -> None: ...
+
+class SinglingOutAttack(_SinglingOutAttack):
+    def __init__(
+        self,
+        *,
+        quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        severity: Literal["fail", "warn"] = ...,
+        holdout: str | None = ...,
+        at_most: float | None = ...,
+        figure: Literal["excess", "gain", "success"] | None = ...,
+        confidence: float = ...,
+        columns: list[str] | tuple[str, ...] | None = ...,
+        mode: Literal["multivariate", "univariate"] = ...,
+        size: int = ...,
+        attacks: int | None = ...,
+        if_no_predicates: Literal["error", "pass"] = ...,
+    ) -> None: ...
+
+class LinkabilityAttack(_LinkabilityAttack):
+    def __init__(
+        self,
+        *,
+        quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        severity: Literal["fail", "warn"] = ...,
+        holdout: str | None = ...,
+        at_most: float | None = ...,
+        figure: Literal["excess", "gain", "success"] | None = ...,
+        confidence: float = ...,
+        sample: int | None = ...,
+        targets: Literal["all", "outliers"] = ...,
+        outlier_share: float = ...,
+        known: Sequence[list[str] | tuple[str, ...]],
+        neighbours: int = ...,
+    ) -> None: ...
+
+class InferenceAttack(_InferenceAttack):
+    def __init__(
+        self,
+        *,
+        quasi_identifiers: list[str] | tuple[str, ...] | None = ...,
+        severity: Literal["fail", "warn"] = ...,
+        holdout: str | None = ...,
+        at_most: float | None = ...,
+        figure: Literal["excess", "gain", "success"] | None = ...,
+        confidence: float = ...,
+        sample: int | None = ...,
+        targets: Literal["all", "outliers"] = ...,
+        outlier_share: float = ...,
+        column: str,
+        columns: list[str] | tuple[str, ...] | None = ...,
+        guess: Literal["nearest", "model", "both"] = ...,
+        tolerance: Mapping[str, float] | None = ...,
+        model: Literal["logistic", "tree"] = ...,
+        by_value: bool = ...,
     ) -> None: ...
 
 class RobustIntervalRisk(_RobustIntervalRisk):

@@ -57,6 +57,12 @@ FOOT = (
 )
 
 
+CRITERIA = (
+    "Singling out, linkability and inference. Attacks give lower bounds and a pass is no certificate: the controller "
+    "decides case by case, for each release."
+)
+
+
 def release_report(run: RunDocuments) -> str:
     """The report as text.
 
@@ -126,7 +132,7 @@ def _warnings(run: RunDocuments) -> list[str]:
 
 
 def _tables(run: RunDocuments) -> list[dict[str, Any]]:
-    return [_guarantees(run), _whole(run), _measures(run), _lost(run), _notes(run), _stages(run)]
+    return [_guarantees(run), _whole(run), _measures(run), _criteria(run), _lost(run), _notes(run), _stages(run)]
 
 
 def _lost(run: RunDocuments) -> dict[str, Any]:
@@ -184,6 +190,21 @@ def _measures(run: RunDocuments) -> dict[str, Any]:
     rows = [(row["name"], _parameters(row), _observed(row, run)) for row in run.verdict["measures"]]
     text = "Reported, not judged."
     return {"title": "Measures", "text": text, "head": ("measure", "parameters", "observed"), "rows": rows}
+
+
+def _criteria(run: RunDocuments) -> dict[str, Any]:
+    found = [row for row in (*run.verdict["guarantees"], *run.verdict["measures"]) if _is_criterion(row["name"])]
+    rows = [(row["name"], _parameters(row), _observed(row, run), row.get("outcome", "measured")) for row in found]
+    return {
+        "title": "WP216 criteria",
+        "text": CRITERIA,
+        "head": ("attack", "parameters", "observed", "outcome"),
+        "rows": rows,
+    }
+
+
+def _is_criterion(name: str) -> bool:
+    return "measures.risk.criteria" in getattr(entry_class(name), "__module__", "")
 
 
 def _notes(run: RunDocuments) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from privpipe.transforms.sampling.sample import Sample as _Sample
 from privpipe.transforms.suppression.suppress_records import SuppressRecords as _SuppressRecords
 from privpipe.transforms.swapping.rank_swap import RankSwap as _RankSwap
 from privpipe.transforms.swapping.record_swap import RecordSwap as _RecordSwap
+from privpipe.transforms.synthesis.marginal_model import Domain
 from privpipe.transforms.synthesis.shuffle import Shuffle as _Shuffle
 from privpipe.transforms.synthesis.synthesize import Synthesize as _Synthesize
 from privpipe.transforms.synthesis.tree_rules import SynthesisRule
@@ -232,7 +233,7 @@ class Synthesize(_Synthesize):
     def __init__(
         self,
         *,
-        method: Literal["cart", "copula"] = ...,
+        method: Literal["cart", "copula", "marginals"] = ...,
         columns: list[str] | tuple[str, ...] | Literal["all"] | None = ...,
         given: list[str] | tuple[str, ...] = ...,
         order: list[str] | tuple[str, ...] | Literal["gain", "table"] = ...,
@@ -240,6 +241,11 @@ class Synthesize(_Synthesize):
         learn_on: int = ...,
         rules: Sequence[SynthesisRule | Mapping[str, Any]] = ...,
         zeros: Literal["found", "declared"] = ...,
+        epsilon: float | None = ...,
+        delta: float | None = ...,
+        unit: Literal["record", "person"] = ...,
+        most_records: int = ...,
+        domains: Mapping[str, Domain | Mapping[str, Any]] = ...,
         records: int | Literal["same"] = ...,
         max_categories: int = ...,
         smoothing: Literal["histogram"] = ...,

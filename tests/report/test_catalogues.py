@@ -8,10 +8,13 @@ from string import Formatter
 
 import pytest
 
+from privpipe.reporting.officer.judged_rows import judged_row
 from privpipe.reporting.officer.languages import LANGUAGES
 from privpipe.reporting.officer.messages import catalogue
 from privpipe.reporting.officer.numbers import Numbers
 from privpipe.reporting.officer.page import SECTIONS
+from privpipe.reporting.release_report import release_report
+from privpipe.reporting.run_documents import RunDocuments
 
 OFFICER = Path(__file__).parents[2] / "privpipe" / "reporting" / "officer"
 
@@ -62,3 +65,14 @@ def test_numbers_are_written_as_in_the_language(lang: str, number: str, share: s
 
 def test_a_share_that_is_not_all_is_never_written_as_all() -> None:
     assert Numbers("en").percent(0.9999).startswith("> 99.9")
+
+
+def test_the_criteria_stand_under_their_heading() -> None:
+    row = {"name": "linkability_attack", "parameters": {"known": [["age"], ["zip"]]}, "observed": None}
+    verdict = {"run_id": "a", "records": 90, "passed": True, "guarantees": [], "measures": [row]}
+    text = release_report(RunDocuments("a", verdict))
+    assert "WP216 criteria" in text
+    assert "a pass is no certificate" in text
+    assert judged_row(row, 90, 5).kind == "criterion"
+    assert "WP216" not in release_report(RunDocuments("a", {**verdict, "measures": []}))
+    assert 't("criteria.text")' in (OFFICER / "page.html.j2").read_text(encoding="utf-8")

@@ -64,6 +64,7 @@ def _verdict(entry: TableMeasure, context: JudgingContext) -> Verdict:
         holdout=beside["holdout"],
         reference=beside["reference"],
         hierarchies=rules.hierarchies,
+        order=rules.order,
     )
     return entry.judge_tables(files)
 

@@ -16,6 +16,7 @@ __all__ = ["JudgedRow", "judged_row", "without_few"]
 
 ATTACKS = ("measures.risk.linkage", "measures.risk.membership", "measures.risk.algorithm", "measures.risk.releases")
 ATTACKS_ON_VALUES = ("measures.risk.attribute",)
+CRITERIA = ("measures.risk.criteria",)
 LOSSES = ("measures.utility",)
 COUNTED = re.compile(
     r"(?<![\d,.])(\d{1,3}(?:,\d{3})*)(?= (?:of (?:them|the|[\d,]+) )?"
@@ -31,7 +32,7 @@ class JudgedRow:
     ----------
     name : str
         Of the catalogue.
-    kind : {"risk", "attack", "loss"}
+    kind : {"risk", "attack", "criterion", "loss"}
     parameters : str
         Those that somebody chose.
     columns : tuple of str
@@ -119,6 +120,8 @@ def _kind(entry: Any) -> str:
     module = getattr(entry, "__module__", "")
     if any(room in module for room in (*ATTACKS, *ATTACKS_ON_VALUES)):
         return "attack"
+    if any(room in module for room in CRITERIA):
+        return "criterion"
     return "loss" if any(room in module for room in LOSSES) else "risk"
 
 

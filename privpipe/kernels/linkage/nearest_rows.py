@@ -1,0 +1,309 @@
+"""The rows of a table that are nearest to given records, all of those that tie among them."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.compiled import njit
+from privpipe.kernels.columns.arrays import read_only
+from privpipe.kernels.linkage.distance import LinkedFile
+
+__all__ = ["NearRows", "SearchedRows", "distinct_rows"]
+
+Places = NDArray[np.int64]
+LEAF = 256
+CHUNK = 256
+
+
+@dataclass(frozen=True)
+class NearRows:
+    """Which distinct rows are nearest to each record.
+
+    Parameters
+    ----------
+    distance : ndarray of float64, shape (m,)
+        Of the k-th nearest row.
+    offsets : ndarray of int64, shape (m + 1,)
+        Where the members of each record begin.
+    members : ndarray of int64
+        Distinct rows at that distance or nearer.
+    nearer : ndarray of bool
+        Which of them are strictly nearer.
+    """
+
+    distance: NDArray[np.float64] = field(repr=False)
+    offsets: Places = field(repr=False)
+    members: Places = field(repr=False)
+    nearer: NDArray[np.bool_] = field(repr=False)
+
+
+def distinct_rows(file: LinkedFile) -> tuple[Places, Places, Places]:
+    """One row of each combination of values, the combination of each row, and how many rows have it.
+
+    Examples
+    --------
+    >>> file = LinkedFile(np.array([[1.0], [np.nan], [1.0], [np.nan]]), np.array([[0], [1], [0], [1]]))
+    >>> [part.tolist() for part in distinct_rows(file)]
+    [[0, 1], [0, 1, 0, 1], [2, 2]]
+    """
+    key = np.zeros(len(file), dtype=np.int64)
+    columns = [*file.numbers.T, *file.codes.T]
+    for column in columns:
+        values, places = np.unique(column, return_inverse=True)
+        key = np.unique(key * len(values) + places.reshape(-1), return_inverse=True)[1].reshape(-1).astype(np.int64)
+    _, first, place, counts = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
+    return first.astype(np.int64), place.reshape(-1).astype(np.int64), counts.astype(np.int64)
+
+
+class SearchedRows:
+    """The distinct rows of a table, laid out for searching by the sum over columns of Gower's distances.
+
+    Parameters
+    ----------
+    file : LinkedFile
+        At least one row. A missing number is at distance 0 of another and at distance 1 of any other number.
+
+    Examples
+    --------
+    >>> none = np.zeros((3, 0), dtype=np.int64)
+    >>> rows = SearchedRows(LinkedFile(np.array([[0.0], [0.0], [1.0]]), none))
+    >>> near = rows.nearest(LinkedFile(np.array([[0.4], [0.5]]), none[:2]))
+    >>> near.members.tolist(), near.offsets.tolist(), rows.counts.tolist()
+    ([0, 0, 1], [0, 1, 3], [2, 1])
+    """
+
+    def __init__(self, file: LinkedFile) -> None:
+        first, self.place, self.counts = distinct_rows(file)
+        rows = file.take(first)
+        self._order, starts = _leaves(rows)
+        numbers, codes = rows.numbers[self._order], rows.codes[self._order]
+        self._rows = _Rows(read_only(numbers.T, np.float64), read_only(codes.T, np.int64))
+        self._counts = read_only(self.counts[self._order], np.int64)
+        self._boxes = _boxes(numbers, codes, starts)
+
+    def nearest(self, asked: LinkedFile, k: int = 1) -> NearRows:
+        """The distinct rows that hold the k nearest rows of each record, k at most the number of rows."""
+        first, place, _ = distinct_rows(asked)
+        some = asked.take(first)
+        tables = _flat(asked.mismatch, asked.codes.shape[1])
+
+        def part(start: int) -> tuple[NDArray[np.float64], Places, Places, NDArray[np.bool_]]:
+            rows = slice(start, start + CHUNK)
+            asking = _Rows(read_only(some.numbers[rows], np.float64), read_only(some.codes[rows], np.int64))
+            return _search(asking, self._rows, self._counts, self._boxes, tables, k)  # type: ignore[no-any-return]
+
+        workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        with ThreadPoolExecutor(workers, thread_name_prefix="privpipe-nearest") as pool:
+            parts = list(pool.map(part, range(0, len(some), CHUNK)))
+        distance, sizes, members, nearer = (
+            np.concatenate([np.zeros(0, kind), *(found[at] for found in parts)])
+            for at, kind in enumerate((np.float64, np.int64, np.int64, np.bool_))
+        )
+        return _spread(distance, sizes, self._order[members], nearer, place)
+
+
+def _spread(
+    distance: NDArray[np.float64], sizes: Places, members: Places, nearer: NDArray[np.bool_], place: Places
+) -> NearRows:
+    """What was found for distinct records, for each of the records themselves."""
+    starts = np.concatenate([[0], np.cumsum(sizes)])[:-1]
+    lengths = sizes[place]
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    inside = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
+    taken = np.repeat(starts[place], lengths) + inside
+    return NearRows(distance[place], offsets, members[taken], nearer[taken])
+
+
+class _Rows(NamedTuple):
+    numbers: NDArray[np.float64]
+    codes: NDArray[np.int64]
+
+
+class _Boxes(NamedTuple):
+    """Leaves of rows: where each begins, and what its columns hold."""
+
+    starts: Places
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    missing: NDArray[np.int64]
+    first: Places
+    last: Places
+
+
+class _Tables(NamedTuple):
+    """Tables of mismatches end to end, where each begins (-1: codes mismatch where they differ), and its width."""
+
+    table: NDArray[np.bool_]
+    offsets: Places
+    widths: Places
+
+
+def _flat(mismatch: tuple[NDArray[np.bool_] | None, ...], columns: int) -> _Tables:
+    offsets, widths = np.full(columns, -1, dtype=np.int64), np.ones(columns, dtype=np.int64)
+    parts, at = [np.zeros(0, dtype=np.bool_)], 0
+    for column, table in enumerate(mismatch):
+        if table is not None:
+            offsets[column], widths[column] = at, table.shape[1]
+            parts.append(np.ascontiguousarray(table).ravel())
+            at += table.size
+    return _Tables(
+        read_only(np.concatenate(parts), np.bool_), read_only(offsets, np.int64), read_only(widths, np.int64)
+    )
+
+
+def _leaves(rows: LinkedFile) -> tuple[Places, Places]:
+    """Rows in an order of which leaves of alike rows are pieces, and where these begin."""
+    columns = [*np.where(np.isnan(rows.numbers), -1.0, rows.numbers).T, *rows.codes.T]
+    numbers = rows.numbers.shape[1]
+    leaves, open_ = [], [np.arange(len(rows), dtype=np.int64)]
+    while open_:
+        part = open_.pop()
+        spreads = [float(column[part].max() - column[part].min()) if len(part) > LEAF else 0.0 for column in columns]
+        spreads = [min(spread, 1.0) if at >= numbers else spread for at, spread in enumerate(spreads)]
+        widest = int(np.argmax(spreads)) if spreads else 0
+        if len(part) <= LEAF or spreads[widest] <= 0:
+            leaves.append(part)
+            continue
+        half = len(part) // 2
+        split = part[np.argpartition(columns[widest][part], half)]
+        open_ += [split[half:], split[:half]]
+    starts = np.cumsum([0, *(len(leaf) for leaf in leaves)]).astype(np.int64)
+    return np.concatenate(leaves), starts
+
+
+def _boxes(numbers: NDArray[np.float64], codes: Places, starts: Places) -> _Boxes:
+    begin, empty = starts[:-1], np.isnan(numbers)
+    low = np.minimum.reduceat(np.where(empty, np.inf, numbers), begin, axis=0)
+    high = np.maximum.reduceat(np.where(empty, -np.inf, numbers), begin, axis=0)
+    some, every = np.maximum.reduceat(empty, begin, axis=0), np.minimum.reduceat(empty, begin, axis=0)
+    first, last = np.minimum.reduceat(codes, begin, axis=0), np.maximum.reduceat(codes, begin, axis=0)
+    return _Boxes(
+        read_only(starts, np.int64),
+        read_only(low, np.float64),
+        read_only(high, np.float64),
+        read_only(some.astype(np.int64) + every, np.int64),
+        read_only(first, np.int64),
+        read_only(last, np.int64),
+    )
+
+
+@njit(nogil=True, cache=True)
+def _bound(numbers: NDArray[np.float64], codes: NDArray[np.int64], boxes: _Boxes, leaf: int, tables: _Tables) -> float:
+    """What no row of the leaf is nearer than."""
+    bound = 0.0
+    for j in range(len(numbers)):
+        at, missing = numbers[j], boxes.missing[leaf, j]
+        if np.isnan(at):
+            bound += 1.0 if missing == 0 else 0.0
+        elif missing == 2:
+            bound += 1.0
+        else:
+            apart = max(boxes.low[leaf, j] - at, at - boxes.high[leaf, j], 0.0)
+            bound += min(apart, 1.0) if missing else apart
+    for j in range(len(codes)):
+        first, last, offset = boxes.first[leaf, j], boxes.last[leaf, j], tables.offsets[j]
+        if offset < 0:
+            bound += 1.0 if codes[j] < first or codes[j] > last else 0.0
+        elif first == last and tables.table[offset + codes[j] * tables.widths[j] + first]:
+            bound += 1.0
+    return bound
+
+
+@njit(nogil=True, cache=True)
+def _leaf_distances(
+    numbers: NDArray[np.float64],
+    codes: NDArray[np.int64],
+    rows: _Rows,
+    span: tuple[int, int],
+    tables: _Tables,
+    out: NDArray[np.float64],
+) -> None:
+    start, end = span
+    for i in range(end - start):
+        out[i] = 0.0
+    for j in range(len(numbers)):
+        column, at = rows.numbers[j], numbers[j]
+        for i in range(start, end):
+            apart = abs(column[i] - at)
+            if np.isnan(apart):
+                apart = 0.0 if np.isnan(column[i]) and np.isnan(at) else 1.0
+            out[i - start] += apart
+    for j in range(len(codes)):
+        column_codes, code, offset = rows.codes[j], codes[j], tables.offsets[j]
+        if offset < 0:
+            for i in range(start, end):
+                out[i - start] += 1.0 if column_codes[i] != code else 0.0
+        else:
+            base = offset + code * tables.widths[j]
+            for i in range(start, end):
+                out[i - start] += 1.0 if tables.table[base + column_codes[i]] else 0.0
+
+
+@njit(nogil=True, cache=True)
+def _kth(best: NDArray[np.float64], held: NDArray[np.int64], k: int) -> float:
+    """Distance of the k-th nearest row among the nearest distinct ones, infinite while fewer rows are known."""
+    seen = 0
+    for i in range(len(best)):
+        seen += held[i]
+        if seen >= k:
+            return float(best[i])
+    return np.inf
+
+
+@njit(nogil=True, cache=True)
+def _search(
+    asking: _Rows, rows: _Rows, counts: NDArray[np.int64], boxes: _Boxes, tables: _Tables, k: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    m, leaves = len(asking.numbers), len(boxes.starts) - 1
+    largest = 0
+    for leaf in range(leaves):
+        largest = max(largest, boxes.starts[leaf + 1] - boxes.starts[leaf])
+    out, bounds = np.empty(largest), np.empty(leaves)
+    best, held = np.empty(k), np.empty(k, np.int64)
+    distance, sizes = np.empty(m), np.zeros(m, np.int64)
+    members, apart = np.empty(max(64, 2 * m), np.int64), np.empty(max(64, 2 * m))
+    nearer = np.empty(max(64, 2 * m), np.bool_)
+    filled = 0
+    for r in range(m):
+        numbers, codes = asking.numbers[r], asking.codes[r]
+        for leaf in range(leaves):
+            bounds[leaf] = _bound(numbers, codes, boxes, leaf, tables)
+        best[:], held[:] = np.inf, 0
+        reach, begun = np.inf, filled
+        for leaf in np.argsort(bounds):
+            if bounds[leaf] > reach + 1e-9 * (1.0 + reach):
+                break
+            start, end = boxes.starts[leaf], boxes.starts[leaf + 1]
+            _leaf_distances(numbers, codes, rows, (start, end), tables, out)
+            for i in range(end - start):
+                d = out[i]
+                if d - reach > 1e-12 * (1.0 + d):
+                    continue
+                if filled == len(members):
+                    members, apart = np.concatenate((members, members)), np.concatenate((apart, apart))
+                    nearer = np.concatenate((nearer, nearer))
+                members[filled], apart[filled] = start + i, d
+                filled += 1
+                if d < best[k - 1]:
+                    at = k - 1
+                    while at > 0 and best[at - 1] > d:
+                        best[at], held[at] = best[at - 1], held[at - 1]
+                        at -= 1
+                    best[at], held[at] = d, counts[start + i]
+                    reach = _kth(best, held, k)
+        kept = begun
+        for i in range(begun, filled):
+            d = apart[i]
+            if d - reach <= 1e-12 * (1.0 + d):
+                members[kept] = members[i]
+                nearer[kept] = reach - d > 1e-12 * (1.0 + reach)
+                kept += 1
+        filled = kept
+        distance[r], sizes[r] = reach, kept - begun
+    return distance, sizes, members[:filled], nearer[:filled]
