@@ -111,7 +111,7 @@ test-lowest: $(BIN)/python java
 	build/lowest/bin/python -m pip install --quiet packaging
 	build/lowest/bin/python -m tests.packages.asked dask remote report utility sklearn formats databases delta > build/lowest.txt
 	build/lowest/bin/python -m pip install --quiet -r build/lowest.txt $(LOWEST_PYTEST)
-	PYTHONPATH=. build/lowest/bin/python -m pytest -q -m "not spark and not gx" $(LOWEST_TESTS) $(PYTEST_ARGS)
+	PYTHONPATH=. build/lowest/bin/python -m pytest -q -W ignore::DeprecationWarning -m "not spark and not gx" $(LOWEST_TESTS) $(PYTEST_ARGS)
 	"$(BIN)/python" -m venv build/lowest-other
 	build/lowest/bin/python -m tests.packages.asked spark gx s3 iceberg > build/lowest-other.txt
 	build/lowest-other/bin/python -m pip install --quiet -r build/lowest-other.txt $(LOWEST_PYTEST)

@@ -7,12 +7,14 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from packaging.version import Version
 
 from privpipe.engines import Engine, Source
 from privpipe.engines.base.lakes import delta, delta_table, pinned
@@ -166,6 +168,10 @@ def test_the_reader_of_object_stores_gives_the_same(
     """Where files are no paths of this machine, deltalake's own file system reads them."""
     folder = deltas.TABLES[name](tmp_path / "table")
     monkeypatch.setattr(delta, "_filesystem", lambda table, path: (table.to_pyarrow_dataset().filesystem, None))
+    if name.startswith("mapped") and Version(metadata.version("deltalake")) < Version("1.6.4"):
+        with pytest.raises(DataError, match="DeltaProtocolError"):  # its own reader takes no mapped columns yet
+            rows(engine, Source(data=folder))
+        return
     assert rows(engine, Source(data=folder)) == counted(deltas.truth(folder))
 
 
