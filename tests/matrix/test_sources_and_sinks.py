@@ -99,11 +99,13 @@ def policy(source: dict[str, Any], sink: dict[str, Any], folder: Path) -> pp.Pol
 
 @pytest.mark.parametrize(("name", "source", "sink"), pairs())
 def test_the_rows_arrive_or_the_refusal_says_what_to_do(
-    name: str, source: str, sink: str, home: Home, request: pytest.FixtureRequest
+    name: str, source: str, sink: str, home: Home, store: ObjectStore, request: pytest.FixtureRequest
 ) -> None:
     engine = request.getfixturevalue(FIXTURES[name])
     if name == "spark" and "catalogue" in (source, sink):
         home = replace(home, session=request.getfixturevalue("session"))
+    if name == "spark":  # its workers may have been started before there was a store
+        engine.session.sparkContext.environment.update(store.environment())
     elsewhere = source == "catalogue" and name != "spark"
     made = Made({"table": "people"}, []) if elsewhere else SOURCES[source](home)
     if sink == "iceberg":

@@ -11,14 +11,16 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pyarrow as pa
+import pyarrow.fs as fs
 import pyarrow.parquet as pq
 import pytest
 from packaging.version import Version
 
 from privpipe.engines import Engine, Source
 from privpipe.engines.base.lakes import delta, delta_table, pinned
-from privpipe.errors import DataError, UnsupportedError, UsageError
+from privpipe.errors import DataError, EngineError, UnsupportedError, UsageError
 from tests.engines.lakes import deltas
 
 pytest.importorskip("deltalake", reason="needs deltalake")
@@ -173,6 +175,14 @@ def test_the_reader_of_object_stores_gives_the_same(
             rows(engine, Source(data=folder))
         return
     assert rows(engine, Source(data=folder)) == counted(deltas.truth(folder))
+
+
+def test_a_store_that_gives_nothing_is_not_called_a_damaged_file() -> None:
+    away = fs.PyFileSystem(fs.FSSpecHandler(fsspec.filesystem("memory")))
+    piece = delta.DeltaPiece("/away/part.parquet", away, pa.schema({"n": pa.int64()}), ("n",))
+    for read in (piece.is_whole, lambda: list(piece.batches())):
+        with pytest.raises(EngineError, match="part.parquet: the object store cannot be reached or refuses"):
+            read()
 
 
 def test_no_cell_is_in_an_error(tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ class DeltaPiece:
         """Whether all rows are live and the columns those of the table in name and type; raises as `batches`."""
         if self.deleted is not None or self.physical != tuple(self.schema.names):
             return False
+        self._reach()
         with reading(self.path, "Parquet"):
             fragment = _format().make_fragment(self.path, self.filesystem)
             found, rows = fragment.physical_schema, fragment.count_rows()
@@ -83,7 +84,10 @@ class DeltaPiece:
         ------
         DataError
             The file is unreadable, its columns differ from the table's by case, or it has other rows than the log says.
+        EngineError
+            Its object store gives nothing.
         """
+        self._reach()
         with reading(self.path, "Parquet"):
             fragment = _format().make_fragment(self.path, self.filesystem)
             self._require_columns(fragment.physical_schema.names)
@@ -96,6 +100,18 @@ class DeltaPiece:
                 at += len(batch)
                 yield self._whole(live)
         self._require_rows(at)
+
+    def _reach(self) -> None:
+        """Tell a store that gives nothing apart from a damaged file; on a cluster each worker asks by itself."""
+        if isinstance(self.filesystem, fs.LocalFileSystem):
+            return
+        try:
+            self.filesystem.open_input_file(self.path).close()
+        except (OSError, pa.ArrowException):
+            raise EngineError(
+                f"{Path(self.path).name}: the object store cannot be reached or refuses; each process that reads needs "
+                "its address and credentials in its environment, the workers of Spark and Dask too"
+            ) from None
 
     def _require_rows(self, rows: int) -> None:
         last = -1 if self.deleted is None or not len(self.deleted) else int(self.deleted.max())
