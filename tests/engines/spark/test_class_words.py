@@ -14,6 +14,7 @@ from privpipe.engines import Source
 from privpipe.engines.base.assembly import COUNT
 from privpipe.engines.spark import SparkEngine, class_table, counting
 from privpipe.engines.spark.counting import WORDS, CellReader, class_words
+from privpipe.engines.spark.driver_room import result_limit
 from privpipe.errors import DataError
 from privpipe.models import KAnonymity
 
@@ -136,4 +137,4 @@ def test_the_limit_of_what_is_collected_is_the_sessions(said: str, bytes_: int) 
         def get(self, name: str, default: str) -> str:
             return said
 
-    assert class_table._result_limit(type("Session", (), {"conf": Conf()})()) == bytes_
+    assert result_limit(type("Session", (), {"conf": Conf()})()) == bytes_
