@@ -181,7 +181,9 @@ class Entry:
         shown = []
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
-            if field.repr and value != field.default and not (field.default is None and value is None):
+            made = field.default_factory
+            default = field.default if made is dataclasses.MISSING else made()
+            if field.repr and value != default:
                 shown.append(f"{field.name}={value!r}")
         return f"{type(self).__name__}({', '.join(shown)})"
 

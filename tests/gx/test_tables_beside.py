@@ -15,8 +15,9 @@ import pytest
 
 import privpipe as pp
 from privpipe.blocks import Guarantee
-from privpipe.draws import Draws, Seed
+from privpipe.draws import RunKey, Seed
 from privpipe.engines import Source, open_engine
+from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.errors import UsageError
 from privpipe.judging import JudgingRules, assess
 
@@ -48,6 +49,7 @@ SEED = {"from_env": "PRIVPIPE_GX_TEST_SEED"}
 def beside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
     ORIGINAL.assign(age=ORIGINAL["age"] + 1).to_csv("others.csv", index=False)  # the holdout of examples
+    ORIGINAL.assign(age=ORIGINAL["age"] + 2).to_csv("more.csv", index=False)  # their reference
     monkeypatch.setenv(SEED["from_env"], "6f1d0c5b9e7a42c38d15f0a7b3e9c264")
     ppgx.hold("original", ORIGINAL)
     ppgx.hold("population", POPULATION)
@@ -98,7 +100,7 @@ def judged(guarantees: list[Guarantee]) -> list[tuple[Any, Any]]:
         pair = [engine.with_record_ids(each, "who", seed) for each in (released, original)]
         rules = JudgingRules(
             base=dict(engine.facts(original, _histogram("illness")).histograms),
-            order=Draws(seed, -1, "attack").of("order"),
+            order=RunKey.of(seed, "great expectations", fingerprint(engine, original, seed)).attacks(),
             household="household",
         )
         for guarantee in guarantees:
@@ -148,7 +150,10 @@ def test_every_example_has_the_verdict_of_assess() -> None:
     assert outcomes.count("fail") > 20
     refused = [each for each, outcome in zip(guarantees, outcomes, strict=True) if outcome == "error"]
     unjudged = {"transparency_attack", "quality", "probabilistic_linkage", "downcoding", "minimality_attack"}
-    assert {each.name() for each in refused} <= unjudged, refused
+    undefined = [each for each in refused if each.name() == "correct_attribution" and each.figure == "tcap"]
+    elsewhere = [each for each in refused if "town" in (getattr(each, "columns", None) or ())]  # not in this table
+    left = [each for each in refused if each not in (*undefined, *elsewhere)]
+    assert {each.name() for each in left} <= unjudged, left
 
 
 def test_without_what_it_needs_an_expectation_fails_and_says_why() -> None:

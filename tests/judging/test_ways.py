@@ -117,6 +117,7 @@ REFUSALS = {
     "releases": ("", NO_CLASSES, "beside earlier releases, by a ledger that a run keeps"),
     "whole": ("", "", ""),
     "tables": (BY_RECORDS, "", ""),
+    "joined classes": ("", "", ""),
 }
 """What each way says to persons, to wildcards, and to Great Expectations; nothing where it serves them."""
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from privpipe.engines import Engine, Source
 from privpipe.errors import NoSolutionError, UnsupportedError, UsageError
 from privpipe.hierarchies import Hierarchy
 from privpipe.models import EntropyLDiversity, KAnonymity
@@ -215,7 +216,7 @@ def test_an_interrupt_ends_with_the_best_so_far(plain: Any, problem: Any, monkey
         plan(plain, loose.table, loose.stage, loose.context)
 
 
-def test_short_forms_of_the_matrix(plain: Any, problem: Any) -> None:
+def test_short_forms_of_the_matrix(plain: Any, embedded: Engine, problem: Any) -> None:
     none_gone = replace(problem, limit=0.0)
     for approach in ("AG_", "AG_AS"):
         detail = plan(plain, problem.table, Generalize(approach=approach), problem.context).detail
@@ -227,10 +228,11 @@ def test_short_forms_of_the_matrix(plain: Any, problem: Any) -> None:
     assert sum(map(bool, columns["levels"].values())) == min(sum(map(bool, node)) for node in dropped)
     weighted = Generalize(approach="_AS", loss=LossSpec(weights={"a": 1.0, "b": 5.0}))
     assert plan(plain, problem.table, weighted, problem.context).detail["levels"]["b"] == 0
-    raw = plan(plain, problem.table, Generalize(approach="_TS", suppress_at_most=0.5), problem.context).detail
+    table = embedded.scan(Source(data=problem.table))
+    raw = plan(embedded, table, Generalize(approach="_TS", suppress_at_most=0.5), problem.context).detail
     assert set(raw["levels"].values()) == {0}
     with pytest.raises(NoSolutionError, match="the limit allows 0"):
-        plan(plain, problem.table, Generalize(approach="_TS"), problem.context)
+        plan(embedded, table, Generalize(approach="_TS"), problem.context)
     with pytest.raises(UnsupportedError, match="served by the stage `mondrian`"):
         plan(plain, problem.table, Generalize(approach="CG_"), problem.context)
     for name in APPROACHES:

@@ -54,6 +54,8 @@ class InferenceAttack(RecordAttack):
         Attacked originals, and others at the most; None: all.
     targets : {"all", "outliers"}
         `outliers`: the `outlier_share` whose nearest other original is farthest.
+    outlier_share : float
+        In (0, 1].
     by_value : bool
         Report the success for each secret that 20 attacked records or more have.
     confidence : float

@@ -46,6 +46,8 @@ class LinkabilityAttack(RecordAttack):
         Attacked originals, and others at the most; None: all.
     targets : {"all", "outliers"}
         `outliers`: the `outlier_share` whose nearest other original is farthest.
+    outlier_share : float
+        In (0, 1].
     confidence : float
         Of the limits that are compared, in (0, 1).
 
