@@ -6,8 +6,10 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import wait
 from contextlib import suppress
 from pathlib import Path
+from threading import Barrier, BrokenBarrierError
 from typing import Any
 from urllib.parse import urlparse
 
@@ -19,6 +21,8 @@ from privpipe.private_files import sync_folder
 __all__ = ["Leftovers", "copied", "local_place"]
 
 CHUNK = 1 << 20
+PATIENCE = 10.0
+"""Seconds."""
 
 
 def copied(io: Any, path: Path, place: str) -> None:
@@ -87,6 +91,21 @@ def _removed(io: Any, places: Iterable[str]) -> None:
             io.delete(place)
 
 
+def _settle() -> None:
+    """Wait until pyiceberg's threads have written what they began: where one fails, the others go on."""
+    from pyiceberg.utils.concurrent import ExecutorFactory
+
+    pool = ExecutorFactory.get_or_create()
+    threads = int(getattr(pool, "_max_workers", 1))
+    meeting = Barrier(threads)
+
+    def meet() -> None:
+        with suppress(BrokenBarrierError):  # somebody else's work is long
+            meeting.wait(PATIENCE)
+
+    wait([pool.submit(meet) for _ in range(threads)])
+
+
 class Leftovers:
     """Everything that one run may leave in a table's storage without its being part of the table.
 
@@ -114,6 +133,7 @@ class Leftovers:
         made : sequence of str
             Folders on this machine that the run made; those that are empty then go.
         """
+        _settle()
         places = [place for name in ("data", "_privpipe") for place in _listed(self.io, self._below(name))]
         places += [place for place in _listed(self.io, f"{self.location}/metadata") if self._is_ours(place, referenced)]
         _removed(self.io, places)

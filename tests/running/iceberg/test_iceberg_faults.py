@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.utils.concurrent import ExecutorFactory
 
 import privpipe as pp
 from privpipe.errors import Refused, SinkError
+from privpipe.sinks.iceberg_files import Leftovers
 from tests.engines.lakes import icebergs
 from tests.running.iceberg.tables import NAMES, TABLE, content, foreign_write, read_again, rows, standing
 
@@ -287,3 +292,20 @@ def test_a_withdrawal_that_loses_against_another_writer_tries_again(
     assert calls[1] == 3
     assert table().properties["privpipe.run_id"] == first.run_id
     assert content(table().scan().to_arrow()) == content(rows())
+
+
+def test_what_a_thread_of_pyiceberg_still_writes_is_removed_too(tmp_path: Path) -> None:
+    """Manifests are written side by side: where one fails, another may come after the first look."""
+    folder = tmp_path / "table" / "metadata"
+    folder.mkdir(parents=True)
+    began = Event()
+
+    def late() -> None:
+        began.set()
+        time.sleep(0.3)
+        (folder / "c1-m1.avro").write_bytes(b"manifest")
+
+    ExecutorFactory.get_or_create().submit(late)
+    assert began.wait(10)
+    Leftovers(PyArrowFileIO(), str(tmp_path / "table"), "run", "c1").remove([], [])
+    assert list(folder.iterdir()) == []
