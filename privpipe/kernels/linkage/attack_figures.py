@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from privpipe.errors import UsageError
 from privpipe.kernels.linkage.sampled_share import upper_share
 
 __all__ = ["AttackFigures", "Figure", "attack_figures", "excess_limit", "lower_share"]
@@ -142,12 +141,7 @@ def lower_share(hits: float, attacked: int, confidence: float = 0.95) -> float:
     >>> round(lower_share(40, 500), 4), lower_share(0.9, 500)
     (0.0609, 0.0)
     """
-    if not (attacked >= 1 and 0 <= hits <= attacked and 0 < confidence < 1):
-        raise UsageError(f"no interval for {hits!r} of {attacked!r} at confidence {confidence!r}")
-    from scipy.special import betaincinv
-
-    whole = math.floor(hits + SLACK)
-    return float(betaincinv(whole, attacked - whole + 1, 1.0 - confidence)) if whole else 0.0
+    return 1.0 - upper_share(attacked - hits, attacked, confidence)
 
 
 def excess_limit(success: float, upper: float, control: float, lower: float) -> float | None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
+from privpipe.kernels.linkage.mismatches import Mismatches, largest_codes, mismatches
 
 __all__ = ["LinkedFile", "Ties", "linkage_scores", "one_to_one", "pair_distances"]
 
@@ -123,12 +124,12 @@ def _by_tree(
 def _by_tiles(
     attacked: LinkedFile, candidates: LinkedFile, partner: NDArray[np.int64], squared: bool
 ) -> NDArray[np.int64]:
-    mismatches, far = _flat(attacked.mismatch, attacked.codes.shape[1]), _by_column(candidates)
+    apart, far = _between(attacked, candidates), _by_column(candidates)
 
     def part(start: int) -> NDArray[np.int64]:
         rows = slice(start, start + CHUNK)
         near = _Side(read_only(attacked.numbers[rows], np.float64), read_only(attacked.codes[rows], np.int64))
-        return np.asarray(_tied_with_partner(near, far, mismatches, read_only(partner[rows], np.int64), squared))
+        return np.asarray(_tied_with_partner(near, far, apart, read_only(partner[rows], np.int64), squared))
 
     with ThreadPoolExecutor(_workers(), thread_name_prefix="privpipe-linkage") as pool:
         return np.concatenate(list(pool.map(part, range(0, len(attacked), CHUNK))))
@@ -141,29 +142,12 @@ class _Side(NamedTuple):
     codes: NDArray[np.int64]
 
 
-class _Mismatches(NamedTuple):
-    """The tables of mismatches end to end, where each begins (-1: none), and its width."""
-
-    table: NDArray[np.bool_]
-    offsets: NDArray[np.int64]
-    widths: NDArray[np.int64]
-
-
 def _by_column(file: LinkedFile) -> _Side:
     return _Side(read_only(file.numbers.T, np.float64), read_only(file.codes.T, np.int64))
 
 
-def _flat(mismatch: tuple[NDArray[np.bool_] | None, ...], columns: int) -> _Mismatches:
-    offsets, widths = np.full(columns, -1, dtype=np.int64), np.ones(columns, dtype=np.int64)
-    parts, at = [np.zeros(0, dtype=np.bool_)], 0
-    for column, table in enumerate(mismatch):
-        if table is not None:
-            offsets[column], widths[column] = at, table.shape[1]
-            parts.append(table.ravel())
-            at += table.size
-    return _Mismatches(
-        read_only(np.concatenate(parts), np.bool_), *(read_only(each, np.int64) for each in (offsets, widths))
-    )
+def _between(one: LinkedFile, other: LinkedFile) -> Mismatches:
+    return mismatches(one.mismatch, (largest_codes(one.codes), largest_codes(other.codes)))
 
 
 def pair_distances(one: LinkedFile, other: LinkedFile, *, squared: bool) -> NDArray[np.float64]:
@@ -176,7 +160,7 @@ def pair_distances(one: LinkedFile, other: LinkedFile, *, squared: bool) -> NDAr
     [[0.0, 3.0], [3.0, 0.0]]
     """
     near = _Side(read_only(one.numbers, np.float64), read_only(one.codes, np.int64))
-    return np.asarray(_distances(near, _by_column(other), _flat(one.mismatch, one.codes.shape[1]), squared))
+    return np.asarray(_distances(near, _by_column(other), _between(one, other), squared))
 
 
 def one_to_one(distances: NDArray[np.float64], ties: Ties = "fractional") -> tuple[float, float]:
@@ -236,10 +220,8 @@ def _add_numbers(
 
 
 @njit(nogil=True, cache=True)
-def _add_codes(
-    codes: NDArray[np.int64], far: NDArray[np.int64], mismatches: _Mismatches, out: NDArray[np.float64]
-) -> None:
-    table, offsets, widths = mismatches
+def _add_codes(codes: NDArray[np.int64], far: NDArray[np.int64], apart: Mismatches, out: NDArray[np.float64]) -> None:
+    table, offsets, widths = apart
     for j in range(len(far)):
         others, code = far[j], codes[j]
         for i in range(len(out)):
@@ -250,11 +232,11 @@ def _add_codes(
 
 
 @njit(nogil=True, cache=True)
-def _row(near: _Side, r: int, far: _Side, mismatches: _Mismatches, squared: bool, out: NDArray[np.float64]) -> None:
+def _row(near: _Side, r: int, far: _Side, apart: Mismatches, squared: bool, out: NDArray[np.float64]) -> None:
     """Distances of one record to all candidates."""
     out[:] = 0.0
     _add_numbers(near.numbers[r], far.numbers, squared, out)
-    _add_codes(near.codes[r], far.codes, mismatches, out)
+    _add_codes(near.codes[r], far.codes, apart, out)
     if squared:
         for i in range(len(out)):
             out[i] = np.sqrt(out[i])
@@ -265,14 +247,14 @@ def _row(near: _Side, r: int, far: _Side, mismatches: _Mismatches, squared: bool
 
 @njit(nogil=True, cache=True)
 def _tied_with_partner(
-    near: _Side, far: _Side, mismatches: _Mismatches, partner: NDArray[np.int64], squared: bool
+    near: _Side, far: _Side, apart: Mismatches, partner: NDArray[np.int64], squared: bool
 ) -> NDArray[np.int64]:
     """Candidates as near as the partner, 0 where another is nearer."""
     n = far.numbers.shape[1] if len(far.numbers) else far.codes.shape[1]
     out = np.empty(n)
     found = np.zeros(len(partner), np.int64)
     for r in range(len(partner)):
-        _row(near, r, far, mismatches, squared, out)
+        _row(near, r, far, apart, squared, out)
         least = out.min()
         true = out[partner[r]]
         if true - least <= 1e-12 * (1.0 + true):
@@ -283,9 +265,9 @@ def _tied_with_partner(
 
 
 @njit(nogil=True, cache=True)
-def _distances(near: _Side, far: _Side, mismatches: _Mismatches, squared: bool) -> NDArray[np.float64]:
+def _distances(near: _Side, far: _Side, apart: Mismatches, squared: bool) -> NDArray[np.float64]:
     n = far.numbers.shape[1] if len(far.numbers) else far.codes.shape[1]
     out = np.empty((len(near.numbers), n))
     for r in range(len(near.numbers)):
-        _row(near, r, far, mismatches, squared, out[r])
+        _row(near, r, far, apart, squared, out[r])
     return out

@@ -20,7 +20,8 @@ def member_figures(members: Numbers, others: Numbers, false_positive_rate: float
     Parameters
     ----------
     members, others : ndarray of float64, shape (m,)
-        Distances, at least one each. Two are equal when they differ by at most 1e-12 (1 + the larger).
+        Distances, or other scores of which the least are members', at least one each. Two are equal when they differ by
+        at most 1e-12 (1 + the size of the larger).
     false_positive_rate : float
         At which the true-positive rate is read, at the most.
 
@@ -35,7 +36,7 @@ def member_figures(members: Numbers, others: Numbers, false_positive_rate: float
     {'advantage': 0.6666666666666666, 'auc': 0.8333333333333334, 'tpr': 0.6666666666666666}
     """
     whole = np.sort(np.concatenate([members, others]))
-    steps = np.diff(whole) > 1e-12 * (1.0 + whole[1:])
+    steps = np.diff(whole) > 1e-12 * (1.0 + np.abs(whole[1:]))
     first = whole[np.concatenate([[True], steps])]
     counts = [
         np.bincount(np.searchsorted(first, values, side="right") - 1, minlength=len(first))

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.linkage.distance import LinkedFile
+from privpipe.kernels.linkage.mismatches import Mismatches, largest_codes, mismatches
 
 __all__ = ["NearRows", "SearchedRows", "distinct_rows"]
 
@@ -86,12 +87,13 @@ class SearchedRows:
         self._rows = _Rows(read_only(numbers.T, np.float64), read_only(codes.T, np.int64))
         self._counts = read_only(self.counts[self._order], np.int64)
         self._boxes = _boxes(numbers, codes, starts)
+        self._largest = largest_codes(codes)
 
     def nearest(self, asked: LinkedFile, k: int = 1) -> NearRows:
         """The distinct rows that hold the k nearest rows of each record, k at most the number of rows."""
         first, place, _ = distinct_rows(asked)
         some = asked.take(first)
-        tables = _flat(asked.mismatch, asked.codes.shape[1])
+        tables = mismatches(asked.mismatch, (largest_codes(asked.codes), self._largest))
 
         def part(start: int) -> tuple[NDArray[np.float64], Places, Places, NDArray[np.bool_]]:
             rows = slice(start, start + CHUNK)
@@ -136,27 +138,6 @@ class _Boxes(NamedTuple):
     last: Places
 
 
-class _Tables(NamedTuple):
-    """Tables of mismatches end to end, where each begins (-1: codes mismatch where they differ), and its width."""
-
-    table: NDArray[np.bool_]
-    offsets: Places
-    widths: Places
-
-
-def _flat(mismatch: tuple[NDArray[np.bool_] | None, ...], columns: int) -> _Tables:
-    offsets, widths = np.full(columns, -1, dtype=np.int64), np.ones(columns, dtype=np.int64)
-    parts, at = [np.zeros(0, dtype=np.bool_)], 0
-    for column, table in enumerate(mismatch):
-        if table is not None:
-            offsets[column], widths[column] = at, table.shape[1]
-            parts.append(np.ascontiguousarray(table).ravel())
-            at += table.size
-    return _Tables(
-        read_only(np.concatenate(parts), np.bool_), read_only(offsets, np.int64), read_only(widths, np.int64)
-    )
-
-
 def _leaves(rows: LinkedFile) -> tuple[Places, Places]:
     """Rows in an order of which leaves of alike rows are pieces, and where these begin."""
     columns = [*np.where(np.isnan(rows.numbers), -1.0, rows.numbers).T, *rows.codes.T]
@@ -194,7 +175,9 @@ def _boxes(numbers: NDArray[np.float64], codes: Places, starts: Places) -> _Boxe
 
 
 @njit(nogil=True, cache=True)
-def _bound(numbers: NDArray[np.float64], codes: NDArray[np.int64], boxes: _Boxes, leaf: int, tables: _Tables) -> float:
+def _bound(
+    numbers: NDArray[np.float64], codes: NDArray[np.int64], boxes: _Boxes, leaf: int, tables: Mismatches
+) -> float:
     """What no row of the leaf is nearer than."""
     bound = 0.0
     for j in range(len(numbers)):
@@ -221,7 +204,7 @@ def _leaf_distances(
     codes: NDArray[np.int64],
     rows: _Rows,
     span: tuple[int, int],
-    tables: _Tables,
+    tables: Mismatches,
     out: NDArray[np.float64],
 ) -> None:
     start, end = span
@@ -258,7 +241,7 @@ def _kth(best: NDArray[np.float64], held: NDArray[np.int64], k: int) -> float:
 
 @njit(nogil=True, cache=True)
 def _search(
-    asking: _Rows, rows: _Rows, counts: NDArray[np.int64], boxes: _Boxes, tables: _Tables, k: int
+    asking: _Rows, rows: _Rows, counts: NDArray[np.int64], boxes: _Boxes, tables: Mismatches, k: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
     m, leaves = len(asking.numbers), len(boxes.starts) - 1
     largest = 0

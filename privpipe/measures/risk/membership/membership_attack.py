@@ -16,7 +16,7 @@ from privpipe.blocks.marks import Columns, FilePath, Stricter
 from privpipe.blocks.table_files import TableFiles, TableMeasure
 from privpipe.errors import UsageError
 from privpipe.measures.risk.identity.column_set import require_columns
-from privpipe.measures.risk.membership.closest_records import Compared, closest, compared, within
+from privpipe.measures.risk.membership.closest_records import Compared, closest, compared, plain, within
 from privpipe.tolerance import at_most
 
 if TYPE_CHECKING:
@@ -190,8 +190,10 @@ class MembershipAttack(TableMeasure):
         }
 
     def _density(self, asked: LinkedFile, found: Compared) -> NDArray[np.float64]:
+        # Among values of one table labels have nothing to cover: the reference's codes are compared as they are.
         shares = [
-            (within(asked, side, self.radius) + 1) / (len(side) + 1) for side in (found.released, found.reference)
+            (within(known, side, self.radius) + 1) / (len(side) + 1)
+            for known, side in ((asked, found.released), (plain(asked), found.reference))
         ]
         return np.asarray(shares[0] / shares[1], dtype=np.float64)
 

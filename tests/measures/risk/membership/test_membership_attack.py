@@ -191,3 +191,29 @@ def test_a_reference_holds_nobody_who_is_attacked(embedded: Engine, tmp_path: Pa
         MembershipAttack(holdout=path, reference=path, score="density")
     with pytest.raises(UsageError, match="belongs to score"):
         MembershipAttack(holdout=path, reference="more.csv")
+
+
+def test_a_reference_is_compared_value_by_value_though_labels_are_released() -> None:
+    """The codes of its values are no codes of labels: read as such they would lie outside the table of what covers."""
+    towns = ["Bonn", "Graz", "Pune", "Oslo"]
+    tree = HierarchySpec.from_mapping({"tree": {"Europe": ["Bonn", "Graz", "Oslo"], "Asia": ["Pune"]}}, column="town")
+    files = TableFiles(
+        original=pa.table({"town": ["Bonn", "Graz", "Pune"]}),
+        released=pa.table({"town": ["Europe", "Europe", "Asia"]}),
+        holdout=pa.table({"town": ["Pune", "Oslo"]}),
+        reference=pa.table({"town": [*towns, "Oslo", "Oslo"]}),
+        hierarchies={"town": tree},
+    )
+    observed = MembershipAttack(holdout="h", reference="r", score="density", sample=None).judge_tables(files).observed
+    in_reference = {"Bonn": 1, "Graz": 1, "Pune": 1, "Oslo": 3}
+    released = {"Bonn": 2, "Graz": 2, "Pune": 1, "Oslo": 2}
+    scores = {town: -Fraction(released[town] + 1, 4) / Fraction(in_reference[town] + 1, 7) for town in towns}
+    wanted = by_definition([scores[town] for town in ("Bonn", "Graz", "Pune")], [scores["Pune"], scores["Oslo"]])
+    for name, value in wanted.items():
+        assert observed[name] == pytest.approx(value), name
+
+
+def test_scores_that_rounding_alone_separates_are_equal() -> None:
+    """Equal shares of different counts differ in the last bit; also below -1, where densities of members lie."""
+    members, others = np.array([-3.0, -1.1 * 3]), np.array([-3.0 * (1 + 1e-15), -3.3000000000000003 * (1 - 1e-15)])
+    assert member_figures(members, others)["auc"] == 0.5
