@@ -364,6 +364,8 @@ class RankSwap(StageEstimator):
         *,
         columns: list[str] | tuple[str, ...] | None = ...,
         p: float | None = ...,
+        keep_correlation: float | None = ...,
+        keep_mean: float | None = ...,
         partner: Literal["unswapped", "content", "skip"] = ...,
         kind: Literal["window", "buckets", "distribution"] = ...,
         buckets: int = ...,
@@ -385,6 +387,8 @@ class RankSwap(StageEstimator):
     ) -> None: ...
     columns: list[str] | tuple[str, ...] | None
     p: float | None
+    keep_correlation: float | None
+    keep_mean: float | None
     partner: Literal["unswapped", "content", "skip"]
     kind: Literal["window", "buckets", "distribution"]
     buckets: int

@@ -154,6 +154,8 @@ class RankSwap(_RankSwap):
         *,
         columns: list[str] | tuple[str, ...],
         p: float | None = ...,
+        keep_correlation: float | None = ...,
+        keep_mean: float | None = ...,
         partner: Literal["unswapped", "content", "skip"] = ...,
         kind: Literal["window", "buckets", "distribution"] = ...,
         buckets: int = ...,

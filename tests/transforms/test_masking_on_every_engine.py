@@ -50,6 +50,8 @@ CHAINS: dict[str, list[Transformer]] = {
     ],
     "ranks": [
         RankSwap(columns=["income"], kind="buckets", buckets=7),
+        RankSwap(columns=["rent", "seen"], keep_correlation=0.9, bottom=0.02),
+        RankSwap(columns=["age"], keep_mean=0.2),
         RankSwap(columns=["rent", "admitted"], kind="distribution", p=0.1),
         RankSwap(columns=["seen", "rent"], p=0.2, by=["town"], top=0.05, small_strata="suppress"),
         Shuffle(columns=["income", "rent"], given=["age", "admitted"]),
@@ -74,6 +76,7 @@ CHAINS: dict[str, list[Transformer]] = {
 
 
 ALONE: list[Transformer] = [
+    RankSwap(columns=["rent", "age"], keep_correlation=0.9),
     TopCode(columns=["income", "rent"], quantile=0.9, replace="mean", at_least=1, by=["town"]),
     RankSwap(columns=["seen", "rent"], p=0.2, by=["town"], top=0.05, small_strata="suppress"),
     Shuffle(columns=["income"], given=["age", "admitted"]),

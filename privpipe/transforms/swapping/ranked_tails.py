@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from privpipe.kernels.sums.exact import ExactSums
 
-__all__ = ["TAIL", "Averaged", "TailBorders", "TailsRemoved", "tail_borders", "tail_means"]
+__all__ = ["TAIL", "Averaged", "SampledColumn", "TailBorders", "TailsRemoved", "tail_borders", "tail_means"]
 
 TAIL = "__privpipe_tail"
 BOTTOM, TOP = 1, 2
@@ -62,7 +62,7 @@ class TailBorders:
 
 def tail_borders(engine: Primitives, table: Any, column: str, records: int, bottom: int, top: int) -> TailBorders:
     """The tails that so many of the smallest and of the largest values make, of a column with `records` values."""
-    sample = engine.reduce_rows(table, [column], _Sample(column), Facts())
+    sample = engine.reduce_rows(table, [column], SampledColumn(column), Facts())
     values = np.sort(sample[1]) if sample is not None else np.zeros(0)
     ranks = [rank for rank, wanted in ((bottom - 1, bottom), (records - top, top)) if wanted]
     found = dict(zip(ranks, _at_ranks(engine, table, column, records, ranks, values), strict=True))
@@ -114,8 +114,13 @@ def _known(array: pa.Array, column: str) -> tuple[NDArray[Any], NDArray[np.bool_
 
 
 @dataclass(frozen=True)
-class _Sample:
-    """The values of the records with the least ids, which are as good as random."""
+class SampledColumn:
+    """The values of the records with the least ids, which are as good as random, and those ids.
+
+    Parameters
+    ----------
+    column : str
+    """
 
     column: str
 
