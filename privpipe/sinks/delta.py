@@ -19,27 +19,24 @@ import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from privpipe.engines import Source
-from privpipe.engines.base.lakes import DeltaFolder
-from privpipe.errors import DataError, SinkError
+from privpipe.errors import SinkError
 from privpipe.private_files import flush_new, make_public, public_modes, sync_folder
 from privpipe.sinks.delta_log import (
     LOG,
     Added,
-    Commit,
     Snapshot,
     commits,
-    fields_of,
     link_commit,
     require_deltalake,
     snapshot,
     write_aside,
 )
+from privpipe.sinks.delta_releases import DeltaReleases, require_takes_releases
 from privpipe.sinks.local import METADATA, LocalTarget, flush_below, sink_faults
 from privpipe.sinks.public_properties import public_properties
 from privpipe.sinks.target import Rows
@@ -51,14 +48,6 @@ __all__ = ["DeltaTarget", "local_target"]
 
 ATTEMPTS = 5
 PENDING = "pending-"
-KEEPS_VERSIONS = (
-    "releases before this one can still be read from the Delta table by their version, until its files are vacuumed"
-)
-JOINS = (
-    "the rows join those of earlier releases in one table: who is in several of them has several rows there, and "
-    "unless a ledger follows persons nothing judges what these tell together"
-)
-CHANGED = "another writer changed the Delta table after the last release"
 
 
 def local_target(path: Path) -> LocalTarget:
@@ -90,16 +79,16 @@ class DeltaTarget(LocalTarget):
         self, path: Path, mode: Literal["replace", "append"] = "replace", schema: Literal["same", "evolve"] = "same"
     ) -> None:
         super().__init__(path)
-        self.mode, self.schema = mode, schema
-        self._table: Snapshot | None = None
-        self._seen = False
-        self._fields: tuple[Mapping[str, Any], ...] = ()
+        self.changes = DeltaReleases(
+            str(self.path), str(self.path), mode, schema, self._found, lambda: commits(self.path)
+        )
         self._was_there = False
         self._done: str | None = None
 
     def __enter__(self) -> Self:
         super().__enter__()
-        self._seen, self._was_there = False, self.path.is_dir()
+        self.changes.begin()
+        self._was_there = self.path.is_dir()
         return self
 
     def __exit__(
@@ -111,55 +100,20 @@ class DeltaTarget(LocalTarget):
         super().__exit__(kind, error, trace)
 
     def fits(self, schema: pa.Schema) -> None:
-        """Refuse rows whose columns are not those of the table.
-
-        Raises
-        ------
-        DataError
-            A column is missing or of another type; there is one more and `schema: evolve` was not said.
-        UnsupportedError
-            Delta has no such type.
-        """
-        fields, table = fields_of(schema), self._now()
-        self._fields = fields
-        if table is None:
-            return
-        new, old = ({field["name"]: field["type"] for field in each} for each in (fields, table.fields))
-        said = f"the release does not fit the Delta table {self.name!r}"
-        missing = [name for name in old if name not in new]
-        if missing:
-            raise DataError(f"{said}: it lacks {_listed(missing)}; release them, or publish into a table of its own")
-        for name, kind in old.items():
-            if new[name] != kind:
-                raise DataError(
-                    f"{said}: column {name!r} is {new[name]} and the table has {kind}; no type is ever changed: "
-                    "declare its `type:`, or publish into a table of its own"
-                )
-        added = [name for name in new if name not in old]
-        if added and self.schema == "same":
-            raise DataError(f"{said}: it lacks {_listed(added)}; write `schema: evolve` in the sink to add them")
-        self._fields = (*table.fields, *(field for field in fields if field["name"] in added))
+        """See `DeltaReleases.fits`."""
+        self.changes.fits(schema)
 
     def kept(self) -> Source | None:
         """The table's rows at the version that it has, where a release joins them."""
-        table = self._now()
-        if table is None or self.mode == "replace":
-            return None
-        return self._at(table.version)
+        return self.changes.kept()
 
     def whole(self, run_id: str) -> Source | None:
         """The table at the version of this run."""
-        table = self._now()
-        return None if table is None or self.mode == "replace" else self._at(table.version + 1)
+        return self.changes.whole()
 
     def notes(self) -> Sequence[str]:
         """That earlier rows stay readable, and that somebody else changed the table."""
-        table = self._now()
-        if table is None:
-            return ()
-        last: Mapping[str, Any] = next(iter(commits(self.path)), {})
-        foreign = [] if last.get("privpipe.run_id") == table.run_id else [CHANGED]
-        return (KEEPS_VERSIONS if self.mode == "replace" else JOINS, *foreign)
+        return self.changes.notes()
 
     @property
     def publishes_files(self) -> bool:
@@ -168,7 +122,7 @@ class DeltaTarget(LocalTarget):
 
     def described(self, run_id: str) -> Mapping[str, Any]:
         """The folder in the table, and how the release stands to earlier ones."""
-        return {"folder": run_id, "mode": self.mode}
+        return {"folder": run_id, "mode": self.changes.mode}
 
     def publish(self, run_id: str) -> str:
         """See `Target.publish`; when it raises, `withdraw` sees to what had been done."""
@@ -177,12 +131,12 @@ class DeltaTarget(LocalTarget):
             modes = public_modes(self.state / "releases")
             make_public(staged, modes)
             flush_below(staged)
-            commit = self._commit(run_id, staged)
+            commit = self.changes.commit(_staged_files(run_id, staged), public_properties(staged, run_id))
             flush_new(self._mark(run_id), b"there" if self._was_there else b"")
             aside, back = self._aside(run_id), self._back(run_id)
             write_aside(aside, commit.text(), modes[0])
             if commit.before is not None:  # made while there is room, so that going back takes none
-                write_aside(back, self._undoing(commit, run_id).text(), modes[0])
+                write_aside(back, self.changes.undoing(commit, run_id).text(), modes[0])
             for folder in (self.path, self.path / LOG, self.path / METADATA):
                 folder.mkdir(exist_ok=True)
             os.rename(staged / METADATA, self.path / METADATA / run_id)
@@ -199,18 +153,14 @@ class DeltaTarget(LocalTarget):
         return str(self.path)
 
     def published(self, run_id: str) -> Rows:
-        """The rows of this run as the log has them: the whole version, or its part of it."""
-        table = self._now()
-        version = 0 if table is None else table.version + 1
-        if self.mode == "replace":
-            return self._at(version)
-        return Source(data=DeltaFolder(str(self.path), version, run_id))
+        """See `DeltaReleases.published`."""
+        return self.changes.published(run_id)
 
     def withdraw(self, run_id: str) -> None:
         """Bring back the version before in a commit of its own, or drop a table that holds nothing else."""
         self._done = None
         with sink_faults(self.path, "the release could not be withdrawn; restore the version before by hand"):
-            if self._committed(run_id) and not self._dropped(run_id):
+            if self.changes.committed(run_id) and not self._dropped(run_id):
                 self._restore(run_id)
             self._forget(run_id, was_there=self._was_there)
 
@@ -226,18 +176,8 @@ class DeltaTarget(LocalTarget):
         with sink_faults(self.path):
             return path.read_bytes() if path is not None and path.is_file() else None
 
-    def _now(self) -> Snapshot | None:
-        """The table when it was first asked for: what a run judges beside its own rows, and what it changes."""
-        if not self._seen:
-            self._table = self._found()
-            self._seen = True
-        return self._table
-
     def _found(self) -> Snapshot | None:
         return snapshot(self.path) if (self.path / LOG).is_dir() and any((self.path / LOG).iterdir()) else None
-
-    def _at(self, version: int) -> Source:
-        return Source(data=str(self.path), format="delta", version=version)
 
     def _mark(self, run_id: str) -> Path:
         return self.state / f"{PENDING}{run_id}"
@@ -248,49 +188,9 @@ class DeltaTarget(LocalTarget):
     def _back(self, run_id: str) -> Path:
         return self.state / f"commit-back-{run_id}"
 
-    def _commit(self, run_id: str, staged: Path) -> Commit:
-        """What makes the staged files the release; what is said of them is what their public verdict says."""
-        import pyarrow.parquet as pq
-
-        table = self._now()
-        files = []
-        for path in sorted(path for path in staged.iterdir() if path.is_file()):
-            found = path.stat()
-            rows = pq.ParquetFile(path).metadata.num_rows
-            files.append(Added(f"{run_id}/{path.name}", found.st_size, int(found.st_mtime * 1000), rows))
-        return Commit(
-            before=table,
-            fields=self._fields,
-            said=public_properties(staged, run_id),
-            added=tuple(files),
-            removed=() if table is None or self.mode == "append" else table.files,
-            mode="Append" if self.mode == "append" else "Overwrite",
-        )
-
-    def _undoing(self, commit: Commit, run_id: str) -> Commit:
-        """The commit that would follow this one to take it back."""
-        before = commit.before
-        assert before is not None
-        return Commit(
-            before=replace(before, version=commit.version),
-            fields=before.fields,
-            said={**_said(before), "withdrawn": run_id},
-            added=commit.removed,
-            removed=commit.added,
-        )
-
-    def _committed(self, run_id: str) -> bool:
-        """Whether the log says that this run published, and nothing later that it was withdrawn."""
-        for commit in commits(self.path):
-            if commit.get("privpipe.withdrawn") == run_id:
-                return False
-            if commit.get("privpipe.run_id") == run_id:
-                return True
-        return False
-
     def _dropped(self, run_id: str) -> bool:
         """Take a table away that holds this release alone; without its log it is none."""
-        if self._now() is not None or len([*commits(self.path)]) > 1:
+        if self.changes.now() is not None or len([*commits(self.path)]) > 1:
             return False
         gone = self.state / f"withdrawn-{run_id}"
         os.rename(self.path / LOG, gone)
@@ -300,14 +200,11 @@ class DeltaTarget(LocalTarget):
 
     def _restore(self, run_id: str) -> None:
         """The files of before in one commit; where others have changed the table since, this run's are taken out."""
-        before = self._now()
+        before = self.changes.now()
         if before is not None and link_commit(self.path, before.version + 2, self._back(run_id)):
             return
         for _ in range(ATTEMPTS):
-            now = snapshot(self.path)
-            mine = tuple(file for file in now.files if file.path.startswith(f"{run_id}/"))
-            said = {**({} if before is None else _said(before)), "withdrawn": run_id}
-            commit = Commit(before=now, fields=now.fields, said=said, removed=mine)
+            commit = self.changes.without(run_id, snapshot(self.path))
             write_aside(self._aside(run_id), commit.text(), public_modes(self.state / "releases")[0])
             if link_commit(self.path, commit.version, self._aside(run_id)):
                 return
@@ -349,11 +246,7 @@ class DeltaTarget(LocalTarget):
             )
         require_deltalake()
         table = self._found()
-        if table is not None and table.fault:
-            raise SinkError(
-                f"the sink {self.name!r} {table.fault}, and nothing was published into it; give the sink another path, "
-                "or move the table away"
-            )
+        require_takes_releases(self.name, table)
         left = {LOG, METADATA, *self._pending()}
         if (
             table is None
@@ -368,7 +261,7 @@ class DeltaTarget(LocalTarget):
         """Throw away what a killed run moved in and did not commit, and a table that it was taking away."""
         super()._clean()
         for run_id in self._pending():
-            if self._committed(run_id):
+            if self.changes.committed(run_id):
                 self._tidy(run_id)
             else:
                 self._forget(run_id, was_there=self._mark(run_id).read_bytes() == b"there")
@@ -381,11 +274,13 @@ class DeltaTarget(LocalTarget):
             each.unlink(missing_ok=True)
 
 
-def _said(table: Snapshot) -> dict[str, str]:
-    """What the table says of the release before."""
-    names = ("run_id", "verdict", "policy_hash")
-    return {name: found for name in names if (found := table.configuration.get(f"privpipe.{name}")) is not None}
+def _staged_files(run_id: str, staged: Path) -> Sequence[Added]:
+    """The staged files as the log will name them."""
+    import pyarrow.parquet as pq
 
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(map(repr, names))
+    files = []
+    for path in sorted(path for path in staged.iterdir() if path.is_file()):
+        found = path.stat()
+        rows = pq.ParquetFile(path).metadata.num_rows
+        files.append(Added(f"{run_id}/{path.name}", found.st_size, int(found.st_mtime * 1000), rows))
+    return files
