@@ -19,7 +19,8 @@ from privpipe.ledger.folder import canonical, read_document
 from privpipe.ledger.seal import Seal
 from privpipe.sinks.delta import local_target
 from privpipe.sinks.local import LocalTarget
-from privpipe.sinks.remote import RemoteTarget, is_remote
+from privpipe.sinks.remote import is_remote
+from privpipe.sinks.remote_delta import remote_target
 
 __all__ = [
     "Point",
@@ -188,7 +189,7 @@ def remember(place: Witness, record: SinkRecord) -> None:
 def current_of(target: str) -> str | None:
     """What a sink points at now; another value than ever before where its work area is gone."""
     if is_remote(target):
-        place = RemoteTarget(target)
+        place = remote_target(target)
         try:
             return place.current()
         except (OSError, ValueError, KeyError, TypeError) as error:

@@ -19,6 +19,7 @@ from privpipe.sinks.iceberg import IcebergTarget
 from privpipe.sinks.local import METADATA, LocalTarget
 from privpipe.sinks.records import PrivateRecords
 from privpipe.sinks.remote import RemoteTarget, is_remote
+from privpipe.sinks.remote_delta import RemoteDeltaTarget, remote_target
 
 __all__ = ["Released", "file_hash", "opened_release"]
 
@@ -111,11 +112,15 @@ def opened_release(name: str, records: Path | None = None) -> Iterator[Released]
         Nothing is published there.
     """
     if is_remote(name):
-        place = RemoteTarget(name)
+        place = remote_target(name)
         try:
-            if place.current() is None:
+            current = place.current()
+            if current is None:
                 raise UsageError(f"nothing is published at {name!r}")
-            yield _read(name, place.published(""), records)
+            if isinstance(place, RemoteDeltaTarget):
+                yield _of_table(name, place, current, records)
+                return
+            yield _read(name, place.fetched(), records)
         finally:
             place.__exit__(None, None, None)
         return
@@ -154,6 +159,13 @@ def _of_policy(name: str, records: Path | None) -> Iterator[Released]:
         place.__exit__(None, None, None)
     with opened_release(where, records) as found:
         yield found
+
+
+def _of_table(name: str, place: RemoteDeltaTarget, current: str, records: Path | None) -> Released:
+    """The part files and public documents of the release that a table on an object store holds, fetched."""
+    files, documents = place.fetched_of(current.rpartition("/")[2])
+    texts = {each: path.read_bytes() for each in DOCUMENTS if (path := documents / f"{each}.json").is_file()}
+    return Released(name, files.resolve(), texts, records, documents.resolve())
 
 
 def _of_target(name: str, place: IcebergTarget | DatabaseTarget | DeltaTarget, records: Path | None) -> Released:

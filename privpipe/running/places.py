@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from privpipe.blocks.table_name import TableName
 from privpipe.engines import Engine, Source, Written
-from privpipe.errors import SinkError, UnsupportedError, UsageError
+from privpipe.errors import SinkError, UsageError
 from privpipe.private_files import scratch_folder
 from privpipe.roles import column_type_of
 from privpipe.running.bytes_columns import is_bytes
@@ -23,6 +23,7 @@ from privpipe.sinks.formula_cells import escapes_formulas
 from privpipe.sinks.iceberg import IcebergTarget
 from privpipe.sinks.local import LocalTarget
 from privpipe.sinks.remote import RemoteTarget, is_remote
+from privpipe.sinks.remote_delta import RemoteDeltaTarget
 from privpipe.sinks.table import TableTarget
 from privpipe.sinks.target import Rows, Target
 
@@ -79,11 +80,8 @@ def folder_of(policy: Policy, target: str | None) -> LocalTarget | RemoteTarget:
     sink = policy.sink
     is_delta = sink is not None and sink.format == "delta"
     if is_remote(path):
-        if is_delta:
-            raise UnsupportedError(
-                "a Delta table on an object store is not published to: publish into a local or mounted folder, or as "
-                "`format: parquet`"
-            )
+        if sink is not None and is_delta:
+            return RemoteDeltaTarget(path, sink.mode, sink.schema)
         return RemoteTarget(path)
     # A path of the policy starts at the policy file, one of the command line where the user stands.
     home = Path(path) if target else policy.base_dir / path

@@ -28,7 +28,6 @@ from privpipe.errors import SinkError
 from privpipe.private_files import flush_new, make_public, public_modes, sync_folder
 from privpipe.sinks.delta_log import (
     LOG,
-    Added,
     Snapshot,
     commits,
     link_commit,
@@ -36,7 +35,7 @@ from privpipe.sinks.delta_log import (
     snapshot,
     write_aside,
 )
-from privpipe.sinks.delta_releases import DeltaReleases, require_takes_releases
+from privpipe.sinks.delta_releases import DeltaReleases, require_takes_releases, staged_files
 from privpipe.sinks.local import METADATA, LocalTarget, flush_below, sink_faults
 from privpipe.sinks.public_properties import public_properties
 from privpipe.sinks.target import Rows
@@ -131,7 +130,7 @@ class DeltaTarget(LocalTarget):
             modes = public_modes(self.state / "releases")
             make_public(staged, modes)
             flush_below(staged)
-            commit = self.changes.commit(_staged_files(run_id, staged), public_properties(staged, run_id))
+            commit = self.changes.commit(staged_files(run_id, staged), public_properties(staged, run_id))
             flush_new(self._mark(run_id), b"there" if self._was_there else b"")
             aside, back = self._aside(run_id), self._back(run_id)
             write_aside(aside, commit.text(), modes[0])
@@ -272,15 +271,3 @@ class DeltaTarget(LocalTarget):
         """Nothing is pending any more of a run that is in the log, or of which nothing is left."""
         for each in (self._aside(run_id), self._back(run_id), self._mark(run_id)):
             each.unlink(missing_ok=True)
-
-
-def _staged_files(run_id: str, staged: Path) -> Sequence[Added]:
-    """The staged files as the log will name them."""
-    import pyarrow.parquet as pq
-
-    files = []
-    for path in sorted(path for path in staged.iterdir() if path.is_file()):
-        found = path.stat()
-        rows = pq.ParquetFile(path).metadata.num_rows
-        files.append(Added(f"{run_id}/{path.name}", found.st_size, int(found.st_mtime * 1000), rows))
-    return files

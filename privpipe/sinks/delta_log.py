@@ -26,10 +26,12 @@ from privpipe.errors import PrivpipeError, SinkError, UnsupportedError, UsageErr
 from privpipe.private_files import sync_folder
 
 __all__ = [
+    "COMMIT",
     "LOG",
     "Added",
     "Commit",
     "Snapshot",
+    "commit_info",
     "commits",
     "fields_of",
     "link_commit",
@@ -142,7 +144,7 @@ def require_deltalake() -> None:
         raise UsageError("a sink of `format: delta` needs deltalake: pip install 'privpipe[delta]'")
 
 
-def snapshot(path: Path, version: int | None = None) -> Snapshot:
+def snapshot(path: Path | str, version: int | None = None) -> Snapshot:
     """A table by its log.
 
     Raises
@@ -300,7 +302,7 @@ class Commit:
 
 
 @contextmanager
-def _read(path: Path) -> Iterator[Any]:
+def _read(path: Path | str) -> Iterator[Any]:
     """deltalake, whose words may quote what it read."""
     require_deltalake()
     try:
@@ -318,13 +320,34 @@ def commits(path: Path) -> Iterator[Mapping[str, Any]]:
     for file in sorted((path / LOG).iterdir(), reverse=True) if (path / LOG).is_dir() else ():
         if not COMMIT.fullmatch(file.name):
             continue
-        try:
-            lines = [
-                json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if '"commitInfo"' in line
-            ]
-        except ValueError:
-            raise SinkError(f"the log of the Delta table {str(path)!r} cannot be read; nothing was published") from None
-        yield next((line["commitInfo"] for line in lines if "commitInfo" in line), {})
+        yield commit_info(file.read_bytes(), str(path))
+
+
+def commit_info(content: bytes, name: str) -> Mapping[str, Any]:
+    """What a commit says of itself.
+
+    Parameters
+    ----------
+    content : bytes
+        The file of the log.
+    name : str
+        Of the table, for errors.
+
+    Raises
+    ------
+    SinkError
+        It cannot be read.
+
+    Examples
+    --------
+    >>> commit_info(b'{"commitInfo": {"operation": "WRITE"}}', "lake/visits")
+    {'operation': 'WRITE'}
+    """
+    try:
+        lines = [json.loads(line) for line in content.decode("utf-8").splitlines() if '"commitInfo"' in line]
+        return next((dict(line["commitInfo"]) for line in lines if "commitInfo" in line), {})
+    except (ValueError, TypeError):
+        raise SinkError(f"the log of the Delta table {name!r} cannot be read; nothing was published") from None
 
 
 def write_aside(aside: Path, text: str, mode: int) -> None:

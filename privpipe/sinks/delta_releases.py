@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from privpipe.engines import Source
@@ -14,7 +15,7 @@ from privpipe.sinks.delta_log import Added, Commit, Snapshot, fields_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["DeltaReleases", "Evolution", "Mode", "require_takes_releases"]
+__all__ = ["DeltaReleases", "Evolution", "Mode", "require_takes_releases", "staged_files"]
 
 Mode = Literal["replace", "append"]
 Evolution = Literal["same", "evolve"]
@@ -165,6 +166,13 @@ class DeltaReleases:
         said = {**({} if before is None else _said(before)), "withdrawn": run_id}
         return Commit(before=now, fields=self.fields if now is None else now.fields, said=said, removed=mine)
 
+    def taken_back(self, run_id: str, now: Snapshot | None) -> Commit:
+        """The commit that follows a version and brings back what the run replaced, if nobody has changed it since."""
+        before, back = self.now(), self.without(run_id, now)
+        if before is None or now is None or now.version != before.version + 1 or self.mode == "append":
+            return back
+        return replace(back, fields=before.fields, added=before.files)
+
     def committed(self, run_id: str) -> bool:
         """Whether the log says that this run published, and nothing later that it was withdrawn."""
         for commit in self.commits():
@@ -187,6 +195,18 @@ def require_takes_releases(name: str, table: Snapshot | None) -> None:
             f"the sink {name!r} {table.fault}, and nothing was published into it; give the sink another path, "
             "or move the table away"
         )
+
+
+def staged_files(run_id: str, staged: Path) -> Sequence[Added]:
+    """The staged files as the log will name them."""
+    import pyarrow.parquet as pq
+
+    files = []
+    for path in sorted(path for path in staged.iterdir() if path.is_file()):
+        found = path.stat()
+        rows = pq.ParquetFile(path).metadata.num_rows
+        files.append(Added(f"{run_id}/{path.name}", found.st_size, int(found.st_mtime * 1000), rows))
+    return files
 
 
 def _said(table: Snapshot) -> dict[str, str]:

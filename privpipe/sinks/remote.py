@@ -42,7 +42,7 @@ from privpipe.private_files import new_folder, remove_folder
 from privpipe.sinks.conditional import Conditional, Conflict, Version, conditional_writes
 from privpipe.sinks.lease import Lease
 from privpipe.sinks.local import MEMORY, METADATA
-from privpipe.sinks.target import WholeReleases
+from privpipe.sinks.target import Rows, WholeReleases
 
 __all__ = ["RemoteTarget", "is_remote"]
 
@@ -98,9 +98,7 @@ class RemoteTarget(WholeReleases):
                 self._require_ours()
                 self._lease = Lease(self.store, self.state, conditional_writes(self.store))
                 self._writes = self._lease.take()
-                self._before = self._read()
-                self._named(self._before)  # it is ours, or nothing is done
-                self._clean()
+                self._begin()
         except BaseException:  # __exit__ is not called when entering fails
             self.__exit__(None, None, None)
             raise
@@ -113,6 +111,12 @@ class RemoteTarget(WholeReleases):
         lease, self._lease = self._lease, None
         if lease is not None:
             lease.release()
+
+    def _begin(self) -> None:
+        """The lock is held: look at what is published, and clean up behind runs that ended early."""
+        self._before = self._read()
+        self._named(self._before)  # it is ours, or nothing is done
+        self._clean()
 
     def stage(self, run_id: str) -> Path:
         folder = self._local / run_id
@@ -159,7 +163,11 @@ class RemoteTarget(WholeReleases):
             self._switch(f"../{posixpath.basename(self.state)}/releases/{run_id}")
         return self.url
 
-    def published(self, run_id: str) -> Path:
+    def published(self, run_id: str) -> Rows:
+        return self.fetched()
+
+    def fetched(self) -> Path:
+        """A copy of what the pointer names, in the private folder of this machine."""
         home = self._local / "published"
         shutil.rmtree(home, ignore_errors=True)  # what is fetched into a folder that is there lands below it
         with self._told():
@@ -176,7 +184,7 @@ class RemoteTarget(WholeReleases):
         with suppress(Exception):  # nobody is pointed at what is left, and the next run removes it
             self.files.rm(f"{self.state}/releases/{run_id}", recursive=True)
         with suppress(Exception):
-            self._abort_uploads(f"releases/{run_id}/")
+            self._abort_uploads(f"{self.state}/releases/{run_id}/")
 
     def refuse(self, run_id: str) -> None:
         shutil.rmtree(self._local / run_id, ignore_errors=True)
@@ -353,7 +361,7 @@ class RemoteTarget(WholeReleases):
     def _clean(self) -> None:
         """Throw away releases that no pointer names, which killed runs left, and uploads that were cut off."""
         current = self._named(self._before).rsplit("/", 1)[-1]
-        self._abort_uploads("releases/")
+        self._abort_uploads(f"{self.state}/releases/")
         left = [
             folder
             for folder in self._listed(f"{self.state}/releases")
@@ -374,7 +382,7 @@ class RemoteTarget(WholeReleases):
         """Parts of uploads that were begun and not completed: nobody lists them, and they are kept and paid for."""
         if self.store.kind != "s3":
             return
-        bucket, prefix, _ = self.files.split_path(f"{self.state}/{below}")
+        bucket, prefix, _ = self.files.split_path(below)
         try:
             found: Any = self.files.call_s3("list_multipart_uploads", Bucket=bucket, Prefix=prefix)
         except Exception as error:  # noqa: BLE001 - a right of its own, which a run can do without

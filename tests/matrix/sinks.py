@@ -89,6 +89,10 @@ SINKS: dict[str, Sink] = {
         lambda home: {"path": str(home.folder / "delta published"), "format": "delta"},
         lambda home: rows_of(deltas.truth(home.folder / "delta published")),
     ),
+    "delta on s3": Sink(
+        lambda home: {"path": f"s3://{home.bucket}/lake/delta_published", "format": "delta"},
+        lambda home: rows_of(deltas.opened(f"s3://{home.bucket}/lake/delta_published").to_pyarrow_table()),
+    ),
     "iceberg": Sink(
         lambda home: {"iceberg": "db.people_public", "catalog": "public"},
         lambda home: rows_of(catalogue().load_table("db.people_public").scan().to_arrow()),

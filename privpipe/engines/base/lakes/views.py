@@ -19,7 +19,7 @@ class DeltaFolder(LakeView):
     Parameters
     ----------
     path : str
-        The table's own folder.
+        The table's own folder, or its address on an object store.
     version : int
     folder : str
         Name of the folder in it.
@@ -32,7 +32,8 @@ class DeltaFolder(LakeView):
     def open(self) -> LakeTable:
         """See `LakeView.open`."""
         whole = delta_table(self.path, self.version)
-        home = f"{Path(self.path).resolve()}/{self.folder}/"
+        # The files of a table on an object store are named from the table on.
+        home = f"{self.folder}/" if "://" in self.path else f"{Path(self.path).resolve()}/{self.folder}/"
         own = (piece for piece in whole.pieces if isinstance(piece, DeltaPiece) and piece.path.startswith(home))
         return replace(whole, pieces=tuple(own), dataset=None)
 
