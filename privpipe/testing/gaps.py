@@ -54,9 +54,9 @@ GAPS: Mapping[tuple[str, str], Gap] = {
         raises=UnsupportedError,
         why="views are published in Spark's own catalogue; few others can switch one in one step",
     ),
-    ("*", "sink delta on an object store"): Gap(
+    ("*", "sink delta on a file system without conditional writes"): Gap(
         raises=UnsupportedError,
-        why="files are moved and a commit is linked to its name, which object stores do not do",
+        why="a commit is created only where no other has its version; S3, Google Cloud Storage and Azure do that",
     ),
     ("*", "append beside what compares with originals"): Gap(
         raises=UnsupportedError,
