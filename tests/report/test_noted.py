@@ -30,7 +30,7 @@ from privpipe.reporting.run_documents import RunDocuments
 from privpipe.roles import Roles
 from privpipe.running.remembering import NOT_REMEMBERED
 from privpipe.running.run_notes import INSECURE
-from privpipe.sinks import delta, iceberg
+from privpipe.sinks import delta_releases, iceberg
 from privpipe.sinks.formula_cells import WHAT
 
 OTHERS = [lang for lang in LANGUAGES if lang != "en"]
@@ -68,8 +68,8 @@ def test_what_the_rooms_say_is_known() -> None:
         *(f"source: {left_out_note(names)}" for names in (["_a"], ["_a", "_b"])),
         *alone_notes(SimpleNamespace(alone=12, released=2000), ("zip", "age"), roles),  # type: ignore[arg-type]
         *alone_notes(SimpleNamespace(alone=12, released=2000), ("zip",), roles),  # type: ignore[arg-type]
-        *(each for made in (delta, iceberg) for each in (made.JOINS, made.CHANGED)),
-        *(delta.KEEPS_VERSIONS, iceberg.KEEPS_SNAPSHOTS, NOT_JUDGED, NOT_REMEMBERED, NOBODY_KNOWN, INSECURE),
+        *(each for made in (delta_releases, iceberg) for each in (made.JOINS, made.CHANGED)),
+        *(delta_releases.KEEPS_VERSIONS, iceberg.KEEPS_SNAPSHOTS, NOT_JUDGED, NOT_REMEMBERED, NOBODY_KNOWN, INSECURE),
         f"the name of column '=a' {WHAT}: they are written behind an apostrophe",
     ]
     for by in (("cost",), ("cost", "sex")):
