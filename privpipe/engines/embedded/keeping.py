@@ -102,7 +102,7 @@ def recode(session: Session, table: EmbeddedTable, codebooks: Mapping[str, tuple
         f"SELECT {', '.join(columns)} FROM {table.source} AS raw {joins}",
         pa.schema(fields),
         frames=frames,
-        **{**table.shared(), "histograms": dict(_relabelled(table, codebooks))},
+        **{**table.shared(), "histograms": dict(_relabelled(table, codebooks)), "estimates": {}, "sizes": {}},
     )
 
 
