@@ -160,11 +160,11 @@ def _labels(engine: Engine, table: Any, columns: Sequence[str], mark: str) -> di
         found = {name: _valued(histograms[name], mark) for name in few}
     nulls = engine.facts(table, FactsRequest(nulls=many)).nulls if many else {}
     for name in many:
-        classes: _Classes = engine.reduce_classes(
-            table, ClassQuery(keys=(name,), mark=mark), _LabelCount(), Facts()
-        ) or (0, 0)
+        # What holds no text is no mark; asked without one, an engine may know the classes from the notes.
         text = column_type_of(table.schema.field(name).type) == "text"
-        found[name] = classes[0] - classes[1] - (1 if text and nulls[name] else 0)
+        query = ClassQuery(keys=(name,), mark=mark if text else None)
+        classes: _Classes = engine.reduce_classes(table, query, _LabelCount(), Facts()) or (0, 0)
+        found[name] = classes[0] - classes[1] - (1 if nulls[name] else 0)
     return found
 
 

@@ -30,6 +30,7 @@ __all__ = [
     "judge_staged",
     "judge_written",
     "notes_of_source",
+    "read_back",
     "source_of",
     "stages_of",
     "without_notes",
@@ -49,19 +50,37 @@ def source_of(policy: Policy) -> Source:
     return policy.source.to_source(policy.types, policy.base_dir)
 
 
-def judge_written(context: RunContext, staged: Staged, place: Rows, written: Written) -> Assessment:
+def read_back(context: RunContext, staged: Staged, place: Rows) -> Any:
+    """The table of the files, or of the table, that a release was written to.
+
+    Raises
+    ------
+    EngineError
+        It has other columns.
+    """
+    table = context.engine.scan(written_source(context.policy, staged, place))
+    names = list(staged.table.schema.names)
+    if isinstance(place, Source) and sorted(table.schema.names) == sorted(names):
+        table = context.engine.select(table, names)  # a table has its columns in the order of its first release
+    if list(table.schema.names) != names:
+        raise EngineError("the written files do not have the columns of the release")
+    return table
+
+
+def judge_written(
+    context: RunContext, staged: Staged, place: Rows, written: Written, *, table: Any = None
+) -> Assessment:
     """Judge the files or the table, not the frame they came from; by that only to count persons they do not tell apart.
 
     Then they are proved to hold the very same records.
+
+    Parameters
+    ----------
+    table : Table, optional
+        From `read_back`, for one judgement: the next one reads the files again.
     """
     engine, policy, seed = context.engine, context.policy, context.seed
-    files = written_source(policy, staged, place)
-    table = engine.scan(files)
-    names = list(staged.table.schema.names)
-    if isinstance(place, Source) and sorted(table.schema.names) == sorted(names):
-        table = engine.select(table, names)  # a table has its columns in the order of its first release
-    if list(table.schema.names) != names:
-        raise EngineError("the written files do not have the columns of the release")
+    table = read_back(context, staged, place) if table is None else table
     paired = reads_pairs(policy)
     if (staged.counted is not None or paired) and fingerprint(engine, table, seed) != fingerprint(
         engine, staged.table, seed
@@ -69,6 +88,7 @@ def judge_written(context: RunContext, staged: Staged, place: Rows, written: Wri
         raise EngineError("the written files do not hold the records that were staged")
     positions = None
     if reads_positions(policy):
+        files = written_source(policy, staged, place)
         positions = run_positions(context, source_of(policy), staged.table, files, staged.order)
     judged = judge_staged(context, staged, table, positions)
     if judged.records + judged.suppressed_records != written.records + staged.suppressed_records:

@@ -42,4 +42,4 @@ def lost_columns(context: RunContext, staged: Staged, sample: PairedSample | Non
         rule=policy.utility.column_loss,
         withheld=withheld,
     )
-    return loss_table(context.engine, staged.table, staged.original, asked, sample)
+    return loss_table(context.engine, staged.seen, staged.original, asked, sample)

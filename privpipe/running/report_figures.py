@@ -146,7 +146,7 @@ class _Classes:
         return self._counted(engine, original, keys, replace(rules, mark=policy.suppression_mark), population)
 
     def _after(self, keys: tuple[str, ...]) -> SizeFigures | None:
-        table = self.staged.table if self.staged.counted is None else self.staged.counted
+        table = self.staged.seen if self.staged.counted is None else self.staged.counted
         rules = replace(self._rules(self.staged.rules), released=tuple(self.staged.table.schema.names), base={})
         return self._counted(self.context.engine, table, keys, rules, self.staged.population)
 

@@ -22,6 +22,7 @@ from privpipe.running.frozen import frozen_plan, require_fitting
 from privpipe.running.judging_rows import (
     judge_written,
     notes_of_source,
+    read_back,
     source_of,
     without_notes,
 )
@@ -236,14 +237,15 @@ class _Release:
         ------
         Refused
         """
-        judged = judge_written(self.context, staged, rows, written).within(**self._header(staged))
-        sample = sample_of(self.context, staged)
+        read = read_back(self.context, staged, rows)
+        judged = judge_written(self.context, staged, rows, written, table=read).within(**self._header(staged))
+        seen, sample = replace(staged, read=read), sample_of(self.context, staged)
         judged = judged.noting(source=notes_of_source(self.context.engine, staged, sample))
-        judged = replace(judged, lost=lost_columns(self.context, staged, sample))
+        judged = replace(judged, lost=lost_columns(self.context, seen, sample))
         kept = self.sink.kept()
         if kept is not None:
             judged = replace(judged, whole=judge_whole(self.context, staged, appended(kept, rows)))
-        report = RunReport(self.context, self.records, self.place.current()).gathered(staged, judged, sample)
+        report = RunReport(self.context, self.records, self.place.current()).gathered(seen, judged, sample)
         if not judged.passed:
             record = ""
             self.place.refuse(self.run_id)

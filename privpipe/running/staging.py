@@ -53,6 +53,9 @@ class Staged:
         Of each stage of the policy.
     source : str
         The keyed fingerprint of the original.
+    read : Table, optional
+        The released rows as they were read back, for figures beside the verdict: counting them makes them no second
+        time.
     run : RunKey
         Gives the order of attacks and, with the plan, that of released rows.
     notes : tuple of str
@@ -74,9 +77,15 @@ class Staged:
     run: RunKey
     population: Any = None
     counted: Any = None
+    read: Any = None
     notes: tuple[str, ...] = ()
     source_notes: tuple[str, ...] = ()
     noise: tuple[NoiseStage, ...] = ()
+
+    @property
+    def seen(self) -> Any:
+        """The released columns for counts that need no record ids."""
+        return self.table if self.read is None else self.read
 
     @property
     def order(self) -> Stream:

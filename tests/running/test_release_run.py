@@ -17,6 +17,7 @@ import pytest
 import privpipe as pp
 from privpipe.engines import Engine
 from privpipe.errors import DataError, NoSolutionError, Refused, SinkError
+from privpipe.running import run
 from privpipe.sinks.local import METADATA, LocalTarget
 
 Writer = Callable[[Mapping[str, Any]], Path]
@@ -220,3 +221,21 @@ def test_every_sink_format_is_judged_as_written(document: dict[str, Any], format
     result = pp.release(document)
     assert result.assessment.passed
     assert list(Path(result.path).glob(f"part-*.{format}"))
+
+
+def test_published_files_are_read_anew(document: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the first judgement counted of the staged files is told to reports, and not to the second judgement."""
+    judge, given, folders = run.judge_written, [], []
+
+    def look(context: Any, staged: Any, place: Any, written: Any, **named: Any) -> Any:
+        given.append((staged.read, named.get("table")))
+        folders.append(place)
+        return judge(context, staged, place, written, **named)
+
+    monkeypatch.setattr(run, "judge_written", look)
+    pp.release(document)
+    (first, second), (none, nothing) = given
+    assert first is None
+    assert second is not None
+    assert none is nothing is None
+    assert folders[0] != folders[1]

@@ -191,9 +191,9 @@ def test_staged_rows_are_their_owners_alone(
     seen: dict[str, Any] = {}
     judge = run.judge_written
 
-    def look(context: Any, staged: Any, place: Any, written: Any) -> Any:
+    def look(context: Any, staged: Any, place: Any, written: Any, **named: Any) -> Any:
         seen.setdefault(place.parts[-1], stat.S_IMODE(folder_of(session, place.sql).stat().st_mode) if not seen else 0)
-        return judge(context, staged, place, written)
+        return judge(context, staged, place, written, **named)
 
     monkeypatch.setattr(run, "judge_written", look)
     release()

@@ -21,6 +21,7 @@ from privpipe.blocks import Cells, ClassBlock, ClassQuery, Facts, Reduction
 from privpipe.engines.base.assembly import may_be_marked, require_query_columns
 from privpipe.engines.base.histograms import dictionary_values, not_covered
 from privpipe.engines.base.parallel import reduce_blocks
+from privpipe.engines.embedded.class_sizes import KnownSizes, sizes_of
 from privpipe.engines.embedded.joint_cells import CLASS, JointCells
 from privpipe.engines.embedded.session import Kept, OutOfMemory, Session
 from privpipe.engines.embedded.table import EmbeddedTable, nothing_but_mark, quoted
@@ -208,25 +209,37 @@ class _Measured:
     block: Callable[[pa.RecordBatch], ClassBlock]
     inner: Reduction[ClassBlock, Any]
 
-    def measure(self, batch: pa.RecordBatch, facts: Facts) -> Any:
-        return self.inner.measure(self.block(batch), facts)
+    mark: str | None
 
-    def merge(self, left: Any, right: Any) -> Any:
-        return self.inner.merge(left, right)
+    def measure(self, batch: pa.RecordBatch, facts: Facts) -> tuple[Any, KnownSizes]:
+        block = self.block(batch)
+        return self.inner.measure(block, facts), KnownSizes.of(block, self.mark)
+
+    def merge(self, left: tuple[Any, KnownSizes], right: tuple[Any, KnownSizes]) -> tuple[Any, KnownSizes]:
+        return self.inner.merge(left[0], right[0]), left[1].merged(right[1])
 
 
 def reduce_class_table(
     session: Session, table: EmbeddedTable, query: ClassQuery, reduction: Reduction[ClassBlock, R], facts: Facts
 ) -> R | None:
     """See `Engine.reduce_classes`; in more rounds, each over part of the classes, when memory runs out."""
+    sizes = sizes_of(session, table, query)
+    if sizes is not None:
+        return reduce_blocks(reduction, sizes.blocks(query), facts, session.threads)
     counted = ClassTable(session, table, query)
     if counted.joint is None:
-        measured = _Measured(counted.block, reduction)
+        measured = _Measured(counted.block, reduction, query.mark if counted.marks else None)
         for parts in PARTS if query.keys else PARTS[:1]:
             try:
-                found: R | None = reduce_blocks(measured, counted.in_parts(parts), facts, session.threads)
-                return found
+                found = reduce_blocks(measured, counted.in_parts(parts), facts, session.threads)
             except OutOfMemory:
                 log.debug("class table over %d keys: too large for %d rounds", len(query.keys), parts)
+                continue
+            if found is None:
+                return None
+            if query.keys:
+                table.sizes[frozenset(query.keys)] = found[1]
+            whole: R = found[0]
+            return whole
     joint = JointCells(session, table, query)
     return reduce_blocks(reduction, (block for block, _ in joint.blocks()), facts, session.threads)

@@ -225,12 +225,12 @@ class EmbeddedEngine(Engine):
 
     def estimated_distinct(self, table: EmbeddedTable, columns: Sequence[str]) -> dict[str, int]:
         table.require(columns)
-        known = {name: len(table.histograms[name]) for name in columns if name in table.histograms}
+        known = {**table.estimates, **{name: len(found) for name, found in table.histograms.items()}}
         unknown = [name for name in columns if name not in known]
         asked = ", ".join(f"approx_count_distinct({quoted(name)})" for name in unknown)
         found = self.session.row(f"SELECT {asked} FROM {table.source}", table.frames) if unknown else ()
-        known |= {name: int(number) for name, number in zip(unknown, found, strict=True)}
-        return {name: known[name] for name in columns}
+        table.estimates.update({name: int(number) for name, number in zip(unknown, found, strict=True)})
+        return {name: known.get(name, table.estimates.get(name, 0)) for name in columns}
 
     def keep_classes(
         self, table: EmbeddedTable, query: ClassQuery, passing: Callable[[ClassBlock], NDArray[np.bool_]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from privpipe.errors import DataError
 
 __all__ = ["keep_classes", "recode"]
 
-RAW, LABEL = "__privpipe_raw", "__privpipe_label"
+RAW, LABEL, SIZE = "__privpipe_raw", "__privpipe_label", "__privpipe_size"
 
 
 def keep_classes(
@@ -37,17 +37,42 @@ def keep_classes(
         kept = all(bool(passing(block).all()) for block in counted.blocks())
         return table if kept else table.derived(f"SELECT * FROM {table.source} WHERE false")
     classes = counted.numbered()
-    gone = [ids[~passing(block)] for block, ids in classes.blocks()]
-    lost = pa.table({CLASS: pa.array(np.concatenate([np.zeros(0, np.int64), *gone]))})
+    gone, sizes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for block, ids in classes.blocks():
+        failing = ~passing(block)
+        gone.append(ids[failing])
+        sizes.append(block.sizes[failing])
+    lost = pa.table({CLASS: pa.array(np.concatenate(gone)), SIZE: pa.array(np.concatenate(sizes))})
     if not len(lost):
         return table
-    view = session.name("lost")
+    view, names = session.name("lost"), column_list(query.keys)
+    # Joint cells are several rows a class, whose size may be of persons.
+    of_records = counted.joint is None
+    chosen = f"SELECT {names}, {SIZE}" if of_records else f"SELECT DISTINCT {names}"
     keys = session.keep(
-        f"SELECT DISTINCT {column_list(query.keys)} FROM {classes.name} SEMI JOIN {view} USING ({CLASS})", {view: lost}
+        f"{chosen} FROM (SELECT {names}, {CLASS} FROM {classes.name}) JOIN {view} USING ({CLASS})", {view: lost}
     )
     # Null keys are equal keys, which a plain join would drop.
     on = " AND ".join(f"kept.{quoted(name)} IS NOT DISTINCT FROM {keys.name}.{quoted(name)}" for name in query.keys)
-    return table.derived(f"SELECT * FROM {table.source} AS kept ANTI JOIN {keys.name} ON {on}", holds=(keys,))
+    left = table.derived(f"SELECT * FROM {table.source} AS kept ANTI JOIN {keys.name} ON {on}", holds=(keys,))
+    if of_records:
+        left.tell_records(table.records(session) - int(lost.column(SIZE).to_numpy().sum()))
+        left.histograms.update(_remaining(session, table, query.keys, keys.name))
+    return left
+
+
+def _remaining(
+    session: Session, table: EmbeddedTable, keys: Sequence[str], lost: str
+) -> Iterator[tuple[str, Histogram]]:
+    """The histograms of keys without lost classes, of those that were counted: the lost classes are few beside rows."""
+    for name in keys:
+        seen = table.histograms.get(name)
+        if seen is None:
+            continue
+        found = session.table(f"SELECT {quoted(name)} AS value, sum({SIZE})::BIGINT AS n FROM {lost} GROUP BY 1")
+        values = found.column("value").cast(seen.values.type)
+        counts = pa.chunked_array([pa.array(seen.counts), *pc.negate(found.column("n")).chunks])
+        yield name, histogram_of(pa.chunked_array([seen.values, *values.chunks]), counts)
 
 
 def recode(session: Session, table: EmbeddedTable, codebooks: Mapping[str, tuple[pa.Array, pa.Array]]) -> EmbeddedTable:
@@ -77,7 +102,7 @@ def recode(session: Session, table: EmbeddedTable, codebooks: Mapping[str, tuple
         f"SELECT {', '.join(columns)} FROM {table.source} AS raw {joins}",
         pa.schema(fields),
         frames=frames,
-        **{**table.shared(), "histograms": dict(_relabelled(table, codebooks))},
+        **{**table.shared(), "histograms": dict(_relabelled(table, codebooks)), "estimates": {}, "sizes": {}},
     )
 
 

@@ -76,6 +76,10 @@ class EmbeddedTable:
         All the columns, where they lie in memory in logical types.
     histograms : dict of column to Histogram
         What was counted of it already: the rows of a table do not change.
+    estimates : dict of column to int
+        Distinct values as they were estimated already.
+    sizes : dict of set of columns to KnownSizes
+        Sizes of the classes over them.
     """
 
     sql: str = field(repr=False)
@@ -87,6 +91,8 @@ class EmbeddedTable:
 
     _records: list[int] = field(default_factory=list, repr=False)
     histograms: dict[str, Histogram] = field(default_factory=dict, repr=False)
+    estimates: dict[str, int] = field(default_factory=dict, repr=False)
+    sizes: dict[frozenset[str], Any] = field(default_factory=dict, repr=False)
 
     def records(self, session: Session) -> int:
         """Number of records, counted once."""
@@ -95,6 +101,10 @@ class EmbeddedTable:
         if not self._records:
             self._records.append(int(session.value(f"SELECT count(*) FROM {self.source}", self.frames)))
         return self._records[0]
+
+    def tell_records(self, number: int) -> None:
+        """Say how many records there are, where another count implies it."""
+        self._records[:] = [number]
 
     @property
     def source(self) -> str:
@@ -123,7 +133,8 @@ class EmbeddedTable:
 
     def shared(self) -> dict[str, Any]:
         """What is known of this table, now or later, for one that has the same rows and some of its columns."""
-        return {"_records": self._records, "histograms": self.histograms}
+        names = ("_records", "histograms", "estimates", "sizes")
+        return {name: getattr(self, name) for name in names}
 
     def derived(self, sql: str, schema: pa.Schema | None = None, **more: Any) -> EmbeddedTable:
         """A table computed from this one; `frames` and `holds` add to its own, `rows` are in memory if given."""
@@ -136,4 +147,6 @@ class EmbeddedTable:
             more.get("rows"),
             more.get("_records", []),
             more.get("histograms", {}),
+            more.get("estimates", {}),
+            more.get("sizes", {}),
         )
