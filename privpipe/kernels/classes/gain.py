@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from privpipe.compiled import njit
 from privpipe.draws.elementary import natural_log
 from privpipe.kernels.columns.arrays import read_only
+from privpipe.kernels.columns.code_bounds import require_codes
 
 __all__ = ["capped_gain_by_class", "gain_by_class", "gains", "log2_ratio_by_class", "nats"]
 
@@ -44,7 +45,7 @@ def gain_by_class(
     >>> gain_by_class(np.array([0, 1, 3]), np.array([0, 0, 1]), np.array([4, 1, 3]), [0.25, 0.75]).tolist()
     [3.0, 0.0]
     """
-    return np.asarray(_largest_gain(*_arrays(offsets, codes, counts), read_only(p, np.float64)))
+    return np.asarray(_largest_gain(*_arrays(offsets, codes, counts, p)))
 
 
 def capped_gain_by_class(
@@ -65,8 +66,9 @@ def capped_gain_by_class(
     >>> [part.tolist() for part in capped_gain_by_class(*arrays, [2.0, 2.0])]
     [[3.0, 0.0], [inf, 0.0]]
     """
-    arrays = (*_arrays(offsets, codes, counts), read_only(p, np.float64), read_only(most, np.float64))
-    largest, capped = _capped_gains(*arrays)
+    caps = read_only(most, np.float64)
+    require_codes(codes, len(caps), "the table of caps")
+    largest, capped = _capped_gains(*_arrays(offsets, codes, counts, p), caps)
     return np.asarray(largest), np.asarray(capped)
 
 
@@ -80,7 +82,7 @@ def gains(
     >>> gains(np.array([0, 2]), np.array([0, 1]), np.array([1, 1]), [0.25, 0.75]).round(3).tolist()
     [1.0, -0.333]
     """
-    return np.asarray(_gains(*_arrays(offsets, codes, counts), read_only(p, np.float64)))
+    return np.asarray(_gains(*_arrays(offsets, codes, counts, p)))
 
 
 def log2_ratio_by_class(
@@ -101,7 +103,7 @@ def log2_ratio_by_class(
     >>> log2_ratio_by_class(np.array([0, 1, 3]), np.array([0, 0, 1]), np.array([4, 1, 1]), [0.25, 0.75]).tolist()
     [2.0, 1.0]
     """
-    return np.asarray(_log2_ratio(*_arrays(offsets, codes, counts), read_only(p, np.float64)))
+    return np.asarray(_log2_ratio(*_arrays(offsets, codes, counts, p)))
 
 
 def nats(p: ArrayLike) -> NDArray[np.float64]:
@@ -116,9 +118,11 @@ def nats(p: ArrayLike) -> NDArray[np.float64]:
 
 
 def _arrays(
-    offsets: NDArray[np.int64], codes: NDArray[np.int64], counts: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    return read_only(offsets, np.int64), read_only(codes, np.int64), read_only(counts, np.int64)
+    offsets: NDArray[np.int64], codes: NDArray[np.int64], counts: NDArray[np.int64], p: ArrayLike
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    base = read_only(p, np.float64)
+    require_codes(codes, len(base), "the base distribution")
+    return read_only(offsets, np.int64), read_only(codes, np.int64), read_only(counts, np.int64), base
 
 
 @njit(nogil=True, cache=True)

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
+from privpipe.kernels.columns.code_bounds import require_codes
 
 __all__ = ["emd_hierarchical_by_class"]
 
@@ -54,6 +55,7 @@ def emd_hierarchical_by_class(
     ... ).tolist()
     [0.5]
     """
+    require_codes(leaves, min(len(base), nodes.shape[1]), "the tree of values")
     arrays = (read_only(part, np.int64) for part in (offsets, leaves, counts, base, nodes))
     return np.asarray(_emd(*arrays))
 

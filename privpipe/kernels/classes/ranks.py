@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
+from privpipe.kernels.columns.code_bounds import require_codes
 
 __all__ = ["cells_by_rank"]
 
@@ -33,6 +34,7 @@ def cells_by_rank(offsets: Longs, codes: Longs, counts: Longs, rank: Longs) -> t
     >>> [part.tolist() for part in found]
     [[0, 1], [7, 5]]
     """
+    require_codes(codes, len(rank), "the order of values")
     ints = (read_only(part, np.int64) for part in (offsets, codes, counts, rank))
     found: tuple[Longs, Longs] = _by_rank(*ints)
     return found

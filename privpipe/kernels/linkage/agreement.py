@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from privpipe.compiled import njit
 from privpipe.errors import UsageError
 from privpipe.kernels.columns.arrays import read_only
+from privpipe.kernels.columns.code_bounds import require_codes
 
 __all__ = ["Agreement", "CodeColumn", "NumberColumn"]
 
@@ -195,6 +196,8 @@ class Agreement:
                 coded.append((radix, -1, 1))
             else:
                 coded.append((radix, offset, column.mismatch.shape[1]))
+                require_codes(column.original, column.mismatch.shape[0], "a table of mismatches")
+                require_codes(column.released, column.mismatch.shape[1], "a table of mismatches")
                 tables.append(column.mismatch.ravel())
                 offset += column.mismatch.size
         return _Rules(

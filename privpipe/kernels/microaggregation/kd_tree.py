@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from privpipe.compiled import njit
 from privpipe.errors import UsageError
 from privpipe.kernels.columns.arrays import read_only
+from privpipe.kernels.columns.code_bounds import require_codes
 
 __all__ = ["BlockTree", "learn_tree", "with_distance"]
 
@@ -54,6 +55,7 @@ class BlockTree:
         children = np.array([self.left, self.right], dtype=np.int64).reshape(2, len(self.columns))
         if max(self.columns, default=-1) == points.shape[1]:
             points = with_distance(points)
+        require_codes(np.array(self.columns, dtype=np.int64), points.shape[1], "the points of a tree")
         return np.asarray(
             _descend(
                 read_only(points, np.float64),
@@ -90,18 +92,28 @@ class BlockTree:
     def from_dict(cls, data: Mapping[str, Any]) -> BlockTree:
         """The tree of a plan.
 
+        Raises
+        ------
+        UsageError
+            Not a tree: a way down it may never end, or leave it.
+
         Examples
         --------
         >>> tree = BlockTree((0,), (0.1,), (-1,), (-2,))
         >>> BlockTree.from_dict(tree.to_dict()) == tree
         True
         """
-        return cls(
+        found = cls(
             tuple(int(column) for column in data["columns"]),
             tuple(float(threshold) for threshold in data["thresholds"]),
             tuple(int(child) for child in data["left"]),
             tuple(int(child) for child in data["right"]),
         )
+        nodes = len(found.columns)
+        whole = len(found.thresholds) == nodes and min(found.columns, default=0) >= 0
+        if not whole or sorted(found.left + found.right) != [*range(-1 - nodes if nodes else 0, 0), *range(1, nodes)]:
+            raise UsageError(f"the plan holds a tree of {nodes} cuts that is none: make a new plan")
+        return found
 
 
 def learn_tree(

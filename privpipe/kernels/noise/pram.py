@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
+from privpipe.kernels.columns.code_bounds import require_codes
 
 __all__ = ["diagonal_matrix", "draw_categories", "invariant_matrix", "posterior", "transition_matrix"]
 
@@ -133,6 +134,7 @@ def draw_categories(codes: NDArray[np.int64], uniforms: Floats, matrix: Floats) 
     >>> draw_categories(np.array([0, 0, -1]), np.array([0.2, 0.95, 0.5]), np.array([[0.9, 0.1], [0.0, 1.0]])).tolist()
     [0, 1, -1]
     """
+    require_codes(codes, len(matrix), "the transition matrix", least=-1)
     steps = np.cumsum(matrix, axis=1)
     return np.asarray(
         _draw(read_only(codes, np.int64), read_only(uniforms, np.float64), read_only(steps, np.float64), _last(matrix))

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.compiled import SMALL, njit
-from privpipe.errors import UnsupportedError
+from privpipe.errors import UnsupportedError, UsageError
 from privpipe.kernels.columns.arrays import read_only
 
 __all__ = ["CodeTree", "category_order", "mutual_information", "packed", "require_trees", "unpacked"]
@@ -195,9 +195,37 @@ class CodeTree:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """From that."""
+        """From that.
+
+        Raises
+        ------
+        UsageError
+            Not a tree: a way down it may never end, or leave it.
+        """
         orders = {name: np.array(order, np.int64) for name, order in data["orders"]}
-        return cls(orders, *(unpacked(data[name]) for name in ARRAYS))
+        found = cls(orders, *(unpacked(data[name]) for name in ARRAYS))
+        if not found._is_whole():
+            raise UsageError(f"the plan holds a tree of {len(found.left)} nodes that is none: make a new plan")
+        return found
+
+    def _is_whole(self) -> bool:
+        nodes, inner = len(self.left), self.left >= 0
+        lengths = {nodes, len(self.feature), len(self.threshold), len(self.right), len(self.offsets) - 1}
+        if lengths != {nodes} or not nodes or len(self.codes) != len(self.ends):
+            return False
+        below = np.sort(np.concatenate([self.left[inner], self.right[inner]]))
+        features = self.feature[inner]
+        steps = np.diff(self.offsets)
+        return bool(
+            np.array_equal(below, np.arange(1, nodes))
+            and ((features >= 0) & (features < len(self.orders))).all()
+            and self.offsets[0] == 0
+            and (steps >= 0).all()
+            and self.offsets[-1] == len(self.codes)
+            and (not len(self.codes) or (steps[~inner] > 0).all())
+            and (np.diff(self.ends, prepend=0) > 0).all()
+            and (self.codes >= 0).all()
+        )
 
 
 ARRAYS = ("feature", "threshold", "left", "right", "offsets", "codes", "ends")
