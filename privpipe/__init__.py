@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 
 WIRES = {
     "Assessment": "privpipe.judging",
+    "Cost": "privpipe.running.cost.model",
     "FittedStage": "privpipe.transforms.face",
     "Hierarchy": "privpipe.hierarchies",
     "Plan": "privpipe.running.plan",
@@ -30,6 +31,7 @@ WIRES = {
     "k_anonymity": "privpipe.observe",
     "l_diversity": "privpipe.observe",
     "plan": "privpipe.running.verbs",
+    "plan_cost": "privpipe.running.cost.verb",
     "read_release": "privpipe.running.fetching",
     "release": "privpipe.running.verbs",
     "report": "privpipe.reporting.report",

@@ -21,6 +21,8 @@ from privpipe.policy import Policy as Policy
 from privpipe.reporting.report import report as report
 from privpipe.roles import Roles as Roles
 from privpipe.running.comparing import compare as compare
+from privpipe.running.cost.model import Cost as Cost
+from privpipe.running.cost.verb import plan_cost as plan_cost
 from privpipe.running.fetching import fetch as fetch
 from privpipe.running.fetching import read_release as read_release
 from privpipe.running.plan import Plan as Plan

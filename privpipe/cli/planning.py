@@ -10,6 +10,7 @@ import typer
 
 from privpipe.cli.arguments import EngineOption, JsonOption, PolicyArgument, ProgressOption, loaded
 from privpipe.cli.console import print_json, progress, put, say, write_text
+from privpipe.cli.costing import show_cost
 from privpipe.cli.lost import show_alarms, show_lost
 from privpipe.errors import SinkError, UsageError
 from privpipe.html_tables import figure
@@ -41,6 +42,19 @@ def plan(
         ),
     ] = True,
     lines: ProgressOption = False,
+    cost: Annotated[
+        bool,
+        typer.Option(
+            "--cost",
+            help="Make no plan: predict what a release will read, shuffle, spill, write, hold and take in CPU seconds.",
+        ),
+    ] = False,
+    rows: Annotated[
+        int | None,
+        typer.Option(
+            "--rows", min=1, metavar="N", help="With --cost: for so many rows of the same kind.", show_default=False
+        ),
+    ] = None,
 ) -> None:
     """Plan every stage, and print or write the plan.
 
@@ -48,7 +62,15 @@ def plan(
     is also written as `privpipe transform` and `privpipe release --plan` take it.
     A plan holds levels, windows and counts, no record and no secret. It still discloses more of the source than a
     release does: keep it private. Exit code 6 when nothing within the limits meets the guarantees.
+    With --cost the source is read once, no stage runs, and estimates are printed: counts and sizes, no value.
     """
+    if rows is not None and not cost:
+        raise UsageError("--rows says for how many rows --cost predicts; give --cost too")
+    if cost:
+        if out is not None or explore:
+            raise UsageError("--cost makes no plan: leave out --out and --explore")
+        show_cost(loaded(policy), engine=engine, rows=rows, json=json)
+        return
     from privpipe.running.verbs import plan as decide
 
     rules = loaded(policy)

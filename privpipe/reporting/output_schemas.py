@@ -136,6 +136,24 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
         {**LOSSES, **dict.fromkeys(("seed_commitment", "seed_salt", "source", "hash_key", "checksum"), TEXT)},
         "plan: the plan, with what columns lose unless --no-losses is given",
     ),
+    "plan_cost": _object(
+        {
+            "engine": TEXT,
+            "rows": COUNT,
+            "columns": COUNT,
+            "combinations": COUNT,
+            "workers": COUNT_OR_NULL,
+            "estimates": {
+                "type": "object",
+                "additionalProperties": _object(
+                    {"amount": NUMBER_OR_NULL, "terms": {"type": "object", "additionalProperties": {"type": "number"}}}
+                ),
+            },
+            "unknown": TEXTS,
+        },
+        {},
+        "plan --cost: bytes (read, shuffled, spilled, written, driver) and seconds (cpu_s) that a release will take",
+    ),
     "transform": _object(
         {"target": TEXT, "records": COUNT, "judged": {"const": False}},
         LOSSES,

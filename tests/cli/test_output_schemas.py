@@ -35,6 +35,7 @@ def printed(run: Run, place: Path) -> dict[str, Any]:
     keep("assess", "validate", place / "published" / "small", policy)
     keep("plan", "plan", policy, "--out", plan)
     keep("plan", "plan", policy, "--no-losses")
+    keep("plan_cost", "plan", policy, "--cost")
     keep("transform", "transform", policy, "--plan", plan, "--target", place / "unjudged")
     keep("compare_settings", "compare", policy, "--grid", grid, *axes)
     keep("compare_runs", "compare", place / "published" / "small", place / "published" / "small")

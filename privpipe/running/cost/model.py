@@ -1,0 +1,337 @@
+"""The formulas of a run's cost, and the constants that were measured for each engine (`docs/scale.md`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from privpipe.errors import UnsupportedError
+from privpipe.html_tables import Table, html_tables
+from privpipe.running.cost.looked import LookedAt, Work
+
+__all__ = ["MEASURED", "RESOURCES", "Cost", "EngineCosts", "Estimate", "predict"]
+
+RESOURCES = ("read", "shuffled", "spilled", "written", "driver", "cpu_s")
+MEGABYTE = 1e6
+VALUE_BYTES = 1000.0
+"""Of a distinct value while its hierarchy is built."""
+CELL_BYTES = 16.0
+"""Of a column of a distinct combination that a search holds."""
+STAGED_BYTES = 17.0
+"""Of a staged row in a file beside its cells: the two words of the record's id."""
+KEPT_BYTES = 32 << 20
+"""Rows that the embedded engine keeps in memory whatever its limit."""
+NEAR_BYTES = 64 << 20
+"""Rows that Spark keeps on its driver unless told otherwise."""
+DIGITS = 2
+"""Significant digits of what is printed: more would be invented."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineCosts:
+    """What was measured of an engine; bytes as factors of what they are read from or made of.
+
+    Parameters
+    ----------
+    base_read : float
+        Bytes whatever the table: libraries, the documents of the run.
+    source_reads, release_reads : float
+        Times that the bytes of the source, and of the release, are read.
+    packs : float
+        How well the engine packs the files it writes, beside the embedded one.
+    kept_reads : float
+        Times that the rows in memory are read, files and kept tables together; Spark's counter tells them not apart.
+    staged_reads, staged_reads_by_key : float
+        Times that rows staged on disk are read: always, and besides for each quasi-identifier.
+    laid_reads : float
+        Times that they are read for each stage that lays rows anew.
+    shuffles, shuffles_by_count : float
+        Times that the rows cross between workers: always, and for each count of classes.
+    base_driver : float
+    driver_rows, driver_rows_on_disk : float
+        Times the rows in memory that the process holds: where they fit, and where they are staged on disk.
+    base_cpu : float
+    tells_driver : bool
+        Whether what the driver holds was measured.
+    measured_rows : int
+        The largest table of which costs were measured.
+    cpu_by_column, cpu_by_key, cpu_by_stage : float
+        Seconds a row for each column, each quasi-identifier, and each stage that lays rows anew.
+    """
+
+    base_read: float = 0.0
+    source_reads: float = 1.0
+    release_reads: float = 1.0
+    packs: float = 1.0
+    kept_reads: float = 0.0
+    staged_reads: float = 0.0
+    staged_reads_by_key: float = 0.0
+    laid_reads: float = 0.0
+    shuffles: float = 0.0
+    shuffles_by_count: float = 0.0
+    base_driver: float = 0.0
+    driver_rows: float = 0.0
+    driver_rows_on_disk: float = 0.0
+    base_cpu: float = 0.0
+    cpu_by_column: float = 0.0
+    cpu_by_key: float = 0.0
+    cpu_by_stage: float = 0.0
+    tells_driver: bool = True
+    measured_rows: int = 0
+
+
+MEASURED: Mapping[str, EngineCosts] = {
+    "embedded": EngineCosts(
+        base_read=17.5 * MEGABYTE,
+        release_reads=3.6,
+        staged_reads=7.0,
+        staged_reads_by_key=0.55,
+        laid_reads=1.2,
+        base_driver=250 * MEGABYTE,
+        driver_rows=2.8,
+        driver_rows_on_disk=2.0,
+        base_cpu=5.5,
+        cpu_by_column=0.2e-6,
+        cpu_by_key=0.75e-6,
+        cpu_by_stage=0.7e-6,
+        measured_rows=10_000_000,
+    ),
+    "dask": EngineCosts(
+        base_read=20.5 * MEGABYTE,
+        release_reads=3.3,
+        packs=0.75,
+        shuffles=1.35,
+        shuffles_by_count=0.5,
+        base_driver=250 * MEGABYTE,
+        driver_rows=5.0,
+        base_cpu=6.0,
+        cpu_by_column=0.4e-6,
+        cpu_by_key=0.8e-6,
+        cpu_by_stage=1.0e-6,
+        measured_rows=1_000_000,
+    ),
+    "spark": EngineCosts(
+        source_reads=0.0,
+        release_reads=0.0,
+        kept_reads=5.0,
+        shuffles=1.25,
+        shuffles_by_count=0.5,
+        base_cpu=47.0,
+        cpu_by_column=2.6e-6,
+        cpu_by_key=6.0e-6,
+        cpu_by_stage=6.0e-6,
+        tells_driver=False,
+        measured_rows=300_000,
+    ),
+}
+"""One thread or many: seconds are of all processors together."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One resource.
+
+    Parameters
+    ----------
+    amount : float or None
+        Bytes, or seconds of a processor; None where the model cannot tell.
+    terms : mapping of str to float
+        What it is made of.
+    """
+
+    amount: float | None
+    terms: Mapping[str, float]
+
+    @classmethod
+    def of(cls, **terms: float) -> Estimate:
+        """The sum of its terms; those that are 0 are left out."""
+        kept = {name.replace("_", " "): value for name, value in terms.items() if value > 0}
+        return cls(sum(kept.values()), kept)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What a run will cost on an engine. Holds counts and sizes, rounded; no value of the table.
+
+    Parameters
+    ----------
+    engine : str
+    rows, columns, combinations : int
+        What it was predicted for. `combinations` are of quasi-identifiers, before anything is done to them.
+    workers : int or None
+        Processors that the work is split over; None: not told.
+    estimates : mapping of str to Estimate
+        By resource, in the order of `RESOURCES`.
+    unknown : tuple of str
+        What is not in the estimates, in sentences.
+    """
+
+    engine: str
+    rows: int
+    columns: int
+    combinations: int
+    estimates: Mapping[str, Estimate]
+    workers: int | None = None
+    unknown: tuple[str, ...] = ()
+
+    def __getitem__(self, resource: str) -> float | None:
+        return self.estimates[resource].amount
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds at the least: processor seconds over workers that are busy all the time."""
+        amount = self["cpu_s"]
+        return None if amount is None or self.workers is None else amount / self.workers
+
+    def to_dict(self) -> dict[str, Any]:
+        """The cost as plain JSON; figures have two significant digits."""
+        return {
+            "engine": self.engine,
+            "rows": self.rows,
+            "columns": self.columns,
+            "combinations": _rounded(self.combinations),
+            "workers": self.workers,
+            "estimates": {
+                name: {
+                    "amount": None if each.amount is None else _rounded(each.amount),
+                    "terms": {term: _rounded(value) for term, value in each.terms.items()},
+                }
+                for name, each in self.estimates.items()
+            },
+            "unknown": list(self.unknown),
+        }
+
+    def rows_shown(self) -> list[tuple[str, str, str]]:
+        """Resource, amount and what it is made of, as texts."""
+        shown = []
+        for name, each in self.estimates.items():
+            amount = "not known" if each.amount is None else _said(name, each.amount)
+            terms = ", ".join(f"{term} {_said(name, value)}" for term, value in each.terms.items())
+            shown.append((name.replace("cpu_s", "CPU"), amount, terms if len(each.terms) > 1 else ""))
+        return shown
+
+    def _repr_html_(self) -> str:
+        title = f"{self.engine}: {self.rows:,} rows, {self.columns} columns"
+        table = Table(head=("resource", "estimate", "of which"), rows=self.rows_shown())
+        return html_tables(title, table, notes=self.unknown)
+
+
+def _rounded(amount: float) -> float | int:
+    """Two significant digits.
+
+    Examples
+    --------
+    >>> _rounded(1234567), _rounded(0.01234), _rounded(0)
+    (1200000, 0.012, 0)
+    """
+    if not amount:
+        return 0
+    told = float(f"{amount:.{DIGITS - 1}e}")
+    return int(told) if told >= 10 else told
+
+
+def _said(resource: str, amount: float) -> str:
+    """An amount for people.
+
+    Examples
+    --------
+    >>> _said("read", 1234567890), _said("cpu_s", 81.2), _said("cpu_s", 8000)
+    ('1.2 GB', '81 s', '2.2 h')
+    """
+    if resource == "cpu_s":
+        return f"{_rounded(amount)} s" if amount < 3600 else f"{_rounded(amount / 3600):,} h"
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if amount >= size:
+            return f"{_rounded(amount / size):,} {unit}"
+    return f"{_rounded(amount / 1e3):,} kB"
+
+
+def predict(engine: str, table: LookedAt, work: Work, memory: int | None = None, workers: int | None = None) -> Cost:
+    """The cost of a run.
+
+    Parameters
+    ----------
+    engine : str
+    memory : int, optional
+        Bytes that the process may take; without it nothing is taken to be staged on disk.
+
+    Raises
+    ------
+    UnsupportedError
+        An engine that nobody measured.
+    """
+    if engine not in MEASURED:
+        raise UnsupportedError(f"the costs of the engine {engine!r} were not measured; known: {', '.join(MEASURED)}")
+    own = MEASURED[engine]
+    written = _written(table, work) * (1.0 if work.text else own.packs)
+    staged = table.rows * (sum(table.packed_bytes.values()) + STAGED_BYTES)
+    on_disk = _on_disk(table, work, memory) if engine == "embedded" else 0
+    held = table.rows * table.row_bytes
+    values = sum(VALUE_BYTES * table.distinct.get(name, 0) for name in work.with_hierarchy)
+    cells = CELL_BYTES * work.quasi_identifiers * table.cells if work.searches else 0.0
+    rows_held = held * (own.driver_rows_on_disk if on_disk else own.driver_rows)
+    if memory is not None:
+        rows_held = min(rows_held, max(memory - own.base_driver, 0.0))
+    passes = own.staged_reads + own.staged_reads_by_key * work.quasi_identifiers + own.laid_reads * work.laid
+    estimates = {
+        "read": Estimate.of(
+            libraries_and_documents=own.base_read,
+            source=own.source_reads * table.source_bytes,
+            written_files=own.release_reads * written,
+            files_and_kept_tables=own.kept_reads * held,
+            staged_rows=passes * staged if on_disk else 0.0,
+        ),
+        "shuffled": Estimate.of(rows=(own.shuffles + own.shuffles_by_count * work.counts) * held),
+        "spilled": Estimate.of(staged_rows=on_disk * staged),
+        "written": Estimate.of(release=written),
+        "driver": Estimate(None, {})
+        if not own.tells_driver
+        else Estimate.of(process=own.base_driver, rows=rows_held, hierarchies=values, combinations=cells),
+        "cpu_s": Estimate.of(
+            start_and_report=own.base_cpu,
+            columns=own.cpu_by_column * table.rows * table.columns,
+            classes=own.cpu_by_key * table.rows * work.quasi_identifiers,
+            stages=own.cpu_by_stage * table.rows * work.laid,
+        ),
+    }
+    return Cost(
+        engine=engine,
+        rows=table.rows,
+        columns=table.columns,
+        combinations=table.combinations,
+        estimates=estimates,
+        workers=workers,
+        unknown=tuple(_unknown(table, work, engine, memory)),
+    )
+
+
+def _written(table: LookedAt, work: Work) -> float:
+    """Bytes of the released files, as if nothing were suppressed and each column kept its values."""
+    if work.text:
+        return table.rows * sum(table.text_bytes.get(name, 0.0) + 1 for name in work.released)
+    return table.rows * sum(table.packed_bytes.get(name, 0.0) for name in work.released)
+
+
+def _on_disk(table: LookedAt, work: Work, memory: int | None) -> int:
+    """How many of the tables that a run lays down do not fit into an eighth of its memory."""
+    if memory is None:
+        return 0
+    held = table.rows * table.row_bytes
+    return sum(1 for at in range(work.laid + 1) if held > max(memory / 8 - at * held, KEPT_BYTES))
+
+
+def _unknown(table: LookedAt, work: Work, engine: str, memory: int | None) -> Iterator[str]:
+    own, held = MEASURED[engine], table.rows * table.row_bytes
+    for place in work.searches:
+        yield f"how long the search of {place} takes: give it a budget, or watch its progress"
+    if work.unmeasured:
+        yield f"what these cost besides: {', '.join(work.unmeasured)}; nobody measured them"
+    if not own.tells_driver:
+        yield "what the driver holds: nobody measured it"
+    if engine == "spark" and held <= NEAR_BYTES:
+        yield "a table this small may lie on the driver as a whole, which costs less"
+    if engine == "embedded" and memory is not None and held > memory / 2:
+        yield "what the database spills besides while it sorts rows that take more than half of the memory"
+    if table.rows > own.measured_rows:
+        yield f"nothing above {own.measured_rows:,} rows was measured on this engine: the figures are extrapolated"

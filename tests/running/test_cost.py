@@ -1,0 +1,170 @@
+"""What is predicted of a run lies within half as much again of what counters say, and shows no value."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import privpipe as pp
+from privpipe.blocks import RowBlock
+from privpipe.blocks.facts import Facts
+from privpipe.errors import UsageError
+from privpipe.running.cost import model
+from privpipe.running.cost.model import MEASURED
+from privpipe.running.cost.sketch import KEPT, TableSketch
+
+ROWS = 100_000
+FACTOR = 1.5
+WRITTEN = ("read", "spilled", "written")
+
+
+def rows_of(number: int, seed: int = 7) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    return pa.table(
+        {
+            "age": rng.integers(20, 95, number),
+            "zip": pa.array([f"secret{code:04d}" for code in range(500)]).take(pa.array(rng.integers(0, 500, number))),
+            "illness": pa.array([f"illness {code}" for code in range(9)]).take(pa.array(rng.integers(0, 9, number))),
+            "income": rng.lognormal(10, 1, number).round(2),
+        }
+    )
+
+
+def policy(folder: Path, **engine: Any) -> dict[str, Any]:
+    return {
+        "version": 1,
+        "name": "cost",
+        "source": {"path": str(folder / "data.parquet")},
+        "engines": {"embedded": {"threads": 2, **engine}},
+        "columns": {
+            "age": {"role": "quasi_identifier", "hierarchy": {"intervals": {"start": 0, "widths": [10]}}},
+            "zip": {"role": "quasi_identifier", "hierarchy": {"redact": {"keep": "left"}}},
+            "illness": {"role": "sensitive"},
+            "income": {"role": "insensitive"},
+        },
+        "transform": [
+            {"generalize": {"levels": {"age": 1, "zip": 1}, "suppress_at_most": 0.1}},
+            {"add_noise": {"columns": ["income"], "relative_sd": 0.1}},
+        ],
+        "guarantees": [{"k_anonymity": {"k": 2}}, {"distinct_l_diversity": {"column": "illness", "l": 1}}],
+        "sink": {"path": str(folder / "released")},
+        "seed": {"insecure": 7},
+        "allow_insecure_seed": True,
+    }
+
+
+RUN = """
+import json, sys
+from pathlib import Path
+import privpipe as pp
+from privpipe.engines.embedded import storing
+staged, write = [], storing.pq.write_table
+def counted(table, path, **more):
+    write(table, path, **more)
+    staged.append(Path(path).stat().st_size)
+def counters():
+    return {key: int(value) for key, _, value in (line.partition(":") for line in open("/proc/self/io"))}
+storing.pq.write_table, storing.SMALL_BYTES = counted, 0
+document = json.loads(sys.argv[1])
+before = counters()
+pp.release(document)
+read = counters()["rchar"] - before["rchar"]
+written = sum(path.stat().st_size for path in Path(document["sink"]["path"]).resolve().glob("part-*"))
+print(json.dumps({"read": read, "spilled": sum(staged), "written": written}))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="this system does not count what a process reads")
+@pytest.mark.parametrize("memory", ["1GB", "40MB"])
+def test_the_prediction_is_near_the_counters(memory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model, "KEPT_BYTES", 0)
+    pq.write_table(rows_of(ROWS), tmp_path / "data.parquet")
+    document = policy(tmp_path, memory_limit=memory)
+    cost = pp.plan_cost(document)
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, json.dumps(document)], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    counted = json.loads(done.stdout)
+    for resource in WRITTEN:
+        predicted = cost[resource]
+        assert predicted is not None
+        assert counted[resource] / FACTOR <= predicted <= counted[resource] * FACTOR, (resource, predicted, counted)
+
+
+@pytest.mark.parametrize("number", [0, 1, 700, 40_000])
+def test_distinct_values_are_estimated(number: int) -> None:
+    table = rows_of(max(number, 1)).slice(0, number)
+    sketch = TableSketch({"both": ("age", "zip")})
+    empty = pa.RecordBatch.from_pylist([], schema=table.schema)
+    blocks = [RowBlock(batch) for batch in (table.to_batches(7_001) or [empty])]
+    found = sketch.measure(blocks[0], Facts())
+    for block in blocks[1:]:
+        found = sketch.merge(found, sketch.measure(block, Facts()))
+    exact = {name: len(set(table[name].to_pylist())) for name in table.column_names}
+    exact["both"] = len(set(zip(table["age"].to_pylist(), table["zip"].to_pylist(), strict=True)))
+    assert found.rows == number
+    for name, true in exact.items():
+        told = found.distinct(name)
+        assert told == true if true < KEPT else abs(told / true - 1) < 0.15, name
+
+
+def test_missing_values_are_one_value() -> None:
+    block = RowBlock(pa.record_batch({"a": pa.array([None, "x", None, "y"])}))
+    assert TableSketch({}).measure(block, Facts()).distinct("a") == 3
+
+
+def test_blocks_change_no_estimate() -> None:
+    table, sketch = rows_of(5_000), TableSketch({"both": ("zip", "age")})
+    whole = sketch.measure(RowBlock(table.combine_chunks().to_batches()[0]), Facts())
+    parts = [sketch.measure(RowBlock(batch), Facts()) for batch in table.to_batches(999)]
+    merged = parts[-1]
+    for part in parts[:-1]:
+        merged = sketch.merge(part, merged)
+    assert {name: whole.distinct(name) for name in whole.smallest} == {
+        name: merged.distinct(name) for name in whole.smallest
+    }
+
+
+def test_more_rows_cost_more_and_nothing_is_shown(tmp_path: Path) -> None:
+    pq.write_table(rows_of(2_000), tmp_path / "data.parquet")
+    document = policy(tmp_path)
+    costs = [pp.plan_cost(document, rows=number) for number in (None, 10**6, 10**9, 10**11)]
+    for resource in ("read", "written", "cpu_s"):
+        amounts = [cost[resource] for cost in costs]
+        assert amounts == sorted(amounts), resource  # type: ignore[type-var]
+    shown = json.dumps([cost.to_dict() for cost in costs]) + costs[0]._repr_html_()
+    assert "secret" not in shown
+    assert not any("extrapolated" in line for line in costs[1].unknown)
+    assert any("extrapolated" in line for line in costs[2].unknown)
+    assert not (tmp_path / "released").exists()
+
+
+def test_what_cannot_be_known_is_said(tmp_path: Path) -> None:
+    pq.write_table(rows_of(500), tmp_path / "data.parquet")
+    document = policy(tmp_path)
+    document["transform"] = [{"generalize": {"search": "optimal", "suppress_at_most": 0.1}}, {"mondrian": {}}]
+    told = pp.plan_cost(document).unknown
+    assert any("search of transform[0]" in line for line in told)
+    assert any("transform[1]" in line and "nobody measured" in line for line in told)
+
+
+def test_frames_are_predicted_too(tmp_path: Path) -> None:
+    document = policy(tmp_path)
+    assert pp.plan_cost(document, rows_of(300)).rows == 300
+    with pytest.raises(UsageError, match="rows must be a whole number"):
+        pp.plan_cost(document, rows_of(300), rows=0)
+
+
+def test_every_engine_was_measured() -> None:
+    from privpipe.engines import ENGINES
+
+    assert set(MEASURED) == set(ENGINES)
