@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -18,8 +18,9 @@ from released import policy_of, release_on, write_people
 
 from privpipe.engines import Engine, open_engine
 
-FEW_STAGES = ("generalize", "suppress_cells", "rank_swap", "microaggregate", "pseudonymise")
-"""One for each way of running: labels, cells, ranks, groups, and a key that only the driver's environment has."""
+FEW_STAGES = ("generalize", "pseudonymise")
+"""Labels, and a key that only the driver's environment has."""
+FEW_KINDS = ("exchange", "write")
 RECORDS, FILES = 24_000, 6
 
 
@@ -53,10 +54,13 @@ class Phases:
     def few_staged(self) -> Any:
         return list(self._beside(staged_alike, FEW_STAGES))
 
-    def killed(self) -> Any:
+    def few_killed(self) -> Any:
+        return self.killed(FEW_KINDS)
+
+    def killed(self, kinds: Sequence[str] = KINDS) -> Any:
         """The same release again and again, a worker killed in each kind of stage; the first is left alone."""
         policy, found = policy_of(self.folder / "people"), {}
-        for kind in ("none", *KINDS):
+        for kind in ("none", *kinds):
             marker, began = self.folder / f"died-{kind}", time.monotonic()
             with self._small_parts():
                 if kind == "none":

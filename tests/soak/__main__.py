@@ -1,7 +1,7 @@
 """``python tests/soak [TEST ...]``: damaged documents and killed runs, and a table of what came of it.
 
 Counts come from the environment: SOAK_POLICIES, SOAK_DOCUMENTS (of each kind), SOAK_KILLS, SOAK_STORES (of each kind
-of fault), SOAK_LAKES, SOAK_ICEBERG, SOAK_DATABASES;
+of fault), SOAK_LAKES, SOAK_ICEBERG, SOAK_DATABASES, SOAK_CLUSTERS;
 SOAK_SEED draws other ones; SOAK_KEEP names a folder for what broke something.
 """
 
@@ -11,6 +11,7 @@ import os
 import sys
 from pathlib import Path
 
+from clusters import soak_clusters
 from databases import soak_databases
 from iceberg import soak_iceberg
 from kills import soak_kills
@@ -29,6 +30,7 @@ TESTS = {
     "lakes": (soak_lakes, "SOAK_LAKES", 200),
     "iceberg": (soak_iceberg, "SOAK_ICEBERG", 200),
     "databases": (soak_databases, "SOAK_DATABASES", 600),
+    "clusters": (soak_clusters, "SOAK_CLUSTERS", 1),
 }
 
 
