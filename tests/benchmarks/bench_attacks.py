@@ -12,6 +12,7 @@ import time
 
 import numpy as np
 from numpy.typing import NDArray
+from recording import record
 
 from privpipe.draws import Draws, Seed
 from privpipe.kernels.linkage.distance import LinkedFile, linkage_scores
@@ -64,9 +65,11 @@ class Watch:
     def __init__(self) -> None:
         self.start = time.perf_counter(), time.process_time()
 
+    def processor(self) -> float:
+        return time.process_time() - self.start[1]
+
     def __str__(self) -> str:
-        clock, processor = time.perf_counter() - self.start[0], time.process_time() - self.start[1]
-        return f"{clock:7.2f} s ({processor:7.2f} s of processor)"
+        return f"{time.perf_counter() - self.start[0]:7.2f} s ({self.processor():7.2f} s of processor)"
 
 
 def main() -> None:
@@ -82,14 +85,21 @@ def main() -> None:
     attacked = np.arange(options.attacked or options.rows)
     watch = Watch()
     np.sort(x, axis=0)
+    plain = watch.processor()
     print(f"plain sort of {options.columns} columns {watch}", flush=True)
     for p in options.p:
         y = swapped(x, p)
         watch = Watch()
         share, candidates = attack(x, y, p, attacked)
+        took = watch.processor()
+        record(
+            f"transparency attack, {options.rows:,} rows, p = {p:g}", took=took, baseline=plain, beside="a plain sort"
+        )
         print(f"p = {p:5.1%}  attack   {watch}   re-identified {share:.4f}   {candidates:.2f} candidates", flush=True)
         watch = Watch()
         share = linkage(x, y, attacked)
+        took = watch.processor()
+        record(f"distance linkage, {options.rows:,} rows, p = {p:g}", took=took, baseline=plain, beside="a plain sort")
         print(f"p = {p:5.1%}  linkage  {watch}   linked {share:.4f}", flush=True)
     print(f"peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+from recording import record
 
 import privpipe as pp
 from privpipe.engines import Source, open_engine
@@ -56,6 +57,12 @@ def measure(rows: pa.Table, keys: tuple[str, ...], k: int, nulls: Any, programs:
             f"   optimal {cells.cost(found.blank_groups):>7,.0f} >= {found.bound:,.0f} in {took:5.1f} s, {found.status}"
         )
     after = cells.failing(blank_groups)
+    record(
+        f"cell suppression, {cells.records:,} rows, {nulls}, k = {k}",
+        took=seconds,
+        baseline=least,
+        beside="a count of matches",
+    )
     print(f"{line}   below k: own_value {after['own_value']:,}, wildcard {after['wildcard']:,}", flush=True)
 
 

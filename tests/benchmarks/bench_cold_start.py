@@ -14,6 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from recording import record
+
 PROJECT = Path(__file__).resolve().parents[2]
 SMALL = """
 import numpy as np, pandas as pd, privpipe as pp
@@ -71,6 +73,8 @@ if __name__ == "__main__":
     for name in given.job:
         with tempfile.TemporaryDirectory() as cache:
             first, *again = (seconds(JOBS[name], cache) for _ in range(3))
+        for which, took in (("first", first), ("again", min(again))):
+            record(f"fresh process: {name}, {which}", took=took, baseline=base, beside="imports of pandas and pyarrow")
         print(
             f"{name:17} first {first:6.2f}   again {min(again):5.2f} CPU s   over the imports {min(again) / base:5.2f}"
         )

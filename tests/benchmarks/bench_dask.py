@@ -18,6 +18,7 @@ from pathlib import Path
 
 import dask
 import dask.dataframe as dd
+from recording import record
 from tables import QUASI_IDENTIFIERS, SENSITIVE, SHAPES, benchmark_table
 
 from privpipe.blocks import ClassQuery, FactsRequest, RowBlock
@@ -61,6 +62,7 @@ def measure(folder: Path, rounds: int, threads: int) -> None:
             counting.append(seconds(cells.compute))
         judged = engine.reduce_classes(table, query, Composite(models), facts)
     count, judge = statistics.median(counting[1:]), statistics.median(judging[1:])
+    record(f"judging k, l, t, dask, {folder.name}", took=judge, baseline=count, beside="the bare count")
     print(
         f"{folder.name:16} {judged.classes if judged else 0:>10,} classes {sum(cells.compute()):>10,} cells   "
         f"count {count:6.2f} s   k + l + t {judge:6.2f} s   ratio {judge / count:5.2f}   "
@@ -85,6 +87,7 @@ def measure_ranks(folder: Path, rounds: int, threads: int) -> None:
             ranking.append(seconds(lambda: engine.map_ranked(table, NUMBER, stream, same_rows, table.schema)))
             sorting.append(seconds(lambda: frame.sort_values(NUMBER).persist()))
     sort, rank = statistics.median(sorting[1:]), statistics.median(ranking[1:])
+    record(f"ranking, dask, {folder.name}", took=rank, baseline=sort, beside="the bare sort")
     print(f"{folder.name:16} sort {sort:6.2f} s   rank {rank:6.2f} s   ratio {rank / sort:5.2f}", flush=True)
 
 

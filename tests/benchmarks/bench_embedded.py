@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
+from recording import record
 from tables import QUASI_IDENTIFIERS, SENSITIVE, SHAPES, benchmark_table
 
 from privpipe.blocks import ClassQuery, FactsRequest
@@ -50,6 +51,7 @@ def measure(folder: Path, rounds: int, threads: int, memory_limit: str | None) -
         cells = bare.execute(sql).fetchall()[0][0]
         judged = engine.reduce_classes(table, query, Composite(models), facts)
     count, judge = statistics.median(counting[1:]), statistics.median(judging[1:])
+    record(f"judging k, l, t, embedded, {folder.name}", took=judge, baseline=count, beside="the bare count")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(
         f"{folder.name:16} {judged.classes if judged else 0:>10,} classes {cells:>10,} cells   "

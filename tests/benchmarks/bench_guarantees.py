@@ -20,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from recording import record
 from tables import QUASI_IDENTIFIERS, SECOND_SENSITIVE, SENSITIVE, SHAPES, benchmark_table
 
 from privpipe import models
@@ -141,6 +142,9 @@ def measure(given: argparse.Namespace, folder: Path) -> None:
         classes = judge(engine, folder, one_guarantee()).classes
     count, one, twenty = (statistics.median(found[1:]) for found in times.values())
     memory = peak_of(name, folder, given.threads, given.memory_limit)
+    record(
+        f"20 guarantees, {name}, {folder.name}", took=twenty, baseline=count, beside="the bare count", peak_gib=memory
+    )
     print(
         f"{name:9} {folder.name:20} {classes:>11,} classes   count {count:7.2f} s   one {one:7.2f} s   "
         f"{len(twenty_guarantees())} guarantees {twenty:7.2f} s   over one {twenty / one:5.2f}   "

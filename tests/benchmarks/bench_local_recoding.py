@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.csv as pc
+from recording import record
 
 from privpipe.draws import Seed
 from privpipe.engines import Source
@@ -94,6 +95,7 @@ def main() -> None:
                 took, plan = cpu_seconds(lambda: stage.learn(engine, table, context), asked.runs)  # noqa: B023
                 loss = plan.detail["cell_loss"]
                 base = base or (loss, took)
+                record(f"local recoding, {case}, {name}", took=took, baseline=base[1], beside="the rounds")
                 print(
                     f"{case:22} {name:16} loss {loss:.4f} ({loss / base[0]:5.2f} of the rounds)   "
                     f"CPU {took:7.3f} s ({took / base[1]:5.2f})   classes {plan.detail['classes']:>6,}   "

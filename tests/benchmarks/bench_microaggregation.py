@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from recording import record
 
 from privpipe.draws import Draws, Seed
 from privpipe.engines import Source, open_engine
@@ -79,6 +80,8 @@ def kernels(name: str, n: int, k: int, seed: int) -> None:
         start = time.process_time()
         loss = group_sse(points, microaggregate(points, order, k, passes=passes)) / total
         used = time.process_time() - start
+        what = f"microaggregation by blocks, {name}, {n:,} rows, k = {k}, {passes} passes"
+        record(what, took=used, baseline=spent, beside="MDAV over all records", loss_ratio=loss / whole)
         line += f"   {passes} passes {loss:8.4f} % {used:5.2f} s (loss x {loss / whole:.3f}, time x {used / spent:.2f})"
     print(line, flush=True)
 

@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from recording import record
 from tables import SECOND_SENSITIVE, SENSITIVE, benchmark_table
 
 import privpipe as pp
@@ -87,6 +88,7 @@ def measure(folder: Path, rounds: int, threads: int) -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     for at, clock in enumerate(("on the clock", "of processor")):
         whole, part = (statistics.median(run[at] for run in runs[1:]) for runs in (noted, bare))
+        record(f"notes of a release, {folder.name}, {clock}", took=whole, baseline=part, beside="without notes")
         print(f"{folder.name:16} with notes {whole:6.2f} s {clock}   without {part:6.2f} s   ratio {whole / part:5.2f}")
     print(f"  peak {peak:.1f} GiB")
     for note in (*judged.notes, *judged.source_notes):

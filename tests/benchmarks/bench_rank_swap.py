@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from recording import record
 
 from privpipe.draws import Draws, Seed
 from privpipe.engines import Engine, Source, open_engine
@@ -134,6 +135,8 @@ def main() -> None:
                 for column in COLUMNS:
                     jobs = {"sort": plain_sort(engine, path, column), "swap": swap(engine, table, column, options.p)}
                     found = least(jobs, options.repeats)
+                    what = f"rank swap, {name}, {column}, {options.rows:,} rows"
+                    record(what, took=found["swap"], baseline=found["sort"], beside="a plain sort")
                     print(
                         f"{name:9} {column:12} {options.rows:>11,} rows   sort {found['sort']:6.2f} s   "
                         f"swap {found['swap']:6.2f} s   {found['swap'] / found['sort']:5.2f} x",

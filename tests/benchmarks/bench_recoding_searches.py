@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
+from recording import record
 
 import privpipe as pp
 from privpipe.draws import Seed
@@ -125,6 +126,7 @@ def one_sweep(engine: EmbeddedEngine, census: Path) -> None:
         took, plan = cpu_seconds(lambda: stage.learn(engine, table, context))  # noqa: B023
         loss = plan.detail["cell_loss"]
         base = base or (loss, took)
+        record(f"local recoding, census, {method}", took=took, baseline=base[1], beside="the sweep", loss=loss)
         print(
             f"{ROWS:,} records, 9 columns {method:7} loss {loss:.4f} ({loss / base[0]:4.2f} of the sweep)   "
             f"CPU {took:5.2f} s ({took / base[1]:4.2f})",
@@ -167,6 +169,9 @@ def small_tables(runs: int) -> None:
                 applied.append(cpu_seconds(lambda: pp.transform(frame, plan))[0])  # noqa: B023
             least = min(beside[1:])
             base = base or least
+            record(
+                f"plan beside its search, {rows:,} rows, {name}", took=least, baseline=base, beside="in the database"
+            )
             print(
                 f"{rows:>5,} records, {name}: plan beside its search {least:.4f} CPU s ({least / base:4.2f})   "
                 f"transform {min(applied[1:]):.4f}",

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from recording import record
 
 CHUNK = 1_000_000
 QUASI_IDENTIFIERS = ("age", "zip", "sex", "education", "country", "marital")
@@ -213,6 +214,11 @@ def _compare(given: argparse.Namespace, rows: int, shape: str, source: Path, scr
         )
     if "bare" in found:
         wall, cpu = (found["release"][name] / found["bare"][name] for name in ("wall", "cpu"))
+        ours, bare = found["release"], found["bare"]
+        what = f"release, embedded, {shape}, {rows:,} rows{', distinct texts' if given.texts else ''}"
+        beside = "the bare read, count and sorted write"
+        more = {"took_cpu": ours["cpu"], "baseline_cpu": bare["cpu"], "peak_gib": ours["peak"], "exit": ours["code"]}
+        record(what, took=ours["wall"], baseline=bare["wall"], beside=beside, **more)
         print(f"{rows:>11,} {shape:5} ratio    wall {wall:7.2f}    cpu {cpu:7.2f}", flush=True)
     if given.profile:
         print(found["release"]["said"])

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
+from recording import record
 
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "data" / "adult"
 NINE = (
@@ -128,6 +129,8 @@ def searched(folder: Path, data: Path, case: str, rounds: int) -> None:
             if len(times) == 1:
                 first = time.perf_counter() - began
     peak = most_memory()
+    what = f"optimal search, {data.stem}, {case}"
+    record(what, took=statistics.median(work[1:]), baseline=encoding, beside="counting the combinations", peak_gib=peak)
     loss = found.loss[0] if found else float("nan")
     print(
         f"{data.stem:12} {case:28} {encoded.records:>10,} rows {len(encoded):>8,} tuples   count {encoding:6.3f} s   "

@@ -15,6 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from recording import record
+
 PROJECT = Path(__file__).resolve().parents[2]
 SEED = "7e680bd0703b052244008bac17dacba2457b75f36e829951356a47727bf31a6a"
 
@@ -96,6 +98,7 @@ if __name__ == "__main__":
         for line in said.splitlines():
             name, job, first, again, ran = line.split()
             base.setdefault(job, float(again))
+            record(f"small table: {job}, {name}", took=float(again), baseline=base[job], beside=f"{given.engine[0]}")
             print(
                 f"{name:9} {job:8} first {first:>6} s   again {again:>6} s   ratio {float(again) / base[job]:5.2f}   "
                 f"jobs or tasks {ran}",

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from recording import record
 from tables import QUASI_IDENTIFIERS, SENSITIVE, SHAPES, benchmark_table
 
 from privpipe.blocks import ClassQuery, FactsRequest
@@ -77,6 +78,7 @@ def measure(engine: SparkEngine, folder: Path, rounds: int) -> None:
     cells = native.groupBy(*QUASI_IDENTIFIERS, SENSITIVE).count().count()
     judged = engine.reduce_classes(table, query, Composite(models), facts)
     count, judge, learn = (statistics.median(found[1:]) for found in (counting, judging, learning))
+    record(f"judging k, l, t, spark, {folder.name}", took=judge, baseline=count, beside="the bare count")
     print(
         f"{folder.name:16} {judged.classes if judged else 0:>10,} classes {cells:>10,} cells   "
         f"count {count:6.2f} s   k + l + t {judge:6.2f} s   ratio {judge / count:5.2f}   "
