@@ -14,14 +14,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.compiled import njit
 from privpipe.draws import Stream
 from privpipe.errors import NoSolutionError, UsageError
-from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.microaggregation.group_condition import ANYTHING, GroupCondition, merged_groups
+from privpipe.kernels.microaggregation.group_numbers import by_first_member, restored
 from privpipe.kernels.microaggregation.kd_tree import learn_tree
+from privpipe.kernels.microaggregation.lower_bound import provable, proved_search
 from privpipe.kernels.microaggregation.mdav import mdav_groups
-from privpipe.kernels.microaggregation.refine import descend, path_step, search
+from privpipe.kernels.microaggregation.refine import descend, group_sse, path_step, search
 from privpipe.kernels.microaggregation.v_mdav import v_mdav_groups
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "ONE_BLOCK",
     "Refinement",
     "block_groups",
+    "block_proof",
     "border_passes",
     "group_means",
     "microaggregate",
@@ -65,12 +66,15 @@ class Refinement(NamedTuple):
         As in `descend`.
     searching, iterations
         Search after the descent, with the draws of this stream and so many steps (see `search`).
+    proving
+        After the search, choose among all groups that column generation finds (see `proved_search`).
     """
 
     neighbours: int | None = None
     cells: int | None = None
     searching: Stream | None = None
     iterations: int | None = None
+    proving: bool = False
 
 
 def block_groups(
@@ -123,33 +127,81 @@ def block_groups(
     for chunk in _chunks(arranged, k, None if len(bound.codes) else largest):
         inside, here = arranged[chunk], bound.of(chunk)
         even = bool((inside == inside[0]).all())
-        if even:
-            found = np.minimum(np.arange(len(chunk)) // k, len(chunk) // k - 1)
-        else:
-            found = mdav_groups(inside, k) if gamma is None else v_mdav_groups(inside, k, gamma)
+        found = np.minimum(np.arange(len(chunk)) // k, len(chunk) // k - 1) if even else _grown(inside, k, gamma)
         if len(here.codes):
             found = _conditioned(inside, found, here)
         if refinement is not None and not even:
-            near, cells, searching, steps = refinement
-            start = found if len(here.codes) else path_step(inside, found, k)
-            found = descend(inside, start, k, neighbours=near, cells=cells, condition=here)
-            if searching is not None:
+            _, _, searching, steps, proving = refinement
+            found = _descended(inside, found, k, refinement, here)
+            if searching is not None and proving and not len(here.codes) and provable(len(inside), k):
+                found = proved_search(inside, found, k, searching, iterations=steps).labels
+            elif searching is not None:
                 found = search(inside, found, k, searching, iterations=steps, condition=here)
         labels[chunk] = groups + found
         groups += int(found.max()) + 1
-    return _restored(_by_first_member(labels), order)
+    return restored(by_first_member(labels), order)
+
+
+def block_proof(
+    points: NDArray[np.float64], order: NDArray[np.int64], k: int, refinement: Refinement, gamma: float | None = None
+) -> tuple[float, float] | None:
+    """SSE of the groups that `block_groups` makes of a block under a proving refinement, and a bound of the least.
+
+    Parameters
+    ----------
+    points, order, k, refinement, gamma
+        As in `block_groups`.
+
+    Returns
+    -------
+    tuple of float, or None
+        No groups of k records or more have an SSE below the second; None: nothing was proved.
+
+    Examples
+    --------
+    >>> points = np.array([[0.0], [9.0], [1.0], [8.0], [2.0], [7.0]])
+    >>> proved = block_proof(points, np.arange(6), 3, Refinement(searching=Stream(bytes(16)), proving=True))
+    >>> [round(each, 6) for each in proved]
+    [4.0, 4.0]
+    """
+    arranged = np.asarray(points, dtype=np.float64)[order]
+    if refinement.searching is None or not provable(len(arranged), k):
+        return None
+    if bool((arranged == arranged[0]).all()):
+        return 0.0, 0.0
+    start = _descended(arranged, _grown(arranged, k, gamma), k, refinement)
+    proof = proved_search(arranged, start, k, refinement.searching, iterations=refinement.iterations)
+    lost = group_sse(arranged, proof.labels)
+    return lost, min(lost, proof.bound)
+
+
+def _grown(points: NDArray[np.float64], k: int, gamma: float | None) -> NDArray[np.int64]:
+    return mdav_groups(points, k) if gamma is None else v_mdav_groups(points, k, gamma)
+
+
+def _descended(
+    points: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    k: int,
+    refinement: Refinement,
+    condition: GroupCondition = ANYTHING,
+) -> NDArray[np.int64]:
+    """Groups after the path step, which no condition may hold, and the descent."""
+    start = labels if len(condition.codes) else path_step(points, labels, k)
+    near, cells = refinement.neighbours, refinement.cells
+    return descend(points, start, k, neighbours=near, cells=cells, condition=condition)
 
 
 def _conditioned(
     points: NDArray[np.float64], labels: NDArray[np.int64], condition: GroupCondition
 ) -> NDArray[np.int64]:
-    merged = merged_groups(points, _by_first_member(labels), condition)
+    merged = merged_groups(points, by_first_member(labels), condition)
     if merged is None:
         raise NoSolutionError(
             f"{len(points):,} records of one block together do not meet the condition on the sensitive column; "
             "the plan was made for another table"
         )
-    return _by_first_member(merged)
+    return by_first_member(merged)
 
 
 def regroup(
@@ -178,9 +230,9 @@ def regroup(
     [0, 1, 0, 1, 0, 1]
     """
     arranged = np.asarray(points, dtype=np.float64)[order]
-    start = _by_first_member(np.asarray(labels)[order])
+    start = by_first_member(np.asarray(labels)[order])
     found = descend(arranged, start, k, neighbours=neighbours, cells=cells, condition=condition.of(order))
-    return _restored(_by_first_member(found), order)
+    return restored(by_first_member(found), order)
 
 
 def sampled_share(records: int, k: int, block: int) -> float:
@@ -315,7 +367,7 @@ def _each_block(
         for inside, found in zip(members, pool.map(groups_of, members), strict=True):
             labels[inside] = groups + found
             groups += int(found.max(initial=-1)) + 1
-    return _restored(_by_first_member(labels[order]), order)
+    return restored(by_first_member(labels[order]), order)
 
 
 def _members(blocks: NDArray[np.int64], order: NDArray[np.int64]) -> list[NDArray[np.int64]]:
@@ -330,30 +382,3 @@ def _chunks(arranged: NDArray[np.float64], k: int, largest: int | None) -> list[
         return [np.arange(n)]
     along = np.lexsort((np.arange(n), *arranged.T[::-1]))
     return np.split(along, np.arange(1, n // max(largest, k)) * max(largest, k))
-
-
-def _by_first_member(labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The same groups, numbered in the order in which they first occur."""
-    if len(labels) and labels.min() >= 0 and labels.max() < 2 * len(labels):
-        return np.asarray(_numbered(read_only(labels, np.int64), int(labels.max()) + 1))
-    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
-    number = np.empty(len(first), np.int64)
-    number[np.argsort(first)] = np.arange(len(first))
-    return number[inverse]
-
-
-@njit(nogil=True, cache=True)
-def _numbered(labels: NDArray[np.int64], groups: int) -> NDArray[np.int64]:
-    numbers, out, count = np.full(groups, -1, np.int64), np.empty(len(labels), np.int64), 0
-    for i in range(len(labels)):
-        if numbers[labels[i]] < 0:
-            numbers[labels[i]] = count
-            count += 1
-        out[i] = numbers[labels[i]]
-    return out
-
-
-def _restored(labels: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int64]:
-    out = np.empty(len(labels), np.int64)
-    out[order] = labels
-    return out

@@ -288,16 +288,28 @@ def _how_many(k0: U, k1: U, step: int, m: int, k: int, before: int) -> int:
 
 
 @njit(nogil=True, cache=True)
+def _keep(members: NDArray[np.int64], labels: NDArray[np.int64], t: int, written: int, pool: NDArray[np.int32]) -> None:
+    """Write the members of each new group to the pool."""
+    for g in range(t):
+        row, size = pool[(written + g) % len(pool)], 0
+        row[:] = -1
+        for i in range(len(members)):
+            if labels[i] == g:
+                row[size] = members[i]
+                size += 1
+
+
+@njit(nogil=True, cache=True)
 def search_groups(
     points: NDArray[np.float64],
     start: NDArray[np.int64],
     k: int,
     around: NDArray[np.int32],
     iterations: int,
-    k0: U,
-    k1: U,
+    words: tuple[U, U],
     condition: GroupCondition,
-) -> NDArray[np.int64]:
+    pool: NDArray[np.int32],
+) -> tuple[NDArray[np.int64], int]:
     """The groups after so many steps; their SSE is no higher than that of the given ones.
 
     Parameters
@@ -308,17 +320,21 @@ def search_groups(
     around : ndarray of int32, shape (n, m)
         Neighbours, nearest first.
     iterations : int
-    k0, k1 : uint64
+    words : tuple of uint64
         The key of the draws.
     condition : GroupCondition
         Which the given groups meet; those that come out do too.
+    pool : ndarray of int32, shape (room, 2k - 1)
+        Every group that is kept is written here, -1 after its members, from the start again when it is full.
 
     Returns
     -------
     ndarray of int64, shape (n,)
         Groups; new ones have at most 2k - 1 records. Numbers have gaps.
+    int
+        Groups written to the pool.
     """
-    n = len(points)
+    (k0, k1), n, written = words, len(points), 0
     labels = start.copy()
     slots = n // k + 1
     heads, links = np.full(slots, -1, np.int64), np.empty(n, np.int64)
@@ -345,7 +361,7 @@ def search_groups(
         _list_members(chosen[:count], heads, links, members, before)
         t = _how_many(k0, k1, step, m, k, count)
         inner_products(points, members, m, local, gram)
-        grow((k0, k1), step, t, k, gram, after[:m], grown, dots)
+        grow(words, step, t, k, gram, after[:m], grown, dots)
         between = _descend_inside(m, t, k, gram, after, grown, dots)
         if between <= _spread_between(before, m, count, gram) + LEAST_GAIN:
             continue
@@ -361,4 +377,7 @@ def search_groups(
         for i in range(m - 1, -1, -1):
             labels[members[i]] = grown[after[i]]
             _link(members[i], grown[after[i]], heads, links, sizes)
-    return labels
+        if len(pool) > 0:
+            _keep(members[:m], after, t, written, pool)
+            written += t
+    return labels, written

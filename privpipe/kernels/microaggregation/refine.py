@@ -24,9 +24,12 @@ from privpipe.kernels.microaggregation.neighbourhood_search import nearest_first
 from privpipe.kernels.microaggregation.neighbours import nearest_neighbours
 from privpipe.kernels.microaggregation.path_groups import path_ends
 
-__all__ = ["descend", "group_sse", "path_step", "search", "search_budget"]
+__all__ = ["descend", "group_sse", "path_step", "search", "search_budget", "searched"]
 
 SMALL_K = 3
+
+POOLED = 4
+"""Groups a record that a run of the search remembers, at most."""
 
 
 def group_sse(points: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
@@ -206,20 +209,48 @@ def search(
     >>> group_sse(points, found)
     4.0
     """
+    return searched(points, labels, k, stream, iterations=iterations, condition=condition)[0]
+
+
+def searched(
+    points: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    k: int,
+    stream: Stream,
+    *,
+    iterations: int | None = None,
+    condition: GroupCondition = ANYTHING,
+) -> tuple[NDArray[np.int64], list[NDArray[np.int32]]]:
+    """As `search`, with all the groups that either run kept on its way.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+    list of ndarray of int32, shape (groups, 2k - 1)
+        Of each run: members, -1 after the last; the last few thousand.
+
+    Examples
+    --------
+    >>> points = np.array([[0.0], [1.0], [9.0], [2.0], [8.0], [7.0]])
+    >>> searched(points, np.array([0, 0, 0, 1, 1, 1]), 3, Stream(bytes(16)))[1][0].shape[1]
+    5
+    """
     array, groups = _checked(points, labels)
     steps = search_budget(len(array), k) if iterations is None else iterations
     if steps < 1 or len(array) < 2 * k or groups.max(initial=0) == 0:
-        return groups
+        return groups, []
     around = nearest_first(array, nearest_neighbours(array, 6 * k + 20))
 
-    def run(number: int) -> NDArray[np.int64]:
+    def run(number: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         words = stream.child(f"search/{number}").key_words
-        found = search_groups(array, groups, k, around, steps, *words, condition)
-        return np.asarray(np.unique(found, return_inverse=True)[1], dtype=np.int64).reshape(-1)
+        room = np.empty((POOLED * len(array), 2 * k - 1), np.int32)
+        found, written = search_groups(array, groups, k, around, steps, words, condition, room)
+        return np.unique(found, return_inverse=True)[1].astype(np.int64).reshape(-1), room[:written]
 
     with ThreadPoolExecutor(max_workers=2) as pool:  # the kernel leaves the interpreter's lock
-        first, second = pool.map(run, (0, 1))
-    return second if group_sse(array, second) < group_sse(array, first) else first
+        (first, of_first), (second, of_second) = pool.map(run, (0, 1))
+    better = second if group_sse(array, second) < group_sse(array, first) else first
+    return better, [of_first, of_second]
 
 
 def _checked(points: NDArray[np.float64], labels: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

@@ -1,0 +1,238 @@
+"""How good the best groups could be: a lower bound of the SSE by column generation, and groups put together again.
+
+The groups of least cost that hold each record once are a set partitioning. Its relaxation over the groups known so far
+gives every record a price; groups below their members' prices are added until there are none. Triples of records that
+the relaxation shares out by halves are cut off (subset-row cuts). Any prices give a bound: what groups cost less than
+them, found by exact pricing, is taken off the prices of their members.
+
+Sources: Aloise, Hansen, Rocha, Santi, Column generation bounds for numerical microaggregation, Journal of Global
+Optimization 60, 2014; Jepsen, Petersen, Spoorendonk, Pisinger, Operations Research 56(2), 2008, for the cuts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.draws import Stream
+from privpipe.kernels.microaggregation.group_pool import Pool, Prices
+from privpipe.kernels.microaggregation.group_pricing import PricedGroups, price_groups
+from privpipe.kernels.microaggregation.refine import searched
+
+__all__ = [
+    "MOST_PROVED",
+    "PROVED",
+    "PROVED_BY_DEFAULT",
+    "PROVED_K",
+    "Proof",
+    "provable",
+    "proved_groups",
+    "proved_search",
+    "squared_distances",
+]
+
+PROVED, PROVED_K, PROVED_BY_DEFAULT = 2_000, 5, 3
+"""Records of a block, and k, up to which a bound is looked for when asked; k up to which it is by default."""
+
+REMEMBERED = 16
+
+MOST_PROVED = REMEMBERED * PROVED
+"""Records whose proofs are brought together, at most."""
+
+ROUNDS, LAST_ROUNDS, NEAR_ENOUGH, TINY = 40, 6, 2e-4, 1e-9
+SETTLED, STALLED, FEW_CUTS = 0.01, 1e-4, 0.03
+"""Groups a record that a round adds, share by which the relaxation falls, and cuts a record, that end a stretch."""
+
+FEW, KEPT_OF_FEW = 200, 200
+"""Records up to which groups above their prices are looked for too, in case the best ones are made of them."""
+
+KEPT_OF_EACH, GLANCE, LOOKED_AT = 6, 20_000, 4_000_000
+"""Groups kept of each medoid and size in a round; candidates looked at for them, at first and for the bound."""
+
+
+class Proof(NamedTuple):
+    """Groups, and the least SSE that any groups of k records or more can have.
+
+    Parameters
+    ----------
+    labels : ndarray of int64, shape (n,)
+    bound : float
+        Of the SSE, at least 0.
+    """
+
+    labels: NDArray[np.int64]
+    bound: float
+
+
+def provable(n: int, k: int) -> bool:
+    """Whether a bound is looked for over so many records.
+
+    Examples
+    --------
+    >>> provable(2_000, 3), provable(3_000, 3), provable(100, 10)
+    (True, False, False)
+    """
+    return 2 * k <= n <= PROVED and 2 <= k <= PROVED_K
+
+
+_proofs: OrderedDict[bytes, Proof] = OrderedDict()
+_lock = threading.Lock()
+
+
+def proved_search(
+    points: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    k: int,
+    stream: Stream,
+    *,
+    iterations: int | None = None,
+) -> Proof:
+    """`searched`, then `proved_groups` over all that the search came across.
+
+    The last few are remembered: who records the bound asks again for what a block was made of.
+
+    Examples
+    --------
+    >>> points = np.array([[0.0], [1.0], [9.0], [2.0], [8.0], [7.0]])
+    >>> proved_search(points, np.array([0, 0, 0, 1, 1, 1]), 3, Stream(bytes(16))).labels.tolist()
+    [0, 0, 1, 0, 1, 1]
+    """
+    asked = hashlib.sha256(repr((points.shape, k, iterations, [int(word) for word in stream.key_words])).encode())
+    asked.update(np.ascontiguousarray(points).tobytes() + np.ascontiguousarray(labels).tobytes())
+    with _lock:
+        known = _proofs.get(asked.digest())
+    if known is None:
+        found, groups = searched(points, labels, k, stream, iterations=iterations)
+        known = proved_groups(points, found, k, known=groups)
+        with _lock:
+            _proofs[asked.digest()] = known
+            while len(_proofs) > REMEMBERED:
+                _proofs.popitem(last=False)
+    return known
+
+
+def squared_distances(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Squared distances between all records, by differences, which lose no digits.
+
+    Examples
+    --------
+    >>> squared_distances(np.array([[0.0], [3.0]])).tolist()
+    [[0.0, 9.0], [9.0, 0.0]]
+    """
+    total = np.zeros((len(points), len(points)))
+    for column in points.T:
+        gaps = column[:, None] - column[None, :]
+        total += gaps * gaps
+    return total
+
+
+def proved_groups(
+    points: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    k: int,
+    *,
+    known: Sequence[NDArray[np.int32]] = (),
+    looked_at: int = LOOKED_AT,
+) -> Proof:
+    """A lower bound of the SSE of any groups of k records or more, and groups at least as good as the given ones.
+
+    Parameters
+    ----------
+    points : ndarray of float64, shape (n, s)
+        n at least k.
+    labels : ndarray of int64, shape (n,)
+        Groups 0 .. groups - 1 of k records or more.
+    k : int
+        At least 2.
+    known : sequence of ndarray of int32, shape (groups, 2k - 1)
+        Further groups to choose from: members, -1 after the last.
+    looked_at : int
+        Most candidates that pricing looks at around one record, never seconds: where it runs out, the bound is lower.
+
+    Examples
+    --------
+    >>> points = np.array([[0.0], [1.0], [9.0], [2.0], [8.0], [7.0]])
+    >>> found = proved_groups(points, np.array([0, 0, 0, 1, 1, 1]), 3)
+    >>> found.labels.tolist(), round(found.bound, 6)
+    ([0, 0, 1, 0, 1, 1], 4.0)
+    """
+    apart = squared_distances(points)
+    pool = Pool(apart, k)
+    pool.add_partition(labels)
+    for groups in known:
+        pool.add(groups)
+    pool.add_neighbourhoods()
+    where = _settled(pool, min(GLANCE, looked_at))
+    if where is None:
+        return Proof(pool.labels(), 0.0)
+    pool.recombine(where)
+    bound = _bound(pool, where, looked_at)
+    if len(points) <= FEW and pool.best_cost - bound > NEAR_ENOUGH * pool.best_cost:
+        _priced(pool, where, GLANCE, pool.best_cost - bound)
+        pool.recombine(where)
+    return Proof(pool.labels(), min(bound, pool.best_cost))
+
+
+def _settled(pool: Pool, looked_at: int) -> Prices | None:
+    """Prices at which a short look finds few groups that are too cheap, and no triple is shared out by halves."""
+    where, last = None, np.inf
+    for _ in range(ROUNDS):
+        prices = pool.relaxed()
+        if prices is None:
+            break
+        where = prices if where is None else _between(where, prices)
+        added = _priced(pool, where, looked_at)[1]
+        if added <= SETTLED * len(pool.apart) or abs(last - prices.total) <= STALLED * prices.total:
+            if pool.cut_off() <= FEW_CUTS * len(pool.apart):
+                return prices
+            last = np.inf
+        else:
+            last = prices.total
+    return where
+
+
+def _bound(pool: Pool, where: Prices, looked_at: int) -> float:
+    """The best bound that prices give when every group is looked at, after a few rounds of adding what was missed."""
+    bound = 0.0
+    for _ in range(LAST_ROUNDS):
+        value, added = _priced(pool, where, looked_at)
+        bound = max(bound, value)
+        prices = pool.relaxed() if added else None
+        if prices is None or pool.best_cost - bound <= NEAR_ENOUGH * pool.best_cost:
+            break
+        where = _between(where, prices)
+    return bound
+
+
+def _between(left: Prices, right: Prices) -> Prices:
+    """Prices half way, at which fewer groups are found that the next prices make dear again."""
+    extra = np.zeros(len(right.extra))
+    extra[: len(left.extra)] = left.extra
+    return Prices((left.records + right.records) / 2.0, (extra + right.extra) / 2.0, right.total)
+
+
+def _priced(pool: Pool, prices: Prices, looked_at: int, above: float = 0.0) -> tuple[float, int]:
+    """The bound that prices give, and how many groups below them, or not so far above, are new to the pool."""
+    n, k = len(prices.records), pool.k
+    scale = pool.best_cost / n
+    cuts = pool.cuts(prices)
+    least, unseen, added = np.zeros(n), np.zeros(n), 0
+    for size in range(k, min(2 * k, n + 1)):
+        keep = KEPT_OF_EACH if above == 0 else KEPT_OF_FEW
+        room = n * keep
+        found = PricedGroups(least, unseen, np.empty((room, size), np.int64), np.empty(room))
+        written, _ = price_groups(
+            pool.apart, prices.records, size, cuts, (TINY * scale - above, looked_at, keep), found
+        )
+        added += pool.add(found.members[:written])
+    # A group below its prices holds k or more records, each of which gives up a k-th of the least found around it; a
+    # medoid not seen to the end gives up all of it. What rounding and `TINY` may hide goes off at the end.
+    value = prices.records.sum() - prices.extra.sum() + least.sum() / k + unseen.sum()
+    margin = 2.0 * TINY * pool.best_cost + 1e-12 * (np.abs(prices.records).sum() + prices.extra.sum())
+    return float(value - margin), added
