@@ -259,7 +259,7 @@ class Microaggregate(StageEstimator):
         columns: list[str] | tuple[str, ...] | Sequence[list[str] | tuple[str, ...]] | None = ...,
         k: int | Sequence[int] | None = ...,
         method: Literal["mdav", "v_mdav", "univariate", "fixed"] = ...,
-        refine: Literal["none", "descent", "search"] | None = ...,
+        refine: Literal["none", "descent", "search", "proof"] | None = ...,
         iterations: int | Literal["auto"] = ...,
         gamma: float = ...,
         block: int | Literal["auto"] = ...,
@@ -290,7 +290,7 @@ class Microaggregate(StageEstimator):
     columns: list[str] | tuple[str, ...] | Sequence[list[str] | tuple[str, ...]] | None
     k: int | Sequence[int] | None
     method: Literal["mdav", "v_mdav", "univariate", "fixed"]
-    refine: Literal["none", "descent", "search"] | None
+    refine: Literal["none", "descent", "search", "proof"] | None
     iterations: int | Literal["auto"]
     gamma: float
     block: int | Literal["auto"]

@@ -114,7 +114,7 @@ class Microaggregate(_Microaggregate):
         columns: list[str] | tuple[str, ...] | Sequence[list[str] | tuple[str, ...]],
         k: int | Sequence[int],
         method: Literal["mdav", "v_mdav", "univariate", "fixed"] = ...,
-        refine: Literal["none", "descent", "search"] | None = ...,
+        refine: Literal["none", "descent", "search", "proof"] | None = ...,
         iterations: int | Literal["auto"] = ...,
         gamma: float = ...,
         block: int | Literal["auto"] = ...,

@@ -57,6 +57,15 @@ def test_the_page_says_it_in_a_sentence(documents: dict[str, RunDocuments]) -> N
     assert "No stage of this run searched" in said(documents)
 
 
+def test_groups_are_said_to_be_near_the_best(documents: dict[str, RunDocuments]) -> None:
+    grouped = {"name": "microaggregate", "detail": {"loss": 14.477412, "lower_bound": 14.45, "above_bound": 0.18}}
+    assert "lose 14.48 % of the spread, at most 0.18 % more than the best possible groups" in said(documents, grouped)
+    for lang, bound in {"de": "14,45 %", "es": "14,45 %", "fr": "14,45 %"}.items():
+        assert bound in said(documents, grouped, lang=lang).replace("\u00a0", " ")  # type: ignore[arg-type]
+    unknown = {"name": "microaggregate", "detail": {"loss": 14.5, "lower_bound": None, "above_bound": None}}
+    assert "best possible" not in said(documents, unknown)
+
+
 def test_few_blanked_cells_are_not_counted(documents: dict[str, RunDocuments]) -> None:
     few = {**CELLS, "detail": {**CELLS["detail"], "blanked_cells": 3, "loss": 3.0}}  # type: ignore[dict-item]
     [found] = other_searches([few], 5)

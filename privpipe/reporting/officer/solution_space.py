@@ -87,6 +87,7 @@ def other_searches(stages: Sequence[Mapping[str, Any]], least: int) -> tuple[dic
                     "loss": None if few else leading_figure(detail.get("loss")),
                     "bound": None if few else leading_figure(detail.get("lower_bound")),
                     "optimal": bool(detail.get("optimal")),
+                    "above": None if few else leading_figure(detail.get("above_bound")),
                     "blanked": None if few else blanked,
                     "few": few,
                 }
@@ -104,7 +105,9 @@ def _kind_of(name: str, detail: Mapping[str, Any]) -> str:
         return "checked"
     if "cuts" in detail:
         return "cuts"
-    return "grouped" if name in GROUPING else ""
+    if name in GROUPING:
+        return "grouped" if detail.get("above_bound") is None else "bounded"
+    return ""
 
 
 def _chosen(detail: Mapping[str, Any], levels: Mapping[str, int]) -> dict[str, Any]:

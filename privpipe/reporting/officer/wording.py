@@ -276,7 +276,7 @@ class Wording:
 
     def searched(self, each: Mapping[str, Any]) -> str:
         """What a stage that tried no vectors of levels says of its search."""
-        known = {name: self.figure(each[name]) for name in ("checked", "programs", "classes", "loss", "bound")}
+        known = {name: self.figure(each[name]) for name in ("checked", "programs", "classes", "loss", "bound", "above")}
         said = self.messages.text(
             f"search.{each['kind']}",
             stage=self.stage(each["stage"]),

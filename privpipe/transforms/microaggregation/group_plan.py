@@ -111,6 +111,8 @@ class GroupPlan:
         Blocks are searched after the descent.
     by_pattern : bool
         Records are grouped within their pattern of nulls.
+    prove : bool
+        Small blocks choose among all groups that column generation finds.
     parts : tuple of Part
     sensitive : SensitiveValues, optional
     """
@@ -124,6 +126,7 @@ class GroupPlan:
     neighbours: int
     search: bool
     by_pattern: bool
+    prove: bool = False
     parts: tuple[Part, ...] = ()
     sensitive: SensitiveValues | None = None
 
@@ -191,6 +194,7 @@ class GroupPlan:
             "block": self.block,
             "neighbours": self.neighbours,
             "search": self.search,
+            "prove": self.prove,
             "by_pattern": self.by_pattern,
             "parts": [
                 {
@@ -229,6 +233,7 @@ class GroupPlan:
             neighbours=int(data["neighbours"]),
             search=bool(data["search"]),
             by_pattern=bool(data["by_pattern"]),
+            prove=bool(data.get("prove")),  # plans made before have none
             parts=parts,
             sensitive=bound
             and SensitiveValues(

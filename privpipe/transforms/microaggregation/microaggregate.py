@@ -18,6 +18,7 @@ from privpipe.transforms.microaggregation.group_learning import (
     moments_by_stratum,
     sensitive_values,
 )
+from privpipe.transforms.microaggregation.group_losses import AFTERWARDS, losses_of
 from privpipe.transforms.microaggregation.group_plan import GroupPlan
 from privpipe.transforms.microaggregation.mixed_records import ColumnKind, Encoding
 from privpipe.transforms.microaggregation.parameters import GroupingParameters, SensitiveRule
@@ -58,9 +59,11 @@ class Microaggregate(GroupingParameters):
         mdav, v_mdav: groups in all columns of a list at once, of k or of k to 2k - 1 records before refinement.
         univariate: the best groups of one column; fixed: k consecutive values each. The latter two take every column
         by itself.
-    refine : {"search", "descent", "none"}, optional
+    refine : {"none", "descent", "search", "proof"}, optional
         descent: records change groups while the loss falls; over several blocks also across their borders. search:
-        neighbourhoods of groups are rebuilt after that. Default: search up to 20,000 records, else descent.
+        neighbourhoods of groups are rebuilt after that. proof: after that, blocks of up to 2,000 records with k up to 5
+        choose among all groups that column generation finds, and the plan says how far above the least possible loss
+        they are. Default: proof up to 2,000 records with k up to 3, search up to 20,000, else descent.
     iterations : int or "auto"
         auto: 200 a record for k up to 3, else 50.
     gamma : float
@@ -216,6 +219,12 @@ class Microaggregate(GroupingParameters):
                 table = engine.map_groups(table, key, made, schema if number == group.passes - 1 else between)
         return table
 
+    def recorded(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws) -> StagePlan:
+        return replace(plan, detail={**plan.detail, **losses_of(engine, table, plan, draws, self._rules())})
+
+    def shaping(self, plan: StagePlan) -> Mapping[str, Any]:
+        return {name: figure for name, figure in plan.detail.items() if name not in AFTERWARDS}
+
     @classmethod
     def examples(cls) -> list[Self]:
         return [
@@ -287,6 +296,7 @@ class Microaggregate(GroupingParameters):
             block=block,
             neighbours=NEAR if few else NEAR_IN_LARGE,
             search=self._searches(few),
+            prove=self._proves(facts.records, k),
             by_pattern=rule == "own_group",
         )
 
@@ -302,7 +312,14 @@ class Microaggregate(GroupingParameters):
     def _searches(self, few: bool) -> bool:
         """Whether neighbourhoods of groups are rebuilt after the descent."""
         refined = self.distance != "gower" and self.method not in parameters.ONE_COLUMN
-        return refined and (self.refine == "search" or (self.refine is None and few))
+        return refined and (self.refine in ("search", "proof") or (self.refine is None and few))
+
+    def _proves(self, records: int, k: int) -> bool:
+        """Whether groups are chosen among all that column generation finds."""
+        from privpipe.kernels.microaggregation.lower_bound import PROVED, PROVED_BY_DEFAULT
+
+        asked = self.refine == "proof" or (self.refine is None and records <= PROVED and k <= PROVED_BY_DEFAULT)
+        return asked and self._searches(True) and self.sensitive is None and self.ties == "keyed"
 
     def _with_parts(
         self, engine: Primitives, table: Any, group: GroupPlan, strata: Strata, facts: Facts, context: StageContext

@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 Method = Literal["mdav", "v_mdav", "univariate", "fixed"]
-Refine = Literal["none", "descent", "search"]
+Refine = Literal["none", "descent", "search", "proof"]
 Nulls = Literal["refuse", "keep", "own_group"]
 ONE_COLUMN = ("univariate", "fixed")
 OWNER = "Microaggregate"
@@ -106,7 +106,9 @@ class GroupingParameters(Transformer):
     method: Annotated[
         Method, Doc("mdav or v_mdav (several columns at once), univariate (optimal, one column) or fixed")
     ] = "mdav"
-    refine: Annotated[Refine | None, Doc("search, descent or none: how groups are improved; default by size")] = None
+    refine: Annotated[
+        Refine | None, Doc("proof, search, descent or none: how groups are improved; default by size")
+    ] = None
     iterations: Annotated[
         Annotated[int, Ge(0)] | Literal["auto"], Doc("steps of the search in each block, or auto")
     ] = "auto"

@@ -168,7 +168,7 @@ class Pass:
             if rules.method in ("univariate", "fixed"):
                 return self._along(points[:, 0], order, condition)
             searching = self.stream.child(str(key)) if group.search else None
-            refinement = Refinement(group.neighbours, group.cells, searching, rules.iterations)
+            refinement = Refinement(group.neighbours, group.cells, searching, rules.iterations, group.prove)
             return block_groups(
                 points,
                 order,

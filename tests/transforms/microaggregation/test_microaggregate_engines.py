@@ -24,6 +24,9 @@ STAGES: dict[str, Transformer] = {
     "search, then borders": Microaggregate(
         columns=["income", "admitted"], k=3, block=40, nulls="keep", refine="search", iterations=300, method="v_mdav"
     ),
+    "proved in strata": Microaggregate(
+        columns=["age", "rent"], k=3, by=["town"], small_strata="merge", nulls="keep", refine="proof", iterations=200
+    ),
     "mixed types": Microaggregate(
         columns=["age", "town", "illness"],
         k=3,
