@@ -52,6 +52,9 @@ class Primitives(Protocol):
     def count(self, table: Any) -> int:
         """Number of records."""
 
+    def never_holds(self, table: Any, column: str, text: str) -> bool:
+        """Whether counts that were made before show that no cell of a column is this text; False where none tell."""
+
     def facts(self, table: Any, request: FactsRequest) -> Facts:
         """Count what is asked, exactly and in one pass where the engine can."""
 

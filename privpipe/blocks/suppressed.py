@@ -95,6 +95,8 @@ def suppressed_records(engine: Primitives, table: Any, by: NothingLeft) -> int:
     if not by.possible(table.schema):
         return 0
     texts = by.texts(table.schema)
+    if any(engine.never_holds(table, name, by.mark) for name in texts):
+        return 0
     first = NothingLeft(texts[:1], by.mark, by.untyped)
     found: int = engine.reduce_rows(table, first.columns, SuppressedNumber(first), Facts()) or 0
     if not found or first.columns == by.columns:

@@ -120,6 +120,10 @@ class Engine(ABC):
     def count(self, table: Any) -> int:
         """Number of records."""
 
+    def never_holds(self, table: Any, column: str, text: str) -> bool:
+        """Whether counts that were made before show that no cell of a column is this text; False where none tell."""
+        return False
+
     @abstractmethod
     def facts(self, table: Any, request: FactsRequest) -> Facts:
         """Histograms, exact moments and null counts, with the number of records."""
@@ -277,6 +281,10 @@ class Engine(ABC):
 
         table = self.scan(Source(data=pa.table({"number": np.arange(count, dtype=np.int64)})))
         return self.with_record_ids(table, "number", seed)
+
+    def content_sum(self, table: Any, seed: Seed) -> tuple[int, int] | None:
+        """Records, and the sum of their content's keyed hashes modulo 2^128, where making ids counted them already."""
+        return None
 
     @abstractmethod
     def write(self, table: Any, folder: str, format: Format, stream: Stream, *, escape: bool = False) -> Written:

@@ -8,9 +8,12 @@ from functools import reduce
 from typing import Self
 
 import numpy as np
+import pyarrow.types as pt
+from numpy.typing import NDArray
 
 from privpipe.blocks import ClassBlock, ClassQuery
 from privpipe.engines.base.assembly import may_be_marked, require_query_columns
+from privpipe.engines.embedded.packed_keys import PackedClasses, runs, sorted_words
 from privpipe.engines.embedded.session import OutOfMemory, Session
 from privpipe.engines.embedded.table import EmbeddedTable, nothing_but_mark, quoted
 
@@ -49,7 +52,7 @@ class KnownSizes:
         flags = np.zeros(len(block), np.bool_) if block.marked is None else block.marked
         found: dict[tuple[bool, int], int] = {}
         for flag in (False, True):
-            sizes, counts = np.unique(block.sizes[flags == flag], return_counts=True)
+            sizes, counts = _numbers(block.sizes[flags == flag])
             found |= {(flag, size): count for size, count in zip(sizes.tolist(), counts.tolist(), strict=True)}
         return cls(mark, found)
 
@@ -78,6 +81,15 @@ class KnownSizes:
             yield ClassBlock(sizes[at], marked=marked[at] if may_be_marked(query) else None)
 
 
+def _numbers(sizes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Each size, ascending, and how often it occurs."""
+    if len(sizes) and int(sizes.max()) <= len(sizes):
+        counts = np.bincount(sizes)
+        found = np.flatnonzero(counts)
+        return found, counts[found]
+    return np.unique(sizes, return_counts=True)
+
+
 def known_sizes(table: EmbeddedTable, query: ClassQuery) -> KnownSizes | None:
     """What is known already of a table and answers a query."""
     require_query_columns(table.schema, query)
@@ -93,6 +105,10 @@ def sizes_of(session: Session, table: EmbeddedTable, query: ClassQuery) -> Known
     found = known_sizes(table, query)
     if found is not None or not query.keys or query.columns or query.person is not None or query.weight is not None:
         return found
+    made = _sorted(session, table, query)
+    if made is not None:
+        table.sizes[frozenset(query.keys)] = made
+        return made
     for parts in PARTS:
         try:
             made = reduce(KnownSizes.merged, (_counted(session, table, query, parts, at) for at in range(parts)))
@@ -101,6 +117,31 @@ def sizes_of(session: Session, table: EmbeddedTable, query: ClassQuery) -> Known
         table.sizes[frozenset(query.keys)] = made
         return made
     return None
+
+
+def _sorted(session: Session, table: EmbeddedTable, query: ClassQuery) -> KnownSizes | None:
+    """The sizes by sorting packed keys, or the numbers of one column; None where neither serves."""
+    mark = query.mark if may_be_marked(query) else None
+    packed = PackedClasses.of(session, table, replace(query, mark=mark))
+    if packed is not None:
+        return reduce(
+            KnownSizes.merged, (KnownSizes.of(block, mark) for block in packed.blocks()), KnownSizes(mark, {})
+        )
+    if len(query.keys) > 1 or table.records(session) <= session.small_rows:
+        return None
+    [name] = query.keys
+    kind = table.schema.field(name).type
+    if not (pt.is_int64(kind) or pt.is_float64(kind)):
+        return None
+    # IEEE 754: -0.0 + 0.0 is 0.0, and the same number has one word.
+    present = table.derived(f"SELECT {quoted(name)} + 0 AS word FROM {table.source} WHERE {quoted(name)} IS NOT NULL")
+    present.tell_records(table.records(session))
+    found, counted = KnownSizes(mark, {}), 0
+    for words in sorted_words(session, present, "word", "word"):
+        counted += len(words)
+        found = found.merged(KnownSizes.of(ClassBlock(runs(words)[1]), mark))
+    missing = table.records(session) - counted
+    return found.merged(KnownSizes(mark, {(mark is not None, missing): 1})) if missing else found
 
 
 def _counted(session: Session, table: EmbeddedTable, query: ClassQuery, parts: int, part: int) -> KnownSizes:
@@ -114,5 +155,5 @@ def _sql(table: EmbeddedTable, query: ClassQuery, parts: int, part: int) -> str:
     keys = ", ".join(map(quoted, query.keys))
     marked = nothing_but_mark(table.schema, query.keys, str(query.mark)) if may_be_marked(query) else "false"
     chosen = f"WHERE hash({keys}) % {parts} = {part}" if parts > 1 else ""
-    sizes = f"SELECT {marked} AS {MARKED}, count(*) AS {SIZE} FROM {table.source} {chosen} GROUP BY {keys}"
+    sizes = f"SELECT {marked} AS {MARKED}, count(*) AS {SIZE} FROM {table.compact} {chosen} GROUP BY {keys}"
     return f"SELECT {MARKED}, {SIZE}, count(*) AS {NUMBER} FROM ({sizes}) GROUP BY 1, 2"

@@ -23,6 +23,7 @@ from privpipe.engines.base.histograms import dictionary_values, not_covered
 from privpipe.engines.base.parallel import reduce_blocks
 from privpipe.engines.embedded.class_sizes import KnownSizes, sizes_of
 from privpipe.engines.embedded.joint_cells import CLASS, JointCells
+from privpipe.engines.embedded.packed_keys import PackedClasses
 from privpipe.engines.embedded.session import Kept, OutOfMemory, Session
 from privpipe.engines.embedded.table import EmbeddedTable, nothing_but_mark, quoted
 
@@ -118,7 +119,7 @@ class ClassTable:
         )
         chosen = f"WHERE hash({', '.join(keys)}) % {parts} = {part}" if parts > 1 else ""
         group = f"GROUP BY {', '.join(keys)}" if keys else "HAVING count(*) > 0"
-        return f"SELECT {', '.join(columns)} FROM {self.table.source} {joins} {chosen} {group}"
+        return f"SELECT {', '.join(columns)} FROM {self.table.compact} {joins} {chosen} {group}"
 
     def block(self, batch: pa.RecordBatch) -> ClassBlock:
         """The block of a batch of `sql`'s rows."""
@@ -206,12 +207,12 @@ class NumberedClasses:
 class _Measured:
     """A reduction of raw batches, so that decoding them runs on the threads too."""
 
-    block: Callable[[pa.RecordBatch], ClassBlock]
+    block: Callable[[Any], ClassBlock]
     inner: Reduction[ClassBlock, Any]
 
     mark: str | None
 
-    def measure(self, batch: pa.RecordBatch, facts: Facts) -> tuple[Any, KnownSizes]:
+    def measure(self, batch: Any, facts: Facts) -> tuple[Any, KnownSizes]:
         block = self.block(batch)
         return self.inner.measure(block, facts), KnownSizes.of(block, self.mark)
 
@@ -226,6 +227,10 @@ def reduce_class_table(
     sizes = sizes_of(session, table, query)
     if sizes is not None:
         return reduce_blocks(reduction, sizes.blocks(query), facts, session.threads)
+    packed = PackedClasses.of(session, table, query)
+    if packed is not None:
+        given = _Measured(_as_it_is, reduction, query.mark if may_be_marked(query) else None)
+        return _known(table, query, reduce_blocks(given, packed.blocks(), facts, session.threads))
     counted = ClassTable(session, table, query)
     if counted.joint is None:
         measured = _Measured(counted.block, reduction, query.mark if counted.marks else None)
@@ -235,11 +240,19 @@ def reduce_class_table(
             except OutOfMemory:
                 log.debug("class table over %d keys: too large for %d rounds", len(query.keys), parts)
                 continue
-            if found is None:
-                return None
-            if query.keys:
-                table.sizes[frozenset(query.keys)] = found[1]
-            whole: R = found[0]
-            return whole
+            return _known(table, query, found)
     joint = JointCells(session, table, query)
     return reduce_blocks(reduction, (block for block, _ in joint.blocks()), facts, session.threads)
+
+
+def _as_it_is(block: ClassBlock) -> ClassBlock:
+    return block
+
+
+def _known(table: EmbeddedTable, query: ClassQuery, found: tuple[Any, KnownSizes] | None) -> Any:
+    """The outcome of a reduction; the sizes seen on the way are known of the table from now on."""
+    if found is None:
+        return None
+    if query.keys:
+        table.sizes[frozenset(query.keys)] = found[1]
+    return found[0]

@@ -46,6 +46,7 @@ from privpipe.engines.embedded import (
 )
 from privpipe.engines.embedded.class_table import ClassTable, reduce_class_table
 from privpipe.engines.embedded.connection_tables import table_of
+from privpipe.engines.embedded.packed_keys import PackedClasses
 from privpipe.engines.embedded.session import OutOfMemory, Session
 from privpipe.engines.embedded.small_rows import SmallRows
 from privpipe.engines.embedded.stacking import append, stack
@@ -131,6 +132,10 @@ class EmbeddedEngine(Engine):
             nulls={name: int(count) for name, count in zip(request.nulls, nulls, strict=True)},
         )
 
+    def never_holds(self, table: EmbeddedTable, column: str, text: str) -> bool:
+        seen = table.histograms.get(column)
+        return seen is not None and pa.types.is_string(seen.values.type) and seen.values.index(text).as_py() < 0
+
     def _records_and_nulls(self, table: EmbeddedTable, columns: Sequence[str]) -> tuple[int, list[int]]:
         if not columns:
             return table.records(self.session), []
@@ -159,6 +164,9 @@ class EmbeddedEngine(Engine):
         small = SmallRows.of(self.session, table)
         if small is not None:
             return small.blocks(query)
+        packed = PackedClasses.of(self.session, table, query)
+        if packed is not None:
+            return packed.blocks()
         weighted = weighted_classes(self.session, table, query)
         return ClassTable(self.session, table, query).blocks() if weighted is None else weighted
 
@@ -219,9 +227,9 @@ class EmbeddedEngine(Engine):
 
     def thinned(self, table: EmbeddedTable, share: float) -> EmbeddedTable:
         sql = (
-            f"SELECT {column_list(table.all_columns)} FROM {table.source} WHERE {ID_COLUMNS[0]} <= {last_id_of(share)}"
+            f"SELECT {column_list(table.all_columns)} FROM {table.compact} WHERE {ID_COLUMNS[0]} <= {last_id_of(share)}"
         )
-        return table.derived(sql)
+        return table.derived_alike(sql)
 
     def estimated_distinct(self, table: EmbeddedTable, columns: Sequence[str]) -> dict[str, int]:
         table.require(columns)
@@ -280,8 +288,8 @@ class EmbeddedEngine(Engine):
         table.require(columns)
         schema, names = pa.schema([table.schema.field(name) for name in columns]), table.with_ids(columns)
         rows = table.rows.select(names) if table.rows is not None and names else None
-        sql = f"SELECT {column_list(names)} FROM {table.source}"
-        return table.derived(sql, schema, rows=rows, **table.shared())
+        sql = f"SELECT {column_list(names)} FROM {table.compact}"
+        return table.derived_alike(sql, schema, rows=rows, **table.shared())
 
     def stack(self, table: EmbeddedTable, other: EmbeddedTable, columns: Sequence[str], tag: str) -> EmbeddedTable:
         return stack(table, other, columns, tag)
@@ -293,6 +301,9 @@ class EmbeddedEngine(Engine):
         made = record_ids.with_record_ids(self.session, table, column, seed)
         made.histograms.update(table.histograms)
         return made
+
+    def content_sum(self, table: EmbeddedTable, seed: Seed) -> tuple[int, int] | None:
+        return table.content.get(seed.key("record"))
 
     def write(
         self, table: EmbeddedTable, folder: str, format: Format, stream: Stream, *, escape: bool = False

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import ClassBlock, ClassQuery, Histogram
 from privpipe.engines.base.assembly import require_query_columns
-from privpipe.engines.base.histograms import group_key, histogram_of
+from privpipe.engines.base.histograms import group_key, histogram_of, value_order
 from privpipe.engines.embedded.class_table import ClassTable
 from privpipe.engines.embedded.joint_cells import CLASS
-from privpipe.engines.embedded.session import Session
-from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted
+from privpipe.engines.embedded.packed_keys import PackedClasses
+from privpipe.engines.embedded.session import Kept, Session
+from privpipe.engines.embedded.table import Digits, EmbeddedTable, column_list, quoted
 from privpipe.errors import DataError
 
 __all__ = ["keep_classes", "recode"]
@@ -32,6 +33,9 @@ def keep_classes(
 ) -> EmbeddedTable:
     """See `Engine.keep_classes`."""
     require_query_columns(table.schema, query)
+    packed = PackedClasses.of(session, table, query) if query.keys else None
+    if packed is not None:
+        return _keep_packed(session, packed, passing)
     counted = ClassTable(session, table, query)
     if not query.keys:
         kept = all(bool(passing(block).all()) for block in counted.blocks())
@@ -54,11 +58,41 @@ def keep_classes(
     )
     # Null keys are equal keys, which a plain join would drop.
     on = " AND ".join(f"kept.{quoted(name)} IS NOT DISTINCT FROM {keys.name}.{quoted(name)}" for name in query.keys)
-    left = table.derived(f"SELECT * FROM {table.source} AS kept ANTI JOIN {keys.name} ON {on}", holds=(keys,))
+    left = table.derived_alike(f"SELECT * FROM {table.compact} AS kept ANTI JOIN {keys.name} ON {on}", holds=(keys,))
     if of_records:
         left.tell_records(table.records(session) - int(lost.column(SIZE).to_numpy().sum()))
         left.histograms.update(_remaining(session, table, query.keys, keys.name))
     return left
+
+
+def _keep_packed(
+    session: Session, packed: PackedClasses, passing: Callable[[ClassBlock], NDArray[np.bool_]]
+) -> EmbeddedTable:
+    table, keys, sizes = packed.table, [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for block, own in packed.keyed_blocks():
+        failing = ~passing(block)
+        keys.append(own[failing])
+        sizes.append(block.sizes[failing])
+    lost, records = np.concatenate(keys), np.concatenate(sizes)
+    if not len(lost):
+        return table
+    view = session.name("lost")
+    gone = session.keep(f"SELECT {CLASS} FROM {view}", {view: pa.table({CLASS: lost})})
+    left = table.derived_alike(
+        f"SELECT * FROM {table.compact} ANTI JOIN {gone.name} ON {packed.keys.sql} = {gone.name}.{CLASS}", holds=(gone,)
+    )
+    left.tell_records(table.records(session) - int(records.sum()))
+    for name, values in packed.keys.columns(lost):
+        if name in table.histograms:
+            left.histograms[name] = _without(table.histograms[name], values, records)
+    return left
+
+
+def _without(seen: Histogram, values: pa.Array, records: NDArray[np.int64]) -> Histogram:
+    """A histogram less so many records of each of some values."""
+    lost = histogram_of(values.cast(seen.values.type), pa.array(records))
+    counts = pa.array(np.concatenate([seen.counts, -lost.counts]))
+    return histogram_of(pa.concat_arrays([seen.values, lost.values]), counts)
 
 
 def _remaining(
@@ -82,11 +116,21 @@ def recode(session: Session, table: EmbeddedTable, codebooks: Mapping[str, tuple
         return table
     views = {name: session.name("labels") for name in codebooks}
     frames: dict[str, Any] = {}
+    stored: dict[str, Kept] = {}
+    digits = dict(table.digits)
     for name, (raw, labels) in codebooks.items():
         raw = group_key(raw).cast(table.schema.field(name).type)
         frames[views[name]] = pa.table({RAW: raw, LABEL: labels})
         if not _covered(table, name, raw):
             _refuse_gaps(session, table, name, views[name], frames)
+        digits.pop(name, None)
+        if table.coded is not None and pa.types.is_string(labels.type):
+            texts = _in_order(labels)
+            stored[name] = _coded_labels(session, views[name], frames, texts)
+            digits[name] = Digits(len(texts) + 1, texts)
+    for name, kept in stored.items():
+        del frames[views[name]]
+        views[name] = kept.name
     fields = [
         pa.field(field.name, codebooks[field.name][1].type) if field.name in codebooks else field
         for field in table.schema
@@ -98,12 +142,26 @@ def recode(session: Session, table: EmbeddedTable, codebooks: Mapping[str, tuple
     joins = " ".join(
         f"LEFT JOIN {view} ON raw.{quoted(name)} IS NOT DISTINCT FROM {view}.{RAW}" for name, view in views.items()
     )
-    return table.derived(
-        f"SELECT {', '.join(columns)} FROM {table.source} AS raw {joins}",
+    return table.derived_alike(
+        f"SELECT {', '.join(columns)} FROM {table.compact} AS raw {joins}",
         pa.schema(fields),
         frames=frames,
+        holds=tuple(stored.values()),
+        digits=digits,
         **{**table.shared(), "histograms": dict(_relabelled(table, codebooks)), "estimates": {}, "sizes": {}},
     )
+
+
+def _in_order(labels: pa.Array) -> pa.Array:
+    """Distinct texts by their code points."""
+    distinct = pc.unique(labels).drop_null()
+    return distinct.take(value_order(distinct))
+
+
+def _coded_labels(session: Session, view: str, frames: Mapping[str, Any], texts: pa.Array) -> Kept:
+    """Values and labels, the labels as an enumeration of these texts."""
+    with session.enumeration(texts) as labels:
+        return session.keep(f"SELECT {RAW}, {LABEL}::{labels} AS {LABEL} FROM {view}", {view: frames[view]})
 
 
 def _relabelled(

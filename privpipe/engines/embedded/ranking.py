@@ -51,7 +51,10 @@ def _ranked(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch,
 def ordered_rows(
     session: Session, table: EmbeddedTable, stream: Stream, column: str | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """All rows with their ids by (value of the column with nulls last, keyed order, id)."""
+    """All rows with their ids by (value of the column with nulls last, keyed order, id).
+
+    Without a column, texts come as the dictionaries that the table has of them.
+    """
 
     def order(high: pa.Array, low: pa.Array) -> pa.Array:
         return pa.array(stream.order(np.column_stack([np.asarray(high), np.asarray(low)])))
@@ -60,7 +63,7 @@ def ordered_rows(
     with session.function(order) as keyed:
         columns = f"{column_list(table.all_columns)}, {keyed}({column_list(ID_COLUMNS)}) AS {ORDER}"
         by = f"{_comparable(table, column)} NULLS LAST, {ORDER}" if column else ORDER
-        sql = f"SELECT {columns} FROM {table.source} ORDER BY {by}"
+        sql = f"SELECT {columns} FROM {table.source if column else table.compact} ORDER BY {by}"
         for batch in _settled(session.stream(sql, table.frames), column):
             yield batch.select(table.all_columns)
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 from privpipe.blocks import ID_COLUMNS, RowBlock
 from privpipe.draws import Seed
 from privpipe.engines.base.names import check_record_ids
+from privpipe.engines.embedded.coded_texts import with_coded_ids
 from privpipe.engines.embedded.mapping import logical, rows_of
 from privpipe.engines.embedded.session import Session
 from privpipe.engines.embedded.small_rows import SmallRows
@@ -28,12 +29,16 @@ def with_record_ids(session: Session, table: EmbeddedTable, column: str | None, 
         table.frames,
         table.holds,
         table.rows.select(table.schema.names) if table.rows is not None else None,
+        histograms=table.histograms,
     )
     if column is not None:
         return _declared(session, visible, column, seed)
     small = SmallRows.of(session, visible)
     if small is not None and len(small):
         return _of_small(small, seed)
+    coded = with_coded_ids(session, visible, None, seed)
+    if coded is not None:
+        return coded
     # Ids of first occurrences throughout; then the equal records, if any, get ids of their ordinals.
     first = _hashed(session, visible, seed)
     ids = column_list(ID_COLUMNS)
@@ -83,6 +88,9 @@ def _declared(session: Session, table: EmbeddedTable, column: str, seed: Seed) -
         f"SELECT count(*), count({name}), count(DISTINCT {name}) FROM {table.source}", table.frames
     )
     check_record_ids(column, records, records - present, present - distinct)
+    coded = with_coded_ids(session, table, column, seed)
+    if coded is not None:
+        return coded
     return _with_ids(session, table, lambda batch: declared_id(batch.column(column), seed))
 
 

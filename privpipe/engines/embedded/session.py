@@ -33,6 +33,8 @@ DAMAGED = re.compile(
 """What DuckDB says of Parquet files; its texts quote values and are never passed on."""
 SMALL_ROWS = 10_000
 """Rows in memory that no query is asked about."""
+CODED_ROWS = 200_000
+"""Rows from which on a table with record ids is stored by the database, with texts of few values as enumerations."""
 ONE_IN = 8
 """Rows kept in memory take up to one in so many bytes of DuckDB's memory limit, beside what DuckDB itself takes."""
 
@@ -85,6 +87,7 @@ class Session:
         self._opened: Any = None
         self._closed = False
         self.small_rows = SMALL_ROWS
+        self.coded_rows = CODED_ROWS
         self._numbers = itertools.count()
         self._lock = threading.RLock()
         # A table's finalizer may run wherever the collector strikes, in the middle of a query's start too: it must take
@@ -158,11 +161,18 @@ class Session:
         return f"{purpose}_{next(self._numbers)}"
 
     @contextlib.contextmanager
-    def function(self, compute: Callable[[pa.Array, pa.Array], pa.Array]) -> Iterator[str]:
-        """The name under which queries may call a function of two integers, for as long as the context lasts."""
+    def function(
+        self, compute: Callable[..., Any], takes: tuple[str, ...] = ("BIGINT", "BIGINT"), gives: str = "BIGINT"
+    ) -> Iterator[str]:
+        """The name under which queries may call a function of Arrow arrays, for as long as the context lasts.
+
+        It is handed missing values too.
+        """
         name = self.name("function")
         with guarded("registration of a function"), self._lock:
-            self._root.create_function(name, compute, ["BIGINT", "BIGINT"], "BIGINT", type="arrow")
+            self._root.create_function(
+                name, compute, list(takes), gives, type="arrow", null_handling="special", side_effects=False
+            )
         try:
             yield name
         finally:
@@ -235,6 +245,17 @@ class Session:
                 cursor.interrupt()
                 wait([future], timeout=0.1)
             raise
+
+    @contextlib.contextmanager
+    def enumeration(self, values: pa.Array) -> Iterator[str]:
+        """The name of a type whose values are these texts, in order; tables made of it outlive the name."""
+        name, view = self.name("texts"), self.name("values")
+        self.run(f"CREATE TYPE {name} AS ENUM (SELECT value FROM {view})", {view: pa.table({"value": values})})
+        try:
+            yield name
+        finally:
+            with contextlib.suppress(EngineError):
+                self.run(f"DROP TYPE {name}")
 
     def keep(self, sql: str, frames: Mapping[str, Any] | None = None) -> Kept:
         """Store a query's result as a table of the session, dropped with its last owner."""

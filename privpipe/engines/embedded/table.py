@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS, Histogram
 from privpipe.errors import DataError, did_you_mean
@@ -14,7 +16,7 @@ from privpipe.errors import DataError, did_you_mean
 if TYPE_CHECKING:
     from privpipe.engines.embedded.session import Session
 
-__all__ = ["EmbeddedTable", "column_list", "nothing_but_mark", "quoted"]
+__all__ = ["Digits", "EmbeddedTable", "column_list", "nothing_but_mark", "plain_texts", "quoted"]
 
 
 def quoted(name: str) -> str:
@@ -57,6 +59,42 @@ def nothing_but_mark(schema: pa.Schema, keys: Iterable[str], mark: str) -> str:
     )
 
 
+@dataclass(frozen=True)
+class Digits:
+    """The values of a column as 0, 1, ...; a missing one is the last.
+
+    Parameters
+    ----------
+    size : int
+        How many there are, with the one of missing values.
+    texts : pyarrow.Array, optional
+        Of an enumeration, in its order.
+    least : int
+        Of integers, the value of 0.
+    """
+
+    size: int
+    texts: pa.Array | None = field(default=None, repr=False)
+    least: int = 0
+
+    def sql(self, name: str) -> str:
+        """The digit of a cell, from a column of `EmbeddedTable.compact`."""
+        value = f"{quoted(name)} - {self.least}" if self.texts is None else f"enum_code({quoted(name)})::BIGINT"
+        return f"coalesce({value}, {self.size - 1})"
+
+    def values_of(self, digits: NDArray[np.int64]) -> pa.Array:
+        """The values of some digits."""
+        missing = digits == self.size - 1
+        if self.texts is None:
+            return pa.array(digits + self.least, mask=missing)
+        return self.texts.take(pa.array(digits, mask=missing))
+
+    def of_text(self, text: str) -> int | None:
+        """The digit of a text; None where it is none of the values."""
+        found = None if self.texts is None else self.texts.index(text).as_py()
+        return None if found is None or found < 0 else int(found)
+
+
 @dataclass(frozen=True, eq=False)
 class EmbeddedTable:
     """A lazy table; opaque but for its schema and whether ids are attached.
@@ -80,6 +118,13 @@ class EmbeddedTable:
         Distinct values as they were estimated already.
     sizes : dict of set of columns to KnownSizes
         Sizes of the classes over them.
+    coded : str, optional
+        The same SELECT with texts of few values as enumerations, in order of their texts: what groups, sorts or stores
+        rows handles integers then.
+    digits : mapping of column to Digits
+        Columns of `coded` that are numbers, or are as good as numbers.
+    content : dict of bytes to (int, int)
+        Records, and the sum of their content's hashes, by the key of the hash; where they were counted already.
     """
 
     sql: str = field(repr=False)
@@ -93,6 +138,9 @@ class EmbeddedTable:
     histograms: dict[str, Histogram] = field(default_factory=dict, repr=False)
     estimates: dict[str, int] = field(default_factory=dict, repr=False)
     sizes: dict[frozenset[str], Any] = field(default_factory=dict, repr=False)
+    coded: str | None = field(default=None, repr=False)
+    digits: Mapping[str, Digits] = field(default_factory=dict, repr=False)
+    content: dict[bytes, tuple[int, int]] = field(default_factory=dict, repr=False)
 
     def records(self, session: Session) -> int:
         """Number of records, counted once."""
@@ -110,6 +158,11 @@ class EmbeddedTable:
     def source(self) -> str:
         """The table as it stands in a FROM clause."""
         return f"({self.sql})"
+
+    @property
+    def compact(self) -> str:
+        """As `source`, with texts as enumerations where the table has them."""
+        return f"({self.coded or self.sql})"
 
     @property
     def all_columns(self) -> tuple[str, ...]:
@@ -150,3 +203,23 @@ class EmbeddedTable:
             more.get("estimates", {}),
             more.get("sizes", {}),
         )
+
+    def derived_alike(self, select: str, schema: pa.Schema | None = None, **more: Any) -> EmbeddedTable:
+        """A table computed from `compact`, in which texts that are enumerations stay so; `digits` if they change."""
+        if self.coded is None:
+            return self.derived(select, schema, **more)
+        made = self.derived("", schema, **more)
+        digits = {name: each for name, each in more.get("digits", self.digits).items() if name in made.schema.names}
+        plain = plain_texts(select, made.schema, made.has_record_ids)
+        return replace(made, sql=plain, coded=select, digits=digits)
+
+
+def plain_texts(select: str, schema: pa.Schema, ids: bool) -> str:
+    """A SELECT whose texts are no enumerations any more."""
+    columns = [
+        f"{quoted(field.name)}::VARCHAR AS {quoted(field.name)}"
+        if pa.types.is_string(field.type)
+        else quoted(field.name)
+        for field in schema
+    ]
+    return f"SELECT {', '.join([*columns, *(ID_COLUMNS if ids else ())])} FROM ({select})"

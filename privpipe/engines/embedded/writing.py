@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -22,8 +23,35 @@ __all__ = ["sorted_rows", "write"]
 def write(session: Session, table: EmbeddedTable, folder: str, format: Format, stream: Stream, escape: bool) -> Written:
     """See `Engine.write`."""
     batches = ordered_rows(session, table, stream) if table.has_record_ids else _by_value(session, table)
-    visible = (logical(batch.select(table.schema.names), table.schema) for batch in batches)
-    return write_parts(visible, table.schema, folder, format, escape=escape)
+    visible = (batch.select(table.schema.names) for batch in batches)
+    if format != "parquet":
+        return write_parts((logical(b, table.schema) for b in visible), table.schema, folder, format, escape=escape)
+    made = (_with_used_texts(batch, table.schema) for batch in visible)
+    first = next(made, None)
+    found = () if first is None else (first,)
+    schema = table.schema if first is None else first.schema
+    return write_parts(itertools.chain(found, made), schema, folder, format, escape=escape)
+
+
+def _with_used_texts(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch in logical types, but for texts that have a dictionary: they keep what their cells use of it.
+
+    The file shows a whole dictionary; in order of their first cells, its values are where they would be without one.
+    """
+    texts = {name for name in schema.names if pa.types.is_dictionary(batch.schema.field(name).type)}
+    others = logical(batch.select([name for name in schema.names if name not in texts]), schema)
+    columns = [_used(batch.column(name)) if name in texts else others.column(name) for name in schema.names]
+    return pa.record_batch(columns, names=schema.names)
+
+
+def _used(column: pa.DictionaryArray) -> pa.DictionaryArray:
+    from privpipe.kernels.columns.used_values import in_order_of_appearance
+
+    codes = column.indices.cast(pa.int32())
+    codes = codes.fill_null(-1) if codes.null_count else codes
+    places, used = in_order_of_appearance(codes.to_numpy(), len(column.dictionary))
+    indices = pa.array(places, mask=places < 0) if column.null_count else pa.array(places)
+    return pa.DictionaryArray.from_arrays(indices, column.dictionary.take(pa.array(used)))
 
 
 def _by_value(session: Session, table: EmbeddedTable) -> Iterator[pa.RecordBatch]:

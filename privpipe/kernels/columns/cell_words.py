@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from privpipe.errors import DataError
 from privpipe.kernels.columns.arrays import read_only
 
-__all__ = ["FixedCells", "TextCells", "encode_column"]
+__all__ = ["CodedCells", "FixedCells", "TextCells", "coded_words", "encode_column", "integer_cells"]
 
 U = np.uint64
 BOOL, INTEGER, FLOAT, TEXT, DATE, TIMESTAMP, ZONED, DECIMAL, BINARY = range(1, 10)
@@ -58,6 +58,48 @@ class TextCells:
     present: NDArray[np.bool_]
 
 
+@dataclass(frozen=True, repr=False)
+class CodedCells:
+    """Cells that are numbers of a dictionary of texts.
+
+    Parameters
+    ----------
+    codes : ndarray of int32, shape (n,)
+        Place of each cell's value; of a missing cell, the number of values.
+    starts : ndarray of int64, shape (values + 2,)
+        Where the words of each value, and last those of a missing cell, begin and end.
+    words : ndarray of uint64
+        All words of all values, headers among them.
+    """
+
+    codes: NDArray[np.int32]
+    starts: NDArray[np.int64]
+    words: NDArray[np.uint64]
+
+
+def coded_words(values: pa.Array, name: str) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """`starts` and `words` of `CodedCells` for a dictionary of texts without null.
+
+    Examples
+    --------
+    >>> starts, words = coded_words(pa.array(["ab", "", "abcdefghi"]), "name")
+    >>> starts.tolist(), [hex(word) for word in words.tolist()[:3]], int(words[-1])
+    ([0, 2, 3, 6, 7], ['0x204', '0x6261', '0x4'], 0)
+    """
+    cells = _texts(values, name)
+    begins = cells.offsets[:-1].astype(np.int64)
+    lengths = np.diff(cells.offsets).astype(np.int64)
+    sizes = (lengths + 7) // 8
+    starts = np.concatenate([[0], np.cumsum([*(sizes + 1), 1])]).astype(np.int64)
+    words = np.zeros(starts[-1], U)
+    words[starts[:-2]] = cells.tag | lengths.astype(U) << U(8)
+    data = words.view(np.uint8)
+    of_value = np.repeat(np.arange(len(values)), lengths)
+    within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    data[8 * (starts[:-2][of_value] + 1) + within] = cells.data[begins[of_value] + within]
+    return read_only(starts, np.int64), read_only(words, U)
+
+
 def encode_column(column: pa.Array, name: str) -> FixedCells | TextCells:
     """The words of each cell of a column.
 
@@ -87,6 +129,11 @@ def encode_column(column: pa.Array, name: str) -> FixedCells | TextCells:
     if pa.types.is_decimal(kind):
         return _decimals(column, name)
     return _texts(column, name)
+
+
+def integer_cells(values: NDArray[np.int64]) -> FixedCells:
+    """The words of integers of which none is missing."""
+    return FixedCells(U(INTEGER | 8 << 8), (read_only(values.view(U), U),), read_only(np.zeros(0, np.bool_), np.bool_))
 
 
 def _fixed(tag: int, words: NDArray[np.uint64], column: pa.Array) -> FixedCells:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from privpipe.compiled import SMALL, njit
 from privpipe.draws.siphash import absorb
-from privpipe.kernels.columns.cell_words import FixedCells, TextCells
+from privpipe.kernels.columns.cell_words import CodedCells, FixedCells, TextCells
 
 __all__ = ["ROWS_AT_A_TIME", "absorb_column"]
 
@@ -18,7 +18,11 @@ ROWS_AT_A_TIME = 4096  # four words of hash state each: they stay in the second-
 
 
 def absorb_column(
-    cells: FixedCells | TextCells, start: int, rows: int, state: NDArray[np.uint64], words: NDArray[np.uint64]
+    cells: FixedCells | TextCells | CodedCells,
+    start: int,
+    rows: int,
+    state: NDArray[np.uint64],
+    words: NDArray[np.uint64],
 ) -> None:
     """Move on the states of some rows by one column's cells.
 
@@ -32,6 +36,9 @@ def absorb_column(
     """
     if isinstance(cells, TextCells):
         _absorb_text(cells.tag, cells.offsets, cells.data, cells.present, start, rows, state, words)
+        return
+    if isinstance(cells, CodedCells):
+        _absorb_coded(cells.codes, cells.starts, cells.words, start, rows, state, words)
         return
     if not cells.payload:
         _absorb_nulls(rows, state, words)
@@ -98,6 +105,22 @@ def _absorb_text_plain(
         taken = padded[(places[here] + done)[:, None] + np.arange(8)]
         taken[np.arange(8) >= (lengths[here] - done)[:, None]] = 0
         _moved(state, words, here, np.ascontiguousarray(taken).view("<u8")[:, 0])
+
+
+def _absorb_coded_plain(
+    codes: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    of_values: NDArray[np.uint64],
+    start: int,
+    rows: int,
+    state: NDArray[np.uint64],
+    words: NDArray[np.uint64],
+) -> None:
+    places = starts[codes[start : start + rows]]
+    sizes = starts[codes[start : start + rows] + 1] - places
+    for done in range(int(sizes.max(initial=0))):
+        here = np.flatnonzero(sizes > done)
+        _moved(state, words, here, of_values[places[here] + done])
 
 
 @njit(small=8 * SMALL, plain=_absorb_nulls_plain, nogil=True, cache=True)
@@ -196,4 +219,24 @@ def _absorb_text(
             if left > U(0):
                 v0, v1, v2, v3 = absorb(v0, v1, v2, v3, _last_word(data, place, left))
             words[i] += U(1 + (length + 7) // 8)
+        state[0, i], state[1, i], state[2, i], state[3, i] = v0, v1, v2, v3
+
+
+@njit(small=8 * SMALL, plain=_absorb_coded_plain, nogil=True, cache=True)
+def _absorb_coded(
+    codes: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    of_values: NDArray[np.uint64],
+    start: int,
+    rows: int,
+    state: NDArray[np.uint64],
+    words: NDArray[np.uint64],
+) -> None:
+    for i in range(rows):
+        v0, v1, v2, v3 = state[0, i], state[1, i], state[2, i], state[3, i]
+        code = codes[start + i]
+        first, stop = starts[code], starts[code + 1]
+        for at in range(first, stop):
+            v0, v1, v2, v3 = absorb(v0, v1, v2, v3, of_values[at])
+        words[i] += U(stop - first)
         state[0, i], state[1, i], state[2, i], state[3, i] = v0, v1, v2, v3

@@ -9,6 +9,8 @@ bytes. Columns enter in order of name. Source of the hash: Aumasson, Bernstein, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -17,10 +19,10 @@ from privpipe.compiled import SMALL, njit
 from privpipe.draws import Seed
 from privpipe.draws.siphash import absorb, close_128, key_words, start_128
 from privpipe.kernels.columns.arrays import read_only
-from privpipe.kernels.columns.cell_words import FixedCells, TextCells, encode_column
+from privpipe.kernels.columns.cell_words import CodedCells, FixedCells, TextCells, encode_column
 from privpipe.kernels.ids.cell_states import ROWS_AT_A_TIME, absorb_column
 
-__all__ = ["content_hash", "declared_id", "ordinals", "record_id"]
+__all__ = ["content_hash", "declared_id", "hash_cells", "ordinals", "record_id", "sum_of_hashes"]
 
 U = np.uint64
 
@@ -58,16 +60,23 @@ def content_hash(table: pa.Table | pa.RecordBatch, seed: Seed) -> NDArray[np.int
     >>> bool((content_hash(renamed, Seed.insecure(42)) == words).all())
     True
     """
-    out = np.empty((table.num_rows, 2), np.int64)
-    keys = key_words(seed.key("record"))
-    done = 0
-    for batch in table.to_batches() if isinstance(table, pa.Table) else [table]:
-        columns = [
-            encode_column(batch.column(i), name)
-            for name, i in sorted((name, i) for i, name in enumerate(batch.schema.names))
-        ]
-        _hash_rows(columns, keys, out[done : done + batch.num_rows])
-        done += batch.num_rows
+    batches = table.to_batches() if isinstance(table, pa.Table) else [table]
+    parts = [np.empty((0, 2), np.int64)]
+    for batch in batches:
+        ordered = sorted((name, i) for i, name in enumerate(batch.schema.names))
+        parts.append(hash_cells([encode_column(batch.column(i), name) for name, i in ordered], batch.num_rows, seed))
+    return parts[1] if len(parts) == 2 else np.concatenate(parts)
+
+
+def hash_cells(columns: Sequence[FixedCells | TextCells | CodedCells], rows: int, seed: Seed) -> NDArray[np.int64]:
+    """As `content_hash`, of columns that are encoded, in order of their names.
+
+    Returns
+    -------
+    ndarray of int64, shape (rows, 2)
+    """
+    out = np.empty((rows, 2), np.int64)
+    _hash_rows(columns, key_words(seed.key("record")), out)
     return out
 
 
@@ -96,6 +105,22 @@ def record_id(hash_words: NDArray[np.int64], ordinal: NDArray[np.int64], seed: S
     return np.asarray(
         _hash_of_three(*key_words(seed.key("record")), read_only(hash_words, np.int64), read_only(ordinal, np.int64))
     )
+
+
+def sum_of_hashes(hashes: NDArray[np.int64]) -> int:
+    """The sum of hashes of two words each, high words first, modulo 2^128.
+
+    Parameters
+    ----------
+    hashes : ndarray of int64, shape (n, 2)
+
+    Examples
+    --------
+    >>> sum_of_hashes(np.array([[0, -1], [0, 1], [2, 0]])) == (3 << 64)
+    True
+    """
+    halves: list[int] = _halves_summed(read_only(hashes, np.int64)).tolist()
+    return sum(half << shift for half, shift in zip(halves, (64, 96, 0, 32), strict=True)) % (1 << 128)
 
 
 def declared_id(column: pa.Array | pa.ChunkedArray, seed: Seed) -> NDArray[np.int64]:
@@ -141,7 +166,9 @@ def ordinals(hash_words: NDArray[np.int64]) -> NDArray[np.int64]:
     return out
 
 
-def _hash_rows(columns: list[FixedCells | TextCells], keys: tuple[U, U], out: NDArray[np.int64]) -> None:
+def _hash_rows(
+    columns: Sequence[FixedCells | TextCells | CodedCells], keys: tuple[U, U], out: NDArray[np.int64]
+) -> None:
     state = np.empty((4, ROWS_AT_A_TIME), np.uint64)
     words = np.empty(ROWS_AT_A_TIME, np.uint64)
     for start in range(0, len(out), ROWS_AT_A_TIME):
@@ -195,4 +222,22 @@ def _hash_of_three(k0: U, k1: U, hashes: NDArray[np.int64], ordinal: NDArray[np.
         v0, v1, v2, v3 = absorb(v0, v1, v2, v3, U(ordinal[i]))
         first, second = close_128(v0, v1, v2, v3, U(3))
         out[i, 0], out[i, 1] = np.int64(first), np.int64(second)
+    return out
+
+
+def _halves_summed_plain(hashes: NDArray[np.int64]) -> NDArray[np.uint64]:
+    unsigned = hashes.view(U)
+    low, high = (unsigned & U(0xFFFFFFFF)).sum(axis=0), (unsigned >> U(32)).sum(axis=0)
+    return np.array([low[0], high[0], low[1], high[1]], U)
+
+
+@njit(small=SMALL, plain=_halves_summed_plain, nogil=True, cache=True)
+def _halves_summed(hashes: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Low and high halves of each word, summed: 2^32 of them add up without overflow."""
+    out = np.zeros(4, np.uint64)
+    for i in range(len(hashes)):
+        for j in range(2):
+            word = U(hashes[i, j])
+            out[2 * j] += word & U(0xFFFFFFFF)
+            out[2 * j + 1] += word >> U(32)
     return out

@@ -164,6 +164,7 @@ def test_ctrl_c_ends_a_long_query(how: str) -> None:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with EmbeddedEngine.open({"threads": 2}) as engine, contextlib.ExitStack() as after:
         after.callback(signal.signal, signal.SIGINT, before)
+        assert engine.session.value("SELECT 1") == 1  # the database is open before the clock runs
         timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
         with pytest.raises(KeyboardInterrupt):

@@ -15,9 +15,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privpipe.compiled import load
 from privpipe.draws import Seed, siphash
 from privpipe.errors import DataError
-from privpipe.kernels.ids.record_ids import content_hash, declared_id, ordinals, record_id
+from privpipe.kernels.columns.cell_words import CodedCells, coded_words, integer_cells
+from privpipe.kernels.ids import cell_states, record_ids
+from privpipe.kernels.ids.record_ids import (
+    content_hash,
+    declared_id,
+    hash_cells,
+    ordinals,
+    record_id,
+    sum_of_hashes,
+)
 
 SEED = Seed.insecure("a seed")
 EPOCH = dt.datetime(1970, 1, 1)
@@ -237,3 +247,28 @@ def test_a_type_without_encoding_is_an_error_that_names_it() -> None:
     for column in (pa.array([[1, 2]]), pa.array([dt.time(1, 2)]), pa.array([{"a": 1}])):
         with pytest.raises(DataError, match="'visits'"):
             content_hash(pa.table({"visits": column}), SEED)
+
+
+@given(st.lists(st.text(max_size=20), unique=True, min_size=1, max_size=6), st.data())
+def test_numbers_of_a_dictionary_hash_as_the_texts_they_stand_for(values: list[str], data: st.DataObject) -> None:
+    codes = data.draw(st.lists(st.integers(0, len(values)), max_size=30))
+    texts = pa.array([None if code == len(values) else values[code] for code in codes], pa.string())
+    ages = pa.array([7 * code for code in codes], pa.int64())
+    coded = CodedCells(np.array(codes, np.int32), *coded_words(pa.array(values), "name"))
+    plain = content_hash(pa.table({"age": ages, "name": texts}), SEED)
+    assert (hash_cells([integer_cells(ages.to_numpy()), coded], len(codes), SEED) == plain).all()
+    moved = [np.zeros((4, 32), np.uint64) for _ in range(2)], [np.zeros(32, np.uint64) for _ in range(2)]
+    load()
+    for absorb, state, words in zip((cell_states._absorb_coded, cell_states._absorb_coded_plain), *moved, strict=True):
+        absorb(coded.codes, coded.starts, coded.words, 0, len(codes), state, words)
+    assert (moved[0][0] == moved[0][1]).all()
+    assert (moved[1][0] == moved[1][1]).all()
+
+
+@given(st.lists(st.tuples(*[st.integers(-(2**63), 2**63 - 1)] * 2), max_size=20))
+def test_hashes_add_up_modulo_two_to_the_128(words: list[tuple[int, int]]) -> None:
+    array = np.array(words, np.int64).reshape(-1, 2)
+    expected = sum((high % 2**64 << 64) + low % 2**64 for high, low in words) % 2**128
+    assert sum_of_hashes(array) == expected
+    load()
+    assert record_ids._halves_summed(array).tolist() == record_ids._halves_summed_plain(array).tolist()

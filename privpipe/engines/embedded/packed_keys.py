@@ -1,0 +1,218 @@
+"""Keys of classes packed into one integer a row: sorted in this process, equal ones stand side by side.
+
+Exact as the columns are: a packed key is a number in a mixed radix whose digits are the columns' values. Sorting 10M of
+them takes a fifth of the time that hashing six columns takes, and their classes need no table in the database.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from privpipe.blocks import Cells, ClassBlock, ClassQuery
+from privpipe.engines.base.assembly import may_be_marked, require_query_columns
+from privpipe.engines.base.histograms import dictionary_values, not_covered
+from privpipe.engines.embedded.table import Digits, EmbeddedTable
+
+if TYPE_CHECKING:
+    from privpipe.engines.embedded.session import Session
+
+__all__ = ["PackedClasses", "PackedKeys", "runs", "sorted_words"]
+
+Ints = NDArray[np.int64]
+SPACE = 1 << 62
+"""Packed keys lie below: no sum of digits leaves the integers of 64 bits."""
+ROW_BYTES = 24
+"""What a row takes while its word is sorted: twice itself, and where words begin."""
+LEAST_ROOM = 32 << 20
+BLOCK_CLASSES = 131072
+
+
+@dataclass(frozen=True)
+class PackedKeys:
+    """Some columns of a table as one integer.
+
+    Parameters
+    ----------
+    names : tuple of str
+    digits : tuple of Digits
+        Of each column.
+    """
+
+    names: tuple[str, ...]
+    digits: tuple[Digits, ...]
+
+    @classmethod
+    def of(cls, table: EmbeddedTable, names: Sequence[str]) -> PackedKeys | None:
+        """None where a column has no digits, or all of them no room."""
+        digits = tuple(table.digits[name] for name in names if name in table.digits)
+        if len(digits) < len(names) or math.prod(each.size for each in digits) >= SPACE:
+            return None
+        return cls(tuple(names), digits)
+
+    @property
+    def size(self) -> int:
+        """All keys are below."""
+        return math.prod(each.size for each in self.digits)
+
+    @property
+    def sql(self) -> str:
+        """The packed key of a row of `EmbeddedTable.compact`; of no columns, 0."""
+        packed = "0::BIGINT"
+        for name, digits in zip(self.names, self.digits, strict=True):
+            packed = f"({packed}) * {digits.size} + {digits.sql(name)}"
+        return packed
+
+    def columns(self, keys: Ints) -> Iterator[tuple[str, pa.Array]]:
+        """Each column's values in some keys."""
+        rest = keys
+        for name, digits in reversed(list(zip(self.names, self.digits, strict=True))):
+            rest, own = np.divmod(rest, digits.size)
+            yield name, digits.values_of(own)
+
+    def of_mark(self, schema: pa.Schema, mark: str) -> int:
+        """The key of records that bear nothing but the mark; -1 where none can."""
+        key = 0
+        for name, digits in zip(self.names, self.digits, strict=True):
+            own = digits.of_text(mark) if pa.types.is_string(schema.field(name).type) else digits.size - 1
+            if own is None:
+                return -1
+            key = key * digits.size + own
+        return key
+
+
+def sorted_words(session: Session, table: EmbeddedTable, word: str, key: str) -> Iterator[NDArray[Any]]:
+    """The words of all rows in ascending order, those of one key together, in as many parts as memory asks for.
+
+    Parameters
+    ----------
+    word, key : str
+        Integers as SQL over `EmbeddedTable.compact`; a word has one key.
+    """
+    parts = max(1, -(-ROW_BYTES * table.records(session) // max(session.room(), LEAST_ROOM)))
+    for part in range(parts):
+        chosen = f" WHERE hash({key}) % {parts} = {part}" if parts > 1 else ""
+        sql = f"SELECT {word} AS word FROM {table.compact}{chosen}"
+        pieces = [batch.column(0).to_numpy() for batch in session.stream(sql, table.frames)]
+        words = np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
+        del pieces
+        words.sort()
+        if len(words):
+            yield words
+
+
+def runs(words: NDArray[Any]) -> tuple[Ints, Ints]:
+    """Where equal words begin, and how many there are of each; of at least one word.
+
+    Examples
+    --------
+    >>> [found.tolist() for found in runs(np.array([3, 3, 5, 7, 7, 7]))]
+    [[0, 2, 3], [2, 1, 3]]
+    """
+    fresh = np.flatnonzero(words[1:] != words[:-1]) + 1
+    starts = np.concatenate([np.zeros(1, np.int64), fresh])
+    return starts, np.diff(np.append(starts, len(words)))
+
+
+@dataclass(frozen=True)
+class PackedClasses:
+    """The class table of one query over packed keys.
+
+    Parameters
+    ----------
+    session : Session
+    table : EmbeddedTable
+    query : ClassQuery
+    keys : PackedKeys
+    codes : mapping of column to ndarray of int64
+        For each digit of a sensitive column, its code; -1 for a value that the query's dictionary lacks.
+    """
+
+    session: Session
+    table: EmbeddedTable
+    query: ClassQuery
+    keys: PackedKeys
+    codes: dict[str, Ints] = field(repr=False)
+
+    @classmethod
+    def of(cls, session: Session, table: EmbeddedTable, query: ClassQuery) -> PackedClasses | None:
+        """None where keys or sensitive values do not pack, or more than records is counted."""
+        require_query_columns(table.schema, query)
+        if table.coded is None or query.person is not None or query.weight is not None:
+            return None
+        keys, codes = PackedKeys.of(table, query.keys), dict[str, Ints]()
+        if keys is None:
+            return None
+        for name in query.columns:
+            found = _codes(table, query, name)
+            if found is None or keys.size * len(found) >= SPACE:
+                return None
+            codes[name] = found
+        return cls(session, table, query, keys, codes)
+
+    def blocks(self) -> Iterator[ClassBlock]:
+        """Blocks of whole classes."""
+        return (block for block, _ in self.keyed_blocks())
+
+    def keyed_blocks(self) -> Iterator[tuple[ClassBlock, Ints]]:
+        """Blocks with the packed keys of their classes, which ascend within a part."""
+        key = self.keys.sql
+        if not self.codes:
+            for words in sorted_words(self.session, self.table, key, key):
+                first, records = runs(words)
+                yield from self._cut(words[first], records, {})
+            return
+        columns = {name: sorted_words(self.session, self.table, self._word(name), key) for name in self.codes}
+        for parts in zip(*columns.values(), strict=True):
+            made = {name: self._cells(name, words) for name, words in zip(columns, parts, strict=True)}
+            keys, sizes, _ = next(iter(made.values()))  # every column has the same classes in the same order
+            yield from self._cut(keys, sizes, {name: cells for name, (_, _, cells) in made.items()})
+
+    def _word(self, name: str) -> str:
+        return f"({self.keys.sql}) * {len(self.codes[name])} + {self.table.digits[name].sql(name)}"
+
+    def _cells(self, name: str, words: Ints) -> tuple[Ints, Ints, Cells]:
+        """Keys and sizes of the classes, and their cells of one column."""
+        starts, counts = runs(words)
+        cell_keys, digits = np.divmod(words[starts], len(self.codes[name]))
+        codes = self.codes[name][digits]
+        if (codes < 0).any():
+            raise not_covered(name, len(np.unique(digits[codes < 0])))
+        first, _ = runs(cell_keys)
+        return cell_keys[first], np.add.reduceat(counts, first), Cells(np.append(first, len(codes)), codes, counts)
+
+    def _cut(self, keys: Ints, sizes: Ints, cells: dict[str, Cells]) -> Iterator[tuple[ClassBlock, Ints]]:
+        marked = self.keys.of_mark(self.table.schema, str(self.query.mark)) if may_be_marked(self.query) else None
+        for start in range(0, len(keys), BLOCK_CLASSES):
+            here = slice(start, start + BLOCK_CLASSES)
+            own = {name: _part(each, start, min(start + BLOCK_CLASSES, len(keys))) for name, each in cells.items()}
+            flags = None if marked is None else keys[here] == marked
+            yield ClassBlock(sizes[here], own, flags), keys[here]
+
+
+def _part(cells: Cells, start: int, stop: int) -> Cells:
+    offsets = cells.offsets[start : stop + 1]
+    here = slice(int(offsets[0]), int(offsets[-1]))
+    return Cells(offsets - offsets[0], cells.codes[here], cells.counts[here])
+
+
+def _codes(table: EmbeddedTable, query: ClassQuery, name: str) -> Ints | None:
+    """The code of each digit of a column; None where codes would not ascend with digits, or digits are too many."""
+    digits = table.digits.get(name)
+    if digits is None or digits.size > 1 << 20:
+        return None
+    if name not in query.dictionaries:
+        return np.arange(digits.size, dtype=np.int64)
+    kind = table.schema.field(name).type
+    values = dictionary_values(query.dictionaries[name], kind, name)
+    own = digits.values_of(np.arange(digits.size)).cast(kind)
+    found = pc.fill_null(pc.index_in(own, value_set=values), -1).to_numpy().astype(np.int64)
+    known = found[found >= 0]
+    return found if (known[1:] > known[:-1]).all() else None
