@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, Protocol, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +24,8 @@ from privpipe.progress import within
 __all__ = ["ROWS_PER_FILE", "csv_bytes", "csv_header", "json_bytes", "part_name", "write_parts"]
 
 ROWS_PER_FILE = 5_000_000
+LARGE_BATCH = 20_000
+"""Rows that are encoded while the next ones are made."""
 
 
 def part_name(number: int, format: Format) -> str:
@@ -182,23 +185,55 @@ def write_parts(
     records = 0
     files: list[str] = []
     opened = partial(_open, schema=schema, format=format, escape=escape)
-    with contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack, _Behind() as behind:
         part: _Part | None = None
         for batch in _cut(batches, rows_per_file):
             if part is None or records % rows_per_file == 0:
                 with _refused():
+                    behind.wait()
                     stack.close()
                     part = _begin(stack, opened, folder, format, files)
             with _refused():
-                part.add(batch)
+                behind.run(partial(part.add, batch), batch.num_rows >= LARGE_BATCH)
             records += batch.num_rows
             within("rows", records)
         if part is None:
             with _refused():
                 _begin(stack, opened, folder, format, files)
         with _refused():
+            behind.wait()
             stack.close()
     return Written(records=records, files=tuple(files))
+
+
+class _Behind:
+    """Runs one task after the other; a large one in a thread of its own, while the next is made ready."""
+
+    def __init__(self) -> None:
+        self._pool: ThreadPoolExecutor | None = None
+        self._task: Future[None] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()  # nobody may write to a file that is being closed
+
+    def run(self, task: Callable[[], None], large: bool) -> None:
+        """Begin a task once the one before is done, and raise what that one raised."""
+        self.wait()
+        if not large:
+            task()
+            return
+        self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="privpipe-writing")
+        self._task = self._pool.submit(task)
+
+    def wait(self) -> None:
+        """Until nothing is running."""
+        if self._task is not None:
+            task, self._task = self._task, None
+            task.result()
 
 
 def _begin(

@@ -6,6 +6,8 @@ import csv
 import datetime as dt
 import io
 import json
+import threading
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privpipe.engines.base import part_files
 from privpipe.engines.base.part_files import csv_bytes, csv_header, json_bytes, write_parts
 from privpipe.errors import SinkError, UnsupportedError
 
@@ -88,3 +91,49 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
         write_parts([BATCH], BATCH.schema, str(tmp_path / "missing"), "csv")
     with pytest.raises(UnsupportedError):
         write_parts([BATCH], BATCH.schema, str(tmp_path), "delta")
+
+
+@pytest.mark.parametrize("format", ["parquet", "csv", "json"])
+def test_files_are_the_same_whether_or_not_they_are_encoded_aside(
+    format: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = [pa.record_batch({"n": list(range(7 * at, 7 * at + 7))}) for at in range(5)]
+    found = []
+    for large in (1, 100):
+        monkeypatch.setattr(part_files, "LARGE_BATCH", large)
+        folder = tmp_path / str(large)
+        folder.mkdir()
+        written = write_parts(iter(batches), batches[0].schema, str(folder), format, rows_per_file=10)
+        assert written.records == 35
+        found.append([(folder / name).read_bytes() for name in written.files])
+    assert found[0] == found[1]
+    assert len(found[0]) == 4
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_what_fails_aside_fails_the_writing(at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(part_files, "LARGE_BATCH", 1)
+    added: list[int] = []
+
+    def add(self: Any, batch: pa.RecordBatch) -> None:
+        added.append(batch.num_rows)
+        if len(added) == at + 1:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(part_files._ParquetPart, "add", add)
+    batches = [pa.record_batch({"n": [1]})] * 3
+    with pytest.raises(SinkError, match="No space left on device"):
+        write_parts(iter(batches), batches[0].schema, str(tmp_path), "parquet")
+    assert len(added) == at + 1
+
+
+def test_rows_that_cannot_be_made_end_what_is_written_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(part_files, "LARGE_BATCH", 1)
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"n": [1]})
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_parts(rows(), pa.schema([("n", pa.int64())]), str(tmp_path), "parquet")
+    assert not any("privpipe-writing" in thread.name for thread in threading.enumerate())
