@@ -77,22 +77,21 @@ def _keep_packed(
     if not len(lost):
         return table
     view = session.name("lost")
-    gone = session.keep(f"SELECT {CLASS} FROM {view}", {view: pa.table({CLASS: lost})})
+    kept = session.keep(f"SELECT {CLASS} FROM {view}", {view: pa.table({CLASS: lost})})
     left = table.derived_alike(
-        f"SELECT * FROM {table.compact} ANTI JOIN {gone.name} ON {packed.keys.sql} = {gone.name}.{CLASS}", holds=(gone,)
+        f"SELECT * FROM {table.compact} ANTI JOIN {kept.name} ON {packed.keys.sql} = {kept.name}.{CLASS}", holds=(kept,)
     )
     left.tell_records(table.records(session) - int(records.sum()))
-    for name, values in packed.keys.columns(lost):
+    for name, gone in packed.keys.histograms(lost, records):
         if name in table.histograms:
-            left.histograms[name] = _without(table.histograms[name], values, records)
+            left.histograms[name] = _without(table.histograms[name], gone)
     return left
 
 
-def _without(seen: Histogram, values: pa.Array, records: NDArray[np.int64]) -> Histogram:
-    """A histogram less so many records of each of some values."""
-    lost = histogram_of(values.cast(seen.values.type), pa.array(records))
-    counts = pa.array(np.concatenate([seen.counts, -lost.counts]))
-    return histogram_of(pa.concat_arrays([seen.values, lost.values]), counts)
+def _without(seen: Histogram, lost: Histogram) -> Histogram:
+    """A histogram less another one's records."""
+    values = pa.concat_arrays([seen.values, lost.values.cast(seen.values.type)])
+    return histogram_of(values, pa.array(np.concatenate([seen.counts, -lost.counts])))
 
 
 def _remaining(

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from privpipe.blocks import Cells, ClassBlock, ClassQuery
+from privpipe.blocks import Cells, ClassBlock, ClassQuery, Histogram
 from privpipe.engines.base.assembly import may_be_marked, require_query_columns
-from privpipe.engines.base.histograms import dictionary_values, not_covered
+from privpipe.engines.base.histograms import dictionary_values, histogram_of, not_covered
 from privpipe.engines.embedded.table import Digits, EmbeddedTable
 
 if TYPE_CHECKING:
@@ -70,12 +70,15 @@ class PackedKeys:
             packed = f"({packed}) * {digits.size} + {digits.sql(name)}"
         return packed
 
-    def columns(self, keys: Ints) -> Iterator[tuple[str, pa.Array]]:
-        """Each column's values in some keys."""
+    def histograms(self, keys: Ints, records: Ints) -> Iterator[tuple[str, Histogram]]:
+        """Each column's values in some keys, of which there are so many records each."""
         rest = keys
         for name, digits in reversed(list(zip(self.names, self.digits, strict=True))):
             rest, own = np.divmod(rest, digits.size)
-            yield name, digits.values_of(own)
+            found, place = np.unique(own, return_inverse=True)
+            sums = np.zeros(len(found), np.int64)
+            np.add.at(sums, place, records)
+            yield name, histogram_of(digits.values_of(found), pa.array(sums))
 
     def of_mark(self, schema: pa.Schema, mark: str) -> int:
         """The key of records that bear nothing but the mark; -1 where none can."""
