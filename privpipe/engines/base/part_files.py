@@ -26,6 +26,8 @@ __all__ = ["ROWS_PER_FILE", "csv_bytes", "csv_header", "json_bytes", "part_name"
 ROWS_PER_FILE = 5_000_000
 LARGE_BATCH = 20_000
 """Rows that are encoded while the next ones are made."""
+MOST_LOOKED_AT = 20_000
+"""Rows by which a column's encoding is chosen."""
 
 
 def part_name(number: int, format: Format) -> str:
@@ -133,14 +135,34 @@ class _Part(Protocol):
 
 
 class _ParquetPart:
+    """Columns whose cells hardly repeat, in the first rows of the file, get no dictionary, which would be as long."""
+
     def __init__(self, path: Path, schema: pa.Schema) -> None:
-        self._writer = pq.ParquetWriter(path, schema, compression="zstd", store_schema=False)
+        self._path, self._schema = path, schema
+        self._writer: pq.ParquetWriter | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:
+        if self._writer is None:
+            self._writer = self._opened([name for name in self._schema.names if _repeats(batch.column(name))])
         self._writer.write_batch(batch)
 
     def close(self) -> None:
-        self._writer.close()
+        writer = self._opened(self._schema.names) if self._writer is None else self._writer
+        writer.close()
+
+    def _opened(self, repeated: list[str]) -> pq.ParquetWriter:
+        return pq.ParquetWriter(
+            self._path, self._schema, compression="zstd", store_schema=False, use_dictionary=repeated or False
+        )
+
+
+def _repeats(column: pa.Array) -> bool:
+    """Whether a dictionary pays: each value occurs twice in the mean."""
+    kind = column.type
+    if pa.types.is_dictionary(kind) or pa.types.is_nested(kind) or pa.types.is_null(kind):
+        return True
+    first = column.slice(0, MOST_LOOKED_AT)
+    return bool(2 * pc.count_distinct(first, mode="all").as_py() <= len(first))
 
 
 class _TextPart:

@@ -137,3 +137,11 @@ def test_rows_that_cannot_be_made_end_what_is_written_aside(tmp_path: Path, monk
     with pytest.raises(KeyboardInterrupt):
         write_parts(rows(), pa.schema([("n", pa.int64())]), str(tmp_path), "parquet")
     assert not any("privpipe-writing" in thread.name for thread in threading.enumerate())
+
+
+def test_columns_that_hardly_repeat_have_no_dictionary(tmp_path: Path) -> None:
+    rows = pa.table({"near": [at / 7 for at in range(900)], "few": ["a", "b", None] * 300, "none": pa.nulls(900)})
+    [name] = write_parts(rows.to_batches(), rows.schema, str(tmp_path), "parquet").files
+    group = pq.read_metadata(tmp_path / name).row_group(0)
+    assert [group.column(at).has_dictionary_page for at in range(2)] == [False, True]
+    assert pq.read_table(tmp_path / name).to_pydict() == rows.to_pydict()
