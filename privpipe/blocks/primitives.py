@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks.class_block import ClassBlock, ClassQuery
-from privpipe.blocks.facts import Facts, FactsRequest
+from privpipe.blocks.facts import Facts, FactsRequest, Histogram
 from privpipe.blocks.rank_exchange import RankExchange
 from privpipe.blocks.row_block import RowBlock
 
@@ -67,6 +67,9 @@ class Primitives(Protocol):
         self, table: Any, columns: Sequence[str], reduction: Reduction[RowBlock, R], facts: Facts
     ) -> R | None:
         """Measure every record once, where it lies."""
+
+    def known_histogram(self, table: Any, column: str) -> Histogram | None:
+        """The histogram of a column that was counted before; nothing is counted for it."""
 
     def distinct(self, table: Any, columns: Sequence[str]) -> pa.Table:
         """The distinct combinations of these columns, sorted by them, with their count in `__count`."""

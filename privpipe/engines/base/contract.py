@@ -16,6 +16,7 @@ from privpipe.blocks import (
     ClassQuery,
     Facts,
     FactsRequest,
+    Histogram,
     PairBlock,
     RankExchange,
     Reduction,
@@ -178,6 +179,14 @@ class Engine(ABC):
         """Some `share` of the records, ids and all: those of smallest id, which is keyed, so the same in any table."""
         thin: Table = self.map_rows(table, FirstIds(last_id_of(share)), table.schema)
         return thin
+
+    def known_histogram(self, table: Any, column: str) -> Histogram | None:
+        """The histogram of a column that was counted before; nothing is counted for it."""
+        return None
+
+    def known_content(self, table: Any, seed: Seed) -> tuple[int, int] | None:
+        """The number of records and the sum of their content hashes under a seed, where ids came with them."""
+        return None
 
     def estimated_distinct(self, table: Any, columns: Sequence[str]) -> dict[str, int]:
         """Estimates of the distinct values of columns, off by some 13 % at the worst; nothing where there are none."""
