@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks.class_block import ClassBlock, ClassQuery
-from privpipe.blocks.facts import Facts, FactsRequest
+from privpipe.blocks.facts import Facts, FactsRequest, Histogram
 from privpipe.blocks.rank_exchange import RankExchange
 from privpipe.blocks.row_block import RowBlock
 
@@ -52,9 +52,6 @@ class Primitives(Protocol):
     def count(self, table: Any) -> int:
         """Number of records."""
 
-    def never_holds(self, table: Any, column: str, text: str) -> bool:
-        """Whether counts that were made before show that no cell of a column is this text; False where none tell."""
-
     def facts(self, table: Any, request: FactsRequest) -> Facts:
         """Count what is asked, exactly and in one pass where the engine can."""
 
@@ -70,6 +67,9 @@ class Primitives(Protocol):
         self, table: Any, columns: Sequence[str], reduction: Reduction[RowBlock, R], facts: Facts
     ) -> R | None:
         """Measure every record once, where it lies."""
+
+    def known_histogram(self, table: Any, column: str) -> Histogram | None:
+        """The histogram of a column that was counted before; nothing is counted for it."""
 
     def distinct(self, table: Any, columns: Sequence[str]) -> pa.Table:
         """The distinct combinations of these columns, sorted by them, with their count in `__count`."""

@@ -95,13 +95,25 @@ def suppressed_records(engine: Primitives, table: Any, by: NothingLeft) -> int:
     if not by.possible(table.schema):
         return 0
     texts = by.texts(table.schema)
-    if any(engine.never_holds(table, name, by.mark) for name in texts):
+    if any(_seen_before(engine, table, NothingLeft((name,), by.mark, by.untyped)) == 0 for name in texts):
         return 0
     first = NothingLeft(texts[:1], by.mark, by.untyped)
-    found: int = engine.reduce_rows(table, first.columns, SuppressedNumber(first), Facts()) or 0
+    found = _seen_before(engine, table, first)
+    if found is None:
+        found = engine.reduce_rows(table, first.columns, SuppressedNumber(first), Facts()) or 0
     if not found or first.columns == by.columns:
         return found
     return engine.reduce_rows(table, by.columns, SuppressedNumber(by), Facts()) or 0
+
+
+def _seen_before(engine: Primitives, table: Any, by: NothingLeft) -> int | None:
+    """How many records bear nothing in one column, where its values were counted before."""
+    (column,) = by.columns
+    known = engine.known_histogram(table, column)
+    if known is None:
+        return None
+    blank = bears_nothing(known.values, by.mark, missing=column in by.untyped)
+    return int(np.asarray(known.counts)[blank].sum())
 
 
 def without_suppressed(engine: Primitives, table: Any, by: NothingLeft) -> Any:

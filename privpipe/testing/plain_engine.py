@@ -120,6 +120,9 @@ class PlainEngine:
         kept = [row for row, key in enumerate(keys) if key in fine]
         return PlainTable(table.schema, {name: [cells[row] for row in kept] for name, cells in table.columns.items()})
 
+    def known_histogram(self, table: PlainTable, column: str) -> None:
+        """Nothing is remembered."""
+
     def reduce_rows(self, table: PlainTable, columns: Sequence[str], reduction: Any, facts: Facts) -> Any:
         """Measure each row by itself and merge; None for a table without records."""
         import pyarrow as pa

@@ -16,6 +16,7 @@ from privpipe.blocks import (
     ClassQuery,
     Facts,
     FactsRequest,
+    Histogram,
     PairBlock,
     RankExchange,
     Reduction,
@@ -120,10 +121,6 @@ class Engine(ABC):
     def count(self, table: Any) -> int:
         """Number of records."""
 
-    def never_holds(self, table: Any, column: str, text: str) -> bool:
-        """Whether counts that were made before show that no cell of a column is this text; False where none tell."""
-        return False
-
     @abstractmethod
     def facts(self, table: Any, request: FactsRequest) -> Facts:
         """Histograms, exact moments and null counts, with the number of records."""
@@ -182,6 +179,14 @@ class Engine(ABC):
         """Some `share` of the records, ids and all: those of smallest id, which is keyed, so the same in any table."""
         thin: Table = self.map_rows(table, FirstIds(last_id_of(share)), table.schema)
         return thin
+
+    def known_histogram(self, table: Any, column: str) -> Histogram | None:
+        """The histogram of a column that was counted before; nothing is counted for it."""
+        return None
+
+    def known_content(self, table: Any, seed: Seed) -> tuple[int, int] | None:
+        """The number of records and the sum of their content hashes under a seed, where ids came with them."""
+        return None
 
     def estimated_distinct(self, table: Any, columns: Sequence[str]) -> dict[str, int]:
         """Estimates of the distinct values of columns, off by some 13 % at the worst; nothing where there are none."""
@@ -281,10 +286,6 @@ class Engine(ABC):
 
         table = self.scan(Source(data=pa.table({"number": np.arange(count, dtype=np.int64)})))
         return self.with_record_ids(table, "number", seed)
-
-    def content_sum(self, table: Any, seed: Seed) -> tuple[int, int] | None:
-        """Records, and the sum of their content's keyed hashes modulo 2^128, where making ids counted them already."""
-        return None
 
     @abstractmethod
     def write(self, table: Any, folder: str, format: Format, stream: Stream, *, escape: bool = False) -> Written:

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from privpipe.blocks import Cells, ClassBlock, ClassQuery, Facts, Reduction
 from privpipe.engines.base.assembly import may_be_marked, require_query_columns
 from privpipe.engines.base.histograms import dictionary_values, not_covered
+from privpipe.engines.base.known_sizes import KnownSizes
 from privpipe.engines.base.parallel import reduce_blocks
-from privpipe.engines.embedded.class_sizes import KnownSizes, sizes_of
+from privpipe.engines.embedded.class_sizes import sizes_of
 from privpipe.engines.embedded.joint_cells import CLASS, JointCells
 from privpipe.engines.embedded.packed_keys import PackedClasses
 from privpipe.engines.embedded.session import Kept, OutOfMemory, Session

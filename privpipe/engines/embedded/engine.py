@@ -132,9 +132,8 @@ class EmbeddedEngine(Engine):
             nulls={name: int(count) for name, count in zip(request.nulls, nulls, strict=True)},
         )
 
-    def never_holds(self, table: EmbeddedTable, column: str, text: str) -> bool:
-        seen = table.histograms.get(column)
-        return seen is not None and pa.types.is_string(seen.values.type) and seen.values.index(text).as_py() < 0
+    def known_histogram(self, table: EmbeddedTable, column: str) -> Histogram | None:
+        return table.histograms.get(column)
 
     def _records_and_nulls(self, table: EmbeddedTable, columns: Sequence[str]) -> tuple[int, list[int]]:
         if not columns:
@@ -302,7 +301,7 @@ class EmbeddedEngine(Engine):
         made.histograms.update(table.histograms)
         return made
 
-    def content_sum(self, table: EmbeddedTable, seed: Seed) -> tuple[int, int] | None:
+    def known_content(self, table: EmbeddedTable, seed: Seed) -> tuple[int, int] | None:
         return table.content.get(seed.key("record"))
 
     def write(

@@ -1,28 +1,28 @@
-"""Queries over the class table: its blocks, a reduction over them, the records of the classes that pass."""
+"""Queries over the class table: its blocks, and a reduction over them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TypeVar
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, Reduction
-from privpipe.engines.base.assembly import COUNT, block_of_cells, require_query_columns
+from privpipe.engines.base.assembly import COUNT, block_of_cells, may_be_marked, require_query_columns
+from privpipe.engines.base.contract import Where
 from privpipe.engines.base.histograms import find_codes, not_covered
 from privpipe.engines.spark.class_parts import PartReader, parts_of
-from privpipe.engines.spark.counting import WORDS, CellReader, cells_of, class_words, gathered, new_salt
+from privpipe.engines.spark.class_sizes import Sized, counts_records, sized_blocks
+from privpipe.engines.spark.counting import CellReader, cells_of, gathered, new_salt
 from privpipe.engines.spark.driver_room import result_limit
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.learning import histograms_of, learn
 from privpipe.engines.spark.table import SparkTable
 from privpipe.engines.spark.versions import arrow_table
-from privpipe.engines.spark.workers import fold, map_raw
+from privpipe.engines.spark.workers import fold
 from privpipe.errors import DataError
 
-__all__ = ["collected_blocks", "fits_here", "keep_classes", "reduced_here", "reduced_in_place"]
+__all__ = ["collected_blocks", "fits_here", "reduced"]
 
 R = TypeVar("R")
 RECORDS_HERE = 2_000_000
@@ -51,19 +51,42 @@ def collected_blocks(table: SparkTable, query: ClassQuery) -> Iterator[ClassBloc
     with reported("count the cells"):
         cells = arrow_table(cells_of(table, query, new_salt()))
     try:
-        yield from CellReader.of(table, query).sorted_blocks(cells)
+        yield from (block for block, _ in CellReader.of(table, query).sorted_blocks(cells))
     except DataError:
         _explain(table, query)
         raise
 
 
-def reduced_here(table: SparkTable, query: ClassQuery, reduction: Reduction[ClassBlock, R], facts: Facts) -> R | None:
-    """The reduction over collected blocks."""
+def reduced(
+    table: SparkTable, query: ClassQuery, reduction: Reduction[ClassBlock, R], facts: Facts, where: Where
+) -> R | None:
+    """The reduction over the class table, wherever it costs least; sizes of classes are counted at most once."""
+    blocks = sized_blocks(table, query) if where == "auto" else None
+    if blocks is not None:
+        return _folded(blocks, reduction, facts)
+    here = where == "driver" or (where == "auto" and fits_here(table, facts, len(query.columns)))
+    reduce = reduced_here if here else reduced_in_place
+    if not counts_records(query):
+        return reduce(table, query, reduction, facts)
+    found = reduce(table, query, Sized(reduction, query.mark if may_be_marked(query) else None), facts)
+    if found is None:
+        return None
+    table.counts.sizes[frozenset(query.keys)] = found[1]
+    whole: R = found[0]
+    return whole
+
+
+def _folded(blocks: Iterator[ClassBlock], reduction: Reduction[ClassBlock, R], facts: Facts) -> R | None:
     found: R | None = None
-    for block in collected_blocks(table, query):
+    for block in blocks:
         part = reduction.measure(block, facts)
         found = part if found is None else reduction.merge(found, part)
     return found
+
+
+def reduced_here(table: SparkTable, query: ClassQuery, reduction: Reduction[ClassBlock, R], facts: Facts) -> R | None:
+    """The reduction over collected blocks."""
+    return _folded(collected_blocks(table, query), reduction, facts)
 
 
 def reduced_in_place(
@@ -84,25 +107,6 @@ def reduced_in_place(
     except DataError:
         _explain(table, query)
         raise
-
-
-def keep_classes(
-    table: SparkTable, query: ClassQuery, passing: Callable[[ClassBlock], NDArray[np.bool_]]
-) -> SparkTable:
-    """The records of passing classes; a class that nobody judged is gone with the failing ones."""
-    require_query_columns(table.schema, query)
-    salt = new_salt()
-    reader = CellReader.of(table, query)
-
-    def chosen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for block, words in reader.blocks(batches):
-            kept = words[passing(block)]
-            yield pa.record_batch([pa.array(kept[:, 0]), pa.array(kept[:, 1])], names=list(WORDS))
-
-    passed = map_raw(gathered(cells_of(table, query, salt)), chosen, f"{WORDS[0]} long, {WORDS[1]} long")
-    rows = table.frame.select("*", *class_words(table, query, salt))
-    kept = rows.join(passed, list(WORDS), "left_semi").select(*table.layout.arrow.names)
-    return SparkTable(kept, table.layout, at_most=table.bound)
 
 
 def _explain(table: SparkTable, query: ClassQuery) -> None:

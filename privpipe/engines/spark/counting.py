@@ -138,12 +138,11 @@ class CellReader:
             block = replace(block, marked=(classes == np.array(MARKED)).all(axis=1))
         return block, classes
 
-    def sorted_blocks(self, cells: pa.Table) -> Iterator[ClassBlock]:
-        """Blocks of collected cells, which come in any order."""
+    def sorted_blocks(self, cells: pa.Table) -> Iterator[tuple[ClassBlock, NDArray[np.int64]]]:
+        """As `blocks`, of collected cells, which come in any order."""
         words = _words(cells)
         cells = cells.take(pa.array(np.lexsort((words[:, 1], words[:, 0]))))
-        for block, _ in self.blocks(iter(cells.combine_chunks().to_batches(max_chunksize=BLOCK_CELLS))):
-            yield block
+        yield from self.blocks(iter(cells.combine_chunks().to_batches(max_chunksize=BLOCK_CELLS)))
 
     def measured(self, measure: Callable[[ClassBlock], Any]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[Any]]:
         """A function from the batches of a partition to the figures of its blocks."""

@@ -14,7 +14,7 @@ from privpipe.errors import EngineError
 if TYPE_CHECKING:
     from privpipe.engines.spark.table import SparkTable
 
-__all__ = ["require_room", "result_limit", "row_bytes"]
+__all__ = ["fits_driver", "require_room", "result_limit", "row_bytes"]
 
 TEXT_BYTES = 32
 """Of a text whose length nobody has measured."""
@@ -33,6 +33,12 @@ def result_limit(session: Any) -> int:
     if hasattr(session, "_jsparkSession"):
         limits.append(int(session.sparkContext._jvm.java.lang.Runtime.getRuntime().maxMemory()) // 2)
     return min(limits, default=0)
+
+
+def fits_driver(session: Any, size: int) -> bool:
+    """Whether so many bytes pass through the driver: what is broadcast is collected before, too."""
+    limit = result_limit(session)
+    return not limit or size <= limit
 
 
 def row_bytes(schema: pa.Schema) -> int:

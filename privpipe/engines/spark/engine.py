@@ -16,6 +16,7 @@ from privpipe.blocks import (
     ClassQuery,
     Facts,
     FactsRequest,
+    Histogram,
     PairBlock,
     RankExchange,
     Reduction,
@@ -29,18 +30,20 @@ from privpipe.engines.base.source import Format, Source
 from privpipe.engines.embedded.table import EmbeddedTable
 from privpipe.engines.spark import class_table, mapping, rank_exchange, rank_relay, ranking, records, writing
 from privpipe.engines.spark.catalogue import SparkCatalogue
-from privpipe.engines.spark.learning import count_records, distinct, estimated_distinct, learn
+from privpipe.engines.spark.learning import count_records, distinct, estimated_distinct, known_content, learn
 from privpipe.engines.spark.lending import Loan
 from privpipe.engines.spark.near import Near, where_it_lies
+from privpipe.engines.spark.passing_classes import keep_classes
 from privpipe.engines.spark.patience import Watch
 from privpipe.engines.spark.reading import is_native, is_spark_frame, scan
+from privpipe.engines.spark.recoding import recode
 from privpipe.engines.spark.session import DRIVER_BYTES, Options, hush_py4j, is_connect, open_session
 from privpipe.engines.spark.stacking import append, stack
 from privpipe.engines.spark.table import SparkTable
 from privpipe.errors import DataError, did_you_mean
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["SparkEngine"]
 
@@ -156,9 +159,7 @@ class SparkEngine(Engine):
         *,
         where: Where = "auto",
     ) -> R | None:
-        here = where == "driver" or (where == "auto" and class_table.fits_here(table, facts, len(query.columns)))
-        reduce = class_table.reduced_here if here else class_table.reduced_in_place
-        return reduce(table, query, reduction, facts)
+        return class_table.reduced(table, query, reduction, facts, where)
 
     @where_it_lies
     def reduce_rows(
@@ -191,6 +192,19 @@ class SparkEngine(Engine):
         return distinct(table, columns)
 
     @where_it_lies
+    def known_histogram(self, table: SparkTable, column: str) -> Histogram | None:
+        return table.learned.get(column)
+
+    @where_it_lies
+    def known_content(self, table: SparkTable, seed: Seed) -> tuple[int, int] | None:
+        return known_content(table, seed)
+
+    @where_it_lies
+    def thinned(self, table: SparkTable, share: float) -> SparkTable:
+        _require_ids(table)
+        return mapping.thinned(table, share)
+
+    @where_it_lies
     def estimated_distinct(self, table: SparkTable, columns: Sequence[str]) -> dict[str, int]:
         _require(table, columns)
         return estimated_distinct(table, columns)
@@ -199,12 +213,12 @@ class SparkEngine(Engine):
     def keep_classes(
         self, table: SparkTable, query: ClassQuery, passing: Callable[[ClassBlock], NDArray[np.bool_]]
     ) -> SparkTable:
-        return self._kept(class_table.keep_classes(table, query, passing))
+        return self._kept(keep_classes(table, query, passing, self._held if self.cache else None))
 
     @where_it_lies
     def recode(self, table: SparkTable, codebooks: Mapping[str, tuple[pa.Array, pa.Array]]) -> SparkTable:
         _require(table, list(codebooks))
-        return mapping.recode(table, codebooks)
+        return recode(table, codebooks)
 
     @where_it_lies
     def map_rows(self, table: SparkTable, function: Callable[[RowBlock], RowBlock], schema: pa.Schema) -> SparkTable:
@@ -247,7 +261,13 @@ class SparkEngine(Engine):
     @where_it_lies
     def select(self, table: SparkTable, columns: Sequence[str]) -> SparkTable:
         _require(table, columns)
-        return replace(table.select(columns), remembered=table.remembered, at_most=table.at_most, learned=table.learned)
+        return replace(
+            table.select(columns),
+            remembered=table.remembered,
+            at_most=table.at_most,
+            learned=table.learned,
+            counts=replace(table.counts, content=None),
+        )
 
     @where_it_lies
     def stack(self, table: SparkTable, other: SparkTable, columns: Sequence[str], tag: str) -> SparkTable:
@@ -265,7 +285,7 @@ class SparkEngine(Engine):
         if table.bound is not None:
             self.loan.sized(table.bound, len(table.schema))
         if column is None:
-            return self._kept(records.numbered_ids(table, seed))
+            return records.numbered_ids(table, seed, self._held)
         _require(table, [column])
         return self._kept(records.declared_ids(table, column, seed))
 
@@ -285,11 +305,14 @@ class SparkEngine(Engine):
         return writing.lying(table)
 
     def _kept(self, table: SparkTable) -> SparkTable:
+        return replace(table, frame=self._held(table.frame))
+
+    def _held(self, frame: DataFrame) -> DataFrame:
+        """The frame, persisted where that is allowed."""
         if not self.cache:
-            return table
-        frame = table.frame.persist()
-        self._persisted.append(frame)
-        return replace(table, frame=frame)
+            return frame
+        self._persisted.append(frame.persist())
+        return self._persisted[-1]
 
 
 def _require(table: SparkTable, columns: Sequence[str]) -> None:

@@ -20,13 +20,23 @@ from privpipe.engines.spark.versions import arrow_table, grouped_by_each
 from privpipe.engines.spark.workers import fold
 
 if TYPE_CHECKING:
-    pass
+    from privpipe.draws import Seed
 
-__all__ = ["count_records", "distinct", "estimated_distinct", "histograms_of", "learn", "value_order_of"]
+__all__ = [
+    "count_records",
+    "distinct",
+    "estimated_distinct",
+    "histograms_of",
+    "known_content",
+    "learn",
+    "look",
+    "value_order_of",
+]
 
 SET, RECORDS = "__privpipe_set", "__privpipe_records"
 HELD_VALUES = 1 << 16
 """Distinct values of a column whose histogram is kept for the next who asks."""
+FEW_VALUES = 1 << 12
 SETS_AT_A_TIME = 60  # Spark numbers grouping sets by a mask of 64 bits
 
 
@@ -57,14 +67,42 @@ def histograms_of(table: SparkTable, columns: Sequence[str]) -> dict[str, Histog
 
 def estimated_distinct(table: SparkTable, columns: Sequence[str]) -> dict[str, int]:
     """See `Engine.estimated_distinct`."""
+    if any(name not in table.counts.estimates for name in columns):
+        look(table)
+    return {name: table.counts.estimates[name] for name in columns}
+
+
+def look(table: SparkTable) -> None:
+    """One pass over a table for all that takes no shuffle: records, estimates of distinct values, missing values.
+
+    Where record ids were made from its content, also the sum of the hashes of its records.
+    """
     from pyspark.sql import functions as sf
 
-    if not columns:
-        return {}
-    asked = [sf.approx_count_distinct(table.counted(name)) for name in columns]
-    with reported("estimate distinct values"):
-        found = table.frame.agg(*asked).collect()[0]
-    return {name: int(number) for name, number in zip(columns, found, strict=True)}
+    names, hashed = table.schema.names, table.hashed
+    asked = [sf.count(sf.lit(1))]
+    asked += [sf.approx_count_distinct(table.counted(name)) for name in names]
+    asked += [sf.sum(sf.isnull(table.counted(name)).cast("long")) for name in names]
+    asked += [sf.collect_list(hashed.column)] if hashed is not None else []  # it leaves nulls out
+    frame = table.frame if hashed is None else hashed.frame
+    with reported("look at the columns"):
+        found = list(frame.agg(*asked).collect()[0])
+    width, counts = len(names), table.counts
+    table.remembered["records"] = int(found[0])
+    counts.estimates.update(zip(names, map(int, found[1 : 1 + width]), strict=True))
+    counts.nulls.update((name, int(number or 0)) for name, number in zip(names, found[1 + width :], strict=False))
+    if hashed is not None:
+        total = sum(int.from_bytes(each, "big") for each in found[-1])
+        counts.content = int(found[0]), total % (1 << 128)
+
+
+def known_content(table: SparkTable, seed: Seed) -> tuple[int, int] | None:
+    """See `Engine.known_content`."""
+    if table.hashed is None or table.hashed.seed.key("record") != seed.key("record"):
+        return None
+    if table.counts.content is None:
+        look(table)
+    return table.counts.content
 
 
 def distinct(table: SparkTable, columns: Sequence[str]) -> pa.Table:
@@ -101,13 +139,22 @@ def _counted(
     """Records, histograms and missing cells; what was counted of this table before is not counted again."""
     held = {name: table.learned[name] for name in histograms if name in table.learned}
     empty = {name: table.learned[name].nulls for name in nulls if name in table.learned}
+    empty |= {name: table.counts.nulls[name] for name in nulls if name in table.counts.nulls}
     if held.keys() >= set(histograms) and empty.keys() >= set(nulls) and "records" in table.remembered:
         return table.remembered["records"], held, empty
     wanted = [name for name in dict.fromkeys(histograms) if name not in held]
-    records, found, missing = _counted_now(table, wanted, [name for name in nulls if name not in empty])
+    rest = _of_few_values(table, wanted) if wanted else []
+    records, found, missing = _counted_now(table, [*wanted, *rest], [name for name in nulls if name not in empty])
     table.learned.update({name: each for name, each in found.items() if len(each) <= HELD_VALUES})
     both = held | found
     return records, {name: both[name] for name in dict.fromkeys(histograms)}, empty | missing
+
+
+def _of_few_values(table: SparkTable, wanted: Sequence[str]) -> list[str]:
+    """Further columns that are known to have few values: one pass counts them all, and the next who asks has them."""
+    few = [name for name, number in table.counts.estimates.items() if number <= FEW_VALUES]
+    left = [name for name in few if name in table.schema.names and name not in table.learned and name not in wanted]
+    return left[: max(0, SETS_AT_A_TIME - len(wanted))]
 
 
 def _counted_now(

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS, Facts, PairBlock, Reduction, RowBlock
 from privpipe.engines.base.besides import beside_schema
-from privpipe.engines.base.histograms import group_key
+from privpipe.engines.base.thinning import last_id_of
 from privpipe.engines.spark.layout import Layout
-from privpipe.engines.spark.learning import histograms_of
 from privpipe.engines.spark.runs import together, whole_runs
 from privpipe.engines.spark.table import SparkTable
 from privpipe.engines.spark.workers import fold, map_batches
-from privpipe.errors import DataError
 
-__all__ = ["beside", "map_groups", "map_rows", "recode", "reduce_pairs", "reduce_rows"]
+__all__ = ["beside", "map_groups", "map_rows", "reduce_pairs", "reduce_rows", "thinned"]
 
 R = TypeVar("R")
 Batches = Iterator[pa.RecordBatch]
@@ -123,37 +119,9 @@ def beside(released: SparkTable, original: SparkTable, columns: Mapping[str, str
     return SparkTable(joined.select(*chosen), layout, at_most=released.bound)
 
 
-def recode(table: SparkTable, codebooks: Mapping[str, tuple[pa.Array, pa.Array]]) -> SparkTable:
-    """See `Engine.recode`; a codebook travels in the function, for values in a plan would reach the event log."""
-    books = {name: (group_key(values), labels) for name, (values, labels) in codebooks.items()}
-    _require_known(table, books)
-    fields = [field.with_type(books[field.name][1].type) if field.name in books else field for field in table.schema]
+def thinned(table: SparkTable, share: float) -> SparkTable:
+    """See `Engine.thinned`; the others never leave the executors."""
+    from pyspark.sql import functions as sf
 
-    def run(rows: RowBlock) -> RowBlock:
-        for name, (values, labels) in books.items():
-            found = _positions(rows.column(name), values)
-            if found.null_count:
-                raise _unknown(name, found.null_count)
-            rows = rows.replace(name, labels.take(found))
-        return rows
-
-    return replace(map_rows(table, run, pa.schema(fields)), remembered=table.remembered)
-
-
-def _require_known(table: SparkTable, books: Mapping[str, tuple[pa.Array, Any]]) -> None:
-    """Count the distinct values rather than the records: that is done where they lie, and once."""
-    for name, found in histograms_of(table, list(books)).items():
-        missing = pc.is_null(_positions(found.values, books[name][0])).to_numpy(zero_copy_only=False)
-        if missing.any():
-            raise _unknown(name, int(found.counts[missing].sum()))
-
-
-def _positions(column: pa.Array, values: pa.Array) -> pa.Array:
-    return pc.index_in(group_key(column), value_set=values.cast(column.type))
-
-
-def _unknown(name: str, count: int) -> DataError:
-    return DataError(
-        f"column {name!r}: {count:,} record{'s hold values' if count != 1 else ' holds a value'} that "
-        "the codebook lacks"
-    )
+    kept = table.frame.where(sf.col(ID_COLUMNS[0]) <= sf.lit(last_id_of(share)))
+    return SparkTable(kept, table.layout, at_most=table.bound)

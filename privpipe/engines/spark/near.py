@@ -101,7 +101,9 @@ class Near:
 
     def drawn(self, table: SparkTable) -> EmbeddedTable | None:
         """A table of the executors here, where Spark itself takes it for small and it turns out to be."""
-        if not self.most or is_connect(self._session) or _estimated(table.frame) > self.most:
+        if not self.most or is_connect(self._session) or (table.remembered.get("records", 0) > MOST_ROWS):
+            return None
+        if _estimated(table.frame) > self.most:
             return None
         with reported("collect a small table"):
             rows = arrow_table(table.frame.limit(MOST_ROWS + 1))

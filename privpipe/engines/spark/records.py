@@ -2,50 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 
-from privpipe.blocks import RowBlock
+from privpipe.blocks import ClassQuery, RowBlock
 from privpipe.draws import Seed
 from privpipe.engines.base.names import check_record_ids
+from privpipe.engines.spark.counting import WORDS, class_words, new_salt
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.layout import Layout, physical
-from privpipe.engines.spark.runs import RunNumbers
-from privpipe.engines.spark.table import SparkTable
+from privpipe.engines.spark.runs import RunOrdinals
+from privpipe.engines.spark.table import Hashed, SparkTable
 from privpipe.engines.spark.versions import arrow_table
-from privpipe.engines.spark.workers import map_batches
+from privpipe.engines.spark.workers import map_batches, map_struct
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 __all__ = ["declared_ids", "numbered_ids"]
 
 Batches = Iterator[pa.RecordBatch]
-HASH = ("__privpipe_h0", "__privpipe_h1")
+SUM = "__privpipe_sum"
+SUM_BYTES = 16
 
 
-def numbered_ids(table: SparkTable, seed: Seed) -> SparkTable:
-    """The table with ids from the content of all columns and an ordinal among identical records."""
-    from privpipe.kernels.ids.record_ids import content_hash, record_id
+def numbered_ids(table: SparkTable, seed: Seed, keep: Callable[[DataFrame], DataFrame]) -> SparkTable:
+    """The table with ids from the content of all columns and an ordinal among identical records.
 
-    plain = Layout(table.schema)
-    hashed, out = plain.with_extra(*HASH), Layout(table.schema, has_ids=True)
+    Identical records are brought together by a hash of Spark's, so that rows go to a worker and come back once. With
+    each batch comes the sum of its content hashes, which add up to the fingerprint of the table.
 
-    def add_hash(batches: Batches) -> Batches:
-        for batch in batches:
-            rows = plain.block(batch)
-            words = content_hash(rows.batch, seed)
-            yield hashed.batch(rows, **{name: words[:, at] for at, name in enumerate(HASH)})
+    Parameters
+    ----------
+    keep : callable
+        Persists a frame, where it may be persisted.
+    """
+    from pyspark.sql.types import BinaryType, StructField, StructType
+
+    from privpipe.kernels.ids.record_ids import content_hash, record_id, sum_of_hashes
+
+    plain, out = Layout(table.schema), Layout(table.schema, has_ids=True)
+    placed = plain.with_extra(WORDS[0])
 
     def add_ids(batches: Batches) -> Batches:
-        runs = RunNumbers()
+        numbers = RunOrdinals()
         for batch in batches:
-            words = np.column_stack([hashed.hidden_column(batch, name) for name in HASH])
-            ids = record_id(words, runs.number(words), seed)
-            yield out.batch(RowBlock(hashed.block(batch).batch, ids))
+            if not batch.num_rows:
+                continue
+            rows = placed.block(batch)
+            words = content_hash(rows.batch, seed)
+            ids = record_id(words, numbers.of(placed.hidden_column(batch, WORDS[0]), words), seed)
+            total = sum_of_hashes(words).to_bytes(SUM_BYTES, "big")
+            sums = pa.array([total] + [None] * (batch.num_rows - 1), pa.binary())
+            yield out.batch(RowBlock(rows.batch, ids)).append_column(SUM, sums)
 
-    visible = table.frame.select(*plain.arrow.names)
-    together = map_batches(visible, add_hash, hashed).repartition(*HASH).sortWithinPartitions(*HASH)
-    return SparkTable(map_batches(together, add_ids, out), out, dict(table.remembered), table.at_most, table.learned)
+    word, _ = class_words(table, ClassQuery(keys=tuple(table.schema.names)), new_salt())
+    visible = table.frame.select(*plain.arrow.names, word)
+    together = visible.repartition(WORDS[0]).sortWithinPartitions(WORDS[0])
+    summed = StructType([*out.struct.fields, StructField(SUM, BinaryType())])
+    made = keep(map_struct(together, add_ids, summed))
+    return SparkTable(
+        made.select(*out.arrow.names),
+        out,
+        dict(table.remembered),
+        table.at_most,
+        table.learned,
+        hashed=Hashed(made, SUM, seed),
+    )
 
 
 def declared_ids(table: SparkTable, column: str, seed: Seed) -> SparkTable:

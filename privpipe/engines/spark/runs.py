@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["RunNumbers", "together", "whole_runs"]
+__all__ = ["RunNumbers", "RunOrdinals", "together", "whole_runs"]
 
 ENOUGH_ROWS = 1 << 16
 
@@ -37,6 +37,44 @@ class RunNumbers:
         if self._last is not None and (keys[0] == self._last).all():
             numbers[: lengths[0]] += self._seen
         self._last, self._seen = keys[-1].copy(), int(numbers[-1]) + 1
+        return numbers
+
+
+class RunOrdinals:
+    """Numbers rows among those of equal content, which lie in one run, over the borders of batches.
+
+    Examples
+    --------
+    >>> runs, words = RunOrdinals(), np.array([[7, 1], [7, 2], [7, 1], [8, 1]])
+    >>> runs.of(np.array([1, 1, 1, 2]), words).tolist(), runs.of(np.array([2, 3]), words[[3, 0]]).tolist()
+    ([0, 0, 1, 0], [1, 0])
+    """
+
+    def __init__(self) -> None:
+        self._last: int | None = None
+        self._seen: dict[tuple[int, int], int] = {}
+
+    def of(self, keys: NDArray[np.int64], words: NDArray[np.int64]) -> NDArray[np.int64]:
+        """0, 1, ... among the equal rows of `words`, shape (n, 2); `keys`, shape (n,), are equal along a run."""
+        from privpipe.kernels.ids.record_ids import ordinals
+
+        numbers = np.zeros(len(keys), np.int64)
+        if not len(keys):
+            return numbers
+        starts = run_starts(keys[:, None])
+        lengths = np.diff(np.append(starts, len(keys)))
+        shared = np.flatnonzero(np.repeat(lengths > 1, lengths))
+        numbers[shared] = ordinals(words[shared])
+        if self._seen and keys[0] == self._last:
+            first = words[: lengths[0]]
+            numbers[: len(first)] += np.array([self._seen.get((a, b), 0) for a, b in first.tolist()], np.int64)
+        if len(starts) > 1 or keys[0] != self._last:
+            self._seen = {}
+        self._last, last = int(keys[-1]), slice(int(starts[-1]), len(keys))
+        found, at = np.unique(words[last], axis=0, return_inverse=True)
+        counted = np.zeros(len(found), np.int64)
+        np.maximum.at(counted, at.reshape(-1), numbers[last] + 1)
+        self._seen |= {(a, b): count for (a, b), count in zip(found.tolist(), counted.tolist(), strict=True)}
         return numbers
 
 

@@ -10,12 +10,54 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from privpipe.blocks import ID_COLUMNS, Histogram
+from privpipe.engines.base.known_sizes import KnownSizes
 from privpipe.engines.spark.layout import Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["SparkTable", "as_counted"]
+    from privpipe.draws import Seed
+
+__all__ = ["Counts", "Hashed", "SparkTable", "as_counted"]
+
+
+@dataclass
+class Counts:
+    """What was counted of a table and is told again, as its rows do not change.
+
+    Parameters
+    ----------
+    estimates : dict
+        Distinct values of columns, roughly.
+    nulls : dict
+        Missing values of columns.
+    sizes : dict of set of columns to KnownSizes
+    content : tuple of int, optional
+        The number of records and the sum of their content hashes.
+    """
+
+    estimates: dict[str, int] = field(default_factory=dict)
+    nulls: dict[str, int] = field(default_factory=dict)
+    sizes: dict[frozenset[str], KnownSizes] = field(default_factory=dict)
+    content: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Hashed:
+    """The frame that record ids were made in: beside the columns of a table it has sums of content hashes.
+
+    Parameters
+    ----------
+    frame : pyspark.sql.DataFrame
+    column : str
+        Of sums, each over rows around it; null elsewhere.
+    seed : Seed
+        Of the hashes.
+    """
+
+    frame: DataFrame
+    column: str
+    seed: Seed
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -33,6 +75,9 @@ class SparkTable:
         A bound of that number, for a table that came from another by leaving records out.
     learned : dict
         Histograms that were counted, of columns with few distinct values.
+    counts : Counts
+    hashed : Hashed, optional
+        Where the ids of the table were made from its content.
     """
 
     frame: DataFrame
@@ -40,6 +85,8 @@ class SparkTable:
     remembered: dict[str, int] = field(default_factory=dict)
     at_most: int | None = None
     learned: dict[str, Histogram] = field(default_factory=dict)
+    counts: Counts = field(default_factory=Counts)
+    hashed: Hashed | None = None
 
     def __repr__(self) -> str:
         return f"SparkTable({len(self.schema)} columns)"  # a frame's own repr may show rows

@@ -18,8 +18,9 @@ from privpipe.engines.spark.versions import arrow_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
-__all__ = ["boxed", "fold", "map_batches", "map_raw", "results_of", "settle_modules"]
+__all__ = ["boxed", "fold", "map_batches", "map_raw", "map_struct", "results_of", "settle_modules"]
 
 R = TypeVar("R")
 log = logging.getLogger("privpipe.engines.spark")
@@ -28,7 +29,12 @@ Batches = Iterator[pa.RecordBatch]
 
 def map_batches(frame: DataFrame, function: Callable[[Batches], Batches], layout: Layout) -> DataFrame:
     """The frame's batches, partition by partition, through a function whose batches have this layout."""
-    return frame.mapInArrow(_on_worker(function), layout.struct)
+    return map_struct(frame, function, layout.struct)
+
+
+def map_struct(frame: DataFrame, function: Callable[[Batches], Batches], struct: StructType) -> DataFrame:
+    """As `map_batches`, with a schema of Spark's."""
+    return frame.mapInArrow(_on_worker(function), struct)
 
 
 def map_raw(frame: DataFrame, function: Callable[[Batches], Batches], schema: str) -> DataFrame:

@@ -114,8 +114,8 @@ MEASURED: Mapping[str, EngineCosts] = {
     "spark": EngineCosts(
         source_reads=0.0,
         release_reads=0.0,
-        kept_reads=5.0,
-        shuffles=1.25,
+        kept_reads=3.3,
+        shuffles=0.6,
         shuffles_by_count=0.5,
         base_cpu=47.0,
         cpu_by_column=2.6e-6,

@@ -11,6 +11,8 @@ import pytest
 
 from privpipe.blocks import ClassBlock, ClassQuery, Facts
 from privpipe.engines import Engine, Source
+from privpipe.engines.base import known_sizes
+from privpipe.engines.base.known_sizes import KnownSizes
 from privpipe.engines.embedded import class_sizes
 
 Told = list[tuple[int, bool | None]]
@@ -80,7 +82,7 @@ def test_a_count_is_told_again(embedded: Engine, monkeypatch: pytest.MonkeyPatch
 
 
 def test_many_classes_come_in_blocks(embedded: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(class_sizes, "BLOCK_CLASSES", 7)
+    monkeypatch.setattr(known_sizes, "BLOCK_CLASSES", 7)
     rows = pa.table({"town": [str(at) for at in range(50)] + ["0", "*"]})
     table = embedded.scan(Source(data=rows))
     assert told(embedded, table, ClassQuery(keys=("town",), mark="*")) == expected(rows, ("town",), "*")
@@ -91,4 +93,4 @@ def test_without_records_there_is_no_class(embedded: Engine) -> None:
     for columns in ((), ("ill",)):
         query = ClassQuery(keys=("town",), columns=columns, mark="*")
         assert embedded.reduce_classes(table, query, Listed(), Facts()) is None
-        assert table.sizes.get(frozenset(("town",)), class_sizes.KnownSizes("*", {})).classes == {}
+        assert table.sizes.get(frozenset(("town",)), KnownSizes("*", {})).classes == {}

@@ -99,8 +99,8 @@ def test_ids_and_fingerprint_are_those_of_the_texts(
     assert set(other.digits) == {"zip", 'odd {0} "name"', "age", "ill"}
     assert ids_and_rows(plain, one) == ids_and_rows(coded, other)
     assert fingerprint(plain, one, SEED) == fingerprint(coded, other, SEED)
-    assert (coded.content_sum(other, SEED) is None) == (column is not None)
-    assert coded.content_sum(other, Seed.insecure(4)) is None
+    assert (coded.known_content(other, SEED) is None) == (column is not None)
+    assert coded.known_content(other, Seed.insecure(4)) is None
 
 
 def test_equal_records_are_numbered(plain: EmbeddedEngine, coded: EmbeddedEngine) -> None:

@@ -1,0 +1,142 @@
+"""What Spark counted of a table is told again, is the same as counted anew, and no value of it stands in a plan."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest
+from privpipe.draws import Seed
+from privpipe.engines import Engine, Source
+from privpipe.engines.base.fingerprint import KeyedFingerprint, counted_fingerprint
+from privpipe.engines.spark import SparkEngine
+from privpipe.errors import DataError
+
+pytestmark = pytest.mark.spark
+SEED = Seed.insecure(11)
+NAME = "odd `na.me`"
+ROWS = pa.table(
+    {
+        NAME: ["secret", None, "b", "b", "*", "b", "secret"] * 3,
+        "age": pa.array([1, 2, None, 2, 2, 2, 1] * 3, pa.int64()),
+        "pay": [0.0, -0.0, float("nan"), None, 1.5, 1.5, 0.0] * 3,
+    }
+)
+BOOKS = {
+    NAME: (pa.array(["secret", None, "b", "*"]), pa.array(["S", None, "B", "*"])),
+    "age": (pa.array([1, 2, None], pa.int64()), pa.array(["one", "two", "none"])),
+}
+
+
+def jobs_of(engine: SparkEngine, action: Callable[[], Any]) -> int:
+    context = engine.session.sparkContext
+    group = f"counted {time.monotonic_ns()}"
+    context.setJobGroup(group, "")
+    try:
+        action()
+        return len(context.statusTracker().getJobIdsForGroup(group))
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)
+
+
+@pytest.fixture
+def far(spark_engine: SparkEngine) -> Any:
+    """The engine with every table on the executors."""
+    with SparkEngine(spark_engine.session, driver_bytes=0) as engine:
+        yield engine
+
+
+def test_the_fingerprint_comes_with_the_ids(far: SparkEngine, embedded: Engine) -> None:
+    table = far.with_record_ids(far.scan(Source(data=ROWS)), None, SEED)
+    here = embedded.with_record_ids(embedded.scan(Source(data=ROWS)), None, SEED)
+    wanted = counted_fingerprint(embedded, here, SEED)
+    assert counted_fingerprint(far, table, SEED) == wanted
+    assert jobs_of(far, lambda: counted_fingerprint(far, table, SEED)) == 0
+    anew = far.reduce_rows(table, table.schema.names, KeyedFingerprint(SEED), Facts())
+    assert anew == far.known_content(table, SEED)
+    other = Seed.insecure(12)
+    assert far.known_content(table, other) is None
+    fewer = far.select(table, ["age"])
+    assert far.known_content(fewer, SEED) is None
+    nulls = far.facts(table, FactsRequest(nulls=tuple(table.schema.names))).nulls
+    assert nulls == {name: found.nulls for name, found in histograms(embedded, here).items()}
+
+
+def histograms(engine: Engine, table: Any) -> Any:
+    return engine.facts(table, FactsRequest(histograms=tuple(table.schema.names))).histograms
+
+
+def test_labels_come_from_a_codebook_that_no_plan_shows(far: SparkEngine, embedded: Engine) -> None:
+    found, plans = [], []
+    for engine in (far, embedded):
+        table = engine.with_record_ids(engine.scan(Source(data=ROWS)), None, SEED)
+        histograms(engine, table)
+        made = engine.recode(table, BOOKS)
+        rows = engine.collect(made, like=ROWS)
+        told = {
+            name: list(zip(h.values.to_pylist(), h.counts.tolist(), strict=True))
+            for name, h in histograms(engine, made).items()
+        }
+        found.append((Counter(map(str, rows.to_pylist())), told))
+        plans.append(made)
+    assert found[0] == found[1]
+    plan = plans[0].frame._jdf.queryExecution().toString()
+    assert "secret" not in plan
+    assert "BroadcastHashJoin" in plan
+    with pytest.raises(DataError, match="6 records hold values that the codebook lacks"):
+        far.recode(far.scan(Source(data=ROWS)), {NAME: (pa.array(["b", None, "*"]), pa.array(["b", None, "*"]))})
+
+
+def test_a_value_that_changes_between_count_and_use_stops_the_run(far: SparkEngine) -> None:
+    from privpipe.engines.spark.recoding import _Book, _joined
+    from privpipe.errors import EngineError
+
+    table = far.scan(Source(data=ROWS))
+    book = _Book.of(pa.array(["b", None, "*"]), pa.array(["b", None, "*"]), pa.string())
+    with pytest.raises(EngineError, match="its values changed during the run"):
+        far.collect(_joined(table, {NAME: book}))
+
+
+class Sizes:
+    def measure(self, block: ClassBlock, facts: Facts) -> Counter[tuple[int, bool | None]]:
+        marked = [None] * len(block) if block.marked is None else block.marked.tolist()
+        return Counter(zip(block.sizes.tolist(), marked, strict=True))
+
+    def merge(self, left: Counter[Any], right: Counter[Any]) -> Counter[Any]:
+        return left + right
+
+
+@pytest.mark.parametrize("mark", [None, "*"])
+def test_sizes_of_classes_are_counted_once(far: SparkEngine, embedded: Engine, mark: str | None) -> None:
+    query = ClassQuery(keys=(NAME, "pay"), mark=mark)
+    table = far.scan(Source(data=ROWS))
+    told = [far.reduce_classes(table, query, Sizes(), Facts(), where=where) for where in ("auto", "driver", "engine")]
+    told.append(embedded.reduce_classes(embedded.scan(Source(data=ROWS)), query, Sizes(), Facts()))
+    assert told == [told[0]] * 4
+    assert jobs_of(far, lambda: far.reduce_classes(table, query, Sizes(), Facts())) == 0
+    joint = far.scan(Source(data=ROWS))
+    far.reduce_classes(joint, ClassQuery(keys=query.keys, columns=("age",), mark=mark), Sizes(), Facts())
+    assert jobs_of(far, lambda: far.reduce_classes(joint, query, Sizes(), Facts())) == 0
+
+
+def test_classes_that_pass_are_the_same_wherever_they_are_judged(
+    far: SparkEngine, embedded: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from privpipe.engines.spark import class_table, passing_classes
+
+    query = ClassQuery(keys=(NAME, "age"), columns=("pay",))
+    found = []
+    for engine, here, sent in ((embedded, 0, 0), (far, 100, 100), (far, 100, 0), (far, 0, 100), (far, 0, 0)):
+        monkeypatch.setattr(class_table, "RECORDS_HERE", here)
+        monkeypatch.setattr(passing_classes, "MOST_SENT", sent)
+        kept = engine.keep_classes(engine.scan(Source(data=ROWS)), query, lambda block: block.sizes > 3)
+        rows = engine.collect(kept, like=ROWS)
+        assert engine.count(kept) == rows.num_rows
+        found.append(Counter(map(str, rows.to_pylist())))
+    assert found == [found[0]] * 5
+    assert 0 < sum(found[0].values()) < ROWS.num_rows
