@@ -596,6 +596,8 @@ class Synthesize(StageEstimator):
         learn_on: int = ...,
         rules: Sequence[SynthesisRule | Mapping[str, Any]] = ...,
         zeros: Literal["found", "declared"] = ...,
+        scores: Literal["optimal", "frequency"] = ...,
+        levels: Mapping[str, list[str] | tuple[str, ...]] | None = ...,
         epsilon: float | None = ...,
         delta: float | None = ...,
         unit: Literal["record", "person"] = ...,
@@ -628,6 +630,8 @@ class Synthesize(StageEstimator):
     learn_on: int
     rules: Sequence[SynthesisRule | Mapping[str, Any]]
     zeros: Literal["found", "declared"]
+    scores: Literal["optimal", "frequency"]
+    levels: Mapping[str, list[str] | tuple[str, ...]] | None
     epsilon: float | None
     delta: float | None
     unit: Literal["record", "person"]

@@ -243,6 +243,8 @@ class Synthesize(_Synthesize):
         learn_on: int = ...,
         rules: Sequence[SynthesisRule | Mapping[str, Any]] = ...,
         zeros: Literal["found", "declared"] = ...,
+        scores: Literal["optimal", "frequency"] = ...,
+        levels: Mapping[str, list[str] | tuple[str, ...]] = ...,
         epsilon: float | None = ...,
         delta: float | None = ...,
         unit: Literal["record", "person"] = ...,

@@ -124,7 +124,7 @@ class CodeTree:
         target : ndarray of int64, shape (n,)
             Codes from 0.
         outputs : ndarray of float64, shape (n, o), optional
-            What an ordered target is told apart by: squared errors; none: Gini's impurity of the codes.
+            What an ordered target is told apart by: squared errors; none: the entropy of the codes.
         predictors : mapping of column to ndarray of int64, shape (n,)
         orders : mapping of column to ndarray of int64
         min_leaf : int
@@ -135,8 +135,12 @@ class CodeTree:
             return cls._leaf(target)
         trees = require_trees(place)
         X = np.column_stack([orders[name][predictors[name]] for name in names]).astype(np.float32)
-        kind = trees.DecisionTreeClassifier if outputs is None else trees.DecisionTreeRegressor
-        fitted = kind(min_samples_leaf=min_leaf, random_state=0).fit(X, target if outputs is None else outputs).tree_
+        same = {"min_samples_leaf": min_leaf, "random_state": 0}
+        if outputs is None:
+            # Entropy parts rare categories too, which Gini's impurity hardly sees.
+            fitted = trees.DecisionTreeClassifier(criterion="entropy", **same).fit(X, target).tree_
+        else:
+            fitted = trees.DecisionTreeRegressor(**same).fit(X, outputs).tree_
         left = fitted.children_left.astype(np.int64)
         inner = left >= 0
         feature = np.where(inner, fitted.feature, 0).astype(np.int64)

@@ -1,8 +1,9 @@
 """Cells of a column of numbers, and the points at which values of a cell are released: never a rare value itself.
 
 A value that enough records hold is a cell of its own and is released as it is. The rare ones form cells of consecutive
-values; within a cell, groups of at least five records are released as their mean less and plus their deviation, so that
-mean and variance of a tail stay, and no point is a value that only few records hold.
+values; within a cell, groups of at least five records are released as two points of their mean and deviation (mean less
+and plus deviation, unless the group is skewed), so that mean and variance of a tail stay, and no point is a value that
+only few records hold.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ MOST_ATOMS = 1000
 FARTHEST = 64
 """Steps of the grid that a point moves at most to be no rare value."""
 MOST_DECIMALS = 6
+EIGHTHS = 8
+LEAST_GAIN = 0.01
 WITHIN = 0.9
 """Share of the way to the end of its group that a point goes at most: with two values it would be these."""
 
@@ -220,12 +223,34 @@ def _moments(values: NDArray[Any], weights: Ints) -> tuple[float, float]:
 def _points(values: NDArray[Any], weights: Ints, fewest: int, grid: _Grid) -> tuple[Any, ...]:
     groups = _runs(weights, max(min(MOST_GROUPS, int(weights.sum()) // (2 * fewest)), 1))
     ends = np.flatnonzero(np.diff(groups, append=groups[-1] + 1)) + 1
+    pairs = [
+        _two_points(values[first:last], weights[first:last]) for first, last in zip([0, *ends[:-1]], ends, strict=True)
+    ]
+    # Points are equally likely, and so are groups: where one is skewed, each has as many points.
+    even = all(above == EIGHTHS // 2 for _, _, above in pairs)
     found = []
-    for first, last in zip([0, *ends[:-1]], ends, strict=True):
-        mean, sd = _moments(values[first:last], weights[first:last])
-        reach = min(sd, WITHIN * (mean - float(values[first])), WITHIN * (float(values[last - 1]) - mean))
-        found += [grid.free(mean - reach), grid.free(mean + reach)]
-    return tuple(sorted(each for each in found if each is not None))
+    for low, high, above in pairs:
+        times = (1, 1) if even else (EIGHTHS - above, above)
+        for point, count in zip((grid.free(low), grid.free(high)), times, strict=True):
+            found += [point] * count if point is not None else []
+    return tuple(sorted(found))
+
+
+def _two_points(values: NDArray[Any], weights: Ints) -> tuple[float, float, int]:
+    """A low and a high point with the mean of the group, and its deviation as far as its ends allow.
+
+    And how many eighths of the group go to the high one: half, unless more of the deviation is kept by other shares.
+    """
+    mean, sd = _moments(values, weights)
+    below, over = WITHIN * (mean - float(values[0])), WITHIN * (float(values[-1]) - mean)
+    best = (-1.0, 0.0, 0.0, 0)
+    for above in sorted(range(1, EIGHTHS), key=lambda each: abs(each - EIGHTHS / 2)):
+        share = above / EIGHTHS
+        down, up = sd * np.sqrt(share / (1.0 - share)), sd * np.sqrt((1.0 - share) / share)
+        kept = min(1.0, below / down, over / up) if sd > 0 else 1.0
+        if kept > best[0] + LEAST_GAIN:
+            best = (kept, mean - kept * down, mean + kept * up, above)
+    return best[1], best[2], best[3]
 
 
 def _filled(points: list[tuple[Any, ...]], means: Floats) -> list[tuple[Any, ...]]:

@@ -15,6 +15,7 @@ from privpipe.transforms.categories import Labels, in_value_order, labelled
 from privpipe.transforms.noise.covariance import covariance_factor
 from privpipe.transforms.numeric import require_summable
 from privpipe.transforms.strata import Strata
+from privpipe.transforms.synthesis.category_orders import Scoring, label_places, put_in_order
 from privpipe.transforms.synthesis.ranked_values import ranks_of_column
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["PRESENT", "Folding", "is_category", "learn_models", "shares_of"]
 
 CLIPPED_AT = 1e-9
+FEWEST = 5
+"""Records of a number at the least that is released as it is, whatever `min_count` says."""
 MISSING, PRESENT = "missing", "present"
 
 
@@ -49,6 +52,7 @@ def learn_models(
     columns: Sequence[str],
     strata: Strata,
     folding: Folding,
+    scoring: Scoring,
     place: str,
 ) -> list[dict[str, Any]]:
     """The model of each stratum: `columns` (marginals by name), `latent` (what has a score) and `factor` (A)."""
@@ -63,11 +67,12 @@ def learn_models(
             for each in ranks[name]:
                 if len(each):
                     require_summable(name, float(each.values[0]), float(each.values[-1]), place)
+    put_in_order(engine, table, columns, strata, shares, ranks, scoring, place)
     models: list[dict[str, Any]] = []
     for number in range(len(strata)):
         marginals: dict[str, dict[str, Any]] = {}
         for name in columns:
-            marginal = shares[name][number] if name in shares else _histogram(ranks[name][number], folding.bins)
+            marginal = shares[name][number] if name in shares else _cells(ranks[name][number], folding)
             n = strata.records[number]
             marginal["missing"] = (n - strata.known[name][number]) / n if n else 0.0
             marginals[name] = marginal
@@ -75,17 +80,21 @@ def learn_models(
     scored = _ScoreSums(strata, tuple(columns), ranks, [model["columns"] for model in models], folding.model_nulls)
     sums = engine.reduce_rows(table, (*strata.by, *columns), scored, Facts()) or {}
     for number, model in enumerate(models):
-        model["factor"] = _factor(sums.get(number, {}), model["latent"]).tolist()
+        own = {name: each[number] for name, each in ranks.items()}
+        terms = [_terms(name, what, model["columns"][name], own.get(name)) for name, what in model["latent"]]
+        model["factor"] = _factor(sums.get(number, {}), terms).tolist()
     return models
 
 
-def _histogram(ranks: ValueRanks, bins: int) -> dict[str, Any]:
-    from privpipe.kernels.synthesis.copula import cell_edges
+def _cells(ranks: ValueRanks, folding: Folding) -> dict[str, Any]:
+    """Cells of a number, which keep mean and variance of its tails, with the share of each."""
+    from privpipe.kernels.synthesis.value_cells import ValueCells
 
     if not len(ranks):
-        return {"edges": [], "shares": []}
-    edges, shares = cell_edges(ranks, bins)
-    return {"edges": edges.tolist(), "shares": shares.tolist()}
+        return {"shares": []}
+    cells = ValueCells.of(ranks, folding.bins, max(folding.min_count, FEWEST))
+    counts = np.bincount(cells.cells(ranks.values), weights=np.diff(ranks.offsets), minlength=len(cells))
+    return {"cells": cells.to_dict(), "shares": (counts / len(ranks)).tolist()}
 
 
 def shares_of(engine: Primitives, table: Any, name: str, strata: Strata, folding: Folding) -> list[dict[str, Any]]:
@@ -128,10 +137,23 @@ def _latent(marginals: Mapping[str, Mapping[str, Any]], folding: Folding) -> lis
     return found
 
 
-def _factor(sums: Mapping[tuple[int, ...], ExactSums], latent: Sequence[Any]) -> NDArray[np.float64]:
+def _terms(name: str, what: str, marginal: Mapping[str, Any], ranks: ValueRanks | None) -> NDArray[np.float64]:
+    """Series of the scores of a latent variable: of a gap, of a number's values, or of categories."""
+    from privpipe.kernels.synthesis.latent_correlation import interval_terms
+
+    if what == MISSING:
+        return interval_terms([marginal["missing"], 1.0 - marginal["missing"]])
+    if ranks is not None:
+        return interval_terms(np.diff(ranks.offsets) / max(len(ranks), 1))
+    return interval_terms(marginal["shares"])
+
+
+def _factor(sums: Mapping[tuple[int, ...], ExactSums], terms: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """A of the correlations under which scores correlate as they do in the table."""
+    from privpipe.kernels.synthesis.latent_correlation import latent_correlation
     from privpipe.kernels.synthesis.normal_scores import proper_correlation
 
-    s = len(latent)
+    s = len(terms)
     correlation = np.eye(s)
     for places, state in sums.items():
         found = np.nan_to_num(state.correlation(), nan=0.0)
@@ -139,6 +161,10 @@ def _factor(sums: Mapping[tuple[int, ...], ExactSums], latent: Sequence[Any]) ->
             for j, b in enumerate(places):
                 if a != b:
                     correlation[a, b] = found[i, j]
+    for a in range(s - 1):
+        others = np.stack(terms[a + 1 :])
+        latent = latent_correlation(correlation[a, a + 1 :], np.broadcast_to(terms[a], others.shape), others)
+        correlation[a, a + 1 :] = correlation[a + 1 :, a] = latent
     return covariance_factor(proper_correlation(correlation, CLIPPED_AT))
 
 
@@ -192,13 +218,10 @@ class _ScoreSums:
         return found
 
     def _is_whole(self, marginal: Mapping[str, Any]) -> bool:
-        return not marginal["missing"] and "edges" in marginal
+        return not marginal["missing"] and "labels" not in marginal
 
     def _scores(self, rows: RowBlock, name: str, number: int) -> NDArray[np.float64]:
         """Score of each value; NaN where there is none."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         from privpipe.kernels.columns.scaled_numbers import scaled_numbers
         from privpipe.kernels.synthesis.copula import category_scores
 
@@ -210,11 +233,7 @@ class _ScoreSums:
         labels = self.marginals[number][name]["labels"]
         if not labels:
             return np.full(len(rows), np.nan)
-        at = pc.index_in(labelled(column), value_set=pa.array(labels, pa.string()))
-        places = np.asarray(pc.fill_null(at, -1).to_numpy(zero_copy_only=False), np.int64)
-        if "other" in labels:
-            folded = (places < 0) & labelled(column).is_valid().to_numpy(zero_copy_only=False)
-            places = np.where(folded, labels.index("other"), places)
+        places = label_places(column, labels)
         scores = category_scores(self.marginals[number][name]["shares"])
         return np.where(places < 0, np.nan, scores[places])
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import RowBlock
 from privpipe.transforms.categories import Labels, typed
-from privpipe.transforms.numeric import whole_numbers
 from privpipe.transforms.strata import Strata
+from privpipe.transforms.synthesis.codebooks import Codebook
 from privpipe.transforms.synthesis.copula_model import PRESENT
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _values(u: NDArray[np.float64], missing: NDArray[np.bool_], marginal: Mappin
     """The marginal's values at u."""
     import pyarrow as pa
 
-    from privpipe.kernels.synthesis.copula import inverse_histogram, inverse_shares
+    from privpipe.kernels.synthesis.copula import inverse_shares, within_share
 
     if "labels" in marginal:
         labels = Labels(marginal["labels"])
@@ -120,9 +120,9 @@ def _values(u: NDArray[np.float64], missing: NDArray[np.bool_], marginal: Mappin
             return pa.nulls(len(u), column.type)
         codes = np.where(missing, -1, inverse_shares(u, marginal["shares"]))
         return labels.words(codes).cast(column.type)
-    if not marginal["edges"]:
+    if not marginal["shares"]:
         return pa.nulls(len(u), column.type)
-    values = inverse_histogram(u, np.array(marginal["edges"]), np.array(marginal["shares"]))
-    if pa.types.is_floating(column.type):
-        return pa.array(values, pa.float64(), mask=missing).cast(column.type)
-    return whole_numbers(np.where(missing, 0, np.rint(values)).astype(np.int64), missing, column.type)
+    book = Codebook.from_dict(marginal)
+    codes = inverse_shares(u, marginal["shares"])
+    points = within_share(u, codes, marginal["shares"])
+    return book.values(np.where(missing, 0, codes + 1), points, column.type)

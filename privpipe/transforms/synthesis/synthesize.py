@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
-from privpipe.blocks import Primitives, RowBlock
+from privpipe.blocks import Primitives
 from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
-from privpipe.transforms.categories import labelled
 from privpipe.transforms.numeric import refuse_nulls, require_numeric
 from privpipe.transforms.sampling.sample import proportional
-from privpipe.transforms.strata import SmallStrata, Strata, checked_by, require_present, stratum_keys
+from privpipe.transforms.strata import SmallStrata, Strata, checked_by, require_present
+from privpipe.transforms.synthesis.category_orders import Scores, Scoring
 from privpipe.transforms.synthesis.codebooks import is_bare
 from privpipe.transforms.synthesis.copula_model import Folding, is_category, learn_models
 from privpipe.transforms.synthesis.drawn_records import CopulaModel, Drawn, Redrawn
 from privpipe.transforms.synthesis.marginal_model import Domain, MarginalModel, learn_marginals
+from privpipe.transforms.synthesis.stratum_counts import combinations_of, with_known
 from privpipe.transforms.synthesis.tree_draws import TreeModel
 from privpipe.transforms.synthesis.tree_model import Growing, learn_trees, require_columns
 from privpipe.transforms.synthesis.tree_rules import SynthesisRule
@@ -36,7 +36,9 @@ __all__ = ["Synthesize"]
 
 LEAST_RECORDS = 50
 CART_ALONE = ("given", "order", "min_leaf", "learn_on", "rules", "zeros")
+COPULA_ALONE = ("scores", "levels")
 MARGINALS_ALONE = ("epsilon", "delta", "unit", "most_records", "domains")
+ALONE = (("cart", CART_ALONE), ("copula", COPULA_ALONE), ("marginals", MARGINALS_ALONE))
 MODELS: Mapping[str, Any] = {"cart": TreeModel.of, "copula": CopulaModel, "marginals": MarginalModel.of}
 
 
@@ -46,10 +48,11 @@ class Synthesize(Transformer):
 
     cart: a column is drawn given those before it, from the leaf of a tree that its record falls into. Categories and
     values that at least `min_count` records hold are released as they are; rarer values form cells and are released
-    as means less and plus deviations of at least five records, never as themselves. copula: marginals, and
-    correlations of normal scores alone. marginals: noisy counts of each column and of a tree of pairs, chosen and
-    measured with (epsilon, delta)-differential privacy. The plan is the model, and confidential. Synthetic
-    records are not safe by that name: judge linkage, closest records and membership all the same.
+    as means less and plus deviations of at least five records, never as themselves. copula: marginals with the same
+    cells, and one correlation for each pair of columns, whose categories stand in an order. marginals: noisy counts of
+    each column and of a tree of pairs, chosen and measured with (epsilon, delta)-differential privacy. The plan is the
+    model, and confidential. Synthetic records are not safe by that name: judge linkage, closest records and membership
+    all the same.
 
     Parameters
     ----------
@@ -79,21 +82,27 @@ class Synthesize(Transformer):
         cart: ``{when: {married: ["no"]}, then: {spouse_age: [null]}}``; columns of `when` are drawn first.
     zeros : {"found", "declared"}
         cart: found leaves out combinations of two categories that no record has though chance would give ten.
+    scores : {"optimal", "frequency"}
+        copula: in which order categories are scored: optimal takes the one whose scores correlate most with the other
+        columns, frequency the most frequent first.
+    levels : mapping of column to tuple of str
+        copula: the order of a column's categories, where they have one; each that `min_count` records hold is named.
     records : int or "same"
         How many to draw; more than there are, if all columns are drawn.
     max_categories : int
         Most categories of a column; less frequent ones are rare.
     smoothing : {"histogram"}
-        The raw distribution function would publish real extremes and is not offered.
+        Cells, with mean and deviation of each kept; the raw distribution function would publish real extremes and is
+        not offered.
     bins : int
         Most cells of a histogram, or of rare values; a cell has five records or more.
     min_count : int
-        A category of fewer records is rare; under cart a number too.
+        A category or a number of fewer records is rare; under copula a number of fewer than five always.
     rare : {"other", "drop"}
         Rare categories of text become ``other`` (dropped where even together they are rare), or go.
     nulls : {"keep", "refuse", "model"}
-        keep, and the default of copula: missing with the column's share, independently. model, and the default of
-        cart: gaps depend on other columns.
+        model, the default: gaps depend on other columns. keep, of copula: missing with the column's share,
+        independently.
     by : tuple of str
         Strata with a model each, of at least 50 records; their values are released in proportion.
     small_strata : {"refuse", "suppress", "merge"}
@@ -141,6 +150,10 @@ class Synthesize(Transformer):
     zeros: Annotated[
         Literal["found", "declared"], Doc("cart: combinations nobody has are left out: found, or only declared ones")
     ] = "found"
+    scores: Annotated[Scores, Doc("copula: order of categories: optimal (by what they tell) or frequency")] = "optimal"
+    levels: Annotated[
+        dict[str, tuple[str, ...]], Doc("copula: declared orders of categories: {education: [low, middle, high]}")
+    ] = field(default_factory=dict)
     epsilon: Annotated[float | None, Gt(0), Doc("marginals: privacy loss of the stage, as an exponent")] = None
     delta: Annotated[float | None, Gt(0), Lt(1), Doc("marginals: chance that more is lost; below one over n")] = None
     unit: Annotated[Literal["record", "person"], Doc("marginals: who is protected, record or person")] = "record"
@@ -155,11 +168,11 @@ class Synthesize(Transformer):
     max_categories: Annotated[int, Ge(1), Doc("most categories of a text column")] = 200
     smoothing: Annotated[Literal["histogram"], Doc("how a number's distribution is modelled: histogram")] = "histogram"
     bins: Annotated[int, Ge(1), Le(100000), Doc("most cells of a number's histogram")] = 100
-    min_count: Annotated[int, Ge(1), Doc("fewest records of a category that is released; cart: of a number too")] = 5
+    min_count: Annotated[int, Ge(1), Doc("fewest records of a category or number that is released")] = 5
     rare: Annotated[Literal["other", "drop"], Doc("rare categories: other or drop")] = "other"
     nulls: Annotated[
         Literal["keep", "refuse", "model"] | None,
-        Doc("keep (copula) draws gaps independently; model (cart) lets them depend; refuse makes them an error"),
+        Doc("model, the default, lets gaps depend; keep (copula) draws them independently; refuse makes them an error"),
     ] = None
     by: Annotated[tuple[str, ...], ColumnNames(), Doc("columns whose combinations have a model each")] = ()
     small_strata: Annotated[SmallStrata, Doc("strata of fewer than 50 records: refuse, suppress or merge")] = "refuse"
@@ -173,6 +186,10 @@ class Synthesize(Transformer):
         for name in ("given", "order"):
             if not isinstance(getattr(self, name), str) and getattr(self, name):
                 object.__setattr__(self, name, checked_columns("Synthesize", getattr(self, name)))
+        twice = [name for name, levels in self.levels.items() if len(set(levels)) < len(levels)]
+        if twice:
+            raise UsageError(f"Synthesize: levels: {', '.join(map(repr, twice))} has a level twice")
+        object.__setattr__(self, "levels", {name: tuple(levels) for name, levels in self.levels.items()})
         both = sorted(set(self.given) & {*(named or ()), *self.by})
         if both or (self.given and not named):
             raise UsageError(
@@ -180,7 +197,7 @@ class Synthesize(Transformer):
             )
         if self.method == "cart" and self.nulls == "keep":
             raise UsageError("Synthesize: nulls: keep draws gaps independently, which is of `method: copula`")
-        for method, names in (("cart", CART_ALONE), ("marginals", MARGINALS_ALONE)):
+        for method, names in ALONE:
             used = [name for name in names if self.method != method and self._differs(name)]
             if used:
                 raise UsageError(f"Synthesize: {', '.join(used)} goes with `method: {method}`")
@@ -191,7 +208,7 @@ class Synthesize(Transformer):
 
     def _differs(self, name: str) -> bool:
         default = type(self).__dataclass_fields__[name].default
-        return bool(getattr(self, name) != ({} if name == "domains" else default))
+        return bool(getattr(self, name) != ({} if name in ("domains", "levels") else default))
 
     def _require_private(self) -> None:
         if self.epsilon is None or self.delta is None:
@@ -223,7 +240,7 @@ class Synthesize(Transformer):
         least = LEAST_RECORDS if self.by else 1
         # Strata are counted in records: a column with few values among them is modelled all the same.
         sized = Strata.learn(engine, table, self.by, (), context, least=least, small=self.small_strata)
-        strata = _with_known(engine, table, sized, columns)
+        strata = with_known(engine, table, sized, columns)
         missing = {name: sum(strata.records) - sum(strata.known[name]) for name in columns}
         if self.nulls == "refuse":
             for column, count in missing.items():
@@ -231,7 +248,7 @@ class Synthesize(Transformer):
         detail: dict[str, Any] = {
             "columns": columns,
             "given": self.given,
-            "combinations": _combinations(engine, table, strata, self.min_count),
+            "combinations": combinations_of(engine, table, strata, self.min_count),
             **self._models(engine, table, columns, strata, context),
             "nulls": missing,
             # Where columns are left, each record stays somebody's and is drawn by its stratum.
@@ -264,27 +281,50 @@ class Synthesize(Transformer):
     def _models(
         self, engine: Primitives, table: Any, columns: tuple[str, ...], strata: Strata, context: StageContext
     ) -> dict[str, Any]:
-        warnings = ["synthetic records are not safe by that name: judge linkage and membership as well"]
-        folding = Folding(self.bins, self.max_categories, self.min_count, self.rare, self.nulls == "model")
+        folding = Folding(self.bins, self.max_categories, self.min_count, self.rare, self.nulls in (None, "model"))
         if self.method == "copula":
-            return {
-                "models": learn_models(engine, table, columns, strata, folding, context.place),
-                "warnings": warnings,
-            }
+            scoring = self._scoring(context)
+            models = learn_models(engine, table, columns, strata, folding, scoring, context.place)
+            books = [model["columns"] for model in models]
+        else:
+            models = self._trees(engine, table, columns, strata, folding, context)
+            books = [model["codebooks"] for model in models]
+        warnings = ["synthetic records are not safe by that name: judge linkage and membership as well"]
+        warnings += [
+            f"{name!r}: every value is held by too few records, and none between them is free; the column is released "
+            "as missing"
+            for name in columns
+            if any(strata.known[name]) and all(is_bare(book[name]) for book in books)
+        ]
+        return {"models": models, "warnings": warnings}
+
+    def _trees(
+        self,
+        engine: Primitives,
+        table: Any,
+        columns: tuple[str, ...],
+        strata: Strata,
+        folding: Folding,
+        context: StageContext,
+    ) -> list[dict[str, Any]]:
         from privpipe.kernels.synthesis.trees import require_trees
 
         require_trees(context.place)
         find = self.zeros == "found"
         growing = Growing(columns, self.given, self.order, self.min_leaf, self.learn_on, find, self.rules, folding)
         require_columns(growing, context)
-        models = learn_trees(engine, table, strata, growing, context)
-        warnings += [
-            f"{name!r}: every value is held by fewer than {self.min_count} records, and none between them is free; "
-            "the column is released as missing"
-            for name in columns
-            if any(strata.known[name]) and all(is_bare(model["codebooks"][name]) for model in models)
+        return learn_trees(engine, table, strata, growing, context)
+
+    def _scoring(self, context: StageContext) -> Scoring:
+        strange = [name for name in self.levels if name not in self._drawn(context)]
+        strange += [
+            name
+            for name in self.levels
+            if name in context.schema.names and not is_category(context.schema.field(name).type)
         ]
-        return {"models": models, "warnings": warnings}
+        if strange:
+            raise UsageError(f"{context.place}: levels: {', '.join(map(repr, strange))} is no category that is drawn")
+        return Scoring(self.scores, self.levels)
 
     def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
         import pyarrow as pa
@@ -322,59 +362,5 @@ class Synthesize(Transformer):
             cls(),
             cls(columns=("illness",), min_leaf=5, order="table"),
             cls(method="copula", records=30, bins=4, min_count=1, rare="drop"),
-            cls(method="copula", columns=("illness",), nulls="model"),
+            cls(method="copula", columns=("illness",), nulls="model", scores="frequency"),
         ]
-
-
-def _with_known(engine: Primitives, table: Any, strata: Strata, columns: Sequence[str]) -> Strata:
-    """The strata with the number of values of each column."""
-    from dataclasses import replace
-
-    from privpipe.blocks import Facts, FactsRequest
-
-    if not columns:
-        return strata
-    if not strata.by:
-        nulls = engine.facts(table, FactsRequest(nulls=tuple(columns))).nulls
-        return replace(strata, known={name: (strata.records[0] - nulls[name],) for name in columns})
-    found = engine.reduce_rows(table, (*strata.by, *columns), _Known(strata, tuple(columns)), Facts())
-    counts = np.zeros((len(columns), len(strata)), np.int64) if found is None else found
-    return replace(strata, known={name: tuple(row) for name, row in zip(columns, counts.tolist(), strict=True)})
-
-
-@dataclass(frozen=True)
-class _Known:
-    strata: Strata
-    columns: tuple[str, ...]
-
-    def measure(self, block: RowBlock, facts: Any) -> NDArray[np.int64]:
-        import pyarrow.compute as pc
-
-        numbers = self.strata.of(block)
-        rows = []
-        for name in self.columns:
-            known = ~pc.is_null(block.column(name), nan_is_null=True).to_numpy(zero_copy_only=False)
-            rows.append(np.bincount(numbers[known & (numbers >= 0)], minlength=len(self.strata)))
-        return np.stack(rows)
-
-    def merge(self, left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.int64]:
-        return left + right
-
-
-def _combinations(engine: Primitives, table: Any, strata: Strata, min_count: int) -> list[dict[str, Any]]:
-    """Values of the stratum columns, as text, with the stratum and the records to stand for; rare ones go."""
-    if not strata.by:
-        return [{"values": [], "stratum": 0, "records": strata.records[0]}]
-    distinct = engine.distinct(table, strata.by).combine_chunks()
-    if not len(distinct):
-        return []
-    batch = distinct.select(list(strata.by)).to_batches()[0]
-    numbers = strata.of(RowBlock(batch)).tolist()
-    texts = list(zip(*(labelled(batch.column(name)).to_pylist() for name in strata.by), strict=True))
-    order = np.argsort(stratum_keys(batch, strata.key)).tolist()
-    counts = distinct["__count"].to_pylist()
-    return [
-        {"values": list(texts[at]), "stratum": numbers[at], "records": counts[at]}
-        for at in order
-        if numbers[at] >= 0 and counts[at] >= min_count
-    ]

@@ -18,8 +18,7 @@ from scipy.stats import ks_2samp, norm, spearmanr
 
 import privpipe as pp
 from privpipe.errors import DataError, NoSolutionError, UsageError
-from privpipe.kernels.synthesis.copula import category_scores, cell_edges, inverse_histogram
-from privpipe.kernels.synthesis.normal_scores import ValueRanks
+from privpipe.kernels.synthesis.copula import category_scores
 from privpipe.transforms import Synthesize as AnySynthesize
 
 N = 6000
@@ -50,8 +49,9 @@ def test_quantiles_shares_and_correlations(run: Any) -> None:
     assert found.plan.detail["confidential"]
     # No real record and no real extreme is published.
     assert not set(zip(x["age"], x["income"], strict=True)) & set(zip(found["age"], found["income"], strict=True))
-    assert max(found["income"]) <= np.sort(x["income"])[-5:].mean() < x["income"].max()
-    assert min(found["age"]) >= np.sort(x["age"])[:5].mean() - 1e-9
+    assert max(found["income"]) < x["income"].max()
+    assert min(found["age"]) > x["age"].min()
+    assert not np.isin(found["income"], x["income"]).any()
     # Categories that depend on a number still do.
     rich = [i for i, t in zip(found["income"], found["town"], strict=True) if t == "rich"]
     poor = [i for i, t in zip(found["income"], found["town"], strict=True) if t != "rich"]
@@ -59,29 +59,97 @@ def test_quantiles_shares_and_correlations(run: Any) -> None:
 
 
 def test_the_model_is_what_the_definition_says(run: Any) -> None:
-    """Scores by scipy, their correlation, and u = Phi(A z) back through the marginals."""
+    """Scores by scipy; under the correlation of the model, by quadrature, they correlate as they do in the table."""
     x = {"a": [1.0, 2.0, 2.0, 5.0, 9.0] * 12, "b": ["u", "u", "v", "u", "v"] * 12}
     plan = run(Synthesize(bins=3), x).plan.detail["models"][0]
     a = (np.searchsorted(np.sort(x["a"]), x["a"], "left") + np.searchsorted(np.sort(x["a"]), x["a"], "right")) / 2 / 60
     b = np.where(np.array(x["b"]) == "u", norm.ppf(0.3), norm.ppf(0.8))
     factor = np.array(plan["factor"])
-    assert (factor @ factor.T)[0, 1] == pytest.approx(np.corrcoef(norm.ppf(a), b)[0, 1], abs=1e-12)
-    assert plan["columns"]["b"]["labels"] == ["u", "v"]
-    assert plan["columns"]["b"]["shares"] == [0.6, 0.4]
-    assert plan["columns"]["a"]["edges"] == [1.0, 2.0, 5.0, 9.0]
+    rho = (factor @ factor.T)[0, 1]
+    values, cuts_a, cuts_b = np.unique(norm.ppf(a)), [0.2, 0.6, 0.8], [0.6]
+    steps = np.linspace(-8, 8, 20001)
+    upper = norm.sf((norm.ppf(cuts_b[0]) - rho * steps) / math.sqrt(1 - rho * rho))  # chance of "v" beside each z
+    mean_a = norm.ppf(a).mean()
+    score = values[np.searchsorted(norm.ppf(cuts_a), steps)] - mean_a
+    gap = np.ptp(np.unique(b))
+    covariance = np.trapezoid(score * (upper - 0.4) * norm.pdf(steps), steps) * gap
+    observed = np.corrcoef(norm.ppf(a), b)[0, 1]
+    assert covariance / norm.ppf(a).std() / b.std() == pytest.approx(observed, abs=1e-3)
+    assert plan["columns"]["b"] == {"labels": ["u", "v"], "shares": [0.6, 0.4], "missing": 0.0}
+    assert plan["columns"]["a"]["shares"] == pytest.approx([0.2, 0.4, 0.2, 0.2])
+    assert plan["columns"]["a"]["cells"]["atoms"] == [1.0, 2.0, 5.0, 9.0]
     assert category_scores([0.6, 0.4]) == pytest.approx([norm.ppf(0.3), norm.ppf(0.8)])
 
 
-def test_histograms_keep_ties_and_constants() -> None:
-    zeros = ValueRanks.of(np.array([0.0, 1.0, 2.0, 3.0]), np.array([70, 10, 10, 10]))
-    edges, shares = cell_edges(zeros, 10)
-    u = np.linspace(0.001, 0.999, 999)
-    assert (inverse_histogram(u, edges, shares)[u < 0.6] == 0.0).all()
-    same, cuts = cell_edges(ValueRanks.of(np.array([7]), np.array([40])), 100)
-    assert set(same) == {7.0}
-    assert len(cuts) == 9  # five records a cell or more
-    few, _ = cell_edges(ValueRanks.of(np.array([1.0, 4.0]), np.array([1, 1])), 100)
-    assert few.tolist() == [2.5, 2.5]
+def test_tails_keep_mean_and_deviation_and_no_rare_value(run: Any) -> None:
+    """Capital gains: mostly zeros, a long tail and a few of its largest."""
+    rng = np.random.default_rng(33)
+    n = 20_000
+    gain = np.where(rng.random(n) < 0.92, 0, np.rint(np.exp(rng.normal(8.5, 1.2, n)))).astype(np.int64)
+    gain[rng.choice(n, 3, replace=False)] = [900_000, 950_000, 999_999]
+    found = np.array(run(Synthesize(records=200_000), {"gain": gain, "x": rng.normal(size=n)})["gain"])
+    values, counts = np.unique(gain, return_counts=True)
+    assert not np.isin(found, values[counts < 5]).any()
+    assert values[0] <= found.min() < found.max() < values[-1]
+    assert abs(found.mean() - gain.mean()) <= 5 * gain.std() / math.sqrt(200_000)
+    assert 0.9 < found.std() / gain.std() < 1.1
+    tail, other = np.sort(found)[-10_000:], np.repeat(np.sort(gain)[-1000:], 10)  # the twentieth of the largest
+    assert tail.mean() == pytest.approx(other.mean(), rel=0.05)
+    assert abs((found == 0).mean() - (gain == 0).mean()) < 0.01
+
+
+def test_no_number_of_fewer_than_five_records_whatever_is_asked(run: Any) -> None:
+    x = np.concatenate([np.repeat(np.arange(20), 5), np.repeat([1000, 1001, 2000], 4)])
+    found = set(run(Synthesize(records=3000, min_count=1), {"x": x})["x"])
+    assert not found & {1000, 1001, 2000}
+    assert max(found) > 1000
+
+
+def test_categories_stand_in_the_order_of_what_they_tell(run: Any) -> None:
+    """A number decides the grade, and its order is not that of its frequency."""
+    rng = np.random.default_rng(4)
+    score = rng.normal(size=N)
+    grade = np.array(["low", "mid", "high", "top"])[np.searchsorted([-1.2, 0.9, 1.6], score + rng.normal(size=N) / 4)]
+    x = {"score": score, "grade": grade}
+    by_frequency = [label for label, _ in Counter(grade.tolist()).most_common()]
+    kept = {}
+    for scores, order in {"optimal": ["low", "mid", "high", "top"], "frequency": by_frequency}.items():
+        found = run(Synthesize(scores=scores), x)
+        labels = found.plan.detail["models"][0]["columns"]["grade"]["labels"]
+        assert labels in (order, order[::-1])
+        here = np.array(found["grade"])
+        kept[scores] = [np.mean(np.array(found["score"])[here == each]) for each in order if (here == each).any()]
+    real = [score[grade == each].mean() for each in ("low", "mid", "high", "top")]
+    assert kept["optimal"] == pytest.approx(real, abs=0.15)
+    declared = run(Synthesize(levels={"grade": ["top", "low", "high", "mid"]}), x)
+    assert declared.plan.detail["models"][0]["columns"]["grade"]["labels"] == ["top", "low", "high", "mid"]
+    with pytest.raises(DataError, match="levels: 2 categories of column 'grade' are not among the 2 levels") as said:
+        run(Synthesize(levels={"grade": ["low", "mid"]}), x)
+    assert "top" not in str(said.value)
+    with pytest.raises(UsageError, match="'score' is no category that is drawn"):
+        run(Synthesize(levels={"score": ["a"]}), x)
+    with pytest.raises(UsageError, match="'grade' has a level twice"):
+        Synthesize(levels={"grade": ["a", "a"]})
+    with pytest.raises(UsageError, match="scores goes with `method: copula`"):
+        AnySynthesize(scores="frequency")
+
+
+def test_two_unordered_columns_keep_their_association(run: Any) -> None:
+    """Each town has a usual crop, by turns; in order of frequency the two are nearly unrelated."""
+    rng = np.random.default_rng(6)
+    town = rng.choice(6, N, p=[0.22, 0.2, 0.18, 0.16, 0.13, 0.11])
+    crop = np.where(rng.random(N) < 0.8, town % 2, rng.choice(2, N))
+    x = {"town": [f"t{each}" for each in town], "crop": [f"c{each}" for each in crop], "rare": ["r"] * 4 + ["s"] * 5996}
+
+    def v(rows: Any) -> float:
+        a, b = (np.unique(np.array(rows[name]), return_inverse=True)[1] for name in ("town", "crop"))
+        counts = np.zeros((6, 2))
+        np.add.at(counts, (a, b), 1)
+        expected = counts.sum(1, keepdims=True) * counts.sum(0) / N
+        return float(np.sqrt(((counts - expected) ** 2 / expected).sum() / N))
+
+    kept, before = (v(run(Synthesize(scores=each), x)) / v(x) for each in ("optimal", "frequency"))
+    assert kept > 0.8 > 0.5 > before
 
 
 def test_rare_categories_are_folded_or_dropped(run: Any) -> None:
@@ -99,7 +167,7 @@ def test_nulls_independently_or_modelled(run: Any) -> None:
     rng = np.random.default_rng(5)
     a = rng.normal(size=N)
     x = {"a": a, "b": pa.array(rng.normal(size=N), mask=a > 0.5)}
-    kept, modelled = run(Synthesize(), x), run(Synthesize(nulls="model"), x)
+    kept, modelled = run(Synthesize(nulls="keep"), x), run(Synthesize(), x)
     share = float((a > 0.5).mean())
     for found in (kept, modelled):
         missing = np.array([value is None for value in found["b"]])
@@ -112,17 +180,17 @@ def test_nulls_independently_or_modelled(run: Any) -> None:
 
 
 def test_types_columns_and_numbers_of_records(run: Any) -> None:
-    days = [datetime.date(2020, 1, 1) + datetime.timedelta(days=at) for at in range(60)]
+    days = [datetime.date(2020, 1, 1) + datetime.timedelta(days=at * at % 97) for at in range(60)]
     x = {
         "day": days,
-        "seen": [datetime.datetime(2020, 1, 1, at % 24) for at in range(60)],
-        "pay": pa.array([Decimal(at) / 4 for at in range(60)], pa.decimal128(8, 2)),
-        "left": list(range(60)),
+        "seen": [datetime.datetime(2020, 1, 1, at % 12) for at in range(60)],
+        "pay": pa.array([Decimal(at * at) / 4 for at in range(60)], pa.decimal128(8, 2)),
+        "left": [at * at for at in range(60)],
     }
     found = run(Synthesize(columns=["pay", "day", "seen"], records=500), {n: v for n, v in x.items() if n != "left"})
     assert found.rows.column_names == ["day", "seen", "pay"]
     assert len(found.rows) == 500
-    assert all(days[0] <= day <= days[-1] for day in found["day"])
+    assert all(min(days) <= day <= max(days) for day in found["day"])
     assert len(run(Synthesize(), x).rows) == 60
     # A record is drawn by its number: more of them change none of the first.
     few, many = (

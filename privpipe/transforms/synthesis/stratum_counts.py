@@ -1,0 +1,66 @@
+"""Records of each stratum with a value of each column, and the combinations of strata that are released."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
+from privpipe.transforms.categories import labelled
+from privpipe.transforms.strata import Strata, stratum_keys
+
+__all__ = ["combinations_of", "with_known"]
+
+
+def with_known(engine: Primitives, table: Any, strata: Strata, columns: Sequence[str]) -> Strata:
+    """The strata with the number of values of each column."""
+    if not columns:
+        return strata
+    if not strata.by:
+        nulls = engine.facts(table, FactsRequest(nulls=tuple(columns))).nulls
+        return replace(strata, known={name: (strata.records[0] - nulls[name],) for name in columns})
+    found = engine.reduce_rows(table, (*strata.by, *columns), _Known(strata, tuple(columns)), Facts())
+    counts = np.zeros((len(columns), len(strata)), np.int64) if found is None else found
+    return replace(strata, known={name: tuple(row) for name, row in zip(columns, counts.tolist(), strict=True)})
+
+
+@dataclass(frozen=True)
+class _Known:
+    strata: Strata
+    columns: tuple[str, ...]
+
+    def measure(self, block: RowBlock, facts: Any) -> NDArray[np.int64]:
+        import pyarrow.compute as pc
+
+        numbers = self.strata.of(block)
+        rows = []
+        for name in self.columns:
+            known = ~pc.is_null(block.column(name), nan_is_null=True).to_numpy(zero_copy_only=False)
+            rows.append(np.bincount(numbers[known & (numbers >= 0)], minlength=len(self.strata)))
+        return np.stack(rows)
+
+    def merge(self, left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.int64]:
+        return left + right
+
+
+def combinations_of(engine: Primitives, table: Any, strata: Strata, min_count: int) -> list[dict[str, Any]]:
+    """Values of the stratum columns, as text, with the stratum and the records to stand for; rare ones go."""
+    if not strata.by:
+        return [{"values": [], "stratum": 0, "records": strata.records[0]}]
+    distinct = engine.distinct(table, strata.by).combine_chunks()
+    if not len(distinct):
+        return []
+    batch = distinct.select(list(strata.by)).to_batches()[0]
+    numbers = strata.of(RowBlock(batch)).tolist()
+    texts = list(zip(*(labelled(batch.column(name)).to_pylist() for name in strata.by), strict=True))
+    order = np.argsort(stratum_keys(batch, strata.key)).tolist()
+    counts = distinct["__count"].to_pylist()
+    return [
+        {"values": list(texts[at]), "stratum": numbers[at], "records": counts[at]}
+        for at in order
+        if numbers[at] >= 0 and counts[at] >= min_count
+    ]
