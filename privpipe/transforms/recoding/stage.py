@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from privpipe.hierarchies import Hierarchy
 
 __all__ = [
+    "MOST_NODES",
     "GeneralizeStage",
     "LossSpec",
     "SearchBudget",
