@@ -18,7 +18,7 @@ from privpipe.transforms.recoding.lattice import LARGEST_HELD, LARGEST_SIFTED, L
 from privpipe.transforms.recoding.minimal import search_minimal
 from privpipe.transforms.recoding.node import NodeCheck
 from privpipe.transforms.recoding.optimal import ended_search
-from privpipe.transforms.recoding.stage import GeneralizeStage
+from privpipe.transforms.recoding.stage import MOST_NODES, GeneralizeStage
 
 __all__ = ["Outcome", "searched"]
 
@@ -158,6 +158,7 @@ def _searched(stage: GeneralizeStage, check: NodeCheck, budget: int, place: str)
     lattice = Lattice.of(check.table, roots_only=stage.roots_only or stage.approach == "_AS")
     limits = Limits.of(stage.budget, check.table)
     if stage.search in STRATEGIES:
+        limits = Limits(stage.budget.nodes or MOST_NODES, stage.budget.seconds)  # its walk ends by itself
         with checking_ahead(check) as ahead:
             return _by_heuristic(stage.search, Explorer(check, lattice, budget, limits, ahead))
     if stage.search == "minimal":

@@ -58,8 +58,9 @@ def test_thirty_columns_end_without_a_budget_and_say_the_gap(
     one, two = (plan(plain, wide.table, stage, wide.context) for _ in range(2))
     assert one == two
     detail = one.detail
-    assert (detail["nodes"], detail["nodes_allowed"], detail["optimal"]) == (3**30, allowed, False)
-    assert detail["nodes_checked"] <= allowed
+    assert (detail["nodes"], detail["optimal"]) == (3**30, False)
+    assert detail["nodes_allowed"] == (allowed if search == "optimal" else MOST_NODES)  # a walk ends by itself
+    assert detail["nodes_checked"] <= 5000
     assert "reproducible" not in detail
     assert 0 <= detail["lower_bound"] < detail["loss"]
     assert detail["gap"] == pytest.approx(detail["loss"] - detail["lower_bound"])
