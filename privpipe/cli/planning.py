@@ -137,6 +137,9 @@ def _summarise(plan: Plan, policy: Policy) -> None:
     for name, value in found.items():
         if value is not None:
             put(f"{name}: {figure(value)}")
+    if plan.optimal is False and plan.lower_bound is not None and isinstance(plan.loss, float):
+        gap = plan.loss - plan.lower_bound
+        put(f"not proved optimal: no choice loses less than {figure(plan.lower_bound)}, a gap of {figure(gap)}")
     if plan.lost is None:
         put("what each column loses was not counted")
     show_lost(plan.lost)

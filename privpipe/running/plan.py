@@ -122,6 +122,14 @@ class Plan:
         return self._last("optimal")  # type: ignore[no-any-return]
 
     @property
+    def lower_bound(self) -> float | None:
+        """A proved lower bound of the loss (its first figure) over all that the last search could choose.
+
+        The loss itself where it is proved to be optimal; None where nothing is known.
+        """
+        return self._last("lower_bound")  # type: ignore[no-any-return]
+
+    @property
     def nodes_checked(self) -> int | None:
         """Lattice nodes the last search looked at."""
         return self._last("nodes_checked")  # type: ignore[no-any-return]

@@ -89,14 +89,6 @@ GAPS: Mapping[tuple[str, str], Gap] = {
         raises=UnsupportedError,
         why="of files on a file system that is not mounted here Spark reads Parquet and Delta; the others need a mount",
     ),
-    ("dask", "mondrian relaxed"): Gap(
-        raises=UnsupportedError,
-        why="dividing the records of one value takes all records in one place; a strict tree is a function of values",
-    ),
-    ("spark", "mondrian relaxed"): Gap(
-        raises=UnsupportedError,
-        why="dividing the records of one value takes all records in one place; a strict tree is a function of values",
-    ),
     ("*", "cells counted otherwise"): Gap(
         raises=UnsupportedError,
         why="mondrian and local_recoding count records in classes, no persons, populations or wildcards",

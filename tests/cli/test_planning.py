@@ -24,6 +24,21 @@ def test_the_plan_is_printed_and_not_written(run: Run, place: Path) -> None:
     assert sorted(path.name for path in place.iterdir()) == before
 
 
+def test_a_search_without_a_proof_says_how_far_the_best_may_be(run: Run, place: Path) -> None:
+    policy = place / "release.yaml"
+    asked = "search: optimal, suppress_at_most: 0.2"
+    policy.write_text(policy.read_text().replace(asked, "search: top_down, suppress_at_most: 0.2"))
+    result = run("plan", policy)
+    assert result.exit_code == 0, result.stderr
+    plan = json.loads(run("plan", policy, "--json").stdout)
+    detail = plan["stages"][0]["detail"]
+    assert not detail["optimal"]
+    assert "not proved optimal: no choice loses less than " in result.stdout
+    assert f"a gap of {detail['gap']:.4g}" in result.stdout
+    policy.write_text(policy.read_text().replace("search: top_down", "search: optimal"))
+    assert "not proved" not in run("plan", policy).stdout
+
+
 def test_losses_are_left_out_where_nobody_wants_them(run: Run, place: Path) -> None:
     result = run("plan", place / "release.yaml", "--no-losses", "--out", place / "plan.json")
     assert result.exit_code == 0, result.stderr

@@ -12,7 +12,7 @@ import privpipe as pp
 from privpipe.reporting.officer.languages import LANGUAGES, Language
 from privpipe.reporting.officer.page import report_page
 from privpipe.reporting.officer.report_data import ReportData
-from privpipe.reporting.officer.solution_space import other_searches
+from privpipe.reporting.officer.solution_space import other_searches, solution_space
 from privpipe.reporting.run_documents import RunDocuments
 from tests.report.accessibility import faults_of, read
 from tests.report.conftest import document
@@ -55,6 +55,22 @@ def test_the_page_says_it_in_a_sentence(documents: dict[str, RunDocuments]) -> N
     assert "local recoding: 30 candidates were compared" in said(documents, swept)
     assert "No stage of this run searched" not in said(documents, swept)
     assert "No stage of this run searched" in said(documents)
+
+
+def test_the_page_says_how_far_a_search_of_levels_proved_its_choice(documents: dict[str, RunDocuments]) -> None:
+    detail = {"levels": {"age": 1}, "nodes_checked": 5, "nodes": 9000, "loss": 0.5, "optimal": False}
+
+    def of(lang: Language, **known: Any) -> str:
+        space = solution_space([{"name": "generalize", "detail": {**detail, **known}}], 5)
+        page = report_page(replace(ReportData.of(documents["masked"]), space=space), lang)
+        assert faults_of(page) == []
+        return read(page).text.replace("\u00a0", " ")
+
+    assert "none has a loss below 0.125; whether this one is the least is not proved" in of("en", lower_bound=0.125)
+    assert "did not prove that none has a smaller loss" in of("en", lower_bound=None)
+    assert "It proved that none has a smaller loss" in of("en", optimal=True, lower_bound=0.5)
+    for lang in LANGUAGES:
+        assert ("0.125" if lang == "en" else "0,125") in of(lang, lower_bound=0.125)
 
 
 def test_groups_are_said_to_be_near_the_best(documents: dict[str, RunDocuments]) -> None:

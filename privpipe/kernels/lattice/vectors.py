@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from privpipe.compiled import SMALL, njit
 from privpipe.kernels.columns.arrays import read_only
 
-__all__ = ["below", "class_everywhere", "raise_bounds", "smallest_below", "still_alive"]
+__all__ = ["below", "class_everywhere", "raise_bounds", "smallest_below", "still_alive", "under_any"]
 
 Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]
@@ -80,6 +80,18 @@ def smallest_below(nodes: NDArray[np.int16], sizes: Longs, held: int, top: NDArr
     1
     """
     return int(_smallest_below(read_only(nodes, np.int16), read_only(sizes, np.int64), held, read_only(top, np.int16)))
+
+
+def under_any(tops: NDArray[np.int16], node: Sequence[int]) -> bool:
+    """Whether a vector is at most any of some vectors in every column.
+
+    Examples
+    --------
+    >>> tops = np.array([[0, 2], [1, 1]], dtype=np.int16)
+    >>> under_any(tops, (1, 0)), under_any(tops, (1, 2))
+    (True, False)
+    """
+    return bool(_under_any(read_only(tops, np.int16), read_only(node, np.int16)))
 
 
 def class_everywhere(
@@ -185,6 +197,19 @@ def _smallest_below(nodes: NDArray[np.int16], sizes: Longs, held: int, top: NDAr
             if under:
                 best = i
     return best
+
+
+@njit(small=SMALL, nogil=True, cache=True)
+def _under_any(tops: NDArray[np.int16], node: NDArray[np.int16]) -> bool:
+    for i in range(len(tops)):
+        under = True
+        for j in range(len(node)):
+            if node[j] > tops[i, j]:
+                under = False
+                break
+        if under:
+            return True
+    return False
 
 
 @njit(small=SMALL, nogil=True, cache=True)

@@ -274,6 +274,12 @@ class Wording:
         """Levels by column."""
         return ", ".join(f"{name} {level}" for name, level in levels.items())
 
+    def proved(self, space: Mapping[str, Any]) -> str:
+        """How far a search of vectors of levels proved that it chose the best."""
+        if space["optimal"] or space["bound"] is None:
+            return self.messages.text("space.optimal" if space["optimal"] else "space.not_optimal")
+        return self.messages.text("space.bound", bound=self.figure(space["bound"]))
+
     def searched(self, each: Mapping[str, Any]) -> str:
         """What a stage that tried no vectors of levels says of its search."""
         known = {name: self.figure(each[name]) for name in ("checked", "programs", "classes", "loss", "bound", "above")}

@@ -85,16 +85,23 @@ def by_record(
     sensitive: tuple[str, ...],
     context: StageContext,
 ) -> CutProblem:
-    """The problem over single records, in the order of their keys."""
+    """The problem over single records, in the order of their keys: the same on every engine, however it lies there.
+
+    What a key orders is coded where it lies, so that the driver holds some bytes a record.
+    """
     import pyarrow as pa
 
     names = list(dict.fromkeys([*(column.name for column in columns), *sensitive]))
-    found = engine.reduce_rows(table, names, _Gathered(tuple(names)), Facts())
+    found = engine.reduce_rows(table, names, _Gathered(columns, sensitive), Facts())
     blocks = found.blocks if found is not None else ()
-    keys = np.concatenate([order_keys(ids) for _, ids in blocks])
+    keys = np.concatenate([np.empty(0, np.int64), *(block.keys for block in blocks)])
     order = np.argsort(keys, kind="stable")
-    rows = pa.Table.from_batches([block for block, _ in blocks]).take(order)
-    codes, places = _coded(rows, columns, sensitive, context)
+    coded = np.concatenate([np.empty((0, len(columns)), _width(columns)), *(block.codes for block in blocks)])[order]
+    values: list[NDArray[Any]] = []
+    if sensitive and blocks:
+        rows = pa.Table.from_batches([block.sensitive for block in blocks]).take(order)
+        values = [sensitive_codes(rows[name], name, context.base) for name in sensitive]
+    codes, places = _beside(list(coded.T), sensitive, values)
     return CutProblem(
         columns=columns,
         cut=cut,
@@ -108,21 +115,39 @@ def by_record(
 
 
 @dataclass(frozen=True)
+class _Block:
+    """Records of one block: codes of the columns, what orders them, and their sensitive values."""
+
+    codes: NDArray[Any] = field(repr=False)
+    keys: Ints = field(repr=False)
+    sensitive: pa.RecordBatch = field(repr=False)
+
+
+@dataclass(frozen=True)
 class _Held:
-    blocks: tuple[tuple[Any, Ints], ...] = field(repr=False)
+    blocks: tuple[_Block, ...] = field(repr=False)
 
 
 @dataclass(frozen=True)
 class _Gathered:
-    """A reduction that brings all rows together."""
+    """A reduction that brings all records together, coded."""
 
-    names: tuple[str, ...]
+    columns: tuple[CutColumn, ...]
+    sensitive: tuple[str, ...]
 
     def measure(self, block: RowBlock, facts: Facts) -> _Held:
-        return _Held(((block.batch.select(list(self.names)), block.record_ids),))
+        codes = np.empty((len(block.record_ids), len(self.columns)), dtype=_width(self.columns))
+        for at, column in enumerate(self.columns):
+            codes[:, at] = value_codes(column, block.column(column.name))
+        return _Held((_Block(codes, order_keys(block.record_ids), block.batch.select(list(self.sensitive))),))
 
     def merge(self, left: _Held, right: _Held) -> _Held:
         return _Held((*left.blocks, *right.blocks))
+
+
+def _width(columns: tuple[CutColumn, ...]) -> type[np.uint16] | type[np.int32]:
+    """The least integers that hold the codes of every column."""
+    return np.uint16 if max((column.size for column in columns), default=0) < 1 << 16 else np.int32
 
 
 def _coded(
@@ -130,13 +155,21 @@ def _coded(
 ) -> tuple[NDArray[Any], dict[str, tuple[int, int]]]:
     """Codes of the columns, then of the sensitive ones; place and number of values of each of these."""
     coded = [value_codes(column, rows[column.name]) for column in columns]
-    places = {}
-    for column in sensitive:
-        codes = sensitive_codes(rows[column], column, context.base)
-        places[column] = (len(coded), int(codes.max(initial=0)) + 1)
-        coded.append(codes)
-    largest = max((int(codes.max(initial=0)) for codes in coded), default=0)
-    matrix = np.empty((len(rows), len(coded)), dtype=np.uint16 if largest < 1 << 16 else np.int32)
-    for at, codes in enumerate(coded):
+    return _beside(coded, sensitive, [sensitive_codes(rows[name], name, context.base) for name in sensitive])
+
+
+def _beside(
+    coded: list[NDArray[Any]], sensitive: tuple[str, ...], values: list[NDArray[Any]]
+) -> tuple[NDArray[Any], dict[str, tuple[int, int]]]:
+    """One matrix of the columns' codes and of the sensitive ones; place and number of values of each of these."""
+    places = {
+        name: (len(coded) + at, int(codes.max(initial=0)) + 1)
+        for at, (name, codes) in enumerate(zip(sensitive, values, strict=False))
+    }
+    every = [*coded, *values]
+    largest = max((int(codes.max(initial=0)) for codes in every), default=0)
+    rows = len(every[0]) if every else 0
+    matrix = np.empty((rows, len(every)), dtype=np.uint16 if largest < 1 << 16 else np.int32)
+    for at, codes in enumerate(every):
         matrix[:, at] = codes
     return matrix, places

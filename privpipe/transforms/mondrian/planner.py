@@ -34,16 +34,11 @@ def plan(engine: Any, table: Any, stage: MondrianStage, context: StageContext) -
     NoSolutionError
         The guarantees do not hold even where nothing is cut.
     UnsupportedError
-        A relaxed tree on an engine other than the embedded one.
+        A relaxed tree of more records than the driver holds.
     """
     sets = judged_sets(context)
     if not sets.keys and stage.k is None:
         raise UsageError(f"{context.place}: a search needs a guarantee over classes to work for, or a k of its own")
-    if stage.mode == "relaxed" and engine.name != "embedded":
-        raise UnsupportedError(
-            f"{context.place}: mode relaxed divides the records of one value, which takes all of them in one place: "
-            "the embedded engine serves it; on this one write mode: strict"
-        )
     problem = _counted(engine, table, stage, sets, context)
     records = problem.records
     if not records:
@@ -64,6 +59,11 @@ def _counted(engine: Any, table: Any, stage: MondrianStage, sets: JudgedSets, co
     names = (*cut, *fixed)
     models = _models_of(sets, set(cut))
     counted = list(dict.fromkeys([*names, *sets.sensitive]))
+    if stage.mode == "relaxed" and (records := engine.count(table)) > MOST_COMBINATIONS:
+        raise UnsupportedError(
+            f"{context.place}: mode relaxed divides the records of one value, so all {records:,} are held at once, "
+            f"and it serves {MOST_COMBINATIONS:,}; write mode: strict"
+        )
     exceed = combinations_exceed(engine, table, counted, MOST_COMBINATIONS)
     if exceed:
         _require_sizes(stage, sets, context)
@@ -80,10 +80,8 @@ def _counted(engine: Any, table: Any, stage: MondrianStage, sets: JudgedSets, co
 
 def _require_sizes(stage: MondrianStage, sets: JudgedSets, context: StageContext) -> None:
     """What a table is cut by that must be counted pass by pass."""
-    asked = [f"{name}: {value}" for name, value in (("mode", stage.mode), ("score", stage.score))]
-    asked = [text for text in asked if text not in ("mode: strict", "score: width")]
-    if asked or sets.sensitive:
-        what = asked[0] if asked else f"a rule on the values of {sets.sensitive[0]!r}"
+    if stage.score != "width" or sets.sensitive:
+        what = f"score: {stage.score}" if stage.score != "width" else f"a rule on the values of {sets.sensitive[0]!r}"
         raise UnsupportedError(
             f"{context.place}: the table has more than {MOST_COMBINATIONS:,} distinct combinations; it is then cut by "
             f"repeated counts, which serve the sizes of parts alone, not {what}; generalize some columns before it"

@@ -50,7 +50,9 @@ class MondrianStage(Transformer):
         tuple[str, ...] | None, Columns(), Doc("columns to cut; default: the quasi-identifiers with a hierarchy")
     ] = None
     k: Annotated[int | None, Ge(1), Doc("least size of a part, where it is to be stricter than the guarantees")] = None
-    mode: Annotated[Mode, Doc("strict (equal values stay together) or relaxed (embedded engine only)")] = "strict"
+    mode: Annotated[
+        Mode, Doc("strict (equal values stay together) or relaxed (records of one value may be divided)")
+    ] = "strict"
     score: Annotated[
         Score, Doc("width (the widest column, nearest its median) or loss (what lowers the loss most)")
     ] = "width"

@@ -27,6 +27,7 @@ from privpipe.transforms.local_suppression.planner import blanked_of, cell_figur
 from privpipe.transforms.local_suppression.stage import SuppressCellsStage
 from privpipe.transforms.local_suppression.table import CellTable, aim_of, read_cells
 from privpipe.transforms.recoding.encoded import EncodedTable, encode
+from privpipe.transforms.recoding.explorer import Limits
 from privpipe.transforms.recoding.hierarchy_definition import learnt_lengths
 from privpipe.transforms.recoding.labelling import is_recoded
 from privpipe.transforms.recoding.lattice import Lattice
@@ -38,6 +39,8 @@ __all__ = ["RepairedNode", "plan", "search_repaired"]
 
 TIE = 1e-9
 LARGEST = 1 << 20
+PASSES = 50
+"""Repairing a vector takes as long as so many checks of one."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,8 @@ class RepairedNode:
 def search_repaired(encoded: EncodedTable, stage: GeneralizeStage, context: StageContext) -> RepairedNode:
     """Best-first over the vectors of levels by their loss before repair, until that is not below the incumbent's.
 
-    Repairs are greedy, so the outcome is no proved optimum.
+    Repairs are greedy, so the outcome is a proved optimum only where it needs no blanks, or no fewer could do: where
+    its loss is the least bound of all vectors.
 
     Raises
     ------
@@ -85,11 +89,13 @@ def search_repaired(encoded: EncodedTable, stage: GeneralizeStage, context: Stag
     loss_of = _CellLoss(encoded, stage.loss)
     bounds = np.array([loss_of(node)[0] for node in nodes.tolist()])
     best: RepairedNode | None = None
+    limits = Limits.of(stage.budget, encoded, PASSES)
     checked, end = 0, time.monotonic() + (stage.budget.seconds or np.inf)
+    proved = np.inf
     open_nodes = [(float(bound), False, at) for at, bound in enumerate(bounds)]
     heapq.heapify(open_nodes)
     while open_nodes and (best is None or open_nodes[0][0] < best.loss - TIE):
-        if checked >= stage.budget.nodes or time.monotonic() > end:
+        if checked >= limits.nodes or time.monotonic() > end:
             break
         bound, counted, at = heapq.heappop(open_nodes)
         levels = tuple(nodes[at].tolist())
@@ -99,15 +105,19 @@ def search_repaired(encoded: EncodedTable, stage: GeneralizeStage, context: Stag
             heapq.heappush(open_nodes, (max(bound, loss_of.repaired_at_least(levels, cells, shares)), True, at))
             continue
         checked += 1
+        proved = min(proved, bound)
         within("nodes", checked, len(nodes))
         repaired = _repaired_loss(loss_of, levels, cells, shares, context)
         if repaired is not None and (best is None or repaired[0] < best.loss - TIE):
-            best = RepairedNode(levels, *repaired, checked, float(bounds.min()), False)
+            best = RepairedNode(levels, *repaired, checked, 0.0, False)
     if best is None:
         raise NoSolutionError(
             f"{context.place}: at none of {checked:,} vectors of levels do blanks give every record k = {k:,} like it"
         )
-    return replace(best, checked=checked, exhausted=not open_nodes or open_nodes[0][0] >= best.loss - TIE)
+    # Every vector is open, or repaired, and then no blanks could have made it cheaper than its bound.
+    least = min([best.loss, proved, *(bound for bound, _, _ in open_nodes[:1])])
+    exhausted = not open_nodes or open_nodes[0][0] >= best.loss - TIE
+    return replace(best, checked=checked, lower_bound=float(least), exhausted=exhausted)
 
 
 def _repaired_loss(
@@ -166,7 +176,6 @@ def plan(engine: Any, table: Any, stage: GeneralizeStage, context: StageContext)
         "data_dependent": [name for name, hierarchy in hierarchies.items() if hierarchy.data_dependent],
         "records": encoded.records,
         "tuples": len(encoded),
-        "optimal": False,
         "exhausted": found.exhausted,
         "lower_bound": found.lower_bound,
         "nodes": Lattice.of(encoded, roots_only=stage.roots_only).size,
@@ -181,11 +190,12 @@ def plan(engine: Any, table: Any, stage: GeneralizeStage, context: StageContext)
     kept = ("reading", "k", "failing_before", "failing_after", "blanked_cells", "blanked_by_column")
     return {
         **detail,
+        "optimal": loss <= found.lower_bound + TIE,
         **blanked_of(cells, blank_groups).to_dict(),
         **{name: figures[name] for name in kept},
         "loss": loss,
         "column_losses": dict(zip(encoded.columns, columns, strict=True)),
-        "gap": loss - found.lower_bound,
+        "gap": max(0.0, loss - found.lower_bound),
         **({} if stage.budget.seconds is None else {"reproducible": False}),
     }
 

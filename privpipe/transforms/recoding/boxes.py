@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.errors import UnsupportedError
+from privpipe.kernels.lattice.vectors import under_any
 from privpipe.transforms.recoding.comparison import above_and_not_below
 from privpipe.transforms.recoding.exchanges import exchange_on
 from privpipe.transforms.recoding.explorer import Explorer, Spent, rises
@@ -19,8 +20,12 @@ __all__ = ["BoxSearch"]
 
 Levels = tuple[int, ...]
 Box = tuple[Levels, Levels]
+Bounded = tuple[tuple[float, ...], Levels, Levels]
 IMPROVING = 0.5
-"""Share of the time, where it is limited, for better vectors; the rest is for the proof."""
+"""Share of the checks, and of the time where it is limited, for better vectors; the rest is for the proof."""
+
+AT_ONCE = 4
+"""Boxes that are looked at together: nearly all below the optimum must be, in whatever order."""
 
 
 class BoxSearch:
@@ -44,7 +49,7 @@ class BoxSearch:
         self._explorer = explorer
         self._all_or_nothing = explorer.budget == 0 and finer_fails_too(explorer.check)
         self._hopeless: NDArray[np.int16] = np.zeros((0, len(explorer.lattice.allowed)), dtype=np.int16)
-        self._open: list[tuple[tuple[float, ...], Levels, Levels]] = []
+        self._open: list[Bounded] = []
         self.killed = self.beaten = 0
 
     def run(self) -> Found | None:
@@ -53,11 +58,7 @@ class BoxSearch:
         self._push([(explorer.lattice.bottom, explorer.lattice.top)])
         interrupted = False
         try:
-            if explorer.is_timed:
-                genetic(explorer)  # so that what is found in time is never worse
-            top_down(explorer)
-            climb(explorer)
-            exchange_on(explorer, IMPROVING)
+            self._improve()
             self._prove()
         except Spent:
             pass  # the best so far, with its gap, is the answer
@@ -75,24 +76,51 @@ class BoxSearch:
             notes["interrupted"] = True
         return explorer.found(notes, optimal=not self._open, gap=gap)
 
-    def _prove(self) -> None:
-        while self._open:
-            bound, low, high = self._open[0]
-            if self._is_beaten(bound, low):
-                heapq.heappop(self._open)
-                self.beaten += 1
-                continue
-            if (self._hopeless >= np.array(high, dtype=np.int16)).all(axis=1).any() or self._fails(high):
-                heapq.heappop(self._open)
-                self.killed += 1
-                continue
-            heapq.heappop(self._open)
-            if low != high:
-                self._push(self._split(low, high), bound, high)
+    def _improve(self) -> None:
+        explorer = self._explorer
+        explorer.kept_back = int((1.0 - IMPROVING) * explorer.left)
+        try:
+            if explorer.is_timed:
+                genetic(explorer)  # so that what is found in time is never worse
+            top_down(explorer)
+            climb(explorer)
+            exchange_on(explorer, IMPROVING)
+        except Spent:
+            explorer.spent = False  # the proof has its share yet
+        explorer.kept_back = 0
 
-    def _fails(self, high: Levels) -> bool:
+    def _prove(self) -> None:
+        """Some boxes at a time, so that several cores have work; as many on a single one, which finds the same."""
+        while self._open:
+            boxes = self._least_boxes()
+            try:
+                while boxes:
+                    bound, low, high = boxes[0]
+                    if under_any(self._hopeless, high) or self._fails(high, [top for _, _, top in boxes[1:]]):
+                        self.killed += 1
+                    elif low != high:
+                        self._push(self._split(low, high), bound, high)
+                    del boxes[0]
+            finally:  # those not looked at stay open
+                for box in boxes:
+                    heapq.heappush(self._open, box)
+
+    def _least_boxes(self) -> list[Bounded]:
+        """The open boxes of least bound that neither the best vector nor a failing one rules out, taken out."""
+        found: list[Bounded] = []
+        while self._open and len(found) < AT_ONCE:
+            bound, low, high = heapq.heappop(self._open)
+            if self._is_beaten(bound, low):
+                self.beaten += 1
+            elif under_any(self._hopeless, high):
+                self.killed += 1
+            else:
+                found.append((bound, low, high))
+        return found
+
+    def _fails(self, high: Levels, likely: list[Levels]) -> bool:
         """Check a box's coarsest vector; whether no specialization can be valid."""
-        visit, explorer = self._explorer.visit(high), self._explorer
+        visit, explorer = self._explorer.visit(high, likely), self._explorer
         dead = visit.must_go > explorer.budget or (self._all_or_nothing and visit.suppressed != 0)
         if dead:
             kept = self._hopeless[~(self._hopeless <= np.array(high)).all(axis=1)]

@@ -24,6 +24,8 @@ KICKED = 4
 IDLE = 100
 """So many starts in a row from which nothing new was checked: the lattice is small, and all is seen."""
 REMEMBERED = 500
+NEXT = 16
+"""So many of the vectors in order are looked through for those that are checked ahead."""
 
 
 def exchange(explorer: Explorer, start: Visit | None = None, widths: tuple[int, ...] = WIDTHS) -> None:
@@ -103,7 +105,8 @@ def _bettered(explorer: Explorer, hopeless: _Hopeless, here: Visit, width: int) 
         if not alive[at]:
             continue
         levels: Levels = tuple(nodes[at].tolist())
-        visit = explorer.visit(levels)
+        following = at + 1 + np.flatnonzero(alive[at + 1 : at + NEXT]) if explorer.is_ahead else ()
+        visit = explorer.visit(levels, (tuple(nodes[place].tolist()) for place in following))
         if visit.must_go > explorer.budget:
             hopeless.learn(levels)
             alive[at:] &= (nodes[at:] > nodes[at]).any(axis=1)

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.progress import within
+from privpipe.transforms.recoding.ahead import Ahead
 from privpipe.transforms.recoding.comparison import Loss, is_below, tied
+from privpipe.transforms.recoding.encoded import EncodedTable
 from privpipe.transforms.recoding.found import Found, Solution, solution_of
 from privpipe.transforms.recoding.lattice import Lattice
 from privpipe.transforms.recoding.node import NodeCheck
 from privpipe.transforms.recoding.quality import Forced
+from privpipe.transforms.recoding.stage import MOST_NODES, SearchBudget
 
 __all__ = ["Explorer", "Limits", "Spent", "Visit", "rises"]
 
+LOOKED_UP = 25_000_000_000
+"""Codes a search looks up where its policy sets no budget: a minute or two of one core."""
+
 Levels = tuple[int, ...]
 REMEMBERED = 1000
+EXPECTED = 4
+"""Nodes that are looked at ahead, at the most."""
 
 
 class Spent(Exception):
@@ -41,6 +49,22 @@ class Limits:
     nodes: int
     seconds: float | None = None
 
+    @classmethod
+    def of(cls, budget: SearchBudget, table: EncodedTable, passes: int = 1) -> Limits:
+        """What a policy allows; where it says nothing, by the size of the table, which is the same on every machine.
+
+        Parameters
+        ----------
+        passes : int
+            How often a check looks up each packed code of each combination, or takes as long as if it did.
+        """
+        if budget.nodes is not None:
+            return cls(budget.nodes, budget.seconds)
+        if budget.seconds is not None:
+            return cls(MOST_NODES, budget.seconds)
+        codes = max(1, passes * len(table) * len(table.packed.codes))
+        return cls(max(1, min(MOST_NODES, LOOKED_UP // codes)), None)
+
 
 @dataclass(frozen=True)
 class Visit:
@@ -53,16 +77,26 @@ class Visit:
 
 
 class Explorer:
-    """Checks nodes of one lattice under one budget of suppressed records."""
+    """Checks nodes of one lattice under one budget of suppressed records.
 
-    def __init__(self, check: NodeCheck, lattice: Lattice, budget: int, limits: Limits) -> None:
+    Attributes
+    ----------
+    kept_back : int
+        Checks that are for later.
+    """
+
+    def __init__(
+        self, check: NodeCheck, lattice: Lattice, budget: int, limits: Limits, ahead: Ahead | None = None
+    ) -> None:
         self.check = check
+        self._ahead = ahead or Ahead(check, 0)
         self.lattice = lattice
         self.budget = budget
         self._limits = limits
         self._end = None if limits.seconds is None else time.monotonic() + limits.seconds
         self._seen: dict[Levels, Visit] = {}
         self.spent = False
+        self.kept_back = 0
         self.solutions: list[Solution] = []
         self.best: Visit | None = None
         self._forced: dict[Levels, Forced] = {}
@@ -88,8 +122,8 @@ class Explorer:
             return 1.0
         return 1.0 - (self._end - time.monotonic()) / self._limits.seconds
 
-    def visit(self, levels: Levels) -> Visit:
-        """Check a node, unless it was.
+    def visit(self, levels: Levels, likely: Iterable[Levels] = ()) -> Visit:
+        """Check a node, unless it was; on other cores those that are likely to be checked next.
 
         Raises
         ------
@@ -98,10 +132,10 @@ class Explorer:
         """
         if levels in self._seen:
             return self._seen[levels]
-        if not self.left or (self._end is not None and time.monotonic() > self._end):
+        if self.left <= self.kept_back or (self._end is not None and time.monotonic() > self._end):
             self.spent = True
             raise Spent
-        node = self.check(levels)
+        node = self._ahead.take(levels, (each for each in likely if each not in self._seen) if self.left > 1 else ())
         loss = None
         if 0 <= node.suppressed <= self.budget:
             loss, _ = self.check.loss.exact(node.levels, node.rows)
@@ -114,10 +148,21 @@ class Explorer:
                 self._forced.pop(next(iter(self._forced)))
         visit = Visit(levels, node.suppressed, node.must_go, loss)
         self._seen[levels] = visit
-        within("nodes", self.checked, self.lattice.size)
+        within("nodes", self.checked, min(self.lattice.size, self._limits.nodes))
         if loss is not None and self._is_better(visit):
             self.best = visit
         return visit
+
+    def visits(self, nodes: Iterable[Levels]) -> Iterator[Visit]:
+        """Check nodes one after another, the next ones ahead."""
+        each = list(nodes)
+        for at, levels in enumerate(each):
+            yield self.visit(levels, each[at + 1 : at + 1 + EXPECTED])
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether it pays to say what is expected."""
+        return self._ahead.is_on
 
     def bounds(self, nodes: Sequence[Levels]) -> NDArray[np.float64]:
         """Lower bounds of some nodes."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -99,7 +100,7 @@ class FormedClasses:
 
 
 class KnownClasses:
-    """Classes formed so far over one set of keys.
+    """Classes formed so far over one set of keys; several threads may ask and add.
 
     Parameters
     ----------
@@ -117,18 +118,21 @@ class KnownClasses:
         self._counts = np.empty(MOST, dtype=np.int64)
         self._formed: list[FormedClasses] = []
         self._bytes = 0
+        self._lock = Lock()
 
     def below(self, levels: NDArray[np.int16]) -> FormedClasses | None:
         """The fewest classes known at levels of which none is above these."""
-        at = smallest_below(self._levels, self._counts, len(self._formed), levels)
-        return None if at < 0 else self._formed[at]
+        with self._lock:
+            at = smallest_below(self._levels, self._counts, len(self._formed), levels)
+            return None if at < 0 else self._formed[at]
 
     def remember(self, levels: NDArray[np.int16], formed: FormedClasses) -> None:
         """Keep classes for coarser ones."""
         added = formed.own.nbytes + len(formed) * self._width
-        if self._bytes + added > self._room or len(self._formed) == MOST:
-            self._formed, self._bytes = [], 0
-        at = len(self._formed)
-        self._levels[at], self._counts[at] = levels, len(formed)
-        self._formed.append(formed)
-        self._bytes += added
+        with self._lock:
+            if self._bytes + added > self._room or len(self._formed) == MOST:
+                self._formed, self._bytes = [], 0
+            at = len(self._formed)
+            self._levels[at], self._counts[at] = levels, len(formed)
+            self._formed.append(formed)
+            self._bytes += added

@@ -60,7 +60,7 @@ def bottom_up(explorer: Explorer) -> None:
 
 def _raised(explorer: Explorer, here: Visit) -> Visit | None:
     """The step up that spares most for what it adds; None at the coarsest levels."""
-    steps = [explorer.visit(node) for node in explorer.lattice.above(here.levels)]
+    steps = list(explorer.visits(explorer.lattice.above(here.levels)))
     if not steps:
         return None
     least = explorer.bounds([here.levels, *(step.levels for step in steps)])[:, 0]
@@ -76,8 +76,9 @@ def _go_on(explorer: Explorer) -> None:
     stuck: Visit | None = None
     while explorer.best is not stuck and explorer.best is not None:
         stuck = explorer.best
-        for node in (*explorer.lattice.above(stuck.levels), *explorer.lattice.below(stuck.levels)):
-            explorer.visit(node)
+        around = (*explorer.lattice.above(stuck.levels), *explorer.lattice.below(stuck.levels))
+        for _ in explorer.visits(around):
+            pass  # what it finds is the best
 
 
 def top_down(explorer: Explorer) -> None:
@@ -86,8 +87,7 @@ def top_down(explorer: Explorer) -> None:
     here = explorer.visit(lattice.top)
     while here.loss is not None:
         best: Visit | None = None
-        for node in lattice.below(here.levels):
-            step = explorer.visit(node)
+        for step in explorer.visits(lattice.below(here.levels)):
             if step.loss is not None and (best is None or best.loss is None or is_below(step.loss, best.loss)):
                 best = step
         if best is None or best.loss is None or not is_below(best.loss, here.loss):
@@ -136,8 +136,10 @@ def _gone(explorer: Explorer, visit: Visit) -> int:
 def _ranked(explorer: Explorer, people: list[Levels]) -> list[Levels]:
     """The valid by loss, then the others by what they suppress; equal ones by their levels."""
 
+    visits = {visit.levels: visit for visit in explorer.visits(people)}
+
     def rank(node: Levels) -> tuple[bool, tuple[float, ...], Levels]:
-        visit = explorer.visit(node)
+        visit = visits[node]
         figures = (float(_gone(explorer, visit)),) if visit.loss is None else visit.loss
         return visit.loss is None, figures, node
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from privpipe.hierarchies import Hierarchy
 
 __all__ = [
+    "MOST_NODES",
     "GeneralizeStage",
     "LossSpec",
     "SearchBudget",
@@ -44,6 +45,8 @@ Criterion = Literal[
 ]
 ApproachName = Literal["AG_TS", "AG_AS", "AG_CS", "AG_", "CG_TS", "CG_AS", "CG_CS", "CG_", "_TS", "_AS", "_CS", "_"]
 
+MOST_NODES = 100_000
+"""Vectors that a search checks at the most, where its policy does not say."""
 CARRIED = ("levels", "recoded", "level_names", "hierarchies", "builders", "data_dependent")
 """What a plan says of levels, and not of the table it was made for."""
 
@@ -54,17 +57,22 @@ class SearchBudget:
 
     Parameters
     ----------
-    nodes : int
-        Vectors of levels that may be checked.
+    nodes : int, optional
+        Vectors of levels that may be checked. Default: 100,000, or as many fewer as keep a search of a large table to
+        some minutes of one core; they are counted by the table's size, so the outcome stays the same everywhere.
     seconds : float, optional
         Time besides; what is found then depends on the machine, and the plan says so.
     """
 
-    nodes: Annotated[int, Ge(1)] = 100_000
+    nodes: Annotated[int | None, Ge(1)] = None
     seconds: Annotated[float | None, Gt(0)] = None
 
     def __post_init__(self) -> None:
         check_parameters(self, "Generalize", "budget.")
+
+    def stated(self) -> dict[str, Any]:
+        """As plans have stated it ever since, so that an older plan fits a policy that leaves it out."""
+        return {**asdict(self), "nodes": MOST_NODES if self.nodes is None else self.nodes}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -107,7 +115,9 @@ class GeneralizeStage(Transformer):
     mark: Annotated[bool, Doc("whether a suppressed record stays as a row of the suppression mark")] = False
     roots_only: Annotated[bool, Doc("whether each column is either raw or at its root")] = False
     approach: Annotated[ApproachName | None, Doc("short form: AG_TS, AG_AS, AG_CS, AG_, _AS or _TS")] = None
-    budget: Annotated[SearchBudget, Doc("limit of the search: {nodes, seconds}")] = field(default_factory=SearchBudget)
+    budget: Annotated[SearchBudget, Doc("limit of the search: {nodes, seconds}; default: by the size of the table")] = (
+        field(default_factory=SearchBudget)
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -268,7 +278,7 @@ class GeneralizeStage(Transformer):
         return replace(plan, detail={**kept, "records": engine.count(table)})
 
     def stated_parameters(self) -> dict[str, Any]:
-        return {**self.parameters(), "loss": quality_parameters(self.loss), "budget": asdict(self.budget)}
+        return {**self.parameters(), "loss": quality_parameters(self.loss), "budget": self.budget.stated()}
 
     def defined(self, column: str, hierarchy: Hierarchy, context: StageContext) -> str:
         """By what a plan knows the hierarchy of a column again."""

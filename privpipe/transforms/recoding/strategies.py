@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from privpipe.errors import UnsupportedError
+from privpipe.transforms.recoding.ahead import checking_ahead
 from privpipe.transforms.recoding.boxes import BoxSearch
 from privpipe.transforms.recoding.exchanges import exchange_on
 from privpipe.transforms.recoding.explorer import Explorer, Limits, Spent, rises
@@ -17,7 +18,7 @@ from privpipe.transforms.recoding.lattice import LARGEST_HELD, LARGEST_SIFTED, L
 from privpipe.transforms.recoding.minimal import search_minimal
 from privpipe.transforms.recoding.node import NodeCheck
 from privpipe.transforms.recoding.optimal import ended_search
-from privpipe.transforms.recoding.stage import GeneralizeStage
+from privpipe.transforms.recoding.stage import MOST_NODES, GeneralizeStage
 
 __all__ = ["Outcome", "searched"]
 
@@ -39,6 +40,8 @@ class Outcome:
     exhausted : bool
         Whether nothing is left to check, so that a vector that was not found does not exist.
     lattice : Lattice
+    allowed : int
+        Nodes that might have been checked.
     minimal : list of Solution
         Of `search: minimal`: all of them.
     safer : list of Solution
@@ -51,6 +54,7 @@ class Outcome:
     checked: int
     exhausted: bool
     lattice: Lattice
+    allowed: int
     minimal: list[Solution] = field(default_factory=list)
     safer: list[Solution] = field(default_factory=list)
     near: list[tuple[tuple[int, ...], Solution | None]] = field(default_factory=list)
@@ -68,6 +72,7 @@ class Outcome:
             **_proved(found),
             "nodes": self.lattice.size,
             "nodes_checked": self.checked,
+            "nodes_allowed": self.allowed,
             "pruned_by_bound": found.pruned_by_bound,
             "pruned_by_mandatory": found.pruned_by_mandatory,
             "pruned_by_witness": found.pruned_by_witness,
@@ -151,9 +156,11 @@ def _safer(check: NodeCheck, lattice: Lattice, budget: int, levels: tuple[int, .
 
 def _searched(stage: GeneralizeStage, check: NodeCheck, budget: int, place: str) -> Outcome:
     lattice = Lattice.of(check.table, roots_only=stage.roots_only or stage.approach == "_AS")
-    limits = Limits(stage.budget.nodes, stage.budget.seconds)
+    limits = Limits.of(stage.budget, check.table)
     if stage.search in STRATEGIES:
-        return _by_heuristic(stage.search, Explorer(check, lattice, budget, limits))
+        limits = Limits(stage.budget.nodes or MOST_NODES, stage.budget.seconds)  # its walk ends by itself
+        with checking_ahead(check) as ahead:
+            return _by_heuristic(stage.search, Explorer(check, lattice, budget, limits, ahead))
     if stage.search == "minimal":
         if lattice.size > LARGEST_HELD:
             raise UnsupportedError(
@@ -162,13 +169,15 @@ def _searched(stage: GeneralizeStage, check: NodeCheck, budget: int, place: str)
             )
         criteria = stage.criteria or DEFAULT_CRITERIA
         found, checked, minimal, exhausted = search_minimal(check, lattice, budget, limits, criteria)
-        return Outcome(found, checked, exhausted, lattice, minimal)
+        return Outcome(found, checked, exhausted, lattice, limits.nodes, minimal)
     explorer = Explorer(check, lattice, budget, limits)
     if lattice.size > LARGEST_HELD or (lattice.size > LARGEST_SIFTED and rises(explorer)):
-        found = BoxSearch(explorer, place).run()
-        return Outcome(found, explorer.checked, found.optimal if found else not explorer.spent, lattice)
+        with checking_ahead(check) as ahead:
+            explorer = Explorer(check, lattice, budget, limits, ahead)
+            found = BoxSearch(explorer, place).run()
+        return Outcome(found, explorer.checked, found.optimal if found else not explorer.spent, lattice, limits.nodes)
     search = ended_search(check, lattice, budget, limits)
-    return Outcome(search.found(), search.checked, not len(search.alive), lattice)
+    return Outcome(search.found(), search.checked, not len(search.alive), lattice, limits.nodes)
 
 
 def _by_heuristic(name: str, explorer: Explorer) -> Outcome:
@@ -184,4 +193,5 @@ def _by_heuristic(name: str, explorer: Explorer) -> Outcome:
             raise
         interrupted = True
     found = explorer.found({"interrupted": True} if interrupted else {})
-    return Outcome(found, explorer.checked, explorer.checked >= explorer.lattice.size, explorer.lattice)
+    done = explorer.checked >= explorer.lattice.size
+    return Outcome(found, explorer.checked, done, explorer.lattice, explorer.checked + explorer.left)

@@ -385,26 +385,27 @@ def test_a_plan_fits_the_table_it_was_made_for(embedded: Engine, people: pa.Tabl
         stage.run(embedded, scanned(embedded, other), found, Draws(SEED, 0, "mondrian"), context)
 
 
-def test_relaxed_trees(engine: Engine, people: pa.Table) -> None:
-    """Half of the records of each part on either side, whatever their values; on the embedded engine."""
+def test_relaxed_trees(engine: Engine, embedded: Engine, people: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the records of each part on either side, whatever their values; the same tree wherever they lie."""
     rows = people.select(["age", "town", "ill"])
     stage = Mondrian(columns=["age", "town"], mode="relaxed", k=3)
     guarantees = (DistinctLDiversity(column="ill", l=2),)
     context = context_of(rows, ("ill",), guarantees=guarantees)
-    if gap := GAPS.get((engine.name, "mondrian relaxed")):
-        with pytest.raises(gap.raises, match="mode: strict"):
-            plan(engine, scanned(engine, rows), stage, context)
-        return
     found = []
     for order in (range(120), [*range(1, 120, 2), *range(0, 120, 2)]):
         table = scanned(engine, rows.take(pa.array(order)))
         detail, released = made(engine, stage, table, context)
         found.append((detail.detail, Counter(map(str, released.to_pylist()))))
     assert found[0] == found[1]
+    wanted, local = made(embedded, stage, scanned(embedded, rows), context)
+    assert found[0] == (wanted.detail, Counter(map(str, local.to_pylist())))
     assert len(released) == 120
     parts = Counter((row["age"], row["town"]) for row in released.to_pylist())
     assert min(parts.values()) >= 3
     assert found[0][0]["tree"]["leaves"] > 10
+    monkeypatch.setattr("privpipe.transforms.mondrian.planner.MOST_COMBINATIONS", 119)
+    with pytest.raises(UnsupportedError, match="all 120 are held at once, and it serves 119; write mode: strict"):
+        plan(engine, scanned(engine, rows), stage, context)
 
 
 def test_passes_over_a_large_table_make_the_local_tree(
