@@ -81,8 +81,8 @@ def test_every_group_meets_the_condition_before_and_after() -> None:
     assert merged_groups(points, mdav_groups(points, 4), impossible) is None
 
 
-# For k = 5 and 10 as issue 16, point 4, asks, but 30.13 in place of 30.12, which only some seeds reach; for k = 3, where
-# the default goes on after the search, as the masking specification, section 14.
+# For k = 5 and 10 as issue 16, point 4, asks, but 30.13 in place of 30.12, which only some seeds reach; for k = 3,
+# where the default goes on after the search, as the masking specification, section 14.
 AT_MOST = {"census.csv": (4.83, 7.44, 11.53), "tarragona.csv": (14.7, 20.20, 30.13)}
 
 
