@@ -16,7 +16,7 @@ from privpipe.compiled import njit
 from privpipe.errors import UsageError
 from privpipe.kernels.microaggregation.nearest import farthest, nearest
 
-__all__ = ["MixedRecords", "gower_groups"]
+__all__ = ["MixedRecords", "distances_to", "gower_groups"]
 
 
 class MixedRecords(NamedTuple):
@@ -80,7 +80,7 @@ def gower_groups(records: MixedRecords, k: int) -> NDArray[np.int64]:
 
 
 @njit(nogil=True, cache=True)
-def _to_point(
+def distances_to(
     records: MixedRecords, scales: NDArray[np.float64], codes: NDArray[np.int64], out: NDArray[np.float64]
 ) -> None:
     """Sum of weighted distances of each record to a point, in the order of the columns."""
@@ -151,7 +151,7 @@ def _around(
     records: MixedRecords, start: int, live: NDArray[np.int64], k: int, distances: NDArray[np.float64]
 ) -> NDArray[np.int64]:
     """The record and its k - 1 nearest of those that live."""
-    _to_point(records, records.scales[:, start].copy(), records.codes[:, start].copy(), distances)
+    distances_to(records, records.scales[:, start].copy(), records.codes[:, start].copy(), distances)
     heap = np.empty(k, np.int64)
     near = distances[live]
     at = np.searchsorted(live, start)
@@ -169,9 +169,9 @@ def _groups(records: MixedRecords, k: int) -> NDArray[np.int64]:
     label = 0
     while len(live) >= 2 * k:
         _centre(records, live, scales, codes)
-        _to_point(records, scales, codes, distances)
+        distances_to(records, scales, codes, distances)
         first = live[farthest(distances[live], live, len(live))]
-        _to_point(records, records.scales[:, first].copy(), records.codes[:, first].copy(), distances)
+        distances_to(records, records.scales[:, first].copy(), records.codes[:, first].copy(), distances)
         second = live[farthest(distances[live], live, len(live))]
         pairs = len(live) >= 3 * k
         labels[_around(records, first, live, k, distances)] = label

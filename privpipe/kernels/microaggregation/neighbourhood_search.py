@@ -1,8 +1,9 @@
 """Groups made tighter by rebuilding neighbourhoods of them, again and again, under a budget of steps.
 
 A step frees the records of a few neighbouring groups, grows new groups of them, descends inside, and keeps what came
-out if its SSE is smaller. Inner products of the freed records are taken once, so that every later sum is a look-up.
-Draws belong to the number of the step, and the budget is no time: the groups are a function of records, order and key.
+out if its SSE is smaller, or not so much larger while the search is warm. Inner products of the freed records are taken
+once, so that every later sum is a look-up. Draws belong to the number of the step, and the budget is no time: the
+groups are a function of records, order and key.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from privpipe.compiled import njit
 from privpipe.draws.siphash import high_product, word_of_2
+from privpipe.kernels.microaggregation.cooling import Cooling, allowed_rise
 from privpipe.kernels.microaggregation.group_condition import GroupCondition, meets
 from privpipe.kernels.microaggregation.neighbourhood_growth import grow, inner_products
 
@@ -305,12 +307,12 @@ def search_groups(
     start: NDArray[np.int64],
     k: int,
     around: NDArray[np.int32],
-    iterations: int,
+    cooling: Cooling,
     words: tuple[U, U],
     condition: GroupCondition,
     pool: NDArray[np.int32],
 ) -> tuple[NDArray[np.int64], int]:
-    """The groups after so many steps; their SSE is no higher than that of the given ones.
+    """The groups after so many steps; their SSE may be higher than that of the given ones where the search is warm.
 
     Parameters
     ----------
@@ -319,7 +321,8 @@ def search_groups(
         Groups 0 .. groups - 1 of k or more records.
     around : ndarray of int32, shape (n, m)
         Neighbours, nearest first.
-    iterations : int
+    cooling : Cooling
+        How many steps, and what they may add to the SSE on the way.
     words : tuple of uint64
         The key of the draws.
     condition : GroupCondition
@@ -351,7 +354,7 @@ def search_groups(
     before, after = np.empty(most, np.int64), np.empty(most, np.int64)
     local, gram = np.empty((points.shape[1], most), np.float64), np.empty((most, most), np.float64)
     grown, dots = np.empty(MOST * 2, np.int64), np.empty((MOST * 2, most), np.float64)
-    for step in range(iterations):
+    for step in range(cooling.iterations):
         count = _neighbourhood(k0, k1, step, labels, around, chosen)
         m = 0
         for g in range(count):
@@ -363,7 +366,8 @@ def search_groups(
         inner_products(points, members, m, local, gram)
         grow(words, step, t, k, gram, after[:m], grown, dots)
         between = _descend_inside(m, t, k, gram, after, grown, dots)
-        if between <= _spread_between(before, m, count, gram) + LEAST_GAIN:
+        gain = between - _spread_between(before, m, count, gram)
+        if abs(gain) <= LEAST_GAIN or gain < -allowed_rise(words, step, cooling):
             continue
         if len(condition.codes) > 0 and not _all_meet(members, m, after, t, condition):
             continue

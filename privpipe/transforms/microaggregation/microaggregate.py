@@ -65,7 +65,7 @@ class Microaggregate(GroupingParameters):
         choose among all groups that column generation finds, and the plan says how far above the least possible loss
         they are. Default: proof up to 2,000 records with k up to 3, search up to 20,000, else descent.
     iterations : int or "auto"
-        auto: 200 a record for k up to 3, else 50.
+        auto: 200 a record for k up to 3; else 150 in blocks of up to 2,000 records, 50 in larger ones.
     gamma : float
     block : int or "auto"
         About the most records of a block, at least 2k; auto: one block up to 20,000 records, else 4,000. A record's
@@ -78,7 +78,7 @@ class Microaggregate(GroupingParameters):
         trimmed_mean only, in [0, 0.5): share dropped at each end.
     weight : str, optional
     distance : {"euclidean", "gower"}
-        gower: also for text and booleans, which release their mode; no refinement.
+        gower: also for text and booleans, which release their mode; refined by descent, inside blocks, or not.
     order : mapping of column to tuple of str
         gower only: values of ordinal columns from least to greatest; they release their lower median.
     weights : mapping of column to float

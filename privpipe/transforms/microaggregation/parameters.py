@@ -187,9 +187,10 @@ def check_together(stage: GroupingParameters) -> None:
 
 
 def _check_method(stage: GroupingParameters) -> None:
-    serves = stage.method not in ONE_COLUMN and stage.distance != "gower"
-    if stage.refine not in (None, "none") and not serves:
-        raise UsageError(f"{OWNER}: refine serves mdav and v_mdav over euclidean distances; leave it out")
+    if stage.refine not in (None, "none") and stage.method in ONE_COLUMN:
+        raise UsageError(f"{OWNER}: refine serves mdav and v_mdav; leave it out")
+    if stage.refine in ("search", "proof") and stage.distance == "gower":
+        raise UsageError(f"{OWNER}: with the distance gower, refine is descent or none")
     if stage.keep_ties and stage.method not in ONE_COLUMN:
         raise UsageError(f"{OWNER}: keep_ties goes with the methods univariate and fixed")
 

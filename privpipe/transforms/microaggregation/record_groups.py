@@ -201,12 +201,14 @@ class Pass:
 
     def _by_gower(self, inside: RowBlock, stratum: int, order: NDArray[np.int64]) -> NDArray[np.int64]:
         from privpipe.kernels.microaggregation.gower import gower_groups
+        from privpipe.kernels.microaggregation.gower_descent import descend_by_gower
 
         group = self.group
         mixed = self.encoding.mixed(inside.take(order), group.centre[stratum], group.scale[stratum])
         labels = np.empty(len(order), dtype=np.int64)
         with out_of_turn():
-            labels[order] = gower_groups(mixed, group.k)
+            found = gower_groups(mixed, group.k)
+            labels[order] = descend_by_gower(mixed, found, group.k) if self.rules.refine else found
         return labels
 
     def _carrying(

@@ -61,6 +61,18 @@ def oracle(rows: list[tuple[Any, ...]], k: int) -> list[int]:
     return labels
 
 
+def mixed_of(rows: list[tuple[Any, ...]]) -> MixedRecords:
+    return MixedRecords(
+        scales=np.array([[math.nan if row[j] is None else row[j] for row in rows] for j in (0, 1)]),
+        ranked=np.array([False, True]),
+        scale_weights=np.array([2.0, 1.0]),
+        codes=np.array([[-1 if row[2] is None else row[2] for row in rows]]),
+        paths=np.array([[[PATHS[value][level] for value in range(3)] for level in (0, 1)]]),
+        heights=np.array([2]),
+        code_weights=np.array([1.0]),
+    )
+
+
 CELLS = st.tuples(
     st.one_of(st.none(), st.sampled_from([0.0, 0.25, 0.5, 1.0])),
     st.one_of(st.none(), st.sampled_from([0.0, 0.5, 1.0])),
@@ -71,16 +83,7 @@ CELLS = st.tuples(
 @settings(max_examples=40, deadline=None)
 @given(st.lists(CELLS, min_size=2, max_size=20), st.integers(1, 4))
 def test_groups_are_those_of_the_definition(rows: list[tuple[Any, ...]], k: int) -> None:
-    scales = np.array([[math.nan if row[j] is None else row[j] for row in rows] for j in (0, 1)])
-    mixed = MixedRecords(
-        scales=scales,
-        ranked=np.array([False, True]),
-        scale_weights=np.array([2.0, 1.0]),
-        codes=np.array([[-1 if row[2] is None else row[2] for row in rows]]),
-        paths=np.array([[[PATHS[value][level] for value in range(3)] for level in (0, 1)]]),
-        heights=np.array([2]),
-        code_weights=np.array([1.0]),
-    )
+    mixed = mixed_of(rows)
     if len(rows) < k:
         with pytest.raises(UsageError):
             gower_groups(mixed, k)
