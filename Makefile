@@ -28,8 +28,8 @@ help:
 	@echo "make licences       the licences of all direct dependencies, in docs/reference/licences.md"
 	@echo "make test-spark35   the tests of Spark on pyspark 3.5"
 	@echo "make test-integrations  the examples under Airflow, Dagster, dbt and Prefect, each in an environment of its own"
-	@echo "make fuzz           the properties on new random examples, ROUNDS=5 times (no Spark)"
-	@echo "make soak           damaged policies and records against every command, and killed runs (long)"
+	@echo "make fuzz           every reader under inputs that take new branches, and the properties on new random examples"
+	@echo "make soak           damaged policies, records and files against every reader, and killed runs (long)"
 	@echo "make lint           format, lint, types, import contracts"
 	@echo "make docs           the documentation site, in build/site (no network)"
 	@echo "make bench          all benchmarks, each beside a baseline of the same run (long)"
@@ -169,8 +169,10 @@ test-integrations: $(BIN)/python
 	        "tests/integrations/test_$$tool.py" --durations=5 $(PYTEST_ARGS) || status=1; \
 	done; exit $$status
 
-# The tests draw the same examples at every run; this draws others.
+# Readers first, FUZZ_SECONDS of CPU each (READERS="policy plan" for some; FUZZ_KEEP=1 keeps what takes new branches).
+# The tests draw the same examples at every run; the rounds draw others.
 fuzz: setup
+	FUZZ_SEED=$(or $(FUZZ_SEED),$$RANDOM) FUZZ_SECONDS=$(or $(FUZZ_SECONDS),60) "$(BIN)/python" -m tests.fuzzing $(READERS)
 	@for round in $$(seq $(or $(ROUNDS),5)); do \
 	    HYPOTHESIS_PROFILE=fuzz "$(BIN)/python" -m pytest -q -n $(WORKERS) -m "hypothesis and not spark" $(PYTEST_ARGS); \
 	done

@@ -129,5 +129,5 @@ def _documents(root: Path, kept: Mapping[str, Any] | None) -> Iterator[dict[str,
     for path in sorted((root / backend["base_directory"]).rglob("*.json")):
         try:
             yield json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise UsageError(f"{str(path)!r} cannot be read: {type(error).__name__}") from None

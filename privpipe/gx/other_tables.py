@@ -159,7 +159,7 @@ def read_stages(path: str | None) -> tuple[Mapping[str, Any], ...]:
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
         stages = tuple({name: stage[name] for name in ("name", "parameters", "detail")} for stage in document["stages"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(f"{Path(path).name!r} is not the plan of a release: {type(error).__name__}") from None
     if document.get("edition") == "public":
         raise DataError(

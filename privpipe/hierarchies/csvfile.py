@@ -76,8 +76,10 @@ def write_records(path: str | PathLike[str], records: Iterable[Sequence[str]], d
         plain = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
         # The csv module does not quote a carriage return when lines end in LF, and would read it as a line end.
         quoted = csv.writer(stream, delimiter=delimiter, lineterminator="\n", quoting=csv.QUOTE_ALL)
-        for record in records:
-            (quoted if any("\r" in text for text in record) else plain).writerow(record)
+        for at, record in enumerate(records):
+            # A byte order mark at the very start would be taken for the file's own.
+            marked = at == 0 and record[0].startswith("\ufeff")
+            (quoted if marked or any("\r" in text for text in record) else plain).writerow(record)
 
 
 def _without_blank_lines(records: list[list[str]], lines: list[int]) -> tuple[list[list[str]], list[int]]:

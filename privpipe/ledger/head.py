@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -17,6 +18,7 @@ from privpipe.ledger.seal import Seal
 __all__ = ["OLD", "VERSION", "Head", "Loss", "is_first_version", "now"]
 
 VERSION = 2
+ID = re.compile("[0-9a-f]{32}")
 OLD = (
     "the ledger is of version 1, whose entries are not chained; seal it with `privpipe ledger repair` once you are "
     "sure that it is whole. Nothing was published"
@@ -117,7 +119,7 @@ class Head:
         head, document = cls.unsealed(data)
         head.require_key(key)
         seal = Seal.of(key, head.salt)
-        if document.pop("commitment") != seal.commitment():
+        if document.pop("commitment", None) != seal.commitment():
             raise UsageError("the ledger was begun with another key")
         if head.to_bytes(seal) != data:
             raise DataError(f"{HEAD} was changed: its seal is broken")
@@ -152,6 +154,8 @@ class Head:
                 for loss in document["losses"]
             )
             bytes.fromhex(document["salt"])
+            if not ID.fullmatch(document["id"]):  # it names a folder
+                raise ValueError("no id")
             return cls(
                 id=str(document["id"]),
                 salt=document["salt"],

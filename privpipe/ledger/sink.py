@@ -88,7 +88,10 @@ class Point:
         if document is None:
             return None
         texts = {name: document[name] for name in ("ledger", "link", "seal")}
-        if not all(isinstance(text, str) for text in texts.values()) or type(document["number"]) is not int:
+        if (
+            not all(isinstance(text, str) and text.isascii() for text in texts.values())
+            or type(document["number"]) is not int
+        ):
             raise TypeError("not a point")
         return cls(number=document["number"], **texts)
 

@@ -9,7 +9,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import privpipe
+from privpipe.blocks.marks import FilePath
+from privpipe.blocks.parameters import marked
 from privpipe.errors import PrivpipeError
+from privpipe.policy.entries import Catalogues
 from privpipe.record.checks import Check, broken, holds, unchecked
 from privpipe.record.released import Released, file_hash
 from privpipe.reporting.document_shapes import MANIFEST, VERDICT, misshapen
@@ -186,9 +189,22 @@ def _unjudged(asked: Any, rows: list[Document]) -> list[str]:
 def _within(parameters: Document, row: Document) -> bool:
     """Whether a row has the plain parameters of a policy; nested ones and defaults are filled in by the entry."""
     said = {**row["parameters"], "severity": row["severity"]}
+    kinds = (room[row["name"]] for room in Catalogues.shipped().of("guarantees") if row["name"] in room)
+    paths = {name for kind in kinds for name in marked(kind, FilePath)}
     return all(
-        said.get(name) == value for name, value in parameters.items() if isinstance(value, int | float | str | bool)
+        _same_path(value, said.get(name)) if name in paths else said.get(name) == value
+        for name, value in parameters.items()
+        if isinstance(value, int | float | str | bool)
     )
+
+
+def _same_path(written: Any, read: Any) -> bool:
+    """Whether an entry's path is the policy's, seen from the folder of the policy file, which nobody is told."""
+    if written == read or not (isinstance(written, str) and isinstance(read, str)):
+        return bool(written == read)
+    down = os.path.normpath(written).split(os.sep)
+    below = down[next((at for at, step in enumerate(down) if step != os.pardir), len(down)) :]
+    return not os.path.isabs(written) and read.split(os.sep)[-len(below) :] == below
 
 
 def _chain(manifest: Document) -> Check:

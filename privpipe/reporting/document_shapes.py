@@ -39,6 +39,9 @@ def number(value: Any) -> str:
     return anything(value) if isinstance(value, int | float) and not isinstance(value, bool) else " is no number"
 
 
+PLAIN = (text, flag, count, anything, number)
+
+
 def optional(shape: Shape) -> Shape:
     return lambda value: "" if value is None else shape(value)
 
@@ -64,7 +67,10 @@ def mapping(shape: Shape) -> Shape:
 
 
 def document(required: Mapping[str, Shape], known: Mapping[str, Shape]) -> Shape:
-    """A mapping that has some keys, and others perhaps; what else it holds is not looked at."""
+    """A mapping that has some keys, and others perhaps; what else it holds is not looked at.
+
+    A text, a number or a flag may be null where its key may be missing; a list or a mapping has to say so.
+    """
 
     def check(value: Any) -> str:
         if not isinstance(value, Mapping):
@@ -72,7 +78,7 @@ def document(required: Mapping[str, Shape], known: Mapping[str, Shape]) -> Shape
         missing = [name for name in required if name not in value]
         if missing:
             return f".{missing[0]} is missing"
-        shapes = {**{name: optional(shape) for name, shape in known.items()}, **required}
+        shapes = {**{name: optional(shape) if shape in PLAIN else shape for name, shape in known.items()}, **required}
         wrong = ((name, shape(value[name])) for name, shape in shapes.items() if name in value)
         return next((f".{name}{problem}" for name, problem in wrong if problem), "")
 
@@ -118,14 +124,28 @@ VERDICT = document(
         "column_loss": document({"columns": listed(LOST)}, {"records": count, "whole": flag, "withheld": flag}),
     },
 )
+FILE = document({"name": text, "bytes": count, "sha256": text}, {})
+EARLIER = document(
+    {
+        **dict.fromkeys(("run_id", "created", "name", "policy_hash", "verdict", "manifest_sha256"), text),
+        **dict.fromkeys(("before", "link"), text),
+        "officer_policy_hash": optional(text),
+        "records": count,
+        "signed_by": listed(text),
+    },
+    {},
+)
 SIGNATURE = document(dict.fromkeys(("name", "decision", "signed_at", "signature"), text), {})
 MANIFEST = document(
     {"plan": document({}, {"stages": listed(STAGE)})},
     {
         **dict.fromkeys(("run_id", "created", "name", "edition"), text),
         "policy": mapping(anything),
-        "sign_off": document({}, {"signatures": listed(SIGNATURE)}),
-        "output": document({}, {"columns": listed(text), "files": listed(anything), "records": count}),
+        "sign_off": optional(document({}, {"signatures": listed(SIGNATURE)})),
+        "input": mapping(anything),
+        "previous": optional(document(dict.fromkeys(("run_id", "manifest_sha256"), text), {})),
+        "releases_before": listed(EARLIER),
+        "output": document({}, {"columns": listed(text), "files": listed(FILE), "records": count}),
     },
 )
 REQUEST = document(
@@ -137,8 +157,13 @@ REQUEST = document(
 )
 LINE = document({"kind": text, "label": text, "counts": listed(count), "labels": count}, {})
 BIN = document({"from": count, "counts": listed(count)}, {"to": count})
+CLASSES = document(
+    {"unit": text, "keys": listed(text), "sides": listed(text), "records": listed(count), "bins": listed(BIN)},
+    {"perturbed": listed(text)},
+)
 RISKS = document(
-    {}, {"records": count, **dict.fromkeys(("prosecutor", "journalist", "marketer"), mapping(optional(number)))}
+    {},
+    {"records": count, **dict.fromkeys(("prosecutor", "journalist", "marketer"), optional(mapping(optional(number))))},
 )
 REPORT = document(
     {"report_version": count, "threshold": count},
@@ -149,13 +174,10 @@ REPORT = document(
         "stages": listed(STAGE),
         "columns": listed(text),
         **dict.fromkeys(("input_records", "sampled"), count),
-        "classes": document(
-            {"keys": listed(text), "sides": listed(text), "records": listed(count), "bins": listed(BIN)},
-            {"unit": text, "perturbed": listed(text)},
-        ),
-        "risks": document({}, {"at_risk": number, "before": RISKS, "after": RISKS}),
+        "classes": optional(CLASSES),
+        "risks": optional(document({}, {"at_risk": number, "before": optional(RISKS), "after": optional(RISKS)})),
         "distributions": mapping(document({"form": text, "lines": listed(LINE)}, {})),
-        "earlier": document({"verdict": VERDICT}, {"created": text, "columns": listed(text)}),
+        "earlier": optional(document({"verdict": VERDICT}, {"created": text, "columns": listed(text)})),
     },
 )
 TRIED = document(

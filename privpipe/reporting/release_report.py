@@ -143,6 +143,7 @@ def _lost(run: RunDocuments) -> dict[str, Any]:
 
 def _about(run: RunDocuments) -> list[tuple[str, str]]:
     verdict, manifest = run.verdict, run.manifest
+    files = manifest.get("output", {}).get("files")
     versions = ", ".join(f"{name} {version}" for name, version in verdict.get("versions", {}).items())
     rows = [
         ("run", verdict.get("run_id")),
@@ -156,7 +157,7 @@ def _about(run: RunDocuments) -> list[tuple[str, str]]:
         ("classes", _count(verdict.get("classes"))),
         ("missing quasi-identifiers", verdict.get("nulls")),
         ("columns", ", ".join(manifest.get("output", {}).get("columns", []))),
-        ("files", _count(len(manifest["output"]["files"])) if "output" in manifest else None),
+        ("files", _count(len(files)) if files is not None else None),
     ]
     return [(name, str(value)) for name, value in rows if value not in (None, "")]
 

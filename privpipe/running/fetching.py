@@ -207,9 +207,15 @@ def _table(folder: Path, manifest: Mapping[str, Any], columns: Sequence[str] | N
     files = sorted(str(file["name"]) for file in manifest["output"]["files"])
     if all(name.endswith(".parquet") for name in files):
         # One file a call: a dataset would leave out names with a leading sign and look for partitions.
-        parts = [pq.ParquetFile(folder / name).read(columns=wanted).select(wanted) for name in files]
+        parts = [_chosen(pq.ParquetFile(folder / name).read(columns=wanted), wanted) for name in files]
         return pa.concat_tables(parts)
     return _text_table(folder, manifest, wanted)
+
+
+def _chosen(table: pa.Table, wanted: list[str]) -> pa.Table:
+    if not set(wanted) <= set(table.column_names):
+        raise DataError("the files of the release do not have the columns that its manifest names; nothing is read")
+    return table.select(wanted)
 
 
 def _text_table(folder: Path, manifest: Mapping[str, Any], wanted: list[str]) -> pa.Table:
@@ -225,6 +231,6 @@ def _text_table(folder: Path, manifest: Mapping[str, Any], wanted: list[str]) ->
     )
     engine = open_engine("embedded", {})
     try:
-        return engine.collect(engine.scan(source)).select(wanted)
+        return _chosen(engine.collect(engine.scan(source)), wanted)
     finally:
         engine.close()

@@ -84,7 +84,7 @@ class KeyHistory:
             if document["version"] != VERSION:
                 raise ValueError("another version")
             return {str(tag): [str(each) for each in ids] for tag, ids in document["keys"].items()}
-        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
             raise DataError(
                 f"{str(self.folder / FILE)!r} is damaged; move it away, and earlier releases are not compared with"
             ) from None

@@ -136,7 +136,7 @@ class Plan:
 
     def made_with(self, seed: Seed) -> bool:
         """Whether the plan commits to this seed."""
-        return hmac.compare_digest(self.seed_commitment, seed.commitment(self.seed_salt))
+        return hmac.compare_digest(self.seed_commitment.encode(), seed.commitment(self.seed_salt).encode())
 
     @property
     def digest(self) -> str:
@@ -206,6 +206,8 @@ class Plan:
                 StagePlan(name=stage["name"], parameters=stage["parameters"], detail=stage["detail"])
                 for stage in document["stages"]
             )
+            if not all(_is_stage(stage) for stage in stages):
+                raise TypeError("a stage of another shape")
             hash_key = bytes.fromhex(str(document.get("hash_key", "")))
             digest, records = str(document["policy_digest"]), int(document["records"])
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
@@ -235,6 +237,14 @@ class Plan:
             if name in stage.detail:
                 return stage.detail[name]
         return None
+
+
+def _is_stage(stage: StagePlan) -> bool:
+    """Whether what is told of every stage has its shape; the rest of a detail is the stage's own to read."""
+    if not isinstance(stage.name, str) or not all(isinstance(each, dict) for each in (stage.parameters, stage.detail)):
+        return False
+    levels, suppressed = stage.detail.get("levels", {}), stage.detail.get("suppressed_records", 0)
+    return isinstance(levels, dict) and all(type(number) is int for number in (*levels.values(), suppressed))
 
 
 def _checksum(document: Mapping[str, Any]) -> str:

@@ -56,7 +56,7 @@ def process_beside(folder: Path) -> tuple[Mapping[str, Any] | None, str]:
         wrong = _mismatch(folder, plan, manifest, verdict)
         found = None if wrong else process_of(plan["stages"])
     # Whatever is malformed was not written by a release; the reason is told, never a value.
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         return None, f"the process record beside the data cannot be read ({type(error).__name__})"
     if wrong:
         return None, f"the process record beside the data is not used: {wrong}"
@@ -84,11 +84,15 @@ def verified_manifest(folder: Path, name: str) -> dict[str, Any]:
     try:
         manifest, verdict = (_read(home / f"{each}.json") for each in ("manifest", "verdict"))
         wrong = _other_files(folder, manifest)
+        if not all(isinstance(name, str) for name in manifest["output"]["columns"]):
+            wrong = "its columns have no names"
+        if not isinstance(manifest["policy"].get("sink") or {}, dict):
+            wrong = "its policy is none"
         if verdict["run_id"] != manifest["run_id"] or verdict["plan_hash"] != manifest["plan_hash"]:
             wrong = "the verdict is of another run"
         elif verdict["passed"] is not True:
             wrong = "the run did not pass"
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         wrong = f"its documents cannot be read ({type(error).__name__})"
         manifest = {}
     if wrong:

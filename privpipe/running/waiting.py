@@ -27,6 +27,7 @@ from privpipe.draws import Seed
 from privpipe.engines import Written
 from privpipe.errors import DataError, PrivpipeError, SignOffMissing, SinkError, UnsupportedError, UsageError
 from privpipe.private_files import private_folder, require_ours, sync_folder, write_private
+from privpipe.reporting import document_shapes
 from privpipe.running.approval import approvals, statement_of, target_mark
 from privpipe.running.commitments import input_commitment, plan_commitment
 from privpipe.running.held_bytes import PAGE, copied, hashes_below, names_held, require_files, require_staged
@@ -332,18 +333,17 @@ def read_request(folder: Path) -> Mapping[str, Any]:
     SignOffMissing
         The staged files are not those it names.
     """
-    path = folder / REQUEST if folder.is_dir() else folder
     try:
-        request: Mapping[str, Any] = json.loads(path.read_bytes())
-        if set(request) != {"sign_off_version", "asked", "statement"} or request["sign_off_version"] != 1:
+        request: Mapping[str, Any] = json.loads((folder / REQUEST if folder.is_dir() else folder).read_bytes())
+        strange = document_shapes.misshapen(request, document_shapes.REQUEST) or request["sign_off_version"] != 1
+        if strange or set(request) != {"sign_off_version", "asked", "statement"}:
             raise ValueError("another version")
-        statement = request["statement"]
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         raise UsageError(
             f"{str(folder)!r} is no run that waits: name the folder that `privpipe release` printed, or its {REQUEST}"
         ) from None
     if folder.is_dir():
-        _, _, public = _read(folder)
+        statement, public = request["statement"], _read(folder)[2]
         if statement != statement_of(public["manifest"], str(statement.get("target"))):
             raise SignOffMissing("the request is not of the manifest that is staged; do not sign it")
         require_staged(hashes_below(folder / "files"), statement, public)
@@ -385,7 +385,7 @@ def _read(folder: Path) -> tuple[Mapping[str, Any], Documents, Documents]:
             for kind, home in homes.items()
         }
         found["public"]["manifest"]["documents"]["verdict"], found["private"]["manifest"]["input"]["fingerprint"]
-    except (OSError, ValueError, LookupError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise SignOffMissing(
             f"the run in {folder.name!r} is damaged ({type(error).__name__}); stage it again"
         ) from None

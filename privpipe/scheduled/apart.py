@@ -100,7 +100,7 @@ def _talk(process: subprocess.Popen[bytes], job: Job, tell: Callable[[str], None
 def _read(line: bytes) -> dict[str, Any]:
     try:
         said = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return said if isinstance(said, dict) else {}
 

@@ -78,7 +78,16 @@ class Job:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """The job of such a line."""
-        given = json.loads(text)
-        given["keep_out"] = tuple((what, path) for what, path in given["keep_out"])
-        return cls(**given)
+        """The job of such a line.
+
+        Raises
+        ------
+        UsageError
+            It is none.
+        """
+        try:
+            given = json.loads(text)
+            given["keep_out"] = tuple((str(what), str(path)) for what, path in given["keep_out"])
+            return cls(**given)
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise UsageError(f"this is no job of a scheduler: {type(error).__name__}") from None

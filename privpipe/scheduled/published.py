@@ -67,17 +67,21 @@ def published_at(path: str) -> Published | None:
     run_id = verdict.get("run_id")
     if not isinstance(run_id, str) or not RUN.fullmatch(run_id) or manifest.get("run_id") != run_id:
         return None
-    files = (manifest.get("output") or {}).get("files") or []
-    if not files or not all(_is_there(folder, file) for file in files):
+    output = manifest.get("output")
+    files = output.get("files") if isinstance(output, dict) else None
+    if not isinstance(files, list) or not files or not all(_is_there(folder, file) for file in files):
         return None
-    started = datetime.strptime(run_id.partition("-")[0], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    try:
+        started = datetime.strptime(run_id.partition("-")[0], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    except ValueError:  # fourteen digits that are no moment
+        return None
     return Published(run_id=run_id, started=started, folder=str(folder), verdict=verdict)
 
 
 def _document(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

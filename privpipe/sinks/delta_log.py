@@ -346,7 +346,7 @@ def commit_info(content: bytes, name: str) -> Mapping[str, Any]:
     try:
         lines = [json.loads(line) for line in content.decode("utf-8").splitlines() if '"commitInfo"' in line]
         return next((dict(line["commitInfo"]) for line in lines if "commitInfo" in line), {})
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         raise SinkError(f"the log of the Delta table {name!r} cannot be read; nothing was published") from None
 
 

@@ -359,7 +359,7 @@ class IcebergTarget(WholeReleases):
         mark = self._pending(run_id)
         try:
             told = json.loads(mark.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             mark.unlink(missing_ok=True)
             return
         try:

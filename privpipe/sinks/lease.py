@@ -169,6 +169,6 @@ class Lease:
 def _said(found: Version) -> dict[str, Any]:
     try:
         said = json.loads(found.content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return said if isinstance(said, dict) else {}

@@ -138,6 +138,13 @@ def test_the_commands_of_the_set_up_are_targets(project: Path, sections: dict[st
         assert re.search(rf"^{target}:", makefile, re.MULTILINE)
 
 
+def test_readers_can_be_fuzzed(clone: Path, sections: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FUZZ_SECONDS", "1")
+    fuzz, replay = commands(sections["Fuzzing"])
+    assert [line.split("|")[-1].strip() for line in run(clone, *fuzz[1:]).splitlines()] == ["violations", "0", "0"]
+    assert " passed" in run(clone, *replay[1:], "-q", "-p", "no:cacheprovider")
+
+
 def test_folders_of_tests_are_there(project: Path, sections: dict[str, str]) -> None:
     listed = re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (.*?) \|", sections["Tests"], re.MULTILINE)))
     assert listed

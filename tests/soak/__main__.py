@@ -1,8 +1,8 @@
 """``python tests/soak [TEST ...]``: damaged documents and killed runs, and a table of what came of it.
 
-Counts come from the environment: SOAK_POLICIES, SOAK_DOCUMENTS (of each kind), SOAK_KILLS, SOAK_STORES (of each kind
-of fault), SOAK_LAKES, SOAK_ICEBERG, SOAK_DATABASES, SOAK_CLUSTERS;
-SOAK_SEED draws other ones; SOAK_KEEP names a folder for what broke something.
+Counts come from the environment: SOAK_POLICIES, SOAK_READERS and SOAK_DOCUMENTS (of each kind), SOAK_KILLS, SOAK_STORES
+(of each kind of fault), SOAK_LAKES, SOAK_ICEBERG, SOAK_DATABASES, SOAK_CLUSTERS; SOAK_SEED draws other ones; SOAK_KEEP
+names a folder for what broke something.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from iceberg import soak_iceberg
 from kills import soak_kills
 from lakes import soak_lakes
 from policies import soak_policies
+from readers import soak_readers
 from records import soak_records
 from stores import soak_stores
 from trials import Table
@@ -24,6 +25,7 @@ from trials import Table
 PROJECT = Path(__file__).resolve().parents[2]
 TESTS = {
     "policies": (soak_policies, "SOAK_POLICIES", 10_000),
+    "readers": (soak_readers, "SOAK_READERS", 2000),
     "records": (soak_records, "SOAK_DOCUMENTS", 2000),
     "kills": (soak_kills, "SOAK_KILLS", 1000),
     "stores": (soak_stores, "SOAK_STORES", 200),

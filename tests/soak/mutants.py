@@ -7,7 +7,7 @@ import json
 import random
 from typing import Any
 
-__all__ = ["mutated", "mutated_text"]
+__all__ = ["NUMBERS", "OTHERS", "TEXTS", "TOKENS", "mutated", "mutated_text", "near", "places"]
 
 TEXTS = (
     *("", " ", "a", "age", "Age", "town", "*", "null", "true", "yes", "0", "-1", "1e9", "nan", "inf", "k_anonymity"),
@@ -28,22 +28,22 @@ def mutated(document: Any, draw: random.Random, changes: int = 1) -> Any:
     """A copy of a document with so many changes."""
     found = copy.deepcopy(document)
     for _ in range(changes):
-        places = list(_places(found))
-        if not places:
+        known = list(places(found))
+        if not known:
             return draw.choice(OTHERS)
-        found = _changed(found, draw.choice(places), draw)
+        found = _changed(found, draw.choice(known), draw)
     return found
 
 
-def _places(value: Any, place: Place = ()) -> Any:
+def places(value: Any, place: Place = ()) -> Any:
     if isinstance(value, dict):
         for key, item in value.items():
             yield (*place, key)
-            yield from _places(item, (*place, key))
+            yield from places(item, (*place, key))
     elif isinstance(value, list):
         for at, item in enumerate(value):
             yield (*place, at)
-            yield from _places(item, (*place, at))
+            yield from places(item, (*place, at))
 
 
 def _changed(document: Any, place: Place, draw: random.Random) -> Any:
@@ -69,9 +69,9 @@ def _changed(document: Any, place: Place, draw: random.Random) -> Any:
     elif what == 4:
         holder[last] = copy.deepcopy(draw.choice(OTHERS))
     elif what == 5:
-        holder[last] = _near(holder[last], draw)
+        holder[last] = near(holder[last], draw)
     elif what == 6:
-        holder[last] = copy.deepcopy(_at(document, draw.choice(list(_places(document)))))
+        holder[last] = copy.deepcopy(_at(document, draw.choice(list(places(document)))))
     elif isinstance(holder, dict):
         holder[draw.choice(TEXTS)] = copy.deepcopy(holder[last])
     else:
@@ -90,7 +90,7 @@ def _typo(text: str, draw: random.Random) -> str:
     return text[:at] + draw.choice("abcx_ 1") + text[at + draw.randrange(2) :]
 
 
-def _near(value: Any, draw: random.Random) -> Any:
+def near(value: Any, draw: random.Random) -> Any:
     """A value of the same type, or what looks like it."""
     if isinstance(value, bool) or value is None:
         return not value

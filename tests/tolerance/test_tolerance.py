@@ -38,6 +38,26 @@ def test_integers_are_compared_exactly() -> None:
     assert not at_most(huge + 1, huge)
     assert below(huge - 1, huge)
     assert at_least(np.array([huge - 1, huge]), huge).tolist() == [False, True]
+    assert not below(huge, huge)
+    assert at_most(huge, huge)
+
+
+@pytest.mark.parametrize("bound", [0.3, 3, -7.5, 1e6])
+def test_what_differs_by_the_slack_itself_is_equal(bound: float) -> None:
+    low, high = bound - slack(bound), bound + slack(bound)
+    assert at_least(low, bound)
+    assert not below(low, bound)
+    assert at_most(high, bound)
+    assert not at_least(np.nextafter(low, -np.inf), bound)
+    assert below(np.nextafter(low, -np.inf), bound)
+    assert not at_most(np.nextafter(high, np.inf), bound)
+
+
+def test_a_float_meets_an_integer_within_tolerance() -> None:
+    assert at_most(3 + 1e-10, 3)
+    assert at_most(3, 3 - 1e-10)
+    assert at_least(3 - 1e-10, 3)
+    assert not below(3 - 1e-10, 3)
 
 
 @pytest.mark.parametrize("meets", [at_least, at_most, below])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
@@ -165,6 +166,7 @@ def csv_rows(data: bytes, dialect: CsvDialect, place: str) -> tuple[pa.RecordBat
         data = rewritten_csv(data, dialect.signs)
     if not data.strip(b"\r\n") and (len(schema) > 1 or not data):
         return pa.RecordBatch.from_pylist([], schema), 0
+    _require_utf8(data, place)
     ragged = _Ragged()
     try:
         table = csv.read_csv(
@@ -185,9 +187,7 @@ def csv_rows(data: bytes, dialect: CsvDialect, place: str) -> tuple[pa.RecordBat
                 quoted_strings_can_be_null=dialect.quoted_nulls or len(schema) == 1,
             ),
         )
-    except pa.ArrowInvalid as error:
-        if "UTF8" in str(error):
-            raise not_of_encoding(place, "utf-8") from None
+    except pa.ArrowInvalid:
         raise DataError(f"{place}: not readable as CSV") from None
     cells = [_whole(column) for column in table.columns]
     if dialect.form.trim:
@@ -208,6 +208,15 @@ def ragged_error(lines: int, columns: Sequence[str]) -> DataError:
         f"{lines:,} line{'s' if lines != 1 else ''} of the source ha{'ve' if lines != 1 else 's'} another "
         f"number of fields than the {len(columns)} columns; is a file truncated, or the delimiter another?"
     )
+
+
+def _require_utf8(data: bytes, place: str) -> None:
+    """Before the parser meets a ragged line: it hands that over as text, and what fails there is lost on stderr."""
+    whole = [None, pa.py_buffer(np.array([0, len(data)], dtype=np.int64)), pa.py_buffer(data)]
+    try:
+        pa.Array.from_buffers(pa.large_string(), 1, whole).validate(full=True)
+    except pa.ArrowInvalid:
+        raise not_of_encoding(place, "utf-8") from None
 
 
 class _Ragged:

@@ -103,7 +103,7 @@ def _listed(text: str, otherwise: list[str]) -> list[str]:
     """The items of a JSON array of texts; nulls are no items."""
     try:
         items = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return otherwise
     if not all(item is None or isinstance(item, str) for item in items):
         return otherwise

@@ -188,7 +188,7 @@ class SqliteStore(FileStore):
             row = file.execute(f"SELECT document FROM main.{quoted(self.documents)} WHERE name = 'manifest'").fetchone()
         try:
             return str(json.loads(row[0])["run_id"])
-        except (TypeError, ValueError, KeyError):
+        except (TypeError, ValueError, KeyError, RecursionError):
             raise self.foreign(f", for {self.documents!r} holds something else") from None
 
     def texts(self) -> Mapping[str, str]:

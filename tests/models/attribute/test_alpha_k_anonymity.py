@@ -77,6 +77,11 @@ def test_ranges(parameters: dict[str, object], text: str) -> None:
         AlphaKAnonymity(**{"k": 2, **parameters})
 
 
+@pytest.mark.parametrize(("k", "alpha", "least"), [(5, 0.5, 5), (2, 0.1, 10), (1, 1.0, 1), (None, None, 1)])
+def test_a_class_holds_k_records_and_as_many_as_its_values(k: int | None, alpha: float | None, least: int) -> None:
+    assert AlphaKAnonymity(k=k, alpha=alpha).least_size() == least
+
+
 def test_without_a_sensitive_column_there_is_nothing_to_judge() -> None:
     with pytest.raises(UsageError, match="role: sensitive"):
         AlphaKAnonymity(k=2, alpha=0.5).with_roles(Roles(quasi_identifiers=["zip"]))

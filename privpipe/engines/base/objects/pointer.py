@@ -46,7 +46,10 @@ def pointed_at(text: bytes) -> str:
     >>> pointed_at(pointer_text("../.adult.privpipe/releases/1", "ab")), pointed_at(pointer_text(None, "ab"))
     ('../.adult.privpipe/releases/1', '')
     """
-    found: Any = json.loads(text) if len(text) <= MOST_BYTES else None
+    try:
+        found: Any = json.loads(text) if len(text) <= MOST_BYTES else None
+    except RecursionError:
+        raise ValueError("no pointer of a sink") from None
     release = found.get("release", 0) if isinstance(found, dict) else 0
     if release is None:
         return ""
