@@ -10,7 +10,7 @@ import pyarrow.types as pt
 from privpipe.blocks import ClassBlock, ClassQuery
 from privpipe.engines.base.assembly import may_be_marked, require_query_columns
 from privpipe.engines.base.known_sizes import KnownSizes
-from privpipe.engines.embedded.packed_keys import PackedClasses, runs, sorted_words
+from privpipe.engines.embedded.packed_keys import PackedClasses, sorted_words
 from privpipe.engines.embedded.session import OutOfMemory, Session
 from privpipe.engines.embedded.table import EmbeddedTable, nothing_but_mark, quoted
 
@@ -51,6 +51,8 @@ def sizes_of(session: Session, table: EmbeddedTable, query: ClassQuery) -> Known
 
 def _sorted(session: Session, table: EmbeddedTable, query: ClassQuery) -> KnownSizes | None:
     """The sizes by sorting packed keys, or the numbers of one column; None where neither serves."""
+    from privpipe.kernels.grouping.runs import runs
+
     mark = query.mark if may_be_marked(query) else None
     packed = PackedClasses.of(session, table, replace(query, mark=mark))
     if packed is not None:

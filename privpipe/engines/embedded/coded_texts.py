@@ -6,11 +6,7 @@ takes half the time, grouping them by six texts a third.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from contextlib import ExitStack
 
 import numpy as np
 import pyarrow as pa
@@ -20,17 +16,10 @@ from privpipe.blocks import ID_COLUMNS
 from privpipe.draws import Seed
 from privpipe.engines.base.histograms import histogram_of
 from privpipe.engines.embedded.packed_keys import sorted_words
+from privpipe.engines.embedded.row_hashing import RowHashing, sql_type
 from privpipe.engines.embedded.session import Kept, Session
 from privpipe.engines.embedded.table import Digits, EmbeddedTable, column_list, plain_texts, quoted
-from privpipe.errors import PrivpipeError
-from privpipe.kernels.columns.cell_words import (
-    CodedCells,
-    FixedCells,
-    TextCells,
-    coded_words,
-    encode_column,
-    integer_cells,
-)
+from privpipe.errors import EngineError
 
 __all__ = ["with_coded_ids"]
 
@@ -42,6 +31,7 @@ REPEATED = 4
 """How often a value occurs at the least, in the mean, in a column that becomes one."""
 CLOSE = 1 << 32
 """Integers that lie within so many are digits of packed keys."""
+ID_BYTES = 16
 MADE, ORDINAL = "__privpipe_made", "__privpipe_ordinal"
 HIGH, LOW = ID_COLUMNS
 
@@ -54,27 +44,41 @@ def with_coded_ids(session: Session, table: EmbeddedTable, column: str | None, s
     column : str, optional
         The declared key of a record, present and distinct everywhere.
     """
-    if table.records(session) < session.coded_rows or not all(_sql_type(each.type) for each in table.schema):
+    if table.records(session) < session.coded_rows or not all(sql_type(each.type) for each in table.schema):
         return None
     dictionaries = _dictionaries(session, table)
     if not dictionaries:
         return None
-    hashing = _Hashing(table.schema, dictionaries, column, seed)
+    hashing = RowHashing(table.schema, dictionaries, column, seed)
     with ExitStack() as stack:
         types = {name: stack.enter_context(session.enumeration(each)) for name, each in dictionaries.items()}
         columns = ", ".join(
             f"{quoted(name)}::{types[name]} AS {quoted(name)}" if name in types else quoted(name)
             for name in table.schema.names
         )
-        with hashing.function(session, counting=column is None) as made:
-            source = f"SELECT {columns} FROM {table.source}"
-            kept = session.keep(_with_ids(table.schema.names, made, source, "0"), table.frames)
+        kept = _stored(session, table, f"SELECT {columns} FROM {table.source}", hashing)
     if column is None:
         _number_equal(session, kept, table.schema, hashing)
     return _table(kept, table, hashing, session)
 
 
-def _table(kept: Kept, table: EmbeddedTable, hashing: _Hashing, session: Session) -> EmbeddedTable:
+def _stored(session: Session, table: EmbeddedTable, source: str, hashing: RowHashing) -> Kept:
+    """The rows of `source`, stored with the ids of first occurrences."""
+    names, records, counting = table.schema.names, table.records(session), hashing.column is None
+    if ID_BYTES * records > session.room():
+        # A function of the query holds nothing, and waits for the interpreter 2,048 rows at a time.
+        with hashing.function(session, counting=counting) as made:
+            return session.keep(_with_ids(names, made, source, "0"), table.frames)
+    rows = session.keep(source, table.frames)
+    if session.value(f"SELECT count(*) FROM {rows.name}") != records:
+        raise EngineError("the source changed while it was read: it has not as many rows as before")
+    ids, _held = session.name("ids"), session.hold(ID_BYTES * records)
+    frame = pa.table(list(hashing.of_stored(session, rows.name, records, counting=counting)), names=list(ID_COLUMNS))
+    columns = f"{column_list(names, rows.name)}, {column_list(ID_COLUMNS, ids)}"
+    return session.keep(f"SELECT {columns} FROM {rows.name} POSITIONAL JOIN {ids}", {ids: frame})
+
+
+def _table(kept: Kept, table: EmbeddedTable, hashing: RowHashing, session: Session) -> EmbeddedTable:
     coded = f"SELECT {column_list([*table.schema.names, *ID_COLUMNS])} FROM {kept.name}"
     digits = {name: Digits(len(texts) + 1, texts) for name, texts in hashing.dictionaries.items()}
     digits |= _integers(session, kept, table.schema)
@@ -137,7 +141,7 @@ def _with_ids(names: list[str], made: str, source: str, ordinal: str) -> str:
     return f"SELECT {columns}, {MADE}.hi AS {HIGH}, {MADE}.lo AS {LOW} FROM ({called})"
 
 
-def _number_equal(session: Session, kept: Kept, schema: pa.Schema, hashing: _Hashing) -> None:
+def _number_equal(session: Session, kept: Kept, schema: pa.Schema, hashing: RowHashing) -> None:
     """Give equal records the ids of their ordinals; which of them is which does not matter, they are equal."""
     # One word first: it is quick to sort, and equal by chance once in 2^64 pairs.
     single = EmbeddedTable(f"SELECT {LOW} FROM {kept.name}", pa.schema([(LOW, pa.int64())]))
@@ -163,103 +167,3 @@ def _number_equal(session: Session, kept: Kept, schema: pa.Schema, hashing: _Has
         f"WHERE {kept.name}.{HIGH} = {twice.name}.{HIGH} AND {kept.name}.{LOW} = {twice.name}.{LOW}"
     )
     session.run(f"INSERT INTO {kept.name} SELECT * FROM {again.name}")
-
-
-def _sql_type(kind: pa.DataType) -> str:
-    """The type by which a function is handed a column; empty for one that it cannot be handed."""
-    if pt.is_decimal(kind):
-        return f"DECIMAL(38, {kind.scale})"
-    if pt.is_timestamp(kind):
-        return "TIMESTAMPTZ" if kind.tz is not None else "TIMESTAMP"
-    known = {
-        pa.string(): "VARCHAR",
-        pa.int64(): "BIGINT",
-        pa.float64(): "DOUBLE",
-        pa.bool_(): "BOOLEAN",
-        pa.date32(): "DATE",
-        pa.binary(): "BLOB",
-    }
-    return known.get(kind, "")
-
-
-@dataclass
-class _Hashing:
-    """Ids of records as a function of their columns, and the sum of the hashes of their content.
-
-    Parameters
-    ----------
-    schema : pyarrow.Schema
-    dictionaries : mapping of column to pyarrow.Array
-    column : str, optional
-        As in `with_coded_ids`.
-    seed : Seed
-    """
-
-    schema: pa.Schema
-    dictionaries: Mapping[str, pa.Array]
-    column: str | None
-    seed: Seed = field(repr=False)
-
-    records: int = 0
-    total: int = 0
-    error: PrivpipeError | None = None
-
-    def __post_init__(self) -> None:
-        self._names = sorted(self.schema.names) if self.column is None else [self.column]
-        self._words = {
-            name: coded_words(self.dictionaries[name], name) for name in self._names if name in self.dictionaries
-        }
-        self._lock = threading.Lock()
-
-    @property
-    def key(self) -> bytes:
-        """Of the hash of content."""
-        return self.seed.key("record")
-
-    @contextmanager
-    def function(self, session: Session, *, counting: bool) -> Iterator[str]:
-        """A call of this function, in which the ordinal is left open."""
-        fields, parts = ["ordinal BIGINT"], ["ordinal := {ordinal}"]
-        for at, name in enumerate(self._names):
-            coded = name in self.dictionaries
-            fields.append(f"c{at} {'INTEGER' if coded else _sql_type(self.schema.field(name).type)}")
-            cell = quoted(name).replace("{", "{{").replace("}", "}}")  # braces are places to fill
-            missing = len(self.dictionaries[name]) if coded else 0
-            parts.append(f"c{at} := {f'coalesce(enum_code({cell})::INTEGER, {missing})' if coded else cell}")
-
-        def compute(rows: Any) -> pa.Array:
-            return self._ids(rows.combine_chunks() if isinstance(rows, pa.ChunkedArray) else rows, counting)
-
-        takes = (f"STRUCT({', '.join(fields)})",)
-        with session.function(compute, takes, "STRUCT(hi BIGINT, lo BIGINT)") as name:
-            try:
-                yield f"{name}(struct_pack({', '.join(parts)}))"
-            except PrivpipeError:
-                if self.error is not None:  # DuckDB hands on what the function raised as an error of its own
-                    raise self.error from None
-                raise
-
-    def _ids(self, rows: pa.StructArray, counting: bool) -> pa.Array:
-        from privpipe.kernels.ids.record_ids import hash_cells, record_id, sum_of_hashes
-
-        ordinals, *columns = rows.flatten()
-        try:
-            hashed = hash_cells(list(map(self._cells, self._names, columns)), len(rows), self.seed)
-        except PrivpipeError as error:
-            self.error = error
-            raise
-        if counting:
-            part = sum_of_hashes(hashed)
-            with self._lock:
-                self.records += len(rows)
-                self.total = (self.total + part) % (1 << 128)
-        ids = hashed if self.column is not None else record_id(hashed, ordinals.to_numpy(), self.seed)
-        high, low = np.ascontiguousarray(ids.T)
-        return pa.StructArray.from_arrays([pa.array(high), pa.array(low)], names=["hi", "lo"])
-
-    def _cells(self, name: str, column: pa.Array) -> FixedCells | TextCells | CodedCells:
-        if name in self._words:
-            return CodedCells(column.to_numpy(), *self._words[name])
-        if pt.is_int64(column.type) and not column.null_count:
-            return integer_cells(column.to_numpy())
-        return encode_column(column, "record_id" if self.column is not None else name)

@@ -24,7 +24,7 @@ from privpipe.engines.embedded.table import Digits, EmbeddedTable
 if TYPE_CHECKING:
     from privpipe.engines.embedded.session import Session
 
-__all__ = ["PackedClasses", "PackedKeys", "runs", "sorted_words"]
+__all__ = ["PackedClasses", "PackedKeys", "sorted_words"]
 
 Ints = NDArray[np.int64]
 SPACE = 1 << 62
@@ -111,19 +111,6 @@ def sorted_words(session: Session, table: EmbeddedTable, word: str, key: str) ->
             yield words
 
 
-def runs(words: NDArray[Any]) -> tuple[Ints, Ints]:
-    """Where equal words begin, and how many there are of each; of at least one word.
-
-    Examples
-    --------
-    >>> [found.tolist() for found in runs(np.array([3, 3, 5, 7, 7, 7]))]
-    [[0, 2, 3], [2, 1, 3]]
-    """
-    fresh = np.flatnonzero(words[1:] != words[:-1]) + 1
-    starts = np.concatenate([np.zeros(1, np.int64), fresh])
-    return starts, np.diff(np.append(starts, len(words)))
-
-
 @dataclass(frozen=True)
 class PackedClasses:
     """The class table of one query over packed keys.
@@ -166,6 +153,8 @@ class PackedClasses:
 
     def keyed_blocks(self) -> Iterator[tuple[ClassBlock, Ints]]:
         """Blocks with the packed keys of their classes, which ascend within a part."""
+        from privpipe.kernels.grouping.runs import runs
+
         key = self.keys.sql
         if not self.codes:
             for words in sorted_words(self.session, self.table, key, key):
@@ -183,6 +172,8 @@ class PackedClasses:
 
     def _cells(self, name: str, words: Ints) -> tuple[Ints, Ints, Cells]:
         """Keys and sizes of the classes, and their cells of one column."""
+        from privpipe.kernels.grouping.runs import runs
+
         starts, counts = runs(words)
         cell_keys, digits = np.divmod(words[starts], len(self.codes[name]))
         codes = self.codes[name][digits]

@@ -18,7 +18,7 @@ from privpipe.engines import Source
 from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.engines.embedded import EmbeddedEngine, coded_texts, packed_keys, session
 from privpipe.engines.embedded.table import EmbeddedTable
-from privpipe.errors import DataError
+from privpipe.errors import DataError, EngineError
 from privpipe.models import CATALOGUE
 from privpipe.testing import HOSTILE_TABLES, Case, Conformance, cases, examples_of
 
@@ -101,6 +101,29 @@ def test_ids_and_fingerprint_are_those_of_the_texts(
     assert fingerprint(plain, one, SEED) == fingerprint(coded, other, SEED)
     assert (coded.known_content(other, SEED) is None) == (column is not None)
     assert coded.known_content(other, Seed.insecure(4)) is None
+
+
+@pytest.mark.parametrize("column", [None, "n"])
+def test_rows_of_many_groups_get_their_own_ids_with_and_without_room(coded: EmbeddedEngine, column: str | None) -> None:
+    many = 300_000  # DuckDB stores 122,880 rows a group, and threads read several at once
+    rows = pa.table(
+        {"n": RNG.permutation(many), "ward": pa.array(["a", "b", None]).take(pa.array(RNG.integers(0, 3, many)))}
+    )
+    table = loaded(coded, rows, column)
+    held = coded.session.hold(coded.session.room())  # no room: ids come by a function of the query
+    other = loaded(coded, rows, column)
+    assert held is not None
+    both = f"SELECT * FROM {table.source} EXCEPT SELECT * FROM {other.source}"
+    assert coded.session.value(f"SELECT count(*) FROM ({both})") == 0
+    assert coded.session.value(f"SELECT count(DISTINCT __privpipe_id_hi) FROM {table.source}") == many
+    assert fingerprint(coded, table, SEED) == fingerprint(coded, other, SEED)
+
+
+def test_a_source_that_changes_meanwhile_is_an_error(coded: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = coded.scan(Source(data=ROWS))
+    monkeypatch.setattr(EmbeddedTable, "records", lambda self, session: N + 1)
+    with pytest.raises(EngineError, match="changed while it was read"):
+        coded.with_record_ids(table, None, SEED)
 
 
 def test_equal_records_are_numbered(plain: EmbeddedEngine, coded: EmbeddedEngine) -> None:
