@@ -16,6 +16,7 @@ import pytest
 import privpipe as pp
 from privpipe.blocks import RowBlock
 from privpipe.blocks.facts import Facts
+from privpipe.engines.embedded import session
 from privpipe.errors import UsageError
 from privpipe.running.cost import model
 from privpipe.running.cost.model import MEASURED
@@ -95,6 +96,22 @@ def test_the_prediction_is_near_the_counters(memory: str, tmp_path: Path, monkey
     assert done.returncode == 0, done.stderr
     counted = json.loads(done.stdout)
     for resource in WRITTEN:
+        predicted = cost[resource]
+        assert predicted is not None
+        assert counted[resource] / FACTOR <= predicted <= counted[resource] * FACTOR, (resource, predicted, counted)
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="this system does not count what a process reads")
+def test_the_prediction_of_a_table_in_the_database_is_near_the_counters(tmp_path: Path) -> None:
+    assert model.STORED_ROWS == session.CODED_ROWS
+    pq.write_table(rows_of(2 * ROWS + 1), tmp_path / "data.parquet")
+    document = policy(tmp_path, memory_limit="1GB")
+    cost = pp.plan_cost(document)
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, json.dumps(document)], capture_output=True, text=True, timeout=240, check=True
+    )
+    counted = json.loads(done.stdout)
+    for resource in ("read", "written"):
         predicted = cost[resource]
         assert predicted is not None
         assert counted[resource] / FACTOR <= predicted <= counted[resource] * FACTOR, (resource, predicted, counted)

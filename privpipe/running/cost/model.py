@@ -51,6 +51,8 @@ class EngineCosts:
     base_driver : float
     driver_rows, driver_rows_on_disk : float
         Times the rows in memory that the process holds: where they fit, and where they are staged on disk.
+    driver_laid : float
+        The same for each stage that lays rows anew.
     base_cpu : float
     tells_driver : bool
         Whether what the driver holds was measured.
@@ -73,6 +75,7 @@ class EngineCosts:
     base_driver: float = 0.0
     driver_rows: float = 0.0
     driver_rows_on_disk: float = 0.0
+    driver_laid: float = 0.0
     base_cpu: float = 0.0
     cpu_by_column: float = 0.0
     cpu_by_key: float = 0.0
@@ -91,7 +94,7 @@ MEASURED: Mapping[str, EngineCosts] = {
         base_driver=250 * MEGABYTE,
         driver_rows=2.8,
         driver_rows_on_disk=2.0,
-        base_cpu=5.5,
+        base_cpu=3.5,
         cpu_by_column=0.2e-6,
         cpu_by_key=0.75e-6,
         cpu_by_stage=0.7e-6,
@@ -126,6 +129,25 @@ MEASURED: Mapping[str, EngineCosts] = {
     ),
 }
 """One thread or many: seconds are of all processors together."""
+STORED_ROWS = 200_000
+"""From so many rows on the embedded engine stores a table in its database, its texts as numbers."""
+STORED = EngineCosts(
+    base_read=24 * MEGABYTE,
+    source_reads=2.8,
+    release_reads=3.6,
+    staged_reads=7.0,
+    laid_reads=1.2,
+    base_driver=340 * MEGABYTE,
+    driver_rows=1.1,
+    driver_rows_on_disk=1.1,
+    driver_laid=1.7,
+    base_cpu=3.5,
+    cpu_by_column=0.1e-6,
+    cpu_by_key=0.25e-6,
+    cpu_by_stage=0.9e-6,
+    measured_rows=10_000_000,
+)
+"""Of such tables."""
 
 
 @dataclass(frozen=True)
@@ -263,14 +285,14 @@ def predict(engine: str, table: LookedAt, work: Work, memory: int | None = None,
     """
     if engine not in MEASURED:
         raise UnsupportedError(f"the costs of the engine {engine!r} were not measured; known: {', '.join(MEASURED)}")
-    own = MEASURED[engine]
+    own = _costs(engine, table)
     written = _written(table, work) * (1.0 if work.text else own.packs)
     staged = table.rows * (sum(table.packed_bytes.values()) + STAGED_BYTES)
-    on_disk = _on_disk(table, work, memory) if engine == "embedded" else 0
+    on_disk = _on_disk(table, work, memory, own) if engine == "embedded" else 0
     held = table.rows * table.row_bytes
     values = sum(VALUE_BYTES * table.distinct.get(name, 0) for name in work.with_hierarchy)
     cells = CELL_BYTES * work.quasi_identifiers * table.cells if work.searches else 0.0
-    rows_held = held * (own.driver_rows_on_disk if on_disk else own.driver_rows)
+    rows_held = held * ((own.driver_rows_on_disk if on_disk else own.driver_rows) + own.driver_laid * work.laid)
     if memory is not None:
         rows_held = min(rows_held, max(memory - own.base_driver, 0.0))
     passes = own.staged_reads + own.staged_reads_by_key * work.quasi_identifiers + own.laid_reads * work.laid
@@ -313,16 +335,21 @@ def _written(table: LookedAt, work: Work) -> float:
     return table.rows * sum(table.packed_bytes.get(name, 0.0) for name in work.released)
 
 
-def _on_disk(table: LookedAt, work: Work, memory: int | None) -> int:
-    """How many of the tables that a run lays down do not fit into an eighth of its memory."""
+def _costs(engine: str, table: LookedAt) -> EngineCosts:
+    """What was measured of an engine for tables of this size."""
+    return STORED if engine == "embedded" and table.rows >= STORED_ROWS else MEASURED[engine]
+
+
+def _on_disk(table: LookedAt, work: Work, memory: int | None, own: EngineCosts) -> int:
+    """How many of the tables that a run lays down itself do not fit into an eighth of its memory."""
     if memory is None:
         return 0
     held = table.rows * table.row_bytes
-    return sum(1 for at in range(work.laid + 1) if held > max(memory / 8 - at * held, KEPT_BYTES))
+    return sum(1 for at in range(work.laid + (own is not STORED)) if held > max(memory / 8 - at * held, KEPT_BYTES))
 
 
 def _unknown(table: LookedAt, work: Work, engine: str, memory: int | None) -> Iterator[str]:
-    own, held = MEASURED[engine], table.rows * table.row_bytes
+    own, held = _costs(engine, table), table.rows * table.row_bytes
     for place in work.searches:
         yield f"how long the search of {place} takes: give it a budget, or watch its progress"
     if work.unmeasured:
