@@ -159,7 +159,7 @@ def test_a_table_may_be_abandoned_in_the_middle_of_anything() -> None:
 
 @pytest.mark.parametrize("how", ["value", "stream"])
 def test_ctrl_c_ends_a_long_query(how: str) -> None:
-    long = "SELECT hash(range) FROM range(30000000000) WHERE hash(range) % 7 = 8"
+    long = "SELECT hash(range) FROM range(30000000000) WHERE hash(range) = 8"
     # A process started in the background of a script ignores Ctrl-C, and so would this one.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with EmbeddedEngine.open({"threads": 2}) as engine, contextlib.ExitStack() as after:
