@@ -191,6 +191,21 @@ def test_two_plans_share_no_draw(run: Any) -> None:
     assert any("released as they are" in each for each in plans[0].detail["warnings"])
 
 
+def test_a_frozen_plan_keeps_its_cuts_for_another_table() -> None:
+    import pandas as pd
+
+    a, b = two_columns()
+    first = pd.DataFrame({"a": a, "b": b})
+    other = first.copy()
+    other.iloc[10] = [50.0, 50.0]
+    fitted = stage("a", "b").fit(first, seed="9f2c41d7e0b85a6394c1f7d2083be65a")
+    one, two = fitted.transform(first), fitted.transform(other)
+    assert one.iloc[10].tolist() == first.iloc[10].tolist()
+    assert (two.iloc[10] != other.iloc[10]).all()
+    rest = [at for at in range(len(first)) if at != 10]
+    assert one.iloc[rest].equals(two.iloc[rest])
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
