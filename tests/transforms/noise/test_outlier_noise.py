@@ -139,6 +139,14 @@ def test_bits_of_zeros_and_of_values_beyond_the_clip_stay(run: Any) -> None:
     assert 1.5 <= found[6] <= 3.5
 
 
+def test_what_is_no_number_is_missing_in_the_release() -> None:
+    x = [1.0, 2.0, 3.0, 4.0, 5.0, float("nan")]
+    cuts = OutlierCuts.of(np.array(x)[:, None], ["a"], {"a": 1.0}, 0.975)
+    block = RowBlock(pa.record_batch({"a": x}), ids(6))
+    made = stage("a").apply_block(block, plan_of(stage("a"), cuts, {"a": 1.0}), Draws(Seed.insecure(5), 0, "add_noise"))
+    assert made.column("a").to_pylist() == [*x[:5], None]
+
+
 def test_too_few_records_are_all_outliers(run: Any) -> None:
     (found,) = released(run, stage("a"), {"a": [1.0, 2.0, 3.0]})
     assert not set(found) & {1.0, 2.0, 3.0}
