@@ -65,3 +65,7 @@ def _check_noise(draft: Draft, report: Report, read: ReadEntry, entry: RepeatedN
             report.wrong(place, f"{many}; the ratio is that of one")
         elif masking[0].kind == "orthogonal":
             report.wrong(place, f"{column!r} has orthogonal noise, which has no variance ratio; take another kind")
+        elif masking[0].outliers is not None:
+            report.wrong(
+                place, f"{column!r} has noise for outliers alone, and none for other persons; mask all records"
+            )

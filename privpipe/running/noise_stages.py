@@ -16,13 +16,17 @@ __all__ = ["bare_columns", "noise_stage"]
 
 
 def noise_stage(stage: AddNoise, made: StagePlan, draws: Draws, table: Any) -> NoiseStage:
-    """The stage as it ran over a table; of orthogonal noise, which has no ratio, nothing is taken to be left."""
+    """The stage as it ran over a table.
+
+    Nothing is taken to be left of orthogonal noise, which has no ratio, and of noise for outliers alone.
+    """
+    spared = stage.kind == "orthogonal" or stage.outliers is not None
     figures = made.detail.get("by_stratum") or [made.detail]
     return NoiseStage(
         table=table,
         columns=stage.columns,
         together=stage.kind == "correlated",
-        ratio=0.0 if stage.kind == "orthogonal" else stage.ratio,
+        ratio=0.0 if spared else stage.ratio,
         spares_zeros=stage.keep_zeros or stage.kind == "multiplicative",
         unchanged=frozenset(column for each in figures for column in each["constant"]),
         key_ids={column: draws.key_id(column) for column in stage.columns},

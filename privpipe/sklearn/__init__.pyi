@@ -469,6 +469,7 @@ class AddNoise(StageEstimator):
         by: list[str] | tuple[str, ...] = ...,
         small_strata: Literal["refuse", "suppress", "merge"] = ...,
         same_within: Literal["household_id", "person_id"] | None = ...,
+        outliers: float | None = ...,
         roles: Roles | None = ...,
         hierarchies: Mapping[str, Any] | None = ...,
         guarantees: Sequence[Guarantee] | None = ...,
@@ -492,6 +493,7 @@ class AddNoise(StageEstimator):
     by: list[str] | tuple[str, ...]
     small_strata: Literal["refuse", "suppress", "merge"]
     same_within: Literal["household_id", "person_id"] | None
+    outliers: float | None
     roles: Roles | None
     hierarchies: Mapping[str, Any] | None
     guarantees: Sequence[Guarantee] | None

@@ -200,6 +200,7 @@ class AddNoise(_AddNoise):
         by: list[str] | tuple[str, ...] = ...,
         small_strata: Literal["refuse", "suppress", "merge"] = ...,
         same_within: Literal["household_id", "person_id"] | None = ...,
+        outliers: float | None = ...,
     ) -> None: ...
 
 class Pram(_Pram):

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, Primitives, RowBlock
 from privpipe.errors import DataError, NoSolutionError, UsageError, did_you_mean
-from privpipe.transforms.base import StageContext, checked_columns
+from privpipe.transforms.base import StageContext, StagePlan, checked_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ByStratum", "SmallStrata", "Strata", "checked_by", "require_present", "stratum_keys"]
+__all__ = ["ByStratum", "SmallStrata", "Strata", "checked_by", "figures_of", "require_present", "stratum_keys"]
 
 SmallStrata = Literal["refuse", "suppress", "merge"]
 SUPPRESSED = -1
@@ -315,6 +315,13 @@ def _merged(groups: list[list[int]], short: list[int], found: Mapping[int, list[
             return []
         pool = sorted([*pool, *rest.pop(0)])
     return sorted([*rest, pool])
+
+
+def figures_of(plan: StagePlan) -> tuple[Strata, list[Mapping[str, Any]]]:
+    """The strata of a plan with their figures; one of all records where there are none."""
+    if "strata" not in plan.detail:
+        return Strata(), [plan.detail]
+    return Strata.from_dict(plan.detail["strata"], plan.seed_key), plan.detail["by_stratum"]
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,13 @@ STAGES: dict[str, tuple[Transformer, dict[str, Any]]] = {
         AddNoise(columns=["age", "income", "admitted"], kind="correlated", relative_sd=0.4, bias_correct=True),
         {},
     ),
+    "noise for outliers": (AddNoise(columns=["income", "rent", "age"], variance_ratio=0.5, outliers=0.9), {}),
+    "noise for outliers of strata": (
+        AddNoise(
+            columns=["age", "seen"], kind="correlated", variance_ratio=0.5, round=True, outliers=0.9, by=["illness"]
+        ),
+        {},
+    ),
     "multiplicative noise": (
         AddNoise(columns=["income"], kind="multiplicative", variance_ratio=0.2, keep_zeros=True),
         {},

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from annotated_types import Ge, Gt, Le
+from annotated_types import Ge, Gt, Le, Lt
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
@@ -16,7 +15,8 @@ from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
 from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import Kind, RowTransformer, StageContext, StagePlan, checked_columns
-from privpipe.transforms.noise.covariance import covariance_factor
+from privpipe.transforms.noise.covariance import factor_of
+from privpipe.transforms.noise.outlier_cuts import OutlierCuts, require_alone, with_cuts, with_others_restored
 from privpipe.transforms.noise.rotation_limits import require_rotatable
 from privpipe.transforms.numeric import (
     clip_bounds,
@@ -28,7 +28,7 @@ from privpipe.transforms.numeric import (
     written,
 )
 from privpipe.transforms.same_within import SameWithin, refuse_apart
-from privpipe.transforms.strata import ByStratum, SmallStrata, Strata, checked_by
+from privpipe.transforms.strata import ByStratum, SmallStrata, Strata, checked_by, figures_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["AddNoise"]
 
 Noise = Literal["uncorrelated", "correlated", "multiplicative", "orthogonal"]
-LEAST_VARIANCE = 1e-290  # the squares of smaller deviations lose their digits
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -80,11 +79,22 @@ class AddNoise(RowTransformer):
         A stratum needs two values of a column, three for orthogonal noise.
     same_within : {"household_id", "person_id"}, optional
         Rows of one household (or person) draw alike for equal values; the plan says in how many a column differs.
+    outliers : float, optional
+        q in [0.5, 1), as 0.975: noise for outliers alone, in each of the columns; other records keep their values to
+        the bit. A record is an outlier when a value lies more than sqrt(chi2(1, q)) scales from the column's median, or
+        its squared robust distance over the columns exceeds chi2(r, q). A scale is 1.4826 times the median absolute
+        deviation; a column of whose values most are equal is measured by its standard deviation and takes no part in
+        the distance. Centre and scatter are the minimum covariance determinant (FAST-MCD, re-weighted) of the records
+        with a value in each column; r is its rank, and who lies off a plane that holds most records is far. A record
+        that misses a value is judged by those it has. Where fewer than 2 (s + 1) records are complete in s columns,
+        all are outliers. Noise is scaled by the deviation of all values; cuts are those of the stratum, from its
+        20,000 records of smallest keyed id.
 
     Notes
     -----
     Source: Kim, ASA Survey Research Methods, 1986; Hundepool et al., Statistical Disclosure Control, Wiley 2012;
-    Ting, Fienberg, Trottini, Int. J. Information and Computer Security 2, 2008 (orthogonal).
+    Ting, Fienberg, Trottini, Int. J. Information and Computer Security 2, 2008 (orthogonal); Templ, Kowarik, Meindl,
+    J. Statistical Software 67(4), 2015 (outliers); Rousseeuw, Van Driessen, Technometrics 41(3), 1999 (FAST-MCD).
     The ratio is public: who knows it can take the variance away, not the noise. Noise is drawn for a record and its
     value (orthogonal: for the table): under an unchanged plan an unchanged value keeps its noise in every release, and
     a changed one draws afresh. A deviation that is learnt anew changes all noise; freeze the plan to keep it.
@@ -100,7 +110,9 @@ class AddNoise(RowTransformer):
     preserves: ClassVar[str] = (
         "means in expectation; correlations when correlated; sums and covariances exactly when orthogonal"
     )
-    reveals: ClassVar[str] = "the variance of the noise; zeros, when they are kept"
+    reveals: ClassVar[str] = (
+        "the variance of the noise; zeros, when they are kept; who is no outlier, when these alone are masked"
+    )
     source: ClassVar[str] = "Kim, ASA Survey Research Methods, 1986"
 
     columns: Annotated[tuple[str, ...], Columns(), Doc("numeric columns to mask")]
@@ -122,6 +134,9 @@ class AddNoise(RowTransformer):
     same_within: Annotated[
         SameWithin | None, Doc("whose rows draw alike: household_id or person_id; left out, each record for itself")
     ] = None
+    outliers: Annotated[
+        float | None, Ge(0.5), Lt(1), Doc("mask outliers alone: those beyond this quantile of distance, as 0.975")
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -137,6 +152,8 @@ class AddNoise(RowTransformer):
             require_rotatable(self.columns, self.ratio)
         apart = self.kind == "orthogonal" or (self.kind == "correlated" and len(self.columns) > 1)
         refuse_apart("AddNoise", self.same_within, {"by": self.by, f"kind: {self.kind}": apart})
+        if self.outliers is not None:
+            require_alone(self.kind, self.bias_correct, self.same_within)
         if self.small_strata == "suppress":
             object.__setattr__(self, "suppresses", True)
 
@@ -154,11 +171,12 @@ class AddNoise(RowTransformer):
         return FactsRequest(moments=self.columns, products=self.kind == "correlated")
 
     def learn(self, engine: Primitives, table: Any, context: StageContext) -> StagePlan:
-        if not self.by:
-            plan = super().learn(engine, table, context)
-            strata = Strata()
-        else:
+        if self.by:
             plan, strata = self._learn_strata(engine, table, context)
+        else:
+            plan, strata = super().learn(engine, table, context), Strata()
+        if self.outliers is not None:
+            return with_cuts(plan, engine, table, strata, self.columns, self.outliers)
         if self.kind != "orthogonal":
             return plan
         from privpipe.transforms.noise.orthogonal_noise import NullPatterns, strengths
@@ -174,7 +192,12 @@ class AddNoise(RowTransformer):
         detail = self._figures(facts, context)
         nulls = {column: facts.moments[column].nulls for column in self.columns}
         warnings = self._warnings(detail["constant"])
-        shown = {**detail, "nulls": nulls, "warnings": warnings, "confidential": self.kind == "correlated"}
+        shown = {
+            **detail,
+            "nulls": nulls,
+            "warnings": warnings,
+            "confidential": self.kind == "correlated" or self.outliers is not None,
+        }
         if self.clip == "domain":
             shown["warning"] = warnings[0]
         return StagePlan(name=self.name(), parameters=self.parameters(), detail=shown)
@@ -202,7 +225,7 @@ class AddNoise(RowTransformer):
             "by_stratum": figures,
             "nulls": nulls,
             "warnings": self._warnings(sorted(constant)),
-            "confidential": self.kind == "correlated",
+            "confidential": self.kind == "correlated" or self.outliers is not None,
         }
         return StagePlan(name=self.name(), parameters=self.parameters(), detail=detail), strata
 
@@ -212,11 +235,11 @@ class AddNoise(RowTransformer):
             "sd": {column: facts.sd(column) for column in self.columns},
             "constant": [column for column in self.columns if facts.sd(column) == 0],
         }
-        if self.kind == "orthogonal":
+        if self.kind == "orthogonal" or self.outliers is not None:
             for column in self.columns:
                 require_summable(column, facts.moments[column].minimum, facts.moments[column].maximum, context.place)
         if self.kind == "correlated":
-            found["factor"] = self._factor(facts, context).tolist()
+            found["factor"] = factor_of(facts, self.columns, context.place).tolist()
             moments = {column: facts.moments[column] for column in self.columns}
             found["mean"] = {column: figures.mean if figures.records else None for column, figures in moments.items()}
         return found
@@ -225,6 +248,8 @@ class AddNoise(RowTransformer):
         found = ["results are clipped to the observed range, which discloses its ends"] if self.clip == "domain" else []
         if self.clip is not None and not found:
             found.append("clipping biases means towards the middle of the bounds")
+        if self.outliers is not None:
+            found.append("records that are no outliers are released as they are")
         if constant:
             found.append(f"{', '.join(map(repr, constant))}: without variance, so unchanged")
         if self.kind == "orthogonal" and (self.clip is not None or self.keep_zeros or self.round):
@@ -235,7 +260,7 @@ class AddNoise(RowTransformer):
         if self.kind == "orthogonal":
             return super().carried(engine, table, plan, context)
         require_numeric(self.columns, context)
-        constant = sorted({column for each in _strata_of(plan)[1] for column in each["constant"]})
+        constant = sorted({column for each in figures_of(plan)[1] for column in each["constant"]})
         if constant:
             raise DataError(
                 f"{context.place}: {', '.join(map(repr, constant))} had no variance when the plan was made and "
@@ -255,7 +280,7 @@ class AddNoise(RowTransformer):
     def shaping(self, plan: StagePlan) -> Mapping[str, Any]:
         if self.kind == "orthogonal":
             return super().shaping(plan)
-        strata, figures = _strata_of(plan)
+        strata, figures = figures_of(plan)
         # A factor knows no deviation, only which columns are left alone; means serve to take the bias back.
         names = (
             ["constant"]
@@ -263,6 +288,7 @@ class AddNoise(RowTransformer):
             else ["sd", *(["factor"] if self.kind == "correlated" else [])]
         )
         names += ["mean"] if self.bias_correct else []
+        names += ["outliers"] if self.outliers is not None else []
         shown = [{name: each[name] for name in names} for each in figures]
         return {"strata": strata.assignment(), "figures": shown}
 
@@ -277,17 +303,17 @@ class AddNoise(RowTransformer):
             plan = replace(plan, detail={**plan.detail, "ends": ends})
         if self.kind != "orthogonal":
             return super().run(engine, table, plan, draws, context)
-        from privpipe.transforms.noise.orthogonal_noise import NullPatterns, Rotated, rotated
+        from privpipe.transforms.noise.orthogonal_noise import Finished, NullPatterns, Rotated, rotated
 
-        strata, figures = _strata_of(plan)
+        strata, figures = figures_of(plan)
         patterns = NullPatterns.from_list(strata, self.columns, plan.detail["blocks"])
         varying = tuple(frozenset(self.columns) - frozenset(each["constant"]) for each in figures)
         stream = draws.of("/".join(self.columns))
-        made = Rotated(patterns, plan.detail["strengths"], self.block, varying, _Finished(self, plan), stream)
+        made = Rotated(patterns, plan.detail["strengths"], self.block, varying, Finished(self, plan), stream)
         return rotated(engine, table, made, self.released_schema(table.schema, plan))
 
     def apply_block(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:
-        strata, figures = _strata_of(plan)
+        strata, figures = figures_of(plan)
         rows, numbers = strata.kept(rows)
         from privpipe.kernels.ids.value_draws import value_normals
 
@@ -295,12 +321,18 @@ class AddNoise(RowTransformer):
         # Noise that goes into each of the columns is drawn for all their values together.
         bound = {column: self.columns if self.kind == "correlated" else (column,) for column in self.columns}
         normals = {column: value_normals(draws.of(column), rows, bound[column]) for column in self.columns}
+        outlying = np.zeros(len(rows), np.bool_)
         for number, each in enumerate(figures):
             here = np.flatnonzero(numbers == number) if strata.by else slice(None)
             x, z = ({name: values[here] for name, values in all_.items()} for all_ in (masked, normals))
+            if self.outliers is not None:
+                outlying[here] = OutlierCuts.from_dict(each["outliers"]).outlying(x)
             for column, y in self._masked(x, z, each).items():
                 masked[column][here] = y
-        return self.finished(rows, masked, plan)
+        if self.outliers is None:
+            return self.finished(rows, masked, plan)
+        made = {column: np.where(outlying, y, np.nan) for column, y in masked.items()}
+        return with_others_restored(self.finished(rows, made, plan), rows, self.columns, outlying)
 
     def _masked(
         self, x: Mapping[str, NDArray[np.float64]], z: Mapping[str, NDArray[np.float64]], figures: Mapping[str, Any]
@@ -311,10 +343,11 @@ class AddNoise(RowTransformer):
         for column, values in x.items():
             if figures["sd"][column] == 0:
                 continue
-            if correlated:
-                found[column] = self._shrunk(values + correlated[column], column, figures)
-            else:
-                found[column] = self._single(values, z[column], figures["sd"][column])
+            found[column] = (
+                self._shrunk(values + correlated[column], column, figures)
+                if correlated
+                else self._single(values, z[column], figures["sd"][column])
+            )
         return found
 
     def finished(self, rows: RowBlock, masked: Mapping[str, NDArray[np.float64]], plan: StagePlan) -> RowBlock:
@@ -353,24 +386,6 @@ class AddNoise(RowTransformer):
         mean = figures["mean"][column]
         return np.asarray(mean + (y - mean) / np.sqrt(1.0 + self.ratio))
 
-    def _factor(self, facts: Facts, context: StageContext) -> NDArray[np.float64]:
-        covariance = facts.covariance
-        if covariance is not None and not np.isnan(covariance).any():
-            for column, variance in zip(self.columns, np.diag(covariance).tolist(), strict=True):
-                # Noise of no variance would release the column as it is, and one without end nothing at all.
-                if facts.sd(column) and not LEAST_VARIANCE < variance < math.inf:
-                    raise DataError(
-                        f"{context.place}: column {column!r} has no variance that float64 holds among the records with "
-                        f"a value in each of {', '.join(map(repr, self.columns))}; use kind: uncorrelated"
-                    )
-            return covariance_factor(covariance)
-        if any(facts.sd(column) for column in self.columns):
-            raise DataError(
-                f"{context.place}: fewer than two records have a value in each of "
-                f"{', '.join(map(repr, self.columns))}, so there is no correlation to keep; use kind: uncorrelated"
-            )
-        return np.zeros((len(self.columns), len(self.columns)))
-
     @classmethod
     def examples(cls) -> list[Self]:
         return [
@@ -379,22 +394,5 @@ class AddNoise(RowTransformer):
             cls(columns=("income", "age"), variance_ratio=0.2, kind="correlated", bias_correct=True),
             cls(columns=("age",), variance_ratio=0.1, round=True, clip=(0.0, 99.0)),
             cls(columns=("income", "age"), variance_ratio=0.3, kind="orthogonal", block=8),
+            cls(columns=("income", "age"), variance_ratio=0.5, outliers=0.975),
         ]
-
-
-@dataclass(frozen=True)
-class _Finished:
-    """`AddNoise.finished` with its plan, as a function that pickles."""
-
-    stage: AddNoise
-    plan: StagePlan
-
-    def __call__(self, rows: RowBlock, masked: Mapping[str, NDArray[np.float64]]) -> RowBlock:
-        return self.stage.finished(rows, masked, self.plan)
-
-
-def _strata_of(plan: StagePlan) -> tuple[Strata, list[Mapping[str, Any]]]:
-    """The strata of a plan with their figures; one of all records where there are none."""
-    if "strata" not in plan.detail:
-        return Strata(), [plan.detail]
-    return Strata.from_dict(plan.detail["strata"], plan.seed_key), plan.detail["by_stratum"]

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RANK_CUT", "covariance_factor"]
+from privpipe.blocks import Facts
+from privpipe.errors import DataError
+
+__all__ = ["RANK_CUT", "covariance_factor", "factor_of"]
 
 RANK_CUT = 1e-12
+LEAST_VARIANCE = 1e-290  # the squares of smaller deviations lose their digits
 
 
 def covariance_factor(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -29,3 +35,29 @@ def covariance_factor(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
     values = np.where(values < RANK_CUT * values.max(initial=0.0), 0.0, values)
     signs = np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(len(values))])
     return np.asarray(sd[:, None] * (vectors * signs) * np.sqrt(values))
+
+
+def factor_of(facts: Facts, columns: tuple[str, ...], place: str) -> NDArray[np.float64]:
+    """The factor for correlated noise on these columns; zeros where none of them varies.
+
+    Raises
+    ------
+    DataError
+        There is no covariance, or one that float64 does not hold.
+    """
+    covariance = facts.covariance
+    if covariance is not None and not np.isnan(covariance).any():
+        for column, variance in zip(columns, np.diag(covariance).tolist(), strict=True):
+            # Noise of no variance would release the column as it is, and one without end nothing at all.
+            if facts.sd(column) and not LEAST_VARIANCE < variance < math.inf:
+                raise DataError(
+                    f"{place}: column {column!r} has no variance that float64 holds among the records with "
+                    f"a value in each of {', '.join(map(repr, columns))}; use kind: uncorrelated"
+                )
+        return covariance_factor(covariance)
+    if any(facts.sd(column) for column in columns):
+        raise DataError(
+            f"{place}: fewer than two records have a value in each of "
+            f"{', '.join(map(repr, columns))}, so there is no correlation to keep; use kind: uncorrelated"
+        )
+    return np.zeros((len(columns), len(columns)))

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, Primitives, RowBlock
 from privpipe.errors import NoSolutionError
-from privpipe.transforms.base import StageContext
+from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.strata import Strata
 from privpipe.transforms.swapping.order_cuts import OrderCuts, order_cuts
 
 if TYPE_CHECKING:
     from privpipe.draws import Stream
 
-__all__ = ["NullPatterns", "Rotated", "rotated", "strengths"]
+__all__ = ["Finished", "NullPatterns", "Rotated", "rotated", "strengths"]
 
 LEAST = 3
 """Fewer records have no rotation that keeps their sums but the identity and an exchange."""
@@ -162,6 +162,17 @@ class _BlockKey:
         runs = self.cuts.of(self.stream.order(ids[here]), ids[here], numbers[here])
         keys[here] = (numbers[here] << 32) + runs
         return keys
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The last step of a stage with its plan, as a function that pickles."""
+
+    stage: Any
+    plan: StagePlan
+
+    def __call__(self, rows: RowBlock, masked: Mapping[str, NDArray[np.float64]]) -> RowBlock:
+        return self.stage.finished(rows, masked, self.plan)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ FORMS: list[dict[str, Any]] = [
     {"rank_swap": {"columns": ["income"], "p": 0.05, "kind": "distribution", "by": ["sex"], "small_strata": "merge"}},
     {"add_noise": {"columns": ["income", "spent"], "variance_ratio": 0.1, "keep_zeros": False, "clip": None}},
     {"add_noise": {"columns": ["income"], "kind": "orthogonal", "relative_sd": 0.3, "clip": [0, 10], "by": ["sex"]}},
+    {"add_noise": {"columns": ["income", "spent"], "variance_ratio": 0.5, "outliers": 0.975, "by": ["sex"]}},
     {"pram": {"columns": ["region"], "diagonal": 0.8, "alpha": 1.0, "matrix": None, "invariant": True, "by": ["sex"]}},
     {"pram": {"columns": ["region"], "diagonal": [0.5, 0.9], "spread": "adjacent", "nulls": "own_value"}},
     {"pram": {"columns": ["region", "sex"], "joint": True, "forbid": [["x", "m"]], "invariant": False}},

@@ -246,6 +246,8 @@ def test_what_a_policy_must_hold(document: Document) -> None:
         return str(wrong.value)
 
     assert "orthogonal noise" in problems(document({"kind": "orthogonal"}))
+    alone = problems(document({"outliers": 0.975}))
+    assert "'income' has noise for outliers alone, and none for other persons" in alone
     none = document()
     none["transform"] = []
     assert "no add_noise stage masks 'income'" in problems(none)
