@@ -88,12 +88,17 @@ def test_a_session_may_be_given(spark_engine: SparkEngine) -> None:
     assert spark_engine.session.range(5).count() == 5
 
 
+def plan_of(table: Any) -> str:
+    """What Spark will run, with the kept tables that it reads."""
+    return str(table.frame._jdf.queryExecution().withCachedData().toString())
+
+
 def test_without_a_cache_nothing_is_persisted(spark_engine: SparkEngine) -> None:
     engine = SparkEngine(spark_engine.session, cache=False, driver_bytes=0)
     table = engine.with_record_ids(engine.scan(Source(data=spark_engine.session.range(4))), None, _seed())
-    assert table.frame.storageLevel.useMemory is False
+    assert "InMemory" not in plan_of(table)
     kept = spark_engine.with_record_ids(spark_engine.scan(Source(data=spark_engine.session.range(6))), None, _seed())
-    assert kept.frame.storageLevel.useMemory is True
+    assert "InMemory" in plan_of(kept)
 
 
 def test_workers_run_this_python(spark_engine: SparkEngine) -> None:
