@@ -78,6 +78,7 @@ def counted(session: Any, action: Callable[[], Any]) -> tuple[int, int]:
         action()
     finally:
         context.setLocalProperty("spark.jobGroup.id", None)
+    context._jsc.sc().listenerBus().waitUntilEmpty(60_000)  # the tracker learns of finished tasks a little later
     tracker = context.statusTracker()
     jobs = tracker.getJobIdsForGroup(group)
     stages = {stage for job in jobs for stage in tracker.getJobInfo(job).stageIds}
