@@ -170,13 +170,17 @@ class _OnDriver(_Counted):
 
 def _sampled(sample: PairedSample, order: Stream, roles: Roles, mark: str) -> _OnDriver:
     """The records of both tables, suppressed ones left out, the largest number allowed of them."""
+    import pyarrow as pa
+
     names = tuple(name for name in sample.released.schema.names if name not in roles.unreleased)
     kept = ~NothingLeft(names, mark)(sample.released) if names else None
     first, second = sample.chosen(order, kept)
-    original, released = sample.original.take(first), sample.released.take(second)
-    sides = [(released, name, name) for name in released.schema.names]
-    sides += [(original, name, before(name)) for name in original.schema.names]
-    return _OnDriver({new: _coded(rows.column(name)) for rows, name, new in sides}, len(first))
+    codes = {}
+    for rows, places, called in ((sample.released, second, str), (sample.original, first, before)):
+        chosen = pa.array(places)
+        # A column at a time: a copy of both tables would be as large as all that the sample holds.
+        codes.update({called(name): _coded(rows.column(name).take(chosen)) for name in rows.schema.names})
+    return _OnDriver(codes, len(first))
 
 
 def _coded(column: pa.Array) -> Coded:
