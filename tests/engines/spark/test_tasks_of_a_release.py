@@ -82,7 +82,8 @@ def counted(session: Any, action: Callable[[], Any]) -> tuple[int, int]:
     tracker = context.statusTracker()
     jobs = tracker.getJobIdsForGroup(group)
     stages = {stage for job in jobs for stage in tracker.getJobInfo(job).stageIds}
-    return len(jobs), sum(tracker.getStageInfo(stage).numCompletedTasks for stage in stages)
+    known = [tracker.getStageInfo(stage) for stage in stages]  # a full store drops skipped stages first: they ran no task
+    return len(jobs), sum(stage.numCompletedTasks for stage in known if stage)
 
 
 def rows_of(folder: Path) -> Counter[Any]:
