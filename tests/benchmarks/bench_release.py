@@ -31,14 +31,25 @@ SHAPES = {
 """At the released levels: 45,000 classes; half as many cells of the quasi-identifiers as rows."""
 
 
-def release_table(folder: Path, rows: int, shape: str, texts: int = 0) -> Path:
-    """The folder of a table of so many rows; written when it is not there yet."""
-    target = folder / f"release-{shape}-{rows}{f'-{texts}-texts' if texts else ''}"
+def release_table(folder: Path, rows: int, shape: str, texts: int = 0, zips: int = 0, more: int = 0) -> Path:
+    """The folder of a table of so many rows; written when it is not there yet.
+
+    Parameters
+    ----------
+    texts : int
+        Distinct texts in one quasi-identifier, as many as rows; 0 for few.
+    zips : int
+        Released zips, in place of those of the shape.
+    more : int
+        Further columns, insensitive: half texts of few values, half numbers.
+    """
+    named = {"texts": texts, "zips": zips, "more": more}
+    target = folder / f"release-{shape}-{rows}{''.join(f'-{n}-{name}' for name, n in named.items() if n)}"
     if (target / "_done").exists():
         return target
     target.mkdir(parents=True, exist_ok=True)
     own = SHAPES[shape]
-    zips = own["zips"] or max(1, rows // 2 // (15 * 2 * 5 * 10 * 2))
+    zips = zips or own["zips"] or max(1, rows // 2 // (15 * 2 * 5 * 10 * 2))
     for part, start in enumerate(range(0, rows, CHUNK)):
         rng = np.random.default_rng([7, part])
         n = min(CHUNK, rows - start)
@@ -55,6 +66,10 @@ def release_table(folder: Path, rows: int, shape: str, texts: int = 0) -> Path:
             "ward": _text("ward", rng.integers(0, 12, n), 12),
             "income": pa.array(rng.lognormal(10, 1, n).round(2)),
         }
+        for at in range(more):
+            columns[f"more {at}"] = (
+                pa.array(rng.lognormal(10, 1, n).round(2)) if at % 2 else _text("more", rng.integers(0, 40, n), 40)
+            )
         if texts:
             columns["zip"] = pa.array([f"{start + at:012d}" for at in range(n)])
         pq.write_table(pa.table(columns), target / f"part-{part:05d}.parquet", row_group_size=250_000)
@@ -66,8 +81,8 @@ def _text(prefix: str, codes: Any, card: int) -> pa.Array:
     return pa.array([f"{prefix} {code:04d}" for code in range(card)]).take(pa.array(codes))
 
 
-def policy_text(source: Path, sink: Path, shape: str, memory_limit: str, threads: int) -> str:
-    """A policy with given levels, k, l and t."""
+def policy_text(source: Path, sink: Path, shape: str, memory_limit: str, threads: int, more: int = 0) -> str:
+    """A policy with given levels, k, l and t; `more` as in `release_table`."""
     own = SHAPES[shape]
 
     redacted = {"hierarchy": {"redact": {"keep": "left"}}}
@@ -86,6 +101,7 @@ def policy_text(source: Path, sink: Path, shape: str, memory_limit: str, threads
             SENSITIVE: {"role": "sensitive"},
             "ward": {"role": "insensitive"},
             "income": {"role": "insensitive"},
+            **{f"more {at}": {"role": "insensitive"} for at in range(more)},
         },
         "transform": [
             {
@@ -155,8 +171,10 @@ def measured(command: list[str], quiet: bool) -> dict[str, Any]:
 
 def _watch(child: subprocess.Popen[bytes], peak: list[int]) -> None:
     while child.poll() is None:
+        start = time.perf_counter()
         peak[0] = max(peak[0], sum(map(_resident, _tree(child.pid))))
-        time.sleep(0.05)
+        # Reading the pages of a large process takes long and holds it up: a twentieth of the time at the most.
+        time.sleep(max(0.05, 20 * (time.perf_counter() - start)))
 
 
 def _tree(pid: int) -> list[int]:

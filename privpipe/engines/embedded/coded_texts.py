@@ -15,6 +15,8 @@ import pyarrow.types as pt
 from privpipe.blocks import ID_COLUMNS
 from privpipe.draws import Seed
 from privpipe.engines.base.histograms import histogram_of
+from privpipe.engines.embedded.coded_files import FileRows
+from privpipe.engines.embedded.file_codes import CLOSE, CodedColumn
 from privpipe.engines.embedded.packed_keys import sorted_words
 from privpipe.engines.embedded.row_hashing import RowHashing, sql_type
 from privpipe.engines.embedded.session import Kept, Session
@@ -29,8 +31,6 @@ MOST_VALUES = 1 << 16
 """Values of a column that become an enumeration: two bytes a cell."""
 REPEATED = 4
 """How often a value occurs at the least, in the mean, in a column that becomes one."""
-CLOSE = 1 << 32
-"""Integers that lie within so many are digits of packed keys."""
 ID_BYTES = 16
 MADE, ORDINAL = "__privpipe_made", "__privpipe_ordinal"
 HIGH, LOW = ID_COLUMNS
@@ -46,7 +46,9 @@ def with_coded_ids(session: Session, table: EmbeddedTable, column: str | None, s
     """
     if table.records(session) < session.coded_rows or not all(sql_type(each.type) for each in table.schema):
         return None
-    dictionaries = _dictionaries(session, table)
+    names = _few_valued(session, table)
+    coded = _of_files(session, table, names)
+    dictionaries = _dictionaries(session, table, names)
     if not dictionaries:
         return None
     hashing = RowHashing(table.schema, dictionaries, column, seed)
@@ -56,7 +58,11 @@ def with_coded_ids(session: Session, table: EmbeddedTable, column: str | None, s
             f"{quoted(name)}::{types[name]} AS {quoted(name)}" if name in types else quoted(name)
             for name in table.schema.names
         )
-        kept = _stored(session, table, f"SELECT {columns} FROM {table.source}", hashing)
+        if coded is not None and table.files is not None:
+            kept = FileRows(table.files, table.records(session), coded, hashing).store(session, types)
+            table.files.forget()
+        else:
+            kept = _stored(session, table, f"SELECT {columns} FROM {table.source}", hashing)
     if column is None:
         _number_equal(session, kept, table.schema, hashing)
     return _table(kept, table, hashing, session)
@@ -108,19 +114,32 @@ def _integers(session: Session, kept: Kept, schema: pa.Schema) -> dict[str, Digi
     return {name: Digits(top - low + 2, None, low) for name, low, top in found if low is not None and top - low < CLOSE}
 
 
-def _dictionaries(session: Session, table: EmbeddedTable) -> dict[str, pa.Array]:
-    """The values of the texts that have few, each in order of code points; counted, they are the table's histograms."""
+def _few_valued(session: Session, table: EmbeddedTable) -> list[str]:
+    """The texts that have few values, by an estimate over the first rows."""
     texts = [each.name for each in table.schema if pt.is_string(each.type)]
     if not texts:
-        return {}
+        return []
     asked = ", ".join(f"approx_count_distinct({quoted(name)})" for name in texts)
     first = f"SELECT {column_list(texts)} FROM {table.source} LIMIT {PROBED}"
     numbers = session.row(f"SELECT {asked} FROM ({first})", table.frames)
     most = min(MOST_VALUES, min(PROBED, table.records(session)) // REPEATED)
+    return [name for name, number in zip(texts, numbers, strict=True) if number <= most]
+
+
+def _of_files(session: Session, table: EmbeddedTable, names: list[str]) -> dict[str, CodedColumn] | None:
+    """These texts as the numbers that the files have of them, counted; None where the files have not."""
+    if table.files is None or not names:
+        return None
+    found = table.files.of(session, names, table.records(session))
+    for name, column in (found or {}).items():
+        table.histograms[name] = column.histogram
+    return found
+
+
+def _dictionaries(session: Session, table: EmbeddedTable, names: list[str]) -> dict[str, pa.Array]:
+    """The values of texts, each in order of code points; counted, they are the table's histograms."""
     found = {}
-    for name, number in zip(texts, numbers, strict=True):
-        if number > most:
-            continue
+    for name in names:
         if name not in table.histograms:
             sql = f"SELECT {quoted(name)} AS value, count(*) AS n FROM {table.source} GROUP BY 1"
             counted = session.table(sql, table.frames)

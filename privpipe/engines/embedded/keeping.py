@@ -33,7 +33,7 @@ def keep_classes(
 ) -> EmbeddedTable:
     """See `Engine.keep_classes`."""
     require_query_columns(table.schema, query)
-    packed = PackedClasses.of(session, table, query) if query.keys else None
+    packed = PackedClasses.of(session, table, query) if query.keys and table.coded is not None else None
     if packed is not None:
         return _keep_packed(session, packed, passing)
     counted = ClassTable(session, table, query)

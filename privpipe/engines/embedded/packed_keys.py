@@ -7,7 +7,7 @@ them takes a fifth of the time that hashing six columns takes, and their classes
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from privpipe.blocks import Cells, ClassBlock, ClassQuery, Histogram
 from privpipe.engines.base.assembly import may_be_marked, require_query_columns
 from privpipe.engines.base.histograms import dictionary_values, histogram_of, not_covered
+from privpipe.engines.base.parallel import in_order
+from privpipe.engines.embedded.file_codes import CodedColumn
 from privpipe.engines.embedded.table import Digits, EmbeddedTable
 
 if TYPE_CHECKING:
@@ -33,6 +35,9 @@ ROW_BYTES = 24
 """What a row takes while its word is sorted: twice itself, and where words begin."""
 LEAST_ROOM = 32 << 20
 BLOCK_CLASSES = 131072
+BLOCK_ROWS = 1 << 17
+MOST_DIGITS = 1 << 20
+"""Of a sensitive column: each has its code in memory."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +55,9 @@ class PackedKeys:
     digits: tuple[Digits, ...]
 
     @classmethod
-    def of(cls, table: EmbeddedTable, names: Sequence[str]) -> PackedKeys | None:
+    def of(cls, known: Mapping[str, Digits], names: Sequence[str]) -> PackedKeys | None:
         """None where a column has no digits, or all of them no room."""
-        digits = tuple(table.digits[name] for name in names if name in table.digits)
+        digits = tuple(known[name] for name in names if name in known)
         if len(digits) < len(names) or math.prod(each.size for each in digits) >= SPACE:
             return None
         return cls(tuple(names), digits)
@@ -99,7 +104,7 @@ def sorted_words(session: Session, table: EmbeddedTable, word: str, key: str) ->
     word, key : str
         Integers as SQL over `EmbeddedTable.compact`; a word has one key.
     """
-    parts = max(1, -(-ROW_BYTES * table.records(session) // max(session.room(), LEAST_ROOM)))
+    parts = _parts(session, table)
     for part in range(parts):
         chosen = f" WHERE hash({key}) % {parts} = {part}" if parts > 1 else ""
         sql = f"SELECT {word} AS word FROM {table.compact}{chosen}"
@@ -109,6 +114,45 @@ def sorted_words(session: Session, table: EmbeddedTable, word: str, key: str) ->
         words.sort()
         if len(words):
             yield words
+
+
+def _parts(session: Session, table: EmbeddedTable) -> int:
+    return max(1, -(-ROW_BYTES * table.records(session) // max(session.room(), LEAST_ROOM)))
+
+
+def _held_words(
+    session: Session, table: EmbeddedTable, columns: Sequence[CodedColumn], radix: int
+) -> Iterator[NDArray[Any]]:
+    """As `sorted_words`, of columns whose codes lie in memory; `radix` words have one key."""
+    records, parts = table.records(session), _parts(session, table)
+    cells = [(each, each.codes) for each in columns if each.codes is not None]
+
+    def packed(start: int) -> Ints:
+        here = slice(start, start + BLOCK_ROWS)
+        words = np.zeros(min(BLOCK_ROWS, records - start), np.int64)
+        for each, codes in cells:
+            words *= each.digits.size
+            words += np.take(each.places, codes[here])
+        return words
+
+    for part in range(parts):
+        pieces = list(in_order(_chosen(packed, radix, parts, part), range(0, records, BLOCK_ROWS), session.threads))
+        words = np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
+        del pieces
+        words.sort()
+        if len(words):
+            yield words
+
+
+def _chosen(packed: Callable[[int], Ints], radix: int, parts: int, part: int) -> Callable[[int], Ints]:
+    if parts == 1:
+        return packed
+
+    def some(start: int) -> Ints:
+        words = packed(start)
+        return words[words // radix % parts == part]
+
+    return some
 
 
 @dataclass(frozen=True)
@@ -123,6 +167,8 @@ class PackedClasses:
     keys : PackedKeys
     codes : mapping of column to ndarray of int64
         For each digit of a sensitive column, its code; -1 for a value that the query's dictionary lacks.
+    held : mapping of column to CodedColumn
+        Of a table of files, the cells; of a stored one they lie in the database.
     """
 
     session: Session
@@ -130,22 +176,30 @@ class PackedClasses:
     query: ClassQuery
     keys: PackedKeys
     codes: dict[str, Ints] = field(repr=False)
+    held: Mapping[str, CodedColumn] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, session: Session, table: EmbeddedTable, query: ClassQuery) -> PackedClasses | None:
         """None where keys or sensitive values do not pack, or more than records is counted."""
         require_query_columns(table.schema, query)
-        if table.coded is None or query.person is not None or query.weight is not None:
+        if query.person is not None or query.weight is not None:
             return None
-        keys, codes = PackedKeys.of(table, query.keys), dict[str, Ints]()
+        digits, held = table.digits, dict[str, CodedColumn]()
+        if table.coded is None:
+            found_held = _of_files(session, table, (*query.keys, *query.columns))
+            if found_held is None:
+                return None
+            held = found_held
+            digits = {name: each.digits for name, each in held.items()}
+        keys, codes = PackedKeys.of(digits, query.keys), dict[str, Ints]()
         if keys is None:
             return None
         for name in query.columns:
-            found = _codes(table, query, name)
+            found = _codes(table, query, name, digits.get(name))
             if found is None or keys.size * len(found) >= SPACE:
                 return None
             codes[name] = found
-        return cls(session, table, query, keys, codes)
+        return cls(session, table, query, keys, codes, held)
 
     def blocks(self) -> Iterator[ClassBlock]:
         """Blocks of whole classes."""
@@ -155,20 +209,26 @@ class PackedClasses:
         """Blocks with the packed keys of their classes, which ascend within a part."""
         from privpipe.kernels.grouping.runs import runs
 
-        key = self.keys.sql
         if not self.codes:
-            for words in sorted_words(self.session, self.table, key, key):
+            for words in self._words(None):
                 first, records = runs(words)
                 yield from self._cut(words[first], records, {})
             return
-        columns = {name: sorted_words(self.session, self.table, self._word(name), key) for name in self.codes}
+        columns = {name: self._words(name) for name in self.codes}
         for parts in zip(*columns.values(), strict=True):
             made = {name: self._cells(name, words) for name, words in zip(columns, parts, strict=True)}
             keys, sizes, _ = next(iter(made.values()))  # every column has the same classes in the same order
             yield from self._cut(keys, sizes, {name: cells for name, (_, _, cells) in made.items()})
 
-    def _word(self, name: str) -> str:
-        return f"({self.keys.sql}) * {len(self.codes[name])} + {self.table.digits[name].sql(name)}"
+    def _words(self, name: str | None) -> Iterator[Ints]:
+        """Sorted keys, or keys with a digit of one column behind."""
+        radix = 1 if name is None else len(self.codes[name])
+        if self.held:
+            columns = [self.held[each] for each in (*self.keys.names, *([] if name is None else [name]))]
+            return _held_words(self.session, self.table, columns, radix)
+        key = self.keys.sql
+        word = key if name is None else f"({key}) * {radix} + {self.table.digits[name].sql(name)}"
+        return sorted_words(self.session, self.table, word, key)
 
     def _cells(self, name: str, words: Ints) -> tuple[Ints, Ints, Cells]:
         """Keys and sizes of the classes, and their cells of one column."""
@@ -197,10 +257,19 @@ def _part(cells: Cells, start: int, stop: int) -> Cells:
     return Cells(offsets - offsets[0], cells.codes[here], cells.counts[here])
 
 
-def _codes(table: EmbeddedTable, query: ClassQuery, name: str) -> Ints | None:
+def _of_files(session: Session, table: EmbeddedTable, names: Sequence[str]) -> dict[str, CodedColumn] | None:
+    """The codes of columns of a large table of files, whose histograms are known then."""
+    if table.files is None or not names or table.records(session) < session.coded_rows:
+        return None
+    found = table.files.of(session, names, table.records(session))
+    for name, held in (found or {}).items():
+        table.histograms.setdefault(name, held.histogram)
+    return found if found and all(each.codes is not None for each in found.values()) else None
+
+
+def _codes(table: EmbeddedTable, query: ClassQuery, name: str, digits: Digits | None) -> Ints | None:
     """The code of each digit of a column; None where codes would not ascend with digits, or digits are too many."""
-    digits = table.digits.get(name)
-    if digits is None or digits.size > 1 << 20:
+    if digits is None or digits.size > MOST_DIGITS:
         return None
     if name not in query.dictionaries:
         return np.arange(digits.size, dtype=np.int64)

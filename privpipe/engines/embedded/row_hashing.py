@@ -70,9 +70,9 @@ class RowHashing:
     error: PrivpipeError | None = None
 
     def __post_init__(self) -> None:
-        self._names = sorted(self.schema.names) if self.column is None else [self.column]
+        self.names = sorted(self.schema.names) if self.column is None else [self.column]
         self._words = {
-            name: coded_words(self.dictionaries[name], name) for name in self._names if name in self.dictionaries
+            name: coded_words(self.dictionaries[name], name) for name in self.names if name in self.dictionaries
         }
         self._lock = threading.Lock()
 
@@ -93,7 +93,7 @@ class RowHashing:
 
         def hashed(batch: pa.RecordBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
             places, *columns = batch.columns
-            return places.to_numpy(), self._ids(columns, np.zeros(batch.num_rows, np.int64), counting)
+            return places.to_numpy(), self.ids(columns, np.zeros(batch.num_rows, np.int64), counting)
 
         for places, ids in in_order(hashed, session.stream(sql), session.threads):
             out[:, places] = ids
@@ -103,7 +103,7 @@ class RowHashing:
     def function(self, session: Session, *, counting: bool) -> Iterator[str]:
         """A call of a function of a row, in which the ordinal is left open."""
         fields, parts = ["ordinal BIGINT"], ["ordinal := {ordinal}"]
-        for at, (name, cell) in enumerate(zip(self._names, self._parts(), strict=True)):
+        for at, (name, cell) in enumerate(zip(self.names, self._parts(), strict=True)):
             kind = "INTEGER" if name in self.dictionaries else sql_type(self.schema.field(name).type)
             fields.append(f"c{at} {kind}")
             braces = cell.replace("{", "{{").replace("}", "}}")  # they are places to fill
@@ -113,7 +113,7 @@ class RowHashing:
             whole = rows.combine_chunks() if isinstance(rows, pa.ChunkedArray) else rows
             ordinals, *columns = whole.flatten()
             try:
-                high, low = self._ids(columns, ordinals.to_numpy(), counting)
+                high, low = self.ids(columns, ordinals.to_numpy(), counting)
             except PrivpipeError as error:
                 self.error = error
                 raise
@@ -134,13 +134,19 @@ class RowHashing:
             f"coalesce(enum_code({quoted(name)})::INTEGER, {len(self.dictionaries[name])})"
             if name in self.dictionaries
             else quoted(name)
-            for name in self._names
+            for name in self.names
         ]
 
-    def _ids(self, columns: Sequence[pa.Array], ordinals: NDArray[np.int64], counting: bool) -> NDArray[np.int64]:
+    def ids(self, columns: Sequence[pa.Array], ordinals: NDArray[np.int64], counting: bool) -> NDArray[np.int64]:
+        """Of some rows, by their columns of `names`; those of dictionaries as the numbers of their values.
+
+        Returns
+        -------
+        ndarray of int64, shape (2, rows)
+        """
         from privpipe.kernels.ids.record_ids import hash_cells, record_id, sum_of_hashes
 
-        hashed = hash_cells(list(map(self._cells, self._names, columns)), len(ordinals), self.seed)
+        hashed = hash_cells(list(map(self._cells, self.names, columns)), len(ordinals), self.seed)
         if counting:
             part = sum_of_hashes(hashed)
             with self._lock:

@@ -20,6 +20,7 @@ from privpipe.engines.base.source import Source
 from privpipe.engines.base.text_lists import is_text_list
 from privpipe.engines.base.typing import Typing, normalised, typing_of
 from privpipe.engines.embedded import small_rows
+from privpipe.engines.embedded.file_codes import FileCodes
 from privpipe.engines.embedded.session import Session
 from privpipe.engines.embedded.storing import parquet_scan
 from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted
@@ -49,7 +50,7 @@ def scan(session: Session, source: Source) -> EmbeddedTable:
             if any("\\" in name for name in files)
             else EmbeddedTable(f"SELECT * FROM {parquet_scan(files)}", found)
         )
-        return _typed(session, raw, source)
+        return _typed(session, replace(raw, files=FileCodes(tuple(files), found)), source)
     return scan_text(session, source, files)
 
 
@@ -104,7 +105,8 @@ def _typed(session: Session, raw: EmbeddedTable, source: Source) -> EmbeddedTabl
         if logical_type(field.type, field.name) != wanted or not _casts_exactly(session, raw, field):
             return converted_rows(session, _batches(session, raw), _with_scales(session, raw, source))
     columns = ", ".join(_cast(field, typing.schema.field(field.name).type) for field in raw.schema)
-    return raw.derived(f"SELECT {columns} FROM {raw.source}", typing.schema)
+    files = None if raw.files is None else replace(raw.files, schema=typing.schema)
+    return raw.derived(f"SELECT {columns} FROM {raw.source}", typing.schema, files=files)
 
 
 def _batches(session: Session, raw: EmbeddedTable) -> Iterator[pa.RecordBatch]:

@@ -14,6 +14,7 @@ from privpipe.blocks import ID_COLUMNS, Histogram
 from privpipe.errors import DataError, did_you_mean
 
 if TYPE_CHECKING:
+    from privpipe.engines.embedded.file_codes import FileCodes
     from privpipe.engines.embedded.session import Session
 
 __all__ = ["Digits", "EmbeddedTable", "column_list", "nothing_but_mark", "plain_texts", "quoted"]
@@ -125,6 +126,8 @@ class EmbeddedTable:
         Columns of `coded` that are numbers, or are as good as numbers.
     content : dict of bytes to (int, int)
         Records, and the sum of their content's hashes, by the key of the hash; where they were counted already.
+    files : FileCodes, optional
+        The Parquet files that hold these very rows.
     """
 
     sql: str = field(repr=False)
@@ -141,6 +144,7 @@ class EmbeddedTable:
     coded: str | None = field(default=None, repr=False)
     digits: Mapping[str, Digits] = field(default_factory=dict, repr=False)
     content: dict[bytes, tuple[int, int]] = field(default_factory=dict, repr=False)
+    files: FileCodes | None = field(default=None, repr=False)
 
     def records(self, session: Session) -> int:
         """Number of records, counted once."""
@@ -186,7 +190,7 @@ class EmbeddedTable:
 
     def shared(self) -> dict[str, Any]:
         """What is known of this table, now or later, for one that has the same rows and some of its columns."""
-        names = ("_records", "histograms", "estimates", "sizes")
+        names = ("_records", "histograms", "estimates", "sizes", "files")
         return {name: getattr(self, name) for name in names}
 
     def derived(self, sql: str, schema: pa.Schema | None = None, **more: Any) -> EmbeddedTable:
@@ -202,6 +206,7 @@ class EmbeddedTable:
             more.get("histograms", {}),
             more.get("estimates", {}),
             more.get("sizes", {}),
+            files=more.get("files"),
         )
 
     def derived_alike(self, select: str, schema: pa.Schema | None = None, **more: Any) -> EmbeddedTable:

@@ -82,7 +82,8 @@ def counted(session: Any, action: Callable[[], Any]) -> tuple[int, int]:
     tracker = context.statusTracker()
     jobs = tracker.getJobIdsForGroup(group)
     stages = {stage for job in jobs for stage in tracker.getJobInfo(job).stageIds}
-    known = [tracker.getStageInfo(stage) for stage in stages]  # a full store drops skipped stages first: they ran no task
+    # A full store drops skipped stages first: they ran no task.
+    known = [tracker.getStageInfo(stage) for stage in stages]
     return len(jobs), sum(stage.numCompletedTasks for stage in known if stage)
 
 

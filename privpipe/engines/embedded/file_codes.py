@@ -1,0 +1,260 @@
+"""Columns of Parquet files as codes: a text in a dictionary of the file is never made, its number is read.
+
+Reading six such columns takes a tenth of the time that reading their texts takes, and grouping sorts integers.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+from numpy.typing import NDArray
+
+from privpipe.engines.base.histograms import histogram_of
+from privpipe.engines.base.parallel import in_order
+from privpipe.engines.embedded.table import Digits
+from privpipe.errors import EngineError
+
+if TYPE_CHECKING:
+    from privpipe.blocks import Histogram
+    from privpipe.engines.embedded.session import HeldRows, Session
+
+__all__ = ["CLOSE", "CodedColumn", "FileCodes", "Piece"]
+
+Codes = NDArray[np.uint16]
+MOST_VALUES = (1 << 16) - 1
+"""Values of a column: each has a code of two bytes, and missing ones have code 0."""
+CODE_BYTES = 2
+CLOSE = 1 << 32
+"""Integers that lie within so many are digits of packed keys."""
+PIECE_ROWS = 1 << 17
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Row groups of a file that are read together."""
+
+    file: str
+    groups: tuple[int, ...]
+    start: int
+    rows: int
+    metadata: Any = field(repr=False)
+
+    def read(self, names: Sequence[str], dictionaries: Sequence[str] = ()) -> pa.Table:
+        """Some columns, texts among them as dictionaries where so asked."""
+        file = pq.ParquetFile(self.file, metadata=self.metadata, read_dictionary=list(dictionaries))
+        return file.read_row_groups(list(self.groups), columns=list(names), use_threads=False)
+
+
+@dataclass(frozen=True)
+class CodedColumn:
+    """A column of texts, or of integers, that has few values.
+
+    Parameters
+    ----------
+    digits : Digits
+    places : ndarray of int64
+        The digit of each code; -1 for a value that no cell has.
+    histogram : Histogram
+    numbered : Numbered
+        Gives the codes of further cells.
+    codes : ndarray of uint16, shape (n,), optional
+        In the order of the files, where there was room for them.
+    """
+
+    digits: Digits
+    places: NDArray[np.int64] = field(repr=False)
+    histogram: Histogram = field(repr=False)
+    numbered: _Numbered = field(repr=False)
+    codes: Codes | None = field(repr=False)
+    held: HeldRows | None = field(repr=False)
+
+    def codes_of(self, piece: Piece, cells: pa.ChunkedArray | None) -> Codes:
+        """The codes of a piece, of its cells as they were read where none are held.
+
+        Raises
+        ------
+        EngineError
+            There are too many values now.
+        """
+        if self.codes is not None:
+            return self.codes[piece.start : piece.start + piece.rows]
+        found = None if cells is None else self.numbered.of(cells.chunks, counting=False)
+        if found is None:
+            raise EngineError("the source changed while it was read: a column has more values than before")
+        return found
+
+
+@dataclass
+class FileCodes:
+    """The columns of some Parquet files that have codes; each is read when it is first asked for.
+
+    Parameters
+    ----------
+    files : tuple of str
+    schema : pyarrow.Schema
+        Logical types of the columns.
+    """
+
+    files: tuple[str, ...]
+    schema: pa.Schema
+    _known: dict[str, CodedColumn | None] = field(default_factory=dict, repr=False)
+    _pieces: list[Piece] = field(default_factory=list, repr=False)
+
+    def of(self, session: Session, names: Sequence[str], records: int) -> dict[str, CodedColumn] | None:
+        """These columns; None where one has no codes, or was written otherwise than by dictionaries.
+
+        A damaged file is left to the database, which says so.
+        """
+        missing = [name for name in dict.fromkeys(names) if name not in self._known]
+        if missing:
+            self._known.update(dict.fromkeys(missing))
+            try:
+                self._known.update(self._read(session, missing, records))
+            except (pa.ArrowException, OSError):
+                return None
+        found = {name: column for name in names if (column := self._known[name]) is not None}
+        return found if len(found) == len(set(names)) else None
+
+    def forget(self) -> None:
+        """Let go of all codes."""
+        self._known.clear()
+
+    def pieces(self, records: int) -> list[Piece]:
+        """What is read at a time.
+
+        Raises
+        ------
+        EngineError
+            The files do not hold so many records any more.
+        """
+        if not self._pieces:
+            start = 0
+            for file in self.files:
+                for piece in _pieces_of(file, start):
+                    self._pieces.append(piece)
+                    start += piece.rows
+        if sum(piece.rows for piece in self._pieces) != records:
+            raise EngineError("the source changed while it was read: it has not as many rows as before")
+        return self._pieces
+
+    def _read(self, session: Session, names: Sequence[str], records: int) -> Mapping[str, CodedColumn | None]:
+        kinds = {name: self.schema.field(name).type for name in names}
+        pieces = self.pieces(records)
+        if not all(pt.is_string(kind) or pt.is_int64(kind) for kind in kinds.values()):
+            return {}
+        if not all(_suits(piece, kinds) for piece in pieces):
+            return {}
+        numbered = {name: _Numbered(kind) for name, kind in kinds.items()}
+        size = CODE_BYTES * records * len(names)
+        held = session.hold(size) if size <= session.room() else None
+        out = {name: np.empty(records, np.uint16) for name in names} if held else {}
+
+        def coded(piece: Piece) -> bool:
+            if any(each.full for each in numbered.values()):
+                return False
+            rows = piece.read(names, [name for name in names if numbered[name].text])
+            for name, each in numbered.items():
+                codes = each.of(rows.column(name).chunks, counting=True)
+                if codes is None:
+                    return False
+                if held:
+                    out[name][piece.start : piece.start + piece.rows] = codes
+            return True
+
+        if not all(in_order(coded, pieces, session.threads)):
+            return {}
+        return {name: each.column(out.get(name), held) for name, each in numbered.items()}
+
+
+def _pieces_of(file: str, start: int) -> Iterator[Piece]:
+    metadata = pq.ParquetFile(file).metadata
+    groups: list[int] = []
+    rows = 0
+    for group in range(metadata.num_row_groups):
+        groups.append(group)
+        rows += metadata.row_group(group).num_rows
+        if rows >= PIECE_ROWS or group == metadata.num_row_groups - 1:
+            yield Piece(file, tuple(groups), start, rows, metadata)
+            start, groups, rows = start + rows, [], 0
+
+
+def _suits(piece: Piece, kinds: Mapping[str, pa.DataType]) -> bool:
+    """Whether columns are of these very types, and texts were written by dictionaries."""
+    types = {each.name: each.type for each in piece.metadata.schema.to_arrow_schema()}
+    if any(types.get(name) != kind for name, kind in kinds.items()):
+        return False
+    for group in piece.groups:
+        about = piece.metadata.row_group(group)
+        columns = {column.path_in_schema: column for column in map(about.column, range(about.num_columns))}
+        if not all(
+            name in columns and columns[name].has_dictionary_page for name in kinds if pt.is_string(kinds[name])
+        ):
+            return False
+    return True
+
+
+class _Numbered:
+    """Numbers the values of a column from 1 on, as they come."""
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self.kind, self.text = kind, pt.is_string(kind)
+        self.full = False
+        self._numbers: dict[Any, int] = {}
+        self._counts: Counter[int] = Counter()
+        self._lock = threading.Lock()
+
+    def of(self, chunks: Iterable[pa.Array], *, counting: bool) -> Codes | None:
+        """The codes of a column's chunks, counted if so asked; None for too many values."""
+        parts = []
+        for chunk in chunks:
+            encoded = chunk if pt.is_dictionary(chunk.type) else chunk.dictionary_encode()
+            numbers = self._of_values(encoded.dictionary)
+            if numbers is None:
+                return None
+            indices = encoded.indices
+            if indices.null_count:  # the last number is that of a missing value
+                indices = indices.fill_null(pa.scalar(len(encoded.dictionary), indices.type))
+            parts.append(np.take(numbers, indices.to_numpy()))
+        codes = np.concatenate(parts) if parts else np.zeros(0, np.uint16)
+        if counting:
+            counts = np.bincount(codes)
+            with self._lock:
+                self._counts.update(dict(enumerate(counts.tolist())))
+        return codes
+
+    def _of_values(self, values: pa.Array) -> Codes | None:
+        if len(values) > MOST_VALUES:
+            self.full = True
+            return None
+        values.validate(full=True)  # texts are UTF-8
+        listed = values.to_pylist()
+        with self._lock:
+            for value in listed:
+                if value is not None and value not in self._numbers:
+                    self._numbers[value] = len(self._numbers) + 1
+            self.full = len(self._numbers) > MOST_VALUES
+            return None if self.full else np.array([self._numbers.get(v, 0) for v in [*listed, None]], np.uint16)
+
+    def column(self, codes: Codes | None, held: HeldRows | None) -> CodedColumn | None:
+        """What is known of the column once all of it was read; None for integers that lie far apart."""
+        counts = [self._counts[code] for code in range(len(self._numbers) + 1)]
+        histogram = histogram_of(pa.array([None, *self._numbers], self.kind), pa.array(counts))
+        values = histogram.values.drop_null()
+        order = {value: at for at, value in enumerate(values.to_pylist())}
+        digits = Digits(len(values) + 1, values)
+        if not self.text:
+            least = values[0].as_py() if len(values) else 0
+            order = {value: value - least for value in order}
+            digits = Digits(max(order.values(), default=-1) + 2, None, least)
+            if digits.size > CLOSE:
+                return None
+        places = [digits.size - 1, *(order.get(value, -1) for value in self._numbers)]
+        return CodedColumn(digits, np.array(places, np.int64), histogram, self, codes, held)
