@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from privpipe.errors import UnsupportedError
 from privpipe.judging.masked_cells import joined_bins, pooled_cells
-from privpipe.judging.paired_columns import CodedColumn, coded_column
+from privpipe.judging.paired_columns import ColumnValues
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,16 +50,16 @@ def distributions(sample: PairedSample, mark: str, least: int, *, compared: bool
     """
     found = {}
     for name in sample.released.schema.names:
-        after = coded_column(sample.released.column(name), mark)
+        after = sample.values("released", name, mark)
         before = None
         if compared and name in sample.original.schema.names:
-            before = coded_column(sample.original.column(name), mark)
+            before = sample.values("original", name, mark)
         with suppress(UnsupportedError):  # bytes have no labels
             found[name] = _of_column([before, after] if before is not None else [after], least)
     return found
 
 
-def _of_column(sides: Sequence[CodedColumn], least: int) -> dict[str, Any]:
+def _of_column(sides: Sequence[ColumnValues], least: int) -> dict[str, Any]:
     """The lines of one column; of two tables where both are given."""
     numeric = [each for each in sides if each.ordered]
     many = any(each.labels > MOST_LABELS for each in numeric)
@@ -85,12 +85,12 @@ def _merged(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def _shown(sides: Sequence[CodedColumn], lines: list[dict[str, Any]], form: str) -> dict[str, Any]:
+def _shown(sides: Sequence[ColumnValues], lines: list[dict[str, Any]], form: str) -> dict[str, Any]:
     years = form == "intervals" and sides[0].kind in DATES
     return {"form": "years" if years else form, "lines": lines}
 
 
-def _labelled(sides: Sequence[CodedColumn], least: int) -> list[dict[str, Any]]:
+def _labelled(sides: Sequence[ColumnValues], least: int) -> list[dict[str, Any]]:
     """A line for each of the commonest labels, and one for the others."""
     counted = [_by_label(each) for each in sides]
     keys = list(dict.fromkeys(key for each in counted for key in each))
@@ -108,9 +108,9 @@ def _line(kind: str, label: str, counts: list[int], labels: int = 1) -> dict[str
     return {"kind": kind, "label": label, "counts": counts, "labels": labels}
 
 
-def _by_label(side: CodedColumn) -> dict[tuple[str, str], int]:
+def _by_label(side: ColumnValues) -> dict[tuple[str, str], int]:
     """Records of each kind and label, in the order of values."""
-    counts = np.bincount(side.codes, minlength=len(side.values)).tolist()
+    counts = side.counts.tolist()
     valid = side.values.is_valid().to_pylist()
     found: dict[tuple[str, str], int] = {}
     for text, there, count in zip(side.texts, valid, counts, strict=True):
@@ -119,11 +119,11 @@ def _by_label(side: CodedColumn) -> dict[tuple[str, str], int]:
     return found
 
 
-def _binned(sides: Sequence[CodedColumn], least: int) -> list[dict[str, Any]]:
+def _binned(sides: Sequence[ColumnValues], least: int) -> list[dict[str, Any]]:
     """Round intervals over the bulk of the first side; what is missing stands last."""
     numbers = [_numbers(each) for each in sides]
     edges = _edges(*numbers[0], whole=sides[0].kind in WHOLE)
-    missing = tuple(int(np.bincount(each.codes, minlength=len(each.values))[each.blank].sum()) for each in sides)
+    missing = tuple(int(each.counts[each.blank].sum()) for each in sides)
     if not len(edges):
         return _labelled(sides, least)
     bins = [_in_bins(values, counts, edges) for values, counts in numbers]
@@ -151,7 +151,7 @@ def _in_bins(values: NDArray[np.float64], counts: NDArray[np.int64], edges: NDAr
     return np.bincount(places, weights=counts, minlength=len(edges) + 1).astype(np.int64)
 
 
-def _numbers(side: CodedColumn) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _numbers(side: ColumnValues) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """The values that are there, ascending, dates as their years, with their records."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -161,7 +161,7 @@ def _numbers(side: CodedColumn) -> tuple[NDArray[np.float64], NDArray[np.int64]]
     if side.kind in DATES:
         values = pc.year(values)
     numbers = np.asarray(pc.cast(values, pa.float64(), safe=False).to_numpy(zero_copy_only=False))
-    return numbers, np.bincount(side.codes, minlength=len(side.values))[kept]
+    return numbers, side.counts[kept]
 
 
 def _edges(values: NDArray[np.float64], counts: NDArray[np.int64], *, whole: bool) -> NDArray[np.float64]:

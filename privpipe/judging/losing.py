@@ -14,7 +14,7 @@ from privpipe.blocks.suppressed import bears_nothing
 from privpipe.engines import Engine
 from privpipe.hierarchies import canonical_text
 from privpipe.judging.column_loss import NOT_RELEASED, ColumnLoss, ColumnLossRule, LossTable, alarm_of
-from privpipe.judging.paired_columns import PairedColumn, Seen, coded_column
+from privpipe.judging.paired_columns import PairedColumn, Seen
 from privpipe.judging.perturbed import stage_names
 from privpipe.roles import Roles, column_type_of
 
@@ -99,11 +99,11 @@ def _of_pairs(sample: PairedSample, asked: LossAsked, seen: Mapping[str, Seen]) 
     first, second = sample.pairs
     rows = []
     for name in sample.released.schema.names:
-        after = coded_column(sample.released.column(name), asked.mark)
+        after = sample.coded("released", name, asked.mark)
         if name not in sample.original.schema.names:
             rows.append(_row(name, asked, labels_after=after.labels))
             continue
-        before = coded_column(sample.original.column(name), asked.mark)
+        before = sample.coded("original", name, asked.mark)
         column = PairedColumn.of(before, after, first, second)
         loss, by = (None, "")
         if name not in asked.pseudonyms:

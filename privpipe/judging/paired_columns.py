@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from privpipe.hierarchies import Hierarchy, HierarchySpec
 
-__all__ = ["CodedColumn", "Loss", "PairedColumn", "Seen", "coded_column"]
+__all__ = ["CodedColumn", "ColumnValues", "Loss", "PairedColumn", "Seen", "coded_column"]
 
 Ints = NDArray[np.int64]
 Loss = tuple[float | None, str]
@@ -41,19 +41,20 @@ ORDERED = ("integer", "number", "decimal", "date", "timestamp")
 
 
 @dataclass(frozen=True)
-class CodedColumn:
-    """A column as codes of its distinct values, which are in the order of their type, null last.
+class ColumnValues:
+    """The distinct values of a column in the order of their type, null last.
 
     Parameters
     ----------
     values : pyarrow.Array, shape (m,)
-    codes : ndarray of int64, shape (n,)
+    counts : ndarray of int64, shape (m,)
+        Cells of each.
     blank : ndarray of bool, shape (m,)
         Which values are no label: null and the suppression mark.
     """
 
     values: pa.Array = field(repr=False)
-    codes: Ints = field(repr=False)
+    counts: Ints = field(repr=False)
     blank: NDArray[np.bool_] = field(repr=False)
 
     @property
@@ -64,8 +65,7 @@ class CodedColumn:
     @property
     def seen(self) -> Seen:
         """Every value but marks with its records, as a hierarchy is built for them."""
-        counts = np.bincount(self.codes, minlength=len(self.values)).tolist()
-        texts = zip(self.texts, self.values.is_valid().to_pylist(), counts, strict=True)
+        texts = zip(self.texts, self.values.is_valid().to_pylist(), self.counts.tolist(), strict=True)
         found = [(text, count) for text, valid, count in texts if text is not None or not valid]
         return [text for text, _ in found], [count for _, count in found]
 
@@ -86,6 +86,23 @@ class CodedColumn:
         return [None if gone else text for text, gone in zip(found, self.blank.tolist(), strict=True)]
 
 
+@dataclass(frozen=True)
+class CodedColumn(ColumnValues):
+    """A column as codes of its distinct values.
+
+    Parameters
+    ----------
+    codes : ndarray of int64, shape (n,)
+    """
+
+    codes: Ints = field(repr=False)
+
+    @property
+    def alone(self) -> ColumnValues:
+        """What is left without the codes."""
+        return ColumnValues(self.values, self.counts, self.blank)
+
+
 def coded_column(column: pa.Array, mark: str) -> CodedColumn:
     """A column of a block in codes."""
     import pyarrow as pa
@@ -99,7 +116,7 @@ def coded_column(column: pa.Array, mark: str) -> CodedColumn:
     values = encoded.dictionary.take(pa.array(order))
     codes = place[encoded.indices.to_numpy(zero_copy_only=False)] if len(order) else np.zeros(0, dtype=np.int64)
     blank = bears_nothing(values, mark) | np.asarray(values.is_null(nan_is_null=True))
-    return CodedColumn(values, codes, blank)
+    return CodedColumn(values, np.bincount(codes, minlength=len(values)), blank, codes)
 
 
 @dataclass(frozen=True)

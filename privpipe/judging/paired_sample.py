@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, RowBlock
+from privpipe.judging.paired_columns import CodedColumn, ColumnValues, coded_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LARGEST_SAMPLE", "PairedSample", "paired_sample"]
 
+Side = Literal["original", "released"]
 LARGEST_SAMPLE = 200_000
 """Records that are looked at on the driver, at the most."""
 
@@ -39,6 +41,18 @@ class PairedSample:
     original: RowBlock = field(repr=False)
     released: RowBlock = field(repr=False)
     whole: bool
+    _values: dict[tuple[Side, str, str], ColumnValues] = field(default_factory=dict, repr=False, compare=False)
+
+    def coded(self, side: Side, name: str, mark: str) -> CodedColumn:
+        """A column of one side in codes, whose values are known from then on."""
+        found = coded_column((self.released if side == "released" else self.original).column(name), mark)
+        self._values[side, name, mark] = found.alone
+        return found
+
+    def values(self, side: Side, name: str, mark: str) -> ColumnValues:
+        """The values of a column of one side."""
+        known = self._values.get((side, name, mark))
+        return self.coded(side, name, mark).alone if known is None else known
 
     @cached_property
     def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -153,14 +153,19 @@ class _OnDriver(_Counted):
     def __init__(self, codes: Mapping[str, Coded], records: int) -> None:
         super().__init__(records)
         self._codes = codes
+        self._pair: tuple[tuple[str, str], Coded] | None = None
 
     def _reduced(self, query: ClassQuery, reduction: Any) -> Any:
         if not self.records:
             return None
-        from privpipe.kernels.classes.coded_cells import coded_cells
+        from privpipe.kernels.classes.coded_cells import cells_of, joined
 
-        [column] = query.columns or query.keys[:1]
-        found = coded_cells([self._codes[name] for name in query.keys], self._codes[column])
+        first, *others = query.keys
+        [column] = query.columns or [first]
+        if self._pair is None or self._pair[0] != (first, column):  # one column after another is evidence on a pair
+            self._pair = ((first, column), joined([self._codes[first], self._codes[column]]))
+        joint = joined([*(self._codes[name] for name in others), self._pair[1]])
+        found = cells_of(joint, self._codes[column].distinct)
         cells = Cells(found.offsets, found.codes, found.counts)
         return reduction.measure(ClassBlock(found.sizes, {column: cells}), Facts())
 

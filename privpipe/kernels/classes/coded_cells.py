@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Coded", "CodedCells", "coded_cells"]
+__all__ = ["Coded", "CodedCells", "cells_of", "coded_cells", "joined"]
 
 Ints = NDArray[np.int64]
 ROOM = 1 << 21
 """Counters up to this many are counted into directly, which needs no sort."""
+RECORDS_A_COUNTER = 16
+"""Of few records, so many counters each cost more than sorting them."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,24 @@ class CodedCells:
     counts: Ints
 
 
+def joined(columns: Sequence[Coded]) -> Coded:
+    """Some columns as one, the last of which varies fastest.
+
+    Examples
+    --------
+    >>> joined([Coded(np.array([1, 0]), 2), Coded(np.array([2, 1]), 3)]).codes.tolist()
+    [5, 1]
+    """
+    codes, room = np.zeros(len(columns[0].codes), dtype=np.int64), 1
+    for column in columns:
+        if room * column.distinct >= 2**62:
+            distinct, codes = np.unique(codes, return_inverse=True)
+            codes, room = codes.astype(np.int64, copy=False), len(distinct)
+        codes = codes * column.distinct + column.codes if room > 1 else column.codes
+        room *= column.distinct
+    return Coded(codes, room)
+
+
 def coded_cells(keys: Sequence[Coded], values: Coded) -> CodedCells:
     """Classes by ascending key, and in each the values that occur.
 
@@ -49,24 +69,22 @@ def coded_cells(keys: Sequence[Coded], values: Coded) -> CodedCells:
     >>> found.sizes.tolist(), found.codes.tolist(), found.counts.tolist()
     ([1, 2], [5, 5], [1, 2])
     """
-    joint, room = np.zeros(len(values.codes), dtype=np.int64), 1
-    for column in (*keys, values):
-        if room * column.distinct >= 2**62:
-            distinct, joint = np.unique(joint, return_inverse=True)
-            joint, room = joint.astype(np.int64, copy=False), len(distinct)
-        joint = joint * column.distinct + column.codes
-        room *= column.distinct
-    if room <= ROOM:
-        table = np.bincount(joint, minlength=room)
+    return cells_of(joined([*keys, values]), values.distinct)
+
+
+def cells_of(joint: Coded, values: int) -> CodedCells:
+    """As `coded_cells`, of keys and values that are one column already, the last of which has so many values."""
+    if joint.distinct <= min(ROOM, RECORDS_A_COUNTER * len(joint.codes)):
+        table = np.bincount(joint.codes, minlength=joint.distinct)
         cells = np.flatnonzero(table)
         counts = table[cells]
     else:
-        cells, counts = np.unique(joint, return_counts=True)
-    classes = cells // values.distinct
+        cells, counts = np.unique(joint.codes, return_counts=True)
+    classes = cells // values
     starts = np.flatnonzero(np.diff(classes, prepend=classes[:1] - 1))
     return CodedCells(
         sizes=np.add.reduceat(counts, starts),
         offsets=np.append(starts, len(cells)),
-        codes=cells % values.distinct,
+        codes=cells % values,
         counts=counts,
     )
