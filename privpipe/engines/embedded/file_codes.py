@@ -188,7 +188,7 @@ def _pieces_of(file: str, start: int) -> Iterator[Piece]:
 
 def _suits(piece: Piece, kinds: Mapping[str, pa.DataType]) -> bool:
     """Whether columns are of these very types, and texts were written by dictionaries."""
-    types = {each.name: each.type for each in piece.metadata.schema.to_arrow_schema()}
+    types = {each.name: _decoded(each.type) for each in piece.metadata.schema.to_arrow_schema()}
     if any(types.get(name) != kind for name, kind in kinds.items()):
         return False
     for group in piece.groups:
@@ -199,6 +199,10 @@ def _suits(piece: Piece, kinds: Mapping[str, pa.DataType]) -> bool:
         ):
             return False
     return True
+
+
+def _decoded(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pt.is_dictionary(kind) else kind
 
 
 class _Numbered:

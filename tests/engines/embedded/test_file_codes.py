@@ -192,6 +192,18 @@ def test_files_of_unlike_types_are_left_to_the_database(engine: EmbeddedEngine, 
     assert [size for size, *_ in found] == [3, 3]
 
 
+def test_categories_of_pandas_have_codes(engine: EmbeddedEngine, tmp_path: Path) -> None:
+    rows = pa.table({"zip": pa.array(["b", "a", None, "b"]).dictionary_encode()})
+    (tmp_path / "rows").mkdir()
+    pq.write_table(rows, tmp_path / "rows" / "0.parquet")
+    table = scanned(engine, tmp_path / "rows")
+    assert is_packed(engine, table, ClassQuery(keys=("zip",)))
+    assert [size for size, *_ in classes(engine.classes(table, ClassQuery(keys=("zip",))))] == [1, 1, 2]
+    made = engine.with_record_ids(scanned(engine, tmp_path / "rows"), None, SEED)
+    cells = engine.session.table(f"SELECT zip FROM {made.source}", made.frames).column("zip").to_pylist()
+    assert sorted(cells, key=str) == [None, "a", "b", "b"]
+
+
 def test_a_text_of_too_many_values_has_no_codes(
     engine: EmbeddedEngine, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
