@@ -19,11 +19,14 @@ if TYPE_CHECKING:
     from privpipe.draws import Stream
     from privpipe.engines import Engine
 
-__all__ = ["LARGEST_SAMPLE", "PairedSample", "paired_sample"]
+__all__ = ["LARGEST_SAMPLE", "PairedSample", "looked_at", "paired_sample"]
 
 Side = Literal["original", "released"]
 LARGEST_SAMPLE = 200_000
 """Records that are looked at on the driver, at the most."""
+WIDE = 50
+"""Released columns from which on fewer are looked at, so that their cells stay as many."""
+SMALLEST_SAMPLE = 20_000
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class PairedSample:
         return partners(self.original.record_ids, self.released.record_ids)
 
     def chosen(self, order: Stream, kept: NDArray[np.bool_] | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
-        """At most `LARGEST_SAMPLE` of the pairs, the first in a keyed order.
+        """As many of the pairs as are looked at, the first in a keyed order.
 
         Parameters
         ----------
@@ -74,8 +77,19 @@ class PairedSample:
         if kept is not None:
             allowed = kept[second]
             first, second = first[allowed], second[allowed]
-        places = order.arrange(self.released.record_ids[second])[:LARGEST_SAMPLE]
+        places = order.arrange(self.released.record_ids[second])[: looked_at(len(self.released.schema.names))]
         return first[places], second[places]
+
+
+def looked_at(columns: int) -> int:
+    """Records that are looked at of a release of so many columns.
+
+    Examples
+    --------
+    >>> [looked_at(columns) for columns in (1, 50, 100, 300, 10_000)]
+    [200000, 200000, 100000, 33333, 20000]
+    """
+    return max(min(LARGEST_SAMPLE, SMALLEST_SAMPLE), LARGEST_SAMPLE * WIDE // max(columns, WIDE))
 
 
 def paired_sample(engine: Engine, released: Any, original: Any, columns: Sequence[str]) -> PairedSample | None:
@@ -85,7 +99,10 @@ def paired_sample(engine: Engine, released: Any, original: Any, columns: Sequenc
     """
     if original is None or not (original.has_record_ids and released.has_record_ids):
         return None
-    share = 1.05 * LARGEST_SAMPLE / max(engine.count(released), 1)
+    records = max(engine.count(released), 1)
+    share = 1.05 * LARGEST_SAMPLE / records
+    if share < 1:  # a table that is brought whole needs no second count of its labels, however wide it is
+        share = 1.05 * looked_at(len(released.schema.names)) / records
     sides = [
         _brought(engine, engine.select(table, list(names)), share)
         for table, names in ((original, columns), (released, released.schema.names))

@@ -12,7 +12,7 @@ from privpipe.blocks import Cells, ClassBlock, ClassQuery, Facts
 from privpipe.blocks.marks import Columns, Levels
 from privpipe.blocks.suppressed import NothingLeft
 from privpipe.engines import Engine
-from privpipe.judging.paired_sample import LARGEST_SAMPLE, PairedSample, paired_sample
+from privpipe.judging.paired_sample import PairedSample, paired_sample
 from privpipe.judging.persons import ClassCount
 from privpipe.judging.perturbed import stage_names
 from privpipe.judging.required_columns import require_columns
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from privpipe.judging.rules import JudgingRules
     from privpipe.kernels.classes.coded_cells import Coded
 
-__all__ = ["LARGEST_SAMPLE", "LEAST_GAIN", "BothTables", "CountedOnEngine", "before", "recovery_notes"]
+__all__ = ["LEAST_GAIN", "BothTables", "CountedOnEngine", "before", "recovery_notes"]
 
 LEAST_GAIN = 0.05
 """Gains above this are noted."""
@@ -52,7 +52,7 @@ def recovery_notes(
 ) -> tuple[str, ...]:
     """A sentence for each released column that predicts a transformed one well: they disclose something of the source.
 
-    A table of more than `LARGEST_SAMPLE` records is judged by those of smallest keyed order. Nothing where the two
+    A large table is judged by as many records as `looked_at` says, those of smallest keyed order. Nothing where the two
     tables cannot be aligned.
 
     Parameters

@@ -179,6 +179,26 @@ def test_a_large_table_is_sampled_and_its_labels_are_counted_in_all(
         )
 
 
+def test_of_a_wide_table_fewer_records_are_looked_at(
+    engine: Engine, embedded: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = pp.Policy.from_dict(document(STAGES))
+    monkeypatch.setattr(paired_sample, "LARGEST_SAMPLE", 120)
+    monkeypatch.setattr(paired_sample, "SMALLEST_SAMPLE", 10)
+    all_columns = pp.plan(table(), policy, engine=embedded).lost
+    monkeypatch.setattr(paired_sample, "WIDE", 2)
+    found = pp.plan(table(), policy, engine=engine).lost
+    assert found == pp.plan(table(), policy, engine=embedded).lost
+    assert all_columns is not None
+    assert found is not None
+    assert all_columns.records is not None
+    assert found.records is not None
+    assert 0 < found.records < all_columns.records
+    assert {row.column: row.labels_after for row in found.columns} == {
+        row.column: row.labels_after for row in all_columns.columns
+    }
+
+
 def test_one_label_left_is_an_alarm_and_one_label_kept_is_none() -> None:
     before = table().assign(kept="always")
     made = pp.plan(before, pp.Policy.from_dict(document([{"generalize": {"levels": {"age": 2, "town": 1}}}])))
