@@ -199,6 +199,11 @@ class Transformer(StageFace, Entry):
         """Whether each record comes back where it lay, and none is left out."""
         return False
 
+    @property
+    def needs_ids(self) -> bool:
+        """Whether it tells records apart, to learn or to run."""
+        return self.needs_draws or self.searches
+
     def request(self, context: StageContext) -> FactsRequest:
         """Facts the plan needs; a column that is missing or of the wrong type is a DataError."""
         return FactsRequest()
