@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from privpipe.blocks import ClassModel, Entry, Facts, FactsRequest, Guarantee, Primitives, RowBlock, SizeModel
 from privpipe.blocks.counted_over import Over
 from privpipe.blocks.marks import Columns
+from privpipe.blocks.public_parameters import public_parameters
 from privpipe.errors import DataError, UsageError
 from privpipe.roles import NullRule, Roles
 from privpipe.transforms.face import StageFace
@@ -158,9 +159,10 @@ class StagePlan:
         from privpipe.transforms import CATALOGUE
 
         if self.name not in CATALOGUE:  # a plan of somebody else's stage
-            return StagePlan(name=self.name, parameters=self.parameters)
+            return StagePlan(name=self.name, parameters=public_parameters(None, self.parameters))
         stage: Any = CATALOGUE[self.name]
-        return StagePlan(name=self.name, parameters=self.parameters, detail=stage.public_detail(self.detail))
+        parameters = public_parameters(stage, self.parameters)
+        return StagePlan(name=self.name, parameters=parameters, detail=stage.public_detail(self.detail))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
