@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from privpipe.errors import DataError
 from privpipe.transforms.robust_sample import median_and_spread
 
-__all__ = ["Boundary", "Region"]
+__all__ = ["Boundary", "Region", "patterns_of"]
 
 Numbers = NDArray[np.float64]
 
