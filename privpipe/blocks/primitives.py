@@ -74,6 +74,9 @@ class Primitives(Protocol):
     def distinct(self, table: Any, columns: Sequence[str]) -> pa.Table:
         """The distinct combinations of these columns, sorted by them, with their count in `__count`."""
 
+    def estimated_distinct(self, table: Any, columns: Sequence[str]) -> dict[str, int]:
+        """Estimates of the distinct values of columns; nothing where there are none."""
+
     def keep_classes(self, table: Any, query: ClassQuery, passing: Callable[[ClassBlock], NDArray[np.bool_]]) -> Any:
         """The records whose class passes."""
 
@@ -102,6 +105,7 @@ class Primitives(Protocol):
     ) -> Any:
         """Blocks with each record's 0-based global rank of `column`, ties by `stream.order`; null ranks -1."""
 
+    values_held: ClassVar[int]
     ranks_held: ClassVar[int]
     forwards_ranks: ClassVar[bool]
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any, Literal
 
 from privpipe.blocks.entry import Entry
+from privpipe.blocks.public_parameters import public_parameters
 from privpipe.blocks.public_rules import PublicRules
 from privpipe.blocks.shown_parameters import shown_parameters
 from privpipe.html_tables import Table, cut, figure, html_tables
@@ -65,6 +66,11 @@ class Verdict:
         return self.entry.parameters()
 
     @property
+    def public_parameters(self) -> dict[str, Any]:
+        """The parameters as plain JSON values, without where files lie."""
+        return public_parameters(type(self.entry), plain(self.parameters))
+
+    @property
     def passed(self) -> bool:
         """Whether the outcome is `pass`."""
         return self.outcome == "pass"
@@ -113,7 +119,7 @@ class Verdict:
 
         Figures are those of the released table alone; of the others it says the outcome.
         """
-        row = self.to_dict()
+        row = {**self.to_dict(), "parameters": self.public_parameters}
         if self.entry.discloses_source(rules):
             # A threshold may be derived from the source as well; what the policy asks for is public.
             asked = getattr(self.entry, "demanded", lambda: None)()
@@ -126,7 +132,7 @@ class Verdict:
 
     def to_public_measure(self, rules: PublicRules, records: int) -> dict[str, Any]:
         """The row of a measure in the public verdict document."""
-        row = self.to_measure()
+        row = {**self.to_measure(), "parameters": self.public_parameters}
         if self.entry.discloses_source(rules):
             return {**row, "observed": None, "reason": f"measured; {OF_THE_SOURCE}"}
         shown = rules.reported(row["observed"], records, shares=self.entry.counts_records())

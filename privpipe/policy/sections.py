@@ -36,7 +36,7 @@ __all__ = [
     "read_utility",
 ]
 
-RESERVED = "__privpipe"
+RESERVED, COUNT = "__privpipe", "__count"
 PLACES = ("from_env", "from_file", "insecure")
 OF_CSV = ("delimiter", "header", "columns", "null_values", *FORM_KEYS)
 OF_EXCEL = ("header", "columns", "null_values", "skip_rows", "footer", "trim")
@@ -200,8 +200,8 @@ def read_columns(report: Report, value: Any, place: Place, base_dir: Path) -> di
 
 def _column(report: Report, value: Any, place: Place, base_dir: Path) -> ColumnSpec:
     name = str(place[-1])
-    if not name or name.startswith(RESERVED):
-        report.wrong(place, f"a column name must not be empty or start with {RESERVED}")
+    if not name or name.casefold().startswith(RESERVED) or name.casefold() == COUNT:
+        report.wrong(place, f"a column name must not be empty, be {COUNT} or start with {RESERVED}")
     found = read_keys(report, value, place, COLUMN)
     if "nulls" in found and found.get("role", "sensitive") != "sensitive":
         report.wrong((*place, "nulls"), "is for sensitive columns; quasi-identifiers follow the policy's own `nulls:`")

@@ -11,6 +11,7 @@ from typing import Any
 import privpipe
 from privpipe.blocks.marks import FilePath
 from privpipe.blocks.parameters import marked
+from privpipe.blocks.public_parameters import last_name
 from privpipe.errors import PrivpipeError
 from privpipe.policy.entries import Catalogues
 from privpipe.record.checks import Check, broken, holds, unchecked
@@ -199,9 +200,11 @@ def _within(parameters: Document, row: Document) -> bool:
 
 
 def _same_path(written: Any, read: Any) -> bool:
-    """Whether an entry's path is the policy's, seen from the folder of the policy file, which nobody is told."""
+    """Whether an entry's path is the policy's: its last name, or, in older releases, all of it as the run saw it."""
     if written == read or not (isinstance(written, str) and isinstance(read, str)):
         return bool(written == read)
+    if read == last_name(written):
+        return True
     down = os.path.normpath(written).split(os.sep)
     below = down[next((at for at, step in enumerate(down) if step != os.pardir), len(down)) :]
     return not os.path.isabs(written) and read.split(os.sep)[-len(below) :] == below

@@ -129,6 +129,10 @@ def run_documents(
     public_manifest = {
         **manifest,
         "edition": "public",
+        "guarantees": [
+            {**row, "parameters": verdict.public_parameters}
+            for row, verdict in zip(manifest["guarantees"], (*judged.built_in, *judged.verdicts), strict=True)
+        ],
         "plan": public_plan,
         "plan_hash": public_hash,
         "private_plan": plan_commitment(seed, run_id, staged.plan.digest),

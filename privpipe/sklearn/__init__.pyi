@@ -665,6 +665,7 @@ class TopCode(StageEstimator):
         columns: list[str] | tuple[str, ...] | None = ...,
         at: int | float | str | None = ...,
         quantile: float | None = ...,
+        distance: float | None = ...,
         replace: Literal["threshold", "mean", "label"] = ...,
         label: str | None = ...,
         at_least: int = ...,
@@ -685,6 +686,7 @@ class TopCode(StageEstimator):
     columns: list[str] | tuple[str, ...] | None
     at: int | float | str | None
     quantile: float | None
+    distance: float | None
     replace: Literal["threshold", "mean", "label"]
     label: str | None
     at_least: int
@@ -709,6 +711,7 @@ class BottomCode(StageEstimator):
         columns: list[str] | tuple[str, ...] | None = ...,
         at: int | float | str | None = ...,
         quantile: float | None = ...,
+        distance: float | None = ...,
         replace: Literal["threshold", "mean", "label"] = ...,
         label: str | None = ...,
         at_least: int = ...,
@@ -729,6 +732,7 @@ class BottomCode(StageEstimator):
     columns: list[str] | tuple[str, ...] | None
     at: int | float | str | None
     quantile: float | None
+    distance: float | None
     replace: Literal["threshold", "mean", "label"]
     label: str | None
     at_least: int

@@ -73,8 +73,8 @@ class StageOver:
 
     @property
     def _is_bare(self) -> bool:
-        """Whether the frame stays on its cluster unlooked at: nothing is drawn, no record goes and none moves."""
-        quiet = not any(stage.needs_draws or stage.searches for stage in self._stages)
+        """Whether the frame stays on its cluster unlooked at: no record is told apart, none goes and none moves."""
+        quiet = not any(stage.needs_ids for stage in self._stages)
         return self._held.on_cluster and quiet and self._keeps_places and not self._compared
 
     @property

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from privpipe.blocks import ClassModel, Entry, Facts, FactsRequest, Guarantee, Primitives, RowBlock, SizeModel
 from privpipe.blocks.counted_over import Over
 from privpipe.blocks.marks import Columns
+from privpipe.blocks.public_parameters import public_parameters
 from privpipe.errors import DataError, UsageError
 from privpipe.roles import NullRule, Roles
 from privpipe.transforms.face import StageFace
@@ -158,9 +159,10 @@ class StagePlan:
         from privpipe.transforms import CATALOGUE
 
         if self.name not in CATALOGUE:  # a plan of somebody else's stage
-            return StagePlan(name=self.name, parameters=self.parameters)
+            return StagePlan(name=self.name, parameters=public_parameters(None, self.parameters))
         stage: Any = CATALOGUE[self.name]
-        return StagePlan(name=self.name, parameters=self.parameters, detail=stage.public_detail(self.detail))
+        parameters = public_parameters(stage, self.parameters)
+        return StagePlan(name=self.name, parameters=parameters, detail=stage.public_detail(self.detail))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -198,6 +200,11 @@ class Transformer(StageFace, Entry):
     def keeps_places(self) -> bool:
         """Whether each record comes back where it lay, and none is left out."""
         return False
+
+    @property
+    def needs_ids(self) -> bool:
+        """Whether it tells records apart, to learn or to run."""
+        return self.needs_draws or self.searches
 
     def request(self, context: StageContext) -> FactsRequest:
         """Facts the plan needs; a column that is missing or of the wrong type is a DataError."""

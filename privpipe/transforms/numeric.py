@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks import RowBlock
 from privpipe.blocks.require import require_number
 from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
 from privpipe.roles import column_type_of
@@ -24,6 +26,7 @@ __all__ = [
     "require_summable",
     "unit_range",
     "whole_numbers",
+    "with_others_restored",
     "written",
 ]
 
@@ -166,6 +169,21 @@ def written(values: NDArray[np.float64], target: Any, *, column: str = "", round
         return _decimals(whole, missing, target)
     unit = pa.int32() if pa.types.is_date32(target) else pa.int64()
     return pa.array(whole, unit, mask=missing).cast(target)
+
+
+def with_others_restored(released: RowBlock, rows: RowBlock, columns: Sequence[str], masked: Any) -> RowBlock:
+    """The released rows with the values of the records that are not masked as they were, to the bit."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for column in columns:
+        made = released.column(column)
+        kept: pa.Array = rows.column(column)
+        if kept.type != made.type:
+            kept = kept.cast(made.type, safe=False)
+        given = pa.array(masked | np.isnan(rows[column]))
+        released = released.replace(column, pc.if_else(given, made, kept))
+    return released
 
 
 def _require_held(beyond: int, column: str, target: Any) -> None:

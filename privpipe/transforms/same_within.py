@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["SameWithin", "Together", "refuse_apart", "together_of", "varying"]
 
 SameWithin = Literal["household_id", "person_id"]
-OWN_IDS = ("__own_id_hi", "__own_id_lo")
+OWN_IDS = ("__privpipe_own_id_hi", "__privpipe_own_id_lo")
 UNITS = {"household_id": "households", "person_id": "persons"}
 
 

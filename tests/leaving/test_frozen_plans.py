@@ -94,6 +94,8 @@ CARRIED: list[dict[str, Any]] = [
     {"pram": {"columns": ["illness"]}},
     {"round": {"columns": ["income"], "base": 1000, "mode": "random"}},
     {"top_code": {"columns": ["income"], "quantile": 0.1}},
+    {"top_code": {"columns": ["income"], "quantile": 0.5, "by": ["zip"]}},
+    {"top_code": {"columns": ["income", "age"], "distance": 0.6}},
     {"bottom_code": {"columns": ["income"], "at": 5000, "replace": "mean", "at_least": 2}},
     {"generalize": {"levels": {"age": 1, "zip": 1}}},
     {"generalize": {"levels": {"age": 1}, "suppress_at_most": 0.5}},

@@ -14,12 +14,14 @@ from privpipe.roles import Roles
 from privpipe.running.plan import canonical_json
 from privpipe.transforms import (
     AddNoise,
+    BottomCode,
     DropIdentifiers,
     Generalize,
     Microaggregate,
     Pseudonymise,
     RankSwap,
     SuppressRecords,
+    TopCode,
 )
 from privpipe.transforms.base import Transformer
 from privpipe.transforms.recoding.loss import LossSpec
@@ -63,6 +65,19 @@ STAGES: dict[str, tuple[Transformer, dict[str, Any]]] = {
     "noise for outliers of strata": (
         AddNoise(
             columns=["age", "seen"], kind="correlated", variance_ratio=0.5, round=True, outliers=0.9, by=["illness"]
+        ),
+        {},
+    ),
+    "coded by distance": (TopCode(columns=["income", "rent", "age"], distance=0.7), {}),
+    "means by distance in strata": (
+        BottomCode(
+            columns=["age", "seen"],
+            distance=0.6,
+            replace="mean",
+            at_least=2,
+            round=True,
+            nulls="refuse",
+            by=["illness"],
         ),
         {},
     ),

@@ -68,6 +68,8 @@ class Engine(ABC):
     """
 
     name: ClassVar[str]
+    values_held: ClassVar[int] = 1_000_000
+    """Distinct values of a column that a stage may hold in the process which drives the engine."""
     ranks_held: ClassVar[int] = 0
     """Reach up to which `exchange_ranks` costs but one pass over the sorted rows."""
     forwards_ranks: ClassVar[bool] = False

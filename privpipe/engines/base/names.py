@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from privpipe.errors import DataError, did_you_mean
 
-__all__ = ["RESERVED", "check_declared", "check_names", "check_record_ids"]
+__all__ = ["COUNT", "RESERVED", "check_declared", "check_names", "check_record_ids"]
 
 RESERVED = "__privpipe"
 """Prefix of the hidden columns."""
+COUNT = "__count"
+"""The column in which `Engine.distinct` puts its counts, beside those of a table."""
 
 
 def check_names(names: Sequence[str]) -> None:
@@ -19,7 +21,7 @@ def check_names(names: Sequence[str]) -> None:
     ------
     DataError
         A name is no text, occurs twice, differs from another by case alone (DuckDB and Spark fold case), is empty, or
-        starts with the reserved prefix; no column at all.
+        is reserved; no column at all.
 
     Examples
     --------
@@ -40,8 +42,10 @@ def check_names(names: Sequence[str]) -> None:
             )
         if not name:
             raise DataError("a column has an empty name; give it one")
-        if name.casefold().startswith(RESERVED):
-            raise DataError(f"column {name!r}: names that start with {RESERVED!r} are reserved; rename it")
+        if name.casefold().startswith(RESERVED) or name.casefold() == COUNT:
+            raise DataError(
+                f"column {name!r}: {COUNT!r} and names that start with {RESERVED!r} are reserved; rename the column"
+            )
         known = seen.setdefault(name.casefold(), name)
         if known is not name and known != name:
             raise DataError(

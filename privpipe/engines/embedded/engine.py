@@ -80,6 +80,7 @@ class EmbeddedEngine(Engine):
     """
 
     name: ClassVar[str] = "embedded"
+    values_held: ClassVar[int] = 2**63 - 1  # tables lie in this process anyhow
     ranks_held: ClassVar[int] = 2_000_000
 
     def __init__(self, session: Session, connection: Any = None) -> None:

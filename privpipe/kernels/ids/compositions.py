@@ -14,7 +14,7 @@ from privpipe.kernels.ids.record_ids import content_hash
 
 __all__ = ["COMPOSITION", "Bucketed", "Composed", "composition_schema"]
 
-COMPOSITION = ("__composition_hi", "__composition_lo", "__members")
+COMPOSITION = ("__privpipe_composition_hi", "__privpipe_composition_lo", "__privpipe_members")
 """The columns that tell a composition: two words of a hash, and the number of members."""
 BUCKETS = 4096
 Words = NDArray[np.uint64]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,8 @@ MOST_STEPS = 200
 FLOOR = 1e-10
 """Least variance of a direction; where the chosen points have less, they lie on a plane, and others lie far off it."""
 WEIGHED = 0.975
+FARTHEST = 1e70
+"""Offsets beyond are taken to be that far: their squares can be added up, and they are outliers all the same."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,21 @@ class Scatter:
     def squared_distances(self, points: Numbers) -> Numbers:
         """Of each point, shape (n,)."""
         return np.asarray((((points - self.centre) @ self.axes) ** 2).sum(axis=-1))
+
+    def among(self, places: Sequence[int]) -> Scatter:
+        """Centre and scatter of some of the coordinates alone.
+
+        Examples
+        --------
+        >>> part = Scatter(np.zeros(2), np.diag([1.0, 0.5]), 2).among([1])
+        >>> part.squared_distances(np.array([[4.0]])).round(9).tolist()
+        [4.0]
+        """
+        variances = 1 / (self.axes**2).sum(axis=0)
+        scatter = (self.axes * variances**2) @ self.axes.T
+        chosen = np.asarray(places)
+        # A variance at the floor comes back with the error of rounding.
+        return _scatter(self.centre[chosen], scatter[np.ix_(chosen, chosen)], 2 * FLOOR)
 
 
 def chi_square_quantile(share: float, freedom: int) -> float:
@@ -75,8 +93,8 @@ def minimum_covariance(points: Numbers) -> Scatter:
     Parameters
     ----------
     points : ndarray of float64, shape (n, s)
-        Finite, n >= 2 (s + 1), in units in which the middle half of each column spreads over about one: directions with
-        a variance below 1e-10 are taken to have that much. Their order changes no bit of the result.
+        n >= 2 (s + 1), none NaN, in units in which the middle half of each column spreads over about one: directions
+        with a variance below 1e-10 are taken to have that much. Their order changes no bit of the result.
 
     Examples
     --------
@@ -85,6 +103,7 @@ def minimum_covariance(points: Numbers) -> Scatter:
     5
     """
     n, s = points.shape
+    points = np.clip(points, -FARTHEST, FARTHEST)
     points = points[np.lexsort(points.T)]
     chosen = _best(points, (n + s + 1) // 2)
     centre, scatter = _moments(points, chosen[None])
@@ -163,6 +182,6 @@ def _axes(scatter: Numbers) -> tuple[Numbers, Numbers]:
     return vectors / np.sqrt(values)[..., None, :], np.log(values).sum(axis=-1)
 
 
-def _scatter(centre: Numbers, scatter: Numbers) -> Scatter:
-    rank = int((np.linalg.eigvalsh(scatter) > FLOOR).sum())
+def _scatter(centre: Numbers, scatter: Numbers, least: float = FLOOR) -> Scatter:
+    rank = int((np.linalg.eigvalsh(scatter) > least).sum())
     return Scatter(centre, _axes(scatter)[0], max(rank, 1))

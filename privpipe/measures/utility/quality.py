@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Quality"]
 
+COUNT = "__privpipe_count"
 SIZES = ("average_class_size", "c_avg")
 PENALTIES = ("ncp", "gcp", "cell_loss")
 BY_CLASSES = ("discernibility", "aecs")
@@ -177,8 +178,9 @@ class Quality(DistinctPairMeasure):
             return Verdict(self, None, "error", self.demanded(), reason=f"{error}.")
 
     def _of_sizes(self, pair: DistinctPair) -> Verdict:
-        classes = pair.released.group_by(list(pair.keys)).aggregate([("__count", "sum")])
-        sizes = np.asarray(classes["__count_sum"].to_numpy(), dtype=np.float64)
+        names = [COUNT if name == "__count" else name for name in pair.released.column_names]
+        classes = pair.released.rename_columns(names).group_by(list(pair.keys)).aggregate([(COUNT, "sum")])
+        sizes = np.asarray(classes[f"{COUNT}_sum"].to_numpy(), dtype=np.float64)
         kept, records = int(sizes.sum()), _records(pair)
         told = f"{len(sizes):,} classes of {kept:,} records; {records - kept:,} of {records:,} records suppressed"
         if str(self.name) == "discernibility":

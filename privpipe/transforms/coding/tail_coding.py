@@ -18,6 +18,7 @@ from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.errors import DataError, UsageError
 from privpipe.roles import column_type_of
 from privpipe.transforms.base import Kind, RowTransformer, StageContext, StagePlan, checked_columns
+from privpipe.transforms.coding.distance_coding import DistanceCode
 from privpipe.transforms.numeric import masked_type, refuse_nulls, require_numeric, written
 from privpipe.transforms.strata import SmallStrata, Strata, checked_by
 
@@ -59,13 +60,19 @@ class TailCode(RowTransformer):
     quantile: Annotated[
         float | None, Gt(0), Lt(1), Doc("instead of at: the lower empirical quantile to take, in (0, 1)")
     ] = None
+    distance: Annotated[
+        float | None,
+        Ge(0.5),
+        Lt(1),
+        Doc("instead of at: code the columns together beyond this quantile of distance, as 0.975"),
+    ] = None
     replace: Annotated[
         Literal["threshold", "mean", "label"],
-        Doc("what takes the place of a value beyond: threshold, mean (of the replaced) or label"),
+        Doc("what takes the place of a value beyond: threshold (or boundary), mean (of the replaced) or label"),
     ] = "threshold"
     label: Annotated[str | None, Doc("text for replace: label; the column becomes text")] = None
     at_least: Annotated[int, Ge(1), Doc("fewest records that a published mean may be of")] = 5
-    round: Annotated[bool, Doc("round a mean to a whole number")] = False
+    round: Annotated[bool, Doc("round a mean, or what lies on a boundary, to a whole number")] = False
     nulls: Annotated[Literal["keep", "refuse"], Doc("keep leaves missing values; refuse makes them an error")] = "keep"
     by: Annotated[tuple[str, ...], ColumnNames(), Doc("columns whose combinations have a threshold and mean each")] = ()
     small_strata: Annotated[SmallStrata, Doc("strata without records enough: refuse, suppress or merge")] = "refuse"
@@ -75,8 +82,10 @@ class TailCode(RowTransformer):
         owner = type(self).__name__
         object.__setattr__(self, "columns", checked_columns(owner, self.columns))
         object.__setattr__(self, "by", checked_by(owner, self.by, self.columns, self.small_strata))
-        if (self.at is None) == (self.quantile is None):
-            raise UsageError(f"{owner}: give at or quantile, one of the two")
+        if [self.at, self.quantile, self.distance].count(None) != 2:
+            raise UsageError(f"{owner}: give at, quantile or distance, one of the three")
+        if self.distance is not None:
+            self._require_together(owner)
         if isinstance(self.at, str):
             _instant(owner, self.at)
         if (self.label is None) == (self.replace == "label"):
@@ -84,7 +93,37 @@ class TailCode(RowTransformer):
         if self.small_strata == "suppress":
             object.__setattr__(self, "suppresses", True)
 
+    @property
+    def needs_ids(self) -> bool:
+        return self.distance is not None  # which is learnt from records of smallest id
+
+    def _require_together(self, owner: str) -> None:
+        if len(self.columns) < 2:
+            raise UsageError(f"{owner}: distance is over at least two columns; of one give at or quantile")
+        if self.replace == "label" or self.label is not None:
+            raise UsageError(
+                f"{owner}: label stands for one value, and distance codes several together; say replace: threshold or "
+                "replace: mean"
+            )
+
+    @property
+    def _together(self) -> DistanceCode | None:
+        if self.distance is None:
+            return None
+        return DistanceCode(
+            columns=self.columns,
+            distance=self.distance,
+            upper=self.upper,
+            mean=self.replace == "mean",
+            at_least=self.at_least,
+            round=self.round,
+            by=self.by,
+        )
+
     def learn(self, engine: Primitives, table: Any, context: StageContext) -> StagePlan:
+        if self._together is not None:
+            detail = self._together.learn(engine, table, context, nulls=self.nulls, small=self.small_strata)
+            return StagePlan(name=self.name(), parameters=self.parameters(), detail=detail)
         require_numeric(self.columns, context)
         strata = Strata.learn(engine, table, self.by, self.columns, context, small=self.small_strata)
         for column in self.columns:
@@ -102,7 +141,7 @@ class TailCode(RowTransformer):
             for at, column in enumerate(self.columns)
         }
         depends = self.quantile is not None or self.replace == "mean"
-        detail: dict[str, Any] = {
+        detail = {
             "strata": strata.to_dict(),
             "columns": columns,
             "nulls": {column: sum(strata.records) - sum(strata.known[column]) for column in self.columns},
@@ -114,8 +153,10 @@ class TailCode(RowTransformer):
     def carried(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> StagePlan:
         if self.at is not None and self.replace != "mean":
             return self.learn(engine, table, context)  # nothing is learnt, and the checks are made again
+        if self._together is not None:
+            return replace(plan, detail=self._together.carried(engine, table, plan.detail, context, nulls=self.nulls))
         require_numeric(self.columns, context)
-        strata = Strata.from_dict(plan.detail["strata"])
+        strata = Strata.from_dict(plan.detail["strata"], context.seed_key)
         thresholds = {name: [tail["threshold"] for tail in tails] for name, tails in plan.detail["columns"].items()}
         counting = _BeyondSums(strata, self.columns, thresholds, self.upper)
         beyond, infinite = engine.reduce_rows(table, (*self.by, *self.columns), counting, Facts()) or ({}, {})
@@ -150,7 +191,10 @@ class TailCode(RowTransformer):
     def apply_block(self, rows: RowBlock, plan: StagePlan, draws: Draws) -> RowBlock:
         from privpipe.hierarchies import canonical_text
 
-        rows, numbers = Strata.from_dict(plan.detail["strata"], plan.seed_key).kept(rows)
+        strata = Strata.from_dict(plan.detail["strata"], plan.seed_key)
+        if self._together is not None:
+            return self._together.apply(rows, strata, plan.detail["regions"])
+        rows, numbers = strata.kept(rows)
         for column, tails in plan.detail["columns"].items():
             array, target = rows.column(column), self._target(rows.schema.field(column))
             limits = _limits([tail["threshold"] for tail in tails], array.type)
@@ -172,7 +216,11 @@ class TailCode(RowTransformer):
         if self.replace == "label":
             return pa.string()
         fractional = isinstance(self.at, float) and not self.at.is_integer() and not self.round
-        if self.replace == "mean" or (column_type_of(field.type) == "integer" and fractional):
+        if (
+            self.replace == "mean"
+            or self.distance is not None
+            or (column_type_of(field.type) == "integer" and fractional)
+        ):
             return masked_type(field, self.round)
         return field.type
 

@@ -16,7 +16,7 @@ from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import Kind, RowTransformer, StageContext, StagePlan, checked_columns
 from privpipe.transforms.noise.covariance import factor_of
-from privpipe.transforms.noise.outlier_cuts import OutlierCuts, require_alone, with_cuts, with_others_restored
+from privpipe.transforms.noise.outlier_cuts import OutlierCuts, require_alone, with_cuts
 from privpipe.transforms.noise.rotation_limits import require_rotatable
 from privpipe.transforms.numeric import (
     clip_bounds,
@@ -25,6 +25,7 @@ from privpipe.transforms.numeric import (
     refuse_nulls,
     require_numeric,
     require_summable,
+    with_others_restored,
     written,
 )
 from privpipe.transforms.same_within import SameWithin, refuse_apart

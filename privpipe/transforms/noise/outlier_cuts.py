@@ -4,26 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks import Facts, Primitives, RowBlock
+from privpipe.blocks import Facts, Primitives
 from privpipe.errors import UsageError
 from privpipe.transforms.base import StagePlan
+from privpipe.transforms.robust_sample import LEAST_SPREAD, FirstRecords, median_and_spread
 from privpipe.transforms.strata import ByStratum, Strata
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-__all__ = ["OutlierCuts", "require_alone", "with_cuts", "with_others_restored"]
+__all__ = ["OutlierCuts", "require_alone", "with_cuts"]
 
 Numbers = NDArray[np.float64]
-LARGEST_SAMPLE = 20_000
-LEAST_SPREAD = 1e-290
-NORMAL_MAD = 1.482602218505602
-"""Standard deviations of a normal variable in a median absolute deviation."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +55,7 @@ class OutlierCuts:
         limit = float(np.sqrt(chi_square_quantile(quantile, 1)))
         bounds, units = {}, {}
         for at, column in enumerate(columns):
-            values = points[~np.isnan(points[:, at]), at]
-            middle = float(np.median(values))
-            spread = NORMAL_MAD * float(np.median(np.abs(values - middle)))
+            middle, spread = median_and_spread(points[~np.isnan(points[:, at]), at])
             if spread > LEAST_SPREAD:
                 units[at] = middle, spread
             if scale := spread or sd[column]:
@@ -116,7 +108,8 @@ def _distance(
     from privpipe.kernels.noise.minimum_covariance import chi_square_quantile, minimum_covariance
 
     middles, spreads = np.array(list(units.values())).T
-    scatter = minimum_covariance((whole[:, list(units)] - middles) / spreads)
+    with np.errstate(over="ignore"):  # infinitely far is far
+        scatter = minimum_covariance((whole[:, list(units)] - middles) / spreads)
     centre = (middles + scatter.centre * spreads).tolist()
     return {
         "centre": {columns[at]: middle for at, middle in zip(units, centre, strict=True)},
@@ -145,45 +138,10 @@ def with_cuts(
     plan: StagePlan, engine: Primitives, table: Any, strata: Strata, columns: tuple[str, ...], quantile: float
 ) -> StagePlan:
     """The plan with the cuts of each stratum, learnt from its records of smallest id, which is keyed."""
-    gathered = ByStratum(strata, _FirstRecords(columns, LARGEST_SAMPLE))
+    gathered = ByStratum(strata, FirstRecords(columns))
     samples = engine.reduce_rows(table, (*strata.by, *columns), gathered, Facts()) or [None] * len(strata)
     figures = []
     for sample, each in zip(samples, plan.detail["by_stratum"] if strata.by else [plan.detail], strict=True):
         points = np.empty((0, len(columns))) if sample is None else sample[1]
         figures.append({**each, "outliers": OutlierCuts.of(points, columns, each["sd"], quantile).to_dict()})
     return replace(plan, detail={**plan.detail, "by_stratum": figures} if strata.by else figures[0])
-
-
-def with_others_restored(released: RowBlock, rows: RowBlock, columns: Sequence[str], outlying: Any) -> RowBlock:
-    """The released rows with the values of the records that are no outliers as they were, to the bit."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    for column in columns:
-        made = released.column(column)
-        kept: pa.Array = rows.column(column)
-        if kept.type != made.type:
-            kept = kept.cast(made.type, safe=False)
-        masked = pa.array(outlying | np.isnan(rows[column]))
-        released = released.replace(column, pc.if_else(masked, made, kept))
-    return released
-
-
-@dataclass(frozen=True)
-class _FirstRecords:
-    """Ids and values of the records of smallest id."""
-
-    columns: tuple[str, ...]
-    most: int
-
-    def measure(self, block: RowBlock, facts: Facts) -> tuple[NDArray[np.int64], Numbers]:
-        return self._first(block.record_ids, np.stack([block[name] for name in self.columns], axis=1))
-
-    def merge(
-        self, left: tuple[NDArray[np.int64], Numbers], right: tuple[NDArray[np.int64], Numbers]
-    ) -> tuple[NDArray[np.int64], Numbers]:
-        return self._first(np.concatenate([left[0], right[0]]), np.concatenate([left[1], right[1]]))
-
-    def _first(self, ids: NDArray[np.int64], points: Numbers) -> tuple[NDArray[np.int64], Numbers]:
-        order = np.lexsort((ids[:, 1], ids[:, 0]))[: self.most]
-        return ids[order], points[order]

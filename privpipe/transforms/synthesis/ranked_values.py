@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from privpipe.kernels.sums.exact import ExactSums
     from privpipe.kernels.synthesis.normal_scores import ValueRanks
 
-__all__ = ["RankSums", "ranks_of_column", "taken_at"]
+__all__ = ["RankSums", "merged_sums", "numbers_of", "ranks_of_column", "ranks_within", "taken_at"]
 
 
 def ranks_of_column(engine: Primitives, table: Any, column: str, strata: Strata, place: str) -> list[ValueRanks]:
@@ -63,7 +63,6 @@ class RankSums:
     filled: tuple[str, ...] = ()
 
     def measure(self, block: RowBlock, facts: Facts) -> dict[int, ExactSums]:
-        from privpipe.kernels.columns.scaled_numbers import scaled_numbers
         from privpipe.kernels.sums.exact import measure_sums
 
         numbers = self.strata.of(block)
@@ -72,9 +71,7 @@ class RankSums:
             rows = block if not self.strata.by else block.take(np.flatnonzero(numbers == number))
             doubled, gaps = [], []
             for name in self.columns:
-                values, missing, _ = scaled_numbers(rows.column(name), name)
-                nothing = np.isnan(values)
-                nothing = nothing if missing is None else nothing | missing
+                values, nothing = numbers_of(rows, name)
                 ranks = self.ranks[name][number]
                 places = ranks.doubled(values)
                 if name in self.filled:
@@ -85,10 +82,36 @@ class RankSums:
         return found
 
     def merge(self, left: dict[int, ExactSums], right: dict[int, ExactSums]) -> dict[int, ExactSums]:
-        merged = dict(left)
-        for number, state in right.items():
-            merged[number] = merged[number].merge(state) if number in merged else state
-        return merged
+        return merged_sums(left, right)
+
+
+def merged_sums(left: Mapping[int, ExactSums], right: Mapping[int, ExactSums]) -> dict[int, ExactSums]:
+    """Sums of each stratum in either."""
+    merged = dict(left)
+    for number, state in right.items():
+        merged[number] = merged[number].merge(state) if number in merged else state
+    return merged
+
+
+def numbers_of(rows: RowBlock, column: str) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """A column as exact numbers, and where it has none."""
+    from privpipe.kernels.columns.scaled_numbers import scaled_numbers
+
+    values, missing, _ = scaled_numbers(rows.column(column), column)
+    nothing = np.isnan(values)
+    return values, nothing if missing is None else nothing | missing
+
+
+def ranks_within(rows: RowBlock, columns: Sequence[str]) -> list[ValueRanks]:
+    """Ranks of the values of each column among these records."""
+    from privpipe.kernels.synthesis.normal_scores import ValueRanks
+
+    found = []
+    for column in columns:
+        values, nothing = numbers_of(rows, column)
+        known = values[~nothing]
+        found.append(ValueRanks.of(known, np.ones(len(known), np.int64)))
+    return found
 
 
 def taken_at(ranks: ValueRanks, places: NDArray[np.int64], found: Any) -> Any:

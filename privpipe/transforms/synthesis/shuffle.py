@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -17,10 +17,20 @@ from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer,
 from privpipe.transforms.noise.covariance import RANK_CUT, covariance_factor
 from privpipe.transforms.numeric import refuse_nulls, require_numeric
 from privpipe.transforms.strata import SmallStrata, Strata, checked_by
-from privpipe.transforms.synthesis.ranked_values import RankSums, ranks_of_column, taken_at
+from privpipe.transforms.synthesis.ranked_values import RankSums, numbers_of, ranks_of_column, ranks_within, taken_at
+from privpipe.transforms.synthesis.ranks_apart import (
+    MidRankSums,
+    dealt_by_rank,
+    few_values,
+    mid_name,
+    mid_ranks_of_groups,
+    require_finite,
+    with_mid_ranks,
+)
 
 if TYPE_CHECKING:
     from privpipe.draws import Draws
+    from privpipe.kernels.sums.exact import ExactSums
     from privpipe.kernels.synthesis.normal_scores import ValueRanks
 
 __all__ = ["Shuffle", "regression"]
@@ -96,16 +106,13 @@ class Shuffle(Transformer):
         if self.nulls == "refuse":
             for column, count in nulls.items():
                 refuse_nulls(column, count, context)
-        ranks = {name: ranks_of_column(engine, table, name, strata, context.place) for name in names}
-        learnt = RankSums(strata, names, ranks, filled=self.given)
-        sums = engine.reduce_rows(table, (*strata.by, *names), learnt, Facts()) or {}
+        sums, constant = self._sums(engine, table, strata, context)
         figures = []
         for number in range(len(strata)):
             state = sums.get(number)
             spearman = np.full((len(names),) * 2, np.nan) if state is None else state.correlation()
             slopes, factor = regression(spearman, len(self.columns))
             figures.append({"slopes": slopes.tolist(), "factor": factor.tolist()})
-        constant = [name for name in self.columns if all(len(each.values) < 2 for each in ranks[name])]
         detail: dict[str, Any] = {
             "strata": strata.to_dict(),
             "by_stratum": figures,
@@ -115,26 +122,72 @@ class Shuffle(Transformer):
         }
         return StagePlan(name=self.name(), parameters=self.parameters(), detail=detail)
 
+    def _sums(
+        self, engine: Primitives, table: Any, strata: Strata, context: StageContext
+    ) -> tuple[dict[int, ExactSums], list[str]]:
+        """Sums of mid-ranks by stratum, and the columns with one value alone."""
+        names = (*self.columns, *self.given)
+        if few_values(engine, table, names):
+            ranks = {name: ranks_of_column(engine, table, name, strata, context.place) for name in names}
+            learnt = RankSums(strata, names, ranks, filled=self.given)
+            sums = engine.reduce_rows(table, (*strata.by, *names), learnt, Facts()) or {}
+            return sums, [name for name in self.columns if all(len(each.values) < 2 for each in ranks[name])]
+        require_finite(engine, table, names, context.place)
+        if strata.by:
+            known = Strata.learn(engine, table, self.by, names, context, least=2, small=self.small_strata).known
+            ranked = mid_ranks_of_groups(engine, table, strata, names)
+        else:
+            known = Strata.learn(engine, table, (), names, context).known
+            ranked = with_mid_ranks(engine, table, names)
+            context.keep_made(table, ranked)
+        middles = {name: [count - 1 for count in known[name]] for name in self.given}
+        asked = [mid_name(at) for at in range(len(names))]
+        apart = MidRankSums(strata, names, middles)
+        sums = engine.reduce_rows(ranked, (*strata.by, *asked), apart, Facts()) or {}
+        several = {name for each in sums.values() for at, name in enumerate(names) if each.minima[at] < each.maxima[at]}
+        return sums, [name for name in self.columns if name not in several]
+
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
+        strata = Strata.from_dict(plan.detail["strata"], plan.seed_key)
+        figures = plan.detail["by_stratum"]
+        if strata.by:
+            return engine.map_groups(table, strata.of, _DealtByStratum(self, strata, figures, draws), table.schema)
+        if not few_values(engine, table, (*self.columns, *self.given)):
+            return self._run_apart(engine, table, strata, _Scored(self, strata, figures, None, draws), context)
+        names = (*self.columns, *self.given)
+        ranks = {name: ranks_of_column(engine, table, name, strata, context.place)[0] for name in names}
+        self._require_known(strata, {name: len(each) for name, each in ranks.items()}, context.place)
+        given = _ByValue({name: ranks[name] for name in self.given})
+        made = self._scored(engine, table, _Scored(self, strata, figures, given, draws))
+        for at, column in enumerate(self.columns):
+            written_in_parts = _Reassigned(column, ranks[column])
+            made = engine.map_ranked(made, f"{SCORE}{at}", draws.of(column), written_in_parts, made.schema)
+        return engine.select(made, list(table.schema.names))
+
+    def _run_apart(self, engine: Primitives, table: Any, strata: Strata, scored: _Scored, context: StageContext) -> Any:
+        """Without the values of any column in one place."""
+        names = (*self.columns, *self.given)
+        ranked = context.made_of(table)
+        known = {name: counts[0] for name, counts in Strata.learn(engine, table, (), names, context).known.items()}
+        self._require_known(strata, known, context.place)
+        if ranked is None:
+            ranked = with_mid_ranks(engine, table, names)
+        middles = {name: (mid_name(len(self.columns) + at), known[name]) for at, name in enumerate(self.given)}
+        made = self._scored(engine, ranked, replace(scored, given=_ByPlace(middles)))
+        for at, column in enumerate(self.columns):
+            made = dealt_by_rank(engine, made, column, at, f"{SCORE}{at}", scored.draws.of(column))
+        return engine.select(made, list(table.schema.names))
+
+    def _scored(self, engine: Primitives, table: Any, scored: _Scored) -> Any:
         import pyarrow as pa
 
-        strata = Strata.from_dict(plan.detail["strata"], plan.seed_key)
-        names = (*self.columns, *self.given)
-        ranks = {name: ranks_of_column(engine, table, name, strata, context.place) for name in names}
-        for column in self.columns:
-            if tuple(map(len, ranks[column])) != strata.known[column]:
-                raise DataError(f"{context.place}: the plan was made for another table: column {column!r} differs")
-        scored = _Scored(self, strata, plan.detail["by_stratum"], {name: ranks[name] for name in self.given}, draws)
-        schema = table.schema
-        if strata.by:
-            dealt = _ReassignedByStratum(self.columns, scored, ranks, draws)
-            return engine.map_groups(table, strata.of, dealt, schema)
         more = [pa.field(f"{SCORE}{at}", pa.float64()) for at in range(len(self.columns))]
-        made = engine.map_rows(table, scored, pa.schema([*schema, *more]))
-        for at, column in enumerate(self.columns):
-            written_in_parts = _Reassigned(column, ranks[column][0])
-            made = engine.map_ranked(made, f"{SCORE}{at}", draws.of(column), written_in_parts, made.schema)
-        return engine.select(made, list(schema.names))
+        return engine.map_rows(table, scored, pa.schema([*table.schema, *more]))
+
+    def _require_known(self, strata: Strata, found: Mapping[str, int], place: str) -> None:
+        for column in self.columns:
+            if (found[column],) != strata.known[column]:
+                raise another_table(column, place)
 
     @classmethod
     def examples(cls) -> list[Self]:
@@ -174,6 +227,39 @@ def regression(spearman: NDArray[np.float64], masked: int) -> tuple[NDArray[np.f
     return slopes, covariance_factor(rest)
 
 
+def another_table(column: str, place: str) -> DataError:
+    """What is wrong where a column has not the values that were planned for."""
+    return DataError(f"{place}: the plan was made for another table: column {column!r} differs")
+
+
+@dataclass(frozen=True)
+class _ByValue:
+    """Normal scores of given columns by their values; 0 for a missing one."""
+
+    ranks: Mapping[str, ValueRanks] = field(repr=False)
+
+    def __call__(self, rows: RowBlock, name: str) -> NDArray[np.float64]:
+        values, nothing = numbers_of(rows, name)
+        return np.where(nothing, 0.0, self.ranks[name].scores(values))
+
+
+@dataclass(frozen=True)
+class _ByPlace:
+    """Normal scores of given columns by the mid-ranks that lie with the records: (hidden column, values) by name."""
+
+    middles: Mapping[str, tuple[str, int]]
+
+    def __call__(self, rows: RowBlock, name: str) -> NDArray[np.float64]:
+        from privpipe.kernels.synthesis.normal_scores import normal_quantiles
+
+        column, known = self.middles[name]
+        nothing = rows.column(column).is_null().to_numpy(zero_copy_only=False)
+        places = rows.column(column).fill_null(known - 1).to_numpy(zero_copy_only=False)
+        if not known:
+            return np.zeros(len(rows))
+        return np.where(nothing, 0.0, normal_quantiles(np.asarray((places + 1) / (2 * known), np.float64)))
+
+
 @dataclass(frozen=True)
 class _Scored:
     """Records with a drawn score for each shuffled column; null where the column has no value."""
@@ -181,42 +267,32 @@ class _Scored:
     stage: Shuffle
     strata: Strata
     figures: Sequence[Mapping[str, Any]]
-    ranks: Mapping[str, list[ValueRanks]] = field(repr=False)
+    given: _ByValue | _ByPlace | None
     draws: Draws = field(repr=False)
 
     def __call__(self, rows: RowBlock) -> RowBlock:
         import pyarrow as pa
 
-        rows, numbers = self.strata.kept(rows)
         batch = rows.batch
-        for at, scores in enumerate(self.scores(rows, numbers)):
+        for at, scores in enumerate(self.scores(rows, 0)):
             missing = np.isnan(rows[self.stage.columns[at]])
             batch = batch.append_column(f"{SCORE}{at}", pa.array(scores, pa.float64(), mask=missing))
         return RowBlock(batch, rows.record_ids)
 
-    def scores(self, rows: RowBlock, numbers: NDArray[np.int64]) -> list[NDArray[np.float64]]:
+    def scores(self, rows: RowBlock, number: int) -> list[NDArray[np.float64]]:
         """y* of each shuffled column; drawn for every record, so that a missing value shows nowhere else."""
         normals = [self.draws.of(column).normal(rows.record_ids) for column in self.stage.columns]
-        made = [np.zeros(len(rows)) for _ in self.stage.columns]
-        for number in np.unique(numbers).tolist():
-            here = np.flatnonzero(numbers == number)
-            part = rows.take(here)
-            given = [self._given(part, name, number) for name in self.stage.given]
-            for at, (slopes, factors) in enumerate(
-                zip(self.figures[number]["slopes"], self.figures[number]["factor"], strict=True)
-            ):
-                # Added up term by term: a matrix product may round differently from block to block.
-                for weight, s in zip(slopes, given, strict=True):
-                    made[at][here] += weight * s
-                for weight, z in zip(factors, normals, strict=True):
-                    made[at][here] += weight * z[here]
+        given = [self.given(rows, name) for name in self.stage.given] if self.given else []
+        made = []
+        for slopes, factors in zip(self.figures[number]["slopes"], self.figures[number]["factor"], strict=True):
+            # Added up term by term: a matrix product may round differently from block to block.
+            found = np.zeros(len(rows))
+            for weight, s in zip(slopes, given, strict=True):
+                found += weight * s
+            for weight, z in zip(factors, normals, strict=True):
+                found += weight * z
+            made.append(found)
         return made
-
-    def _given(self, rows: RowBlock, name: str, number: int) -> NDArray[np.float64]:
-        from privpipe.kernels.columns.scaled_numbers import scaled_numbers
-
-        values, _, _ = scaled_numbers(rows.column(name), name)
-        return np.where(np.isnan(rows[name]), 0.0, self.ranks[name][number].scores(values))
 
 
 @dataclass(frozen=True)
@@ -232,24 +308,28 @@ class _Reassigned:
 
 
 @dataclass(frozen=True)
-class _ReassignedByStratum:
-    """A function of all records of one stratum."""
+class _DealtByStratum:
+    """A function of all records of one stratum, whose values and ranks lie before it."""
 
-    columns: tuple[str, ...]
-    scored: _Scored
-    ranks: Mapping[str, list[ValueRanks]] = field(repr=False)
+    stage: Shuffle
+    strata: Strata
+    figures: Sequence[Mapping[str, Any]]
     draws: Draws = field(repr=False)
 
     def __call__(self, rows: RowBlock, key: int) -> RowBlock:
         if key < 0:
             return rows.take(np.empty(0, np.int64))
-        scores = self.scored.scores(rows, np.full(len(rows), key, np.int64))
+        columns, given = self.stage.columns, self.stage.given
+        ranks = dict(zip((*columns, *given), ranks_within(rows, (*columns, *given)), strict=True))
+        scored = _Scored(self.stage, self.strata, self.figures, _ByValue(ranks), self.draws)
         made = rows
-        for column, score in zip(self.columns, scores, strict=True):
+        for column, score in zip(columns, scored.scores(rows, key), strict=True):
+            if len(ranks[column]) != self.strata.known[column][key]:
+                raise another_table(column, self.stage.name())
             known = np.flatnonzero(~np.isnan(rows[column]))
             ids = rows.record_ids[known]
             order = known[np.lexsort((ids[:, 1], ids[:, 0], self.draws.of(column).order(ids), score[known]))]
             places = np.full(len(rows), -1, np.int64)
             places[order] = np.arange(len(order))
-            made = _Reassigned(column, self.ranks[column][key])(made, places)
+            made = _Reassigned(column, ranks[column])(made, places)
         return made

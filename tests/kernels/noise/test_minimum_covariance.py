@@ -124,5 +124,13 @@ def test_the_order_of_the_points_changes_no_bit(n: int) -> None:
     assert one.axes.tolist() == other.axes.tolist()
 
 
+def test_points_without_a_square_are_far_and_no_more() -> None:
+    points = np.random.default_rng(6).normal(size=(60, 2))
+    near, far = points.copy(), points.copy()
+    near[:4], far[:4] = 1e6, [[1e300, 0], [-1e200, 1e200], [np.inf, 0], [0, 1e160]]
+    assert minimum_covariance(far).centre == pytest.approx(minimum_covariance(near).centre)
+    assert minimum_covariance(far).axes == pytest.approx(minimum_covariance(near).axes)
+
+
 def test_the_quantile_is_that_of_the_distribution() -> None:
     assert chi_square_quantile(0.975, 3) == pytest.approx(chi2.ppf(0.975, 3), rel=1e-12)

@@ -26,6 +26,7 @@ FORMS: list[dict[str, Any]] = [
     {"pram": {"columns": ["region"], "matrix": {"labels": ["n", "s"], "rows": [[0.9, 0.1], [0.2, 0.8]]}}},
     {"shuffle": {"columns": ["income", "spent"], "given": ["age"]}},
     {"top_code": {"columns": ["age"], "at": 99, "replace": "label", "label": "100+"}},
+    {"bottom_code": {"columns": ["income", "spent"], "distance": 0.975, "by": ["sex"]}},
     {"top_code": {"columns": ["income"], "quantile": 0.99, "replace": "mean", "at_least": 5}},
     {"bottom_code": {"columns": ["age"], "at": 18}},
     {"bottom_code": {"columns": ["born"], "at": "1920-01-01"}},

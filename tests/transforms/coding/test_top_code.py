@@ -127,8 +127,8 @@ def test_nothing_to_code(run: Any) -> None:
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({}, "one of the two"),
-        ({"at": 1, "quantile": 0.5}, "one of the two"),
+        ({}, "one of the three"),
+        ({"at": 1, "quantile": 0.5}, "one of the three"),
         ({"quantile": 1}, "quantile must be"),
         ({"at": "soon"}, "a date like"),
         ({"at": 1, "label": "x"}, "label goes with"),

@@ -17,7 +17,8 @@ from privpipe.draws import Draws, Seed
 from privpipe.errors import DataError, UsageError
 from privpipe.kernels.ids.value_draws import value_normals
 from privpipe.transforms import CATALOGUE, AddNoise
-from privpipe.transforms.noise.outlier_cuts import LARGEST_SAMPLE, OutlierCuts
+from privpipe.transforms.noise.outlier_cuts import OutlierCuts
+from privpipe.transforms.robust_sample import LARGEST_SAMPLE
 
 Array = np.ndarray[Any, Any]
 
@@ -179,7 +180,7 @@ def test_large_tables_learn_from_the_records_of_smallest_id(run: Any, monkeypatc
     a, b = two_columns()
     frame = pa.table({"a": a, "b": b, "row": range(len(a))})
     whole = run(stage("a", "b"), frame, record_id="row").plan.detail["outliers"]
-    monkeypatch.setattr("privpipe.transforms.noise.outlier_cuts.LARGEST_SAMPLE", 100)
+    monkeypatch.setattr("privpipe.transforms.robust_sample.LARGEST_SAMPLE", 100)
     found = [
         run(stage("a", "b"), frame, record_id="row", parts=parts, shuffled=True).plan.detail["outliers"]
         for parts in (1, 5)
@@ -228,6 +229,15 @@ def test_a_frozen_plan_keeps_its_cuts_for_another_table() -> None:
 def test_what_cannot_be_asked_for(given: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         stage("a", **given)
+
+
+def test_numbers_that_have_no_square_are_outliers(run: Any) -> None:
+    a, b = two_columns()
+    a[5], b[6] = 1e200, -1e180
+    y, z = map(np.array, released(run, stage("a", "b"), {"a": a, "b": b}))
+    assert y[5] != a[5]
+    assert z[6] != b[6]
+    assert (y != a).mean() < 0.12
 
 
 def test_numbers_that_cannot_be_added_up_are_refused(run: Any) -> None:
