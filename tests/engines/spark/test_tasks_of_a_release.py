@@ -24,7 +24,7 @@ PARTITIONS = "spark.sql.shuffle.partitions"
 ADAPTIVE = "spark.sql.adaptive.enabled"
 PACKED = "spark.sql.inMemoryColumnarStorage.compressed"
 RECORDS = 32_561
-MOST_JOBS, MOST_TASKS = 36, 60
+MOST_JOBS, MOST_TASKS = 24, 30
 """With 200 parts a shuffle, as a session comes, this release takes thousands of tasks."""
 
 
