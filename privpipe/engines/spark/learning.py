@@ -124,6 +124,10 @@ def _note(table: SparkTable, columns: Sequence[str], found: Looks | None) -> Non
             table.learned[name] = seen.values
 
 
+def _unseen(table: SparkTable, columns: Sequence[str]) -> list[str]:
+    return [name for name in columns if name not in table.learned and name not in table.counts.estimates]
+
+
 def _note_all_but(table: SparkTable, left_out: LeftOut, columns: Sequence[str]) -> None:
     """Count columns by the few rows that the table lacks, where the others of another table were counted."""
     known = [name for name in columns if name in left_out.learned]
@@ -187,8 +191,8 @@ def _counted(
     """
     asked = list(dict.fromkeys(histograms))
     if table.left_out is not None:
-        _note_all_but(table, table.left_out, [name for name in asked if name not in table.learned])
-    if unseen := [name for name in asked if name not in table.learned and name not in table.counts.estimates]:
+        _note_all_but(table, table.left_out, _unseen(table, asked))
+    if unseen := _unseen(table, asked):
         if table.hashed is not None and table.counts.content is None:
             look(table)
         else:
