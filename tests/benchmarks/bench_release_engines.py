@@ -1,7 +1,8 @@
 """A whole release on Dask and Spark with their default settings, as a ratio to the engine's own read, count and write.
 
 The bare engine reads the same files, counts cells, and writes the rows in an order by hash. Each runs in a process of
-its own; its session is started, and has run a first job, before the clock starts. Prints only.
+its own; its session is started, and has run a first job, before the clock starts. CPU seconds are those of the process
+and all that it started. Prints only.
 """
 
 from __future__ import annotations
@@ -22,31 +23,56 @@ OPTIONS = {"dask": {"scheduler": "threads"}, "spark": {"master": "local[2]"}}
 CELLS = [*QUASI_IDENTIFIERS, SENSITIVE]
 
 
-def bare(engine: str, source: str, sink: str) -> float:
+class Clock:
+    """Seconds and CPU seconds of this process and of all below it, since it was made."""
+
+    def __init__(self) -> None:
+        self._start, self._cpu = time.perf_counter(), self._spent()
+
+    def read(self) -> tuple[float, float]:
+        """Both."""
+        return time.perf_counter() - self._start, self._spent() - self._cpu
+
+    @staticmethod
+    def _spent() -> float:
+        import psutil
+
+        own = psutil.Process()
+        spent = 0.0
+        for process in [own, *own.children(recursive=True)]:
+            try:
+                times = process.cpu_times()
+            except psutil.Error:  # it has just ended, and its parent has its seconds
+                continue
+            spent += times.user + times.system + times.children_user + times.children_system
+        return spent
+
+
+def bare(engine: str, source: str, sink: str) -> tuple[float, float]:
     """Seconds of the engine alone."""
     if engine == "dask":
         import dask
         import dask.dataframe as dd
 
         with dask.config.set(scheduler="threads"):
-            start = time.perf_counter()
+            clock = Clock()
             frame = dd.read_parquet(source, dtype_backend="pyarrow")
             frame.groupby(CELLS, dropna=False, sort=False).size(split_out=2).map_partitions(len).compute()
             frame.assign(order=frame["income"]).shuffle("order").drop(columns="order").to_parquet(sink)
-            return time.perf_counter() - start
+            return clock.read()
     from pyspark.sql import SparkSession
     from pyspark.sql import functions as f
 
     session = SparkSession.builder.master("local[2]").config("spark.driver.memory", "4g").getOrCreate()
     session.range(10).count()
-    start = time.perf_counter()
+    clock = Clock()
     rows = session.read.parquet(source)
     rows.groupBy(*CELLS).count().count()
     rows.orderBy(f.xxhash64(*rows.columns)).write.parquet(sink)
-    return time.perf_counter() - start
+    return clock.read()
 
 
-def released(engine: str, policy: str) -> float:
+def released(engine: str, policy: str) -> tuple[float, float]:
     """Seconds of a release in an engine that is open."""
     from privpipe import Policy, release
     from privpipe.engines import open_engine
@@ -54,14 +80,15 @@ def released(engine: str, policy: str) -> float:
     with open_engine(engine, OPTIONS[engine]) as opened:
         if engine == "spark":
             opened.session.range(10).count()  # type: ignore[attr-defined]
-        start = time.perf_counter()
+        clock = Clock()
         release(Policy.load(policy), engine=opened)
-        return time.perf_counter() - start
+        return clock.read()
 
 
-def timed(*given: str) -> float:
+def timed(*given: str) -> tuple[float, float]:
     done = subprocess.run([sys.executable, __file__, "--within", *given], check=True, capture_output=True, text=True)
-    return float(done.stdout.split()[-1])
+    took, cpu = done.stdout.split()[-2:]
+    return float(took), float(cpu)
 
 
 def compare(engine: str, rows: int, shape: str, folder: Path) -> None:
@@ -72,13 +99,13 @@ def compare(engine: str, rows: int, shape: str, folder: Path) -> None:
         policy |= {"engine": engine, "engines": {engine: OPTIONS[engine]}}
         written = Path(scratch) / "policy.json"
         written.write_text(json.dumps(policy))
-        alone = timed("bare", engine, str(source), str(Path(scratch) / "bare"))
-        ours = timed("release", engine, str(written))
-    record(
-        f"release, {engine}, {shape}, {rows:,} rows", took=ours, baseline=alone, beside="its bare read, count and write"
-    )
+        alone, alone_cpu = timed("bare", engine, str(source), str(Path(scratch) / "bare"))
+        ours, ours_cpu = timed("release", engine, str(written))
+    name, beside = f"release, {engine}, {shape}, {rows:,} rows", "its bare read, count and write"
+    record(name, took=ours, baseline=alone, beside=beside, took_cpu=ours_cpu, baseline_cpu=alone_cpu)
     print(
-        f"{engine:6} {rows:>11,} {shape:5} bare {alone:7.2f} s   release {ours:7.2f} s   ratio {ours / alone:5.2f}",
+        f"{engine:6} {rows:>11,} {shape:5} bare {alone:7.2f} s ({alone_cpu:.1f} CPU s)   release {ours:7.2f} s "
+        f"({ours_cpu:.1f} CPU s)   ratio {ours / alone:5.2f} ({ours_cpu / alone_cpu:.2f})",
         flush=True,
     )
 
@@ -93,7 +120,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.within:
         kind, engine, *places = given.within
-        print({"bare": bare, "release": released}[kind](engine, *places))
+        print(*{"bare": bare, "release": released}[kind](engine, *places))
         return
     for engine in given.engines:
         for rows in given.rows:

@@ -26,7 +26,7 @@ RECORDS, FILES = 24_000, 6
 
 def options_of(engine: str, url: str) -> dict[str, Any]:
     if engine == "dask":
-        return {"address": url}
+        return {"address": url, "driver_bytes": 0}
     conf = {
         "spark.executor.memory": "600m",
         "spark.driver.memory": "1g",

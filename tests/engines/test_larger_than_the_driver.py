@@ -85,7 +85,7 @@ def test_dask_sends_figures_to_the_driver_and_no_classes(
             received.append(len(pickle.dumps(results)))
         return results
 
-    with open_engine("dask", {"workers": 2}) as engine:
+    with open_engine("dask", {"workers": 2, "driver_bytes": 0}) as engine:
         table = engine.scan(Source(data=ROWS))
         facts = engine.facts(table, FactsRequest(histograms=("v",)))
         query = ClassQuery(keys=("k",), columns=("v",), dictionaries=facts.histograms)

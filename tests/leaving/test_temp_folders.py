@@ -77,7 +77,7 @@ def policy(tmp_path: Path) -> Path:
         "seed": {"from_env": "PRIVPIPE_TEST_SEED"},
         "engines": {
             "embedded": {"threads": 2},
-            "dask": {"scheduler": "distributed", "workers": 2},
+            "dask": {"scheduler": "distributed", "workers": 2, "driver_bytes": 0},
             "spark": {"master": "local[2]", "driver_bytes": 0},
         },
     }

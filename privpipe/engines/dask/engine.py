@@ -28,6 +28,7 @@ from privpipe.engines.base.contract import Engine, Where, Written
 from privpipe.engines.base.databases.staging import Staging
 from privpipe.engines.base.lakes import lake_of
 from privpipe.engines.base.names import check_record_ids
+from privpipe.engines.base.small_sources import is_small
 from privpipe.engines.base.source import Format, Source
 from privpipe.engines.dask.classes import collected_blocks, kept_parts, measured_classes
 from privpipe.engines.dask.csv_parts import csv_table
@@ -111,15 +112,18 @@ class DaskEngine(Engine):
         lake = lake_of(source)
         if lake is not None:
             return lake_table(self._runtime, source, lake)
+        if not source.is_path and is_dask_frame(source.data):
+            return dask_table(self._runtime, source)
+        runtime = self._runtime
+        if runtime.distributed and is_small(source, self.options.driver_bytes):
+            runtime = runtime.near
         if not source.is_path:
-            if is_dask_frame(source.data):
-                return dask_table(self._runtime, source)
-            return local_table(self._runtime, source, size, self.options.npartitions)
+            return local_table(runtime, source, size, self.options.npartitions)
         if source.resolved_format == "parquet":
-            return parquet_table(self._runtime, source, size)
+            return parquet_table(runtime, source, size)
         if source.resolved_format == "csv":
-            return csv_table(self._runtime, source, size)
-        return json_table(self._runtime, source)
+            return csv_table(runtime, source, size)
+        return json_table(runtime, source)
 
     def count(self, table: DaskTable) -> int:
         parts = table.holding([] if table.has_record_ids else table.schema.names[:1])

@@ -100,7 +100,7 @@ def meet(
     """
     own = [[] if each is None else list(each[place]) for place in range(places)]
     meeting = runtime.place(function)
-    if not runtime.distributed:
+    if not runtime.distributed or all(piece.here for piece in pieces):
         return [
             runtime.task(name, _meet_here, meeting, list(pieces), *own[place], *shared, place=place)
             for place in range(places)

@@ -12,7 +12,7 @@ from typing import Any
 
 from privpipe.errors import EngineError, PrivpipeError
 
-__all__ = ["Held", "Node", "Step", "engine_error", "foreign_nodes", "graph_of", "task_node", "value_node"]
+__all__ = ["Held", "Node", "Shared", "Step", "engine_error", "foreign_nodes", "graph_of", "task_node", "value_node"]
 
 
 SMALLER = "lower `partition_size` under `engines.dask`, or give the workers more memory"
@@ -42,6 +42,16 @@ class Held:
 
     def __repr__(self) -> str:
         return f"Held({type(self.value).__name__})"
+
+
+class Shared(Held):
+    """A large value that many tasks read: sent to the workers once, when the first of them runs there."""
+
+    __slots__ = ("future",)
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(value)
+        self.future: Any = None
 
 
 class Step:
@@ -97,24 +107,40 @@ class Node:
     needs : tuple of Node
     foreign : mapping, optional
         The graph of somebody else that holds the key.
+    here : bool
+        Whether all it needs lies in this process, and it may run here though there are workers.
     """
 
-    __slots__ = ("content", "foreign", "key", "needs")
+    __slots__ = ("content", "foreign", "here", "key", "needs")
 
     def __init__(
-        self, key: Hashable, content: Any, needs: tuple[Node, ...], foreign: Mapping[Any, Any] | None = None
+        self,
+        key: Hashable,
+        content: Any,
+        needs: tuple[Node, ...],
+        foreign: Mapping[Any, Any] | None = None,
+        *,
+        here: bool = False,
     ) -> None:
         self.key = key
         self.content = content
         self.needs = needs
         self.foreign = foreign
+        self.here = here
 
     def __repr__(self) -> str:
         return f"Node({self.key!r})"
 
 
-def task_node(name: str, function: Callable[..., Any] | Node, parts: Iterable[Any], fixed: Mapping[str, Any]) -> Node:
-    """A task on the results of nodes, or of lists of nodes."""
+def task_node(
+    name: str,
+    function: Callable[..., Any] | Node,
+    parts: Iterable[Any],
+    fixed: Mapping[str, Any],
+    *,
+    here: bool = False,
+) -> Node:
+    """A task on the results of nodes, or of lists of nodes; one that needs nothing runs `here` or by workers."""
     given = list(parts)
     if isinstance(function, Node):
         step, given = Step(name, None, fixed), [function, *given]
@@ -129,12 +155,12 @@ def task_node(name: str, function: Callable[..., Any] | Node, parts: Iterable[An
         else:
             needs.append(part)
             arguments.append(part.key)
-    return Node(_fresh(name), (step, *arguments), tuple(needs))
+    return Node(_fresh(name), (step, *arguments), tuple(needs), here=all(n.here for n in needs) if needs else here)
 
 
 def value_node(value: Any) -> Node:
     """A value: a `Held`, a record batch, or a future of one."""
-    return Node(_fresh("value"), value, ())
+    return Node(_fresh("value"), value, (), here=isinstance(value, Held))
 
 
 def foreign_nodes(parts: Iterable[Any]) -> list[Node]:

@@ -1,7 +1,12 @@
-"""Where the tasks run: the calling process's threads, or the workers of a distributed scheduler."""
+"""Where the tasks run: the calling process's threads, or the workers of a distributed scheduler.
+
+Beside workers, tasks on nothing but small tables run in this process: what asks and answers cost is more than all
+that is to be done with them.
+"""
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -10,7 +15,7 @@ from typing import Any
 import dask
 import dask.threaded
 
-from privpipe.engines.dask.graph import Held, Node, engine_error, graph_of, task_node, value_node
+from privpipe.engines.dask.graph import Held, Node, Shared, engine_error, graph_of, task_node, value_node
 from privpipe.engines.dask.patience import PATIENCE, Patience
 from privpipe.errors import PrivpipeError
 
@@ -42,6 +47,11 @@ class Runtime:
         self.cache = cache
         self._patience = Patience(client, patience)
 
+    @functools.cached_property
+    def near(self) -> Runtime:
+        """The threads of this process, for tables that are worked on here."""
+        return self if self.client is None else Runtime(None, processors(), self.cache)
+
     @property
     def distributed(self) -> bool:
         """Whether tasks run in other processes."""
@@ -49,7 +59,7 @@ class Runtime:
 
     def task(self, name: str, function: Callable[..., Any] | Node, *parts: Any, **fixed: Any) -> Node:
         """A task that applies `function` to the results of `parts` (nodes, or lists of them)."""
-        return task_node(name, function, parts, fixed)
+        return task_node(name, function, parts, fixed, here=self.client is None)
 
     def tree(self, name: str, function: Callable[[list[Any]], Any], tasks: Sequence[Node]) -> Node:
         """One task: the results merged by `function`, some at a time, so that none waits for all."""
@@ -61,10 +71,7 @@ class Runtime:
 
     def place(self, value: Any) -> Node:
         """A value that many tasks read; a large one is sent to every worker once."""
-        held = Held(value)
-        if self.client is not None and _pickled_size(value) > LARGE:
-            return value_node(self._sent([held], broadcast=True)[0])
-        return value_node(held)
+        return value_node(Held(value) if self.client is None else Shared(value))
 
     def place_each(self, batches: Iterable[Any]) -> list[Node]:
         """Record batches that the calling process holds, spread over the workers."""
@@ -81,30 +88,47 @@ class Runtime:
     def compute(self, step: str, tasks: Sequence[Node]) -> list[Any]:
         """Run the tasks in one action and bring their results here."""
         log.debug("%s: %d tasks", step, len(tasks))
+        if self._is_near(tasks):
+            return self.near.compute(step, tasks)
         return list(self._guarded(step, lambda tasks: self._get(step, tasks), tasks))
 
     def keep(self, step: str, tasks: Sequence[Node]) -> list[Node]:
         """The tasks with their results kept where they lie, unless caching is off."""
         if not self.cache:
             return list(tasks)
+        if self._is_near(tasks):
+            return self.near.keep(step, tasks)
         if self.client is not None:
             settled = self._guarded(step, lambda tasks: self._settled(step, tasks), tasks)
             return [value_node(future) for future in settled]
         return [value_node(Held(result)) for result in self.compute(step, tasks)]
 
+    def _is_near(self, tasks: Sequence[Node]) -> bool:
+        return self.client is not None and all(task.here for task in tasks)
+
+    def _graph(self, tasks: Sequence[Node]) -> dict[Any, Any]:
+        """The graph of tasks as workers get it."""
+        graph = graph_of(tasks)
+        for key, content in graph.items():
+            if isinstance(content, Shared):
+                if content.future is None and _pickled_size(content.value) > LARGE:
+                    content.future = self._sent([Held(content.value)], broadcast=True)[0]
+                graph[key] = Held(content.value) if content.future is None else content.future
+        return graph
+
     def _get(self, step: str, tasks: Sequence[Node]) -> Sequence[Any]:
-        graph, keys = graph_of(tasks), [task.key for task in tasks]
+        keys = [task.key for task in tasks]
         if self.client is not None:
-            found: Sequence[Any] = self._patience.results(step, self.client.get(graph, keys, sync=False))
+            found: Sequence[Any] = self._patience.results(step, self.client.get(self._graph(tasks), keys, sync=False))
         elif self.workers == 1:
-            found = dask.get(graph, keys)
+            found = dask.get(graph_of(tasks), keys)
         else:
-            found = dask.threaded.get(graph, keys, num_workers=self.workers)
+            found = dask.threaded.get(graph_of(tasks), keys, num_workers=self.workers)
         return found
 
     def _settled(self, step: str, tasks: Sequence[Node]) -> Sequence[Any]:
         """Futures of the tasks' results, once all are there; raises what went wrong instead of keeping it too."""
-        futures: list[Any] = self.client.get(graph_of(tasks), [task.key for task in tasks], sync=False)
+        futures: list[Any] = self.client.get(self._graph(tasks), [task.key for task in tasks], sync=False)
         self._patience.settle(step, futures)
         for future in futures:
             if future.status != "finished":

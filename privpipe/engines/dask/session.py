@@ -10,6 +10,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, Self
 
+from privpipe.engines.base.small_sources import SMALL_BYTES
 from privpipe.engines.dask.graph import engine_error
 from privpipe.engines.dask.patience import PATIENCE
 from privpipe.engines.dask.runtime import Runtime, processors
@@ -41,6 +42,8 @@ class Options:
         Bytes in memory of a partition, as in "64MB".
     npartitions : int, optional
         Partitions of a frame in memory or of files, instead of a size; also of every exchange.
+    driver_bytes : int
+        Beside worker processes, tables of at most so many bytes are worked on by the calling process; 0: none is.
     cache : bool
         Keep what was read from text or exchanged between partitions, instead of doing it again for each use.
     patience : float
@@ -53,6 +56,7 @@ class Options:
     threads_per_worker: int | None = None
     partition_size: int | str = DEFAULT_PARTITION
     npartitions: int | None = None
+    driver_bytes: int = SMALL_BYTES
     cache: bool = True
     patience: float = PATIENCE
 
@@ -94,6 +98,8 @@ class Options:
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
                 raise UsageError(f"dask engine: {name} must be a whole number of at least 1")
+        if not isinstance(self.driver_bytes, int) or isinstance(self.driver_bytes, bool) or self.driver_bytes < 0:
+            raise UsageError("dask engine: driver_bytes must be a whole number of at least 0")
         if self.address is not None and not isinstance(self.address, str):
             raise UsageError("dask engine: address must be a text such as tcp://host:8786")
         if not isinstance(self.cache, bool):

@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from privpipe.blocks import ClassBlock, ClassQuery, Facts, Reduction
 from privpipe.engines.base.assembly import COUNT, may_be_marked, require_query_columns
 from privpipe.engines.base.known_sizes import KnownSizes
-from privpipe.engines.spark.counting import MARKED, WORDS, cells_of, new_salt
+from privpipe.engines.spark.counting import MARKED, WORDS, cells_of, class_words, new_salt
+from privpipe.engines.spark.driver_room import fits_here
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.table import SparkTable
 from privpipe.engines.spark.versions import arrow_table
@@ -42,6 +45,23 @@ def sized_blocks(table: SparkTable, query: ClassQuery) -> Iterator[ClassBlock] |
 
 
 def _counted(table: SparkTable, query: ClassQuery) -> KnownSizes:
+    return _counted_here(table, query) if fits_here(table, Facts()) else _counted_by_spark(table, query)
+
+
+def _counted_here(table: SparkTable, query: ClassQuery) -> KnownSizes:
+    """From the words of every record: a hash table of them here costs less than one in every part, and a shuffle."""
+    from privpipe.kernels.grouping.word_groups import group_rows
+
+    with reported("count the classes"):
+        found = arrow_table(table.frame.select(*class_words(table, query, new_salt())))
+    words = np.column_stack([found.column(name).to_numpy() for name in WORDS])
+    groups, firsts = group_rows(words)
+    sizes = np.bincount(groups, minlength=len(firsts))
+    marked = (words[firsts] == np.array(MARKED)).all(axis=1) if may_be_marked(query) else None
+    return KnownSizes.of(ClassBlock(sizes, marked=marked), query.mark if may_be_marked(query) else None)
+
+
+def _counted_by_spark(table: SparkTable, query: ClassQuery) -> KnownSizes:
     from pyspark.sql import functions as sf
 
     marks = may_be_marked(query)

@@ -14,7 +14,7 @@ from privpipe.engines.base.histograms import find_codes, not_covered
 from privpipe.engines.spark.class_parts import PartReader, parts_of
 from privpipe.engines.spark.class_sizes import Sized, counts_records, sized_blocks
 from privpipe.engines.spark.counting import CellReader, cells_of, gathered, new_salt
-from privpipe.engines.spark.driver_room import result_limit
+from privpipe.engines.spark.driver_room import fits_here
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.learning import histograms_of, learn
 from privpipe.engines.spark.table import SparkTable
@@ -22,27 +22,9 @@ from privpipe.engines.spark.versions import arrow_table
 from privpipe.engines.spark.workers import fold
 from privpipe.errors import DataError
 
-__all__ = ["collected_blocks", "fits_here", "reduced"]
+__all__ = ["collected_blocks", "reduced"]
 
 R = TypeVar("R")
-RECORDS_HERE = 2_000_000
-"""A table of at most so many records has few enough cells for the driver."""
-
-
-CELL_BYTES = 40
-"""Of a collected cell: its class, its code and its count, as Arrow and once more as it is sent."""
-
-
-def fits_here(table: SparkTable, facts: Facts, columns: int = 1) -> bool:
-    """Whether the cells of so many columns are few enough for the driver, as far as it is known without a count.
-
-    Few enough are those of a small table whose cells stay within what the driver may collect.
-    """
-    known = [bound for bound in (table.bound, facts.records) if bound is not None and bound >= 0]
-    if not known or min(known) > RECORDS_HERE:
-        return False
-    limit = result_limit(table.frame.sparkSession)
-    return not limit or min(known) * CELL_BYTES * max(columns, 1) <= limit
 
 
 def collected_blocks(table: SparkTable, query: ClassQuery) -> Iterator[ClassBlock]:

@@ -23,6 +23,7 @@ __all__ = [
     "MARKED",
     "WORDS",
     "CellReader",
+    "cells_in",
     "cells_of",
     "class_words",
     "gathered",
@@ -58,7 +59,8 @@ def class_words(table: SparkTable, query: ClassQuery, salt: int) -> tuple[Column
         for start in range(0, len(keys), 62)
     ]
     # The salt is no secret; whoever wrote the data before it was drawn cannot have aimed at a collision.
-    seed = sf.lit(salt)
+    # As text it stays out of the code that Spark generates, which then serves every query of this shape.
+    seed = sf.lit(f"{salt:016x}")
     words = [sf.xxhash64(seed, *masks, *keys), sf.xxhash64(*reversed(keys), *masks, seed)]
     if may_be_marked(query):
         bears_mark = sf.lit(True)
@@ -71,12 +73,16 @@ def class_words(table: SparkTable, query: ClassQuery, salt: int) -> tuple[Column
 
 def cells_of(table: SparkTable, query: ClassQuery, salt: int) -> DataFrame:
     """Joint cells: class words, the query's other columns by position, the number of records."""
+    return cells_in(table.frame.select("*", *class_words(table, query, salt)), table, query)
+
+
+def cells_in(rows: DataFrame, table: SparkTable, query: ClassQuery) -> DataFrame:
+    """The same of rows of a table that have the words of their class beside them."""
     from pyspark.sql import functions as sf
 
     names = value_columns(query)
     columns = [table.counted(name).alias(physical(at)) for at, name in enumerate(names)]
-    rows = table.frame.select(*class_words(table, query, salt), *columns)
-    grouped = rows.groupBy(*WORDS, *(physical(at) for at in range(len(names))))
+    grouped = rows.select(*WORDS, *columns).groupBy(*WORDS, *(physical(at) for at in range(len(names))))
     return grouped.agg(sf.count(sf.lit(1)).alias(COUNT))
 
 

@@ -12,13 +12,18 @@ from privpipe.engines.spark.failures import reported
 from privpipe.errors import EngineError
 
 if TYPE_CHECKING:
+    from privpipe.blocks import Facts
     from privpipe.engines.spark.table import SparkTable
 
-__all__ = ["fits_driver", "require_room", "result_limit", "row_bytes"]
+__all__ = ["fits_driver", "fits_here", "require_room", "result_limit", "row_bytes"]
 
 TEXT_BYTES = 32
 """Of a text whose length nobody has measured."""
 FIXED_BYTES = 8
+RECORDS_HERE = 2_000_000
+"""A table of at most so many records has few enough cells for the driver."""
+CELL_BYTES = 40
+"""Of a collected cell: its class, its code and its count, as Arrow and once more as it is sent."""
 
 
 def result_limit(session: Any) -> int:
@@ -39,6 +44,18 @@ def fits_driver(session: Any, size: int) -> bool:
     """Whether so many bytes pass through the driver: what is broadcast is collected before, too."""
     limit = result_limit(session)
     return not limit or size <= limit
+
+
+def fits_here(table: SparkTable, facts: Facts, columns: int = 1) -> bool:
+    """Whether the cells of so many columns are few enough for the driver, as far as it is known without a count.
+
+    Few enough are those of a small table whose cells stay within what the driver may collect.
+    """
+    known = [bound for bound in (table.bound, facts.records) if bound is not None and bound >= 0]
+    if not known or min(known) > RECORDS_HERE:
+        return False
+    limit = result_limit(table.frame.sparkSession)
+    return not limit or min(known) * CELL_BYTES * max(columns, 1) <= limit
 
 
 def row_bytes(schema: pa.Schema) -> int:

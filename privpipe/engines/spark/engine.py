@@ -30,6 +30,7 @@ from privpipe.engines.base.source import Format, Source
 from privpipe.engines.embedded.table import EmbeddedTable
 from privpipe.engines.spark import class_table, mapping, rank_exchange, rank_relay, ranking, records, writing
 from privpipe.engines.spark.catalogue import SparkCatalogue
+from privpipe.engines.spark.driver_room import row_bytes
 from privpipe.engines.spark.learning import count_records, distinct, estimated_distinct, known_content, learn
 from privpipe.engines.spark.lending import Loan
 from privpipe.engines.spark.near import Near, where_it_lies
@@ -213,7 +214,7 @@ class SparkEngine(Engine):
     def keep_classes(
         self, table: SparkTable, query: ClassQuery, passing: Callable[[ClassBlock], NDArray[np.bool_]]
     ) -> SparkTable:
-        return self._kept(keep_classes(table, query, passing, self._held if self.cache else None))
+        return keep_classes(table, query, passing, self._held if self.cache else None)
 
     @where_it_lies
     def recode(self, table: SparkTable, codebooks: Mapping[str, tuple[pa.Array, pa.Array]]) -> SparkTable:
@@ -284,6 +285,7 @@ class SparkEngine(Engine):
             return self.near.with_record_ids(here, column, seed)
         if table.bound is not None:
             self.loan.sized(table.bound, len(table.schema))
+            self.loan.keeps(table.bound * row_bytes(table.schema))
         if column is None:
             return records.numbered_ids(table, seed, self._held)
         _require(table, [column])

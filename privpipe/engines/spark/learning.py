@@ -1,26 +1,28 @@
-"""Facts: all histograms and null counts by one query, all exact moments by another."""
+"""Facts: values that are few by one look at the rows, others by one query, all exact moments by another."""
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from privpipe.blocks import Facts, FactsRequest, Histogram
+from privpipe.draws import Seed
 from privpipe.engines.base.histograms import histogram_of
 from privpipe.engines.base.moments import ExactMoments
+from privpipe.engines.spark.column_looks import ColumnLook, Looker, Looks
 from privpipe.engines.spark.driver_room import require_room
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.layout import Layout, as_type, physical
-from privpipe.engines.spark.table import SparkTable
+from privpipe.engines.spark.lending import tasks_for
+from privpipe.engines.spark.table import Hashed, LeftOut, SparkTable
 from privpipe.engines.spark.versions import arrow_table, grouped_by_each
 from privpipe.engines.spark.workers import fold
-
-if TYPE_CHECKING:
-    from privpipe.draws import Seed
 
 __all__ = [
     "count_records",
@@ -30,13 +32,13 @@ __all__ = [
     "known_content",
     "learn",
     "look",
+    "looker_of",
     "value_order_of",
 ]
 
 SET, RECORDS = "__privpipe_set", "__privpipe_records"
 HELD_VALUES = 1 << 16
 """Distinct values of a column whose histogram is kept for the next who asks."""
-FEW_VALUES = 1 << 12
 SETS_AT_A_TIME = 60  # Spark numbers grouping sets by a mask of 64 bits
 
 
@@ -73,27 +75,74 @@ def estimated_distinct(table: SparkTable, columns: Sequence[str]) -> dict[str, i
 
 
 def look(table: SparkTable) -> None:
-    """One pass over a table for all that takes no shuffle: records, estimates of distinct values, missing values.
+    """One pass over a table for all that takes no shuffle: records, missing values, values of columns that have few.
 
-    Where record ids were made from its content, also the sum of the hashes of its records.
+    Where record ids were made from its content, what was seen of it then is read: also the sum of its hashes.
     """
-    from pyspark.sql import functions as sf
+    found = _seen(table, table.schema.names) if table.hashed is None else _seen_before(table.hashed)
+    _note(table, table.schema.names, found)
+    if table.hashed is not None:
+        table.counts.content = (0, 0) if found is None else (found.records, found.hashes)
 
-    names, hashed = table.schema.names, table.hashed
-    asked = [sf.count(sf.lit(1))]
-    asked += [sf.approx_count_distinct(table.counted(name)) for name in names]
-    asked += [sf.sum(sf.isnull(table.counted(name)).cast("long")) for name in names]
-    asked += [sf.collect_list(hashed.column)] if hashed is not None else []  # it leaves nulls out
-    frame = table.frame if hashed is None else hashed.frame
+
+def looker_of(table: SparkTable, seed: Seed) -> Looker:
+    """Who looks at a table of this size."""
+    columns = len(table.schema)
+    return Looker.of(seed, columns, tasks_for(table.bound or 0, columns, 1))
+
+
+def _seen(table: SparkTable, columns: Sequence[str]) -> Looks | None:
+    """What one pass over some columns tells of them."""
+    chosen = table.select(columns)
+    layout, looker = chosen.layout.without_ids(), looker_of(table, Seed.from_os())
+
+    def measure(batches: Iterator[pa.RecordBatch]) -> Iterator[Looks]:
+        found: Looks | None = None
+        for batch in batches:
+            if batch.num_rows:
+                found = looker.look(layout.visible(batch), found)
+        if found is not None:
+            yield found
+
+    return fold(chosen.frame.select(*layout.arrow.names), measure, looker.merge, "look at the columns")
+
+
+def _seen_before(hashed: Hashed) -> Looks | None:
     with reported("look at the columns"):
-        found = list(frame.agg(*asked).collect()[0])
-    width, counts = len(names), table.counts
-    table.remembered["records"] = int(found[0])
-    counts.estimates.update(zip(names, map(int, found[1 : 1 + width]), strict=True))
-    counts.nulls.update((name, int(number or 0)) for name, number in zip(names, found[1 + width :], strict=False))
-    if hashed is not None:
-        total = sum(int.from_bytes(each, "big") for each in found[-1])
-        counts.content = int(found[0]), total % (1 << 128)
+        told = arrow_table(hashed.frame.select(hashed.column).where(f"{hashed.column} IS NOT NULL"))
+    parts = [pickle.loads(each.as_buffer()) for each in told.column(0)]
+    return Looker(hashed.seed).of_all(parts)
+
+
+def _note(table: SparkTable, columns: Sequence[str], found: Looks | None) -> None:
+    """Keep what was seen for the next who asks."""
+    table.remembered["records"] = 0 if found is None else found.records
+    for at, name in enumerate(columns):
+        seen = ColumnLook(0, _none_of(table, name)) if found is None else found.columns[at]
+        table.counts.estimates[name], table.counts.nulls[name] = seen.distinct, seen.nulls
+        if seen.values is not None:
+            table.learned[name] = seen.values
+
+
+def _unseen(table: SparkTable, columns: Sequence[str]) -> list[str]:
+    return [name for name in columns if name not in table.learned and name not in table.counts.estimates]
+
+
+def _note_all_but(table: SparkTable, left_out: LeftOut, columns: Sequence[str]) -> None:
+    """Count columns by the few rows that the table lacks, where the others of another table were counted."""
+    known = [name for name in columns if name in left_out.learned]
+    found = _seen(left_out.rows, known) if known and "records" in table.remembered else None
+    for name, gone in zip(known, () if found is None else found.columns, strict=False):
+        if gone.values is not None:
+            whole = left_out.learned[name]
+            values = pa.concat_arrays([whole.values, gone.values.values])
+            left = histogram_of(values, pa.array(np.append(whole.counts, -gone.values.counts)))
+            if left.total == table.remembered["records"]:
+                table.learned[name] = left
+
+
+def _none_of(table: SparkTable, column: str) -> Histogram:
+    return histogram_of(pa.array([], table.schema.field(column).type))
 
 
 def known_content(table: SparkTable, seed: Seed) -> tuple[int, int] | None:
@@ -136,25 +185,29 @@ def value_order_of(columns: Sequence[pa.Array]) -> pa.Array:
 def _counted(
     table: SparkTable, histograms: Sequence[str], nulls: Sequence[str]
 ) -> tuple[int, dict[str, Histogram], dict[str, int]]:
-    """Records, histograms and missing cells; what was counted of this table before is not counted again."""
-    held = {name: table.learned[name] for name in histograms if name in table.learned}
+    """Records, histograms and missing cells; what was counted of this table before is not counted again.
+
+    Columns of which nothing is known are looked at: those of few values are counted by that, and without a shuffle.
+    """
+    asked = list(dict.fromkeys(histograms))
+    if table.left_out is not None:
+        _note_all_but(table, table.left_out, _unseen(table, asked))
+    if unseen := _unseen(table, asked):
+        if table.hashed is not None and table.counts.content is None:
+            look(table)
+        else:
+            wanted = list(dict.fromkeys([*unseen, *(name for name in nulls if name not in table.counts.nulls)]))
+            _note(table, wanted, _seen(table, wanted))
+    held = {name: table.learned[name] for name in asked if name in table.learned}
     empty = {name: table.learned[name].nulls for name in nulls if name in table.learned}
     empty |= {name: table.counts.nulls[name] for name in nulls if name in table.counts.nulls}
-    if held.keys() >= set(histograms) and empty.keys() >= set(nulls) and "records" in table.remembered:
+    if held.keys() >= set(asked) and empty.keys() >= set(nulls) and "records" in table.remembered:
         return table.remembered["records"], held, empty
-    wanted = [name for name in dict.fromkeys(histograms) if name not in held]
-    rest = _of_few_values(table, wanted) if wanted else []
-    records, found, missing = _counted_now(table, [*wanted, *rest], [name for name in nulls if name not in empty])
+    wanted = [name for name in asked if name not in held]
+    records, found, missing = _counted_now(table, wanted, [name for name in nulls if name not in empty])
     table.learned.update({name: each for name, each in found.items() if len(each) <= HELD_VALUES})
     both = held | found
-    return records, {name: both[name] for name in dict.fromkeys(histograms)}, empty | missing
-
-
-def _of_few_values(table: SparkTable, wanted: Sequence[str]) -> list[str]:
-    """Further columns that are known to have few values: one pass counts them all, and the next who asks has them."""
-    few = [name for name, number in table.counts.estimates.items() if number <= FEW_VALUES]
-    left = [name for name in few if name in table.schema.names and name not in table.learned and name not in wanted]
-    return left[: max(0, SETS_AT_A_TIME - len(wanted))]
+    return records, {name: both[name] for name in asked}, empty | missing
 
 
 def _counted_now(

@@ -1,7 +1,8 @@
 """Settings that a session is lent while an engine is at work in it: as many tasks as the data are worth.
 
 Spark cuts every shuffle of a kept table into 200 parts, and each part costs a Python worker some tens of milliseconds
-whatever it holds. What a session was set to before comes back when the last engine in it closes.
+whatever it holds. And it packs what it keeps, which costs as much as all else that is done with a small table. What a
+session was set to before comes back when the last engine in it closes.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ log = logging.getLogger("privpipe.engines.spark")
 PARTITIONS = "spark.sql.shuffle.partitions"
 ADAPTIVE = "spark.sql.adaptive.enabled"
 KEPT = "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning"
+PACKED = "spark.sql.inMemoryColumnarStorage.compressed"
 LEAST_ROWS = 1 << 14
 """Records that are worth a task of their own."""
 TASK_BYTES = 1 << 25
 CELL_BYTES = 16
+ROOM = 8
+"""A table that takes no more than one in so many parts of the executors' memory is kept as it is."""
 
 
 def tasks_for(records: int, columns: int, cores: int) -> int:
@@ -47,11 +51,13 @@ class _Session:
     wishes: dict[int, dict[str, str]] = field(default_factory=dict)
 
     def wanted(self) -> dict[str, str]:
-        """What satisfies all engines: the most parts, and else what they agree in."""
+        """What satisfies all engines: the most parts, tables packed where one packs them, else what they agree in."""
         found: dict[str, str] = {}
         for wish in self.wishes.values():
             for name, value in wish.items():
-                found[name] = str(max(int(value), int(found.get(name, 0)))) if name == PARTITIONS else value
+                if name == PARTITIONS:
+                    value = str(max(int(value), int(found.get(name, 0))))
+                found[name] = max(value, found.get(name, "")) if name == PACKED else value
         return found
 
 
@@ -76,6 +82,7 @@ class Loan:
         self._session, self._own, self._fixed = session, own, parts is not None
         self._key = _identity(session)
         self._most = 0 if own else int(_value(session, PARTITIONS) or 0)
+        self._packs = _explicit(session, PACKED) is None
         self._wish = {ADAPTIVE: "true"}
         if coalesces_kept():
             self._wish[KEPT] = "true"
@@ -93,6 +100,17 @@ class Loan:
         if str(wanted) != self._wish.get(PARTITIONS):
             self._wish[PARTITIONS] = str(wanted)
             self._ask()
+
+    def keeps(self, size: int) -> None:
+        """Lend what a kept table of so many bytes is worth: it stays as it is while there is much room.
+
+        What somebody has set stays set; the largest table of a run decides.
+        """
+        if self._packs and self._wish.get(PACKED) != "true":
+            packed = "false" if 0 <= ROOM * size <= _memory(self._session) else "true"
+            if packed != self._wish.get(PACKED):
+                self._wish[PACKED] = packed
+                self._ask()
 
     def close(self) -> None:
         """Give back; what somebody else has set in the meantime stays."""
@@ -129,6 +147,17 @@ def _identity(session: Any) -> str:
 def _cores(session: Any) -> int:
     """Cores that the session's executors have; of Connect nobody tells."""
     return int(session.sparkContext.defaultParallelism) if hasattr(session, "_jsparkSession") else 8
+
+
+def _memory(session: Any) -> int:
+    """Bytes that executors keep tables in; of Connect nobody tells."""
+    if not hasattr(session, "_jsparkSession"):
+        return 0
+    held = session.sparkContext._jsc.sc().getExecutorMemoryStatus().values().iterator()
+    total = 0
+    while held.hasNext():
+        total += int(held.next()._1())
+    return total
 
 
 def _value(session: Any, name: str) -> str | None:

@@ -6,15 +6,13 @@ The embedded engine does the work there, with the same figures and rows; what is
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pyarrow as pa
 
-from privpipe.engines.base.files import elsewhere, list_files, parquet_head
-from privpipe.engines.base.frames import is_local_frame
+from privpipe.engines.base.small_sources import MOST_ROWS, is_small
 from privpipe.engines.base.source import Source
 from privpipe.engines.embedded import EmbeddedEngine
 from privpipe.engines.embedded.mapping import rows_of
@@ -33,9 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["Near", "where_it_lies"]
 
 M = TypeVar("M", bound=Callable[..., Any])
-MOST_ROWS = 500_000
-UNPACKS_TO = 20
-"""Bytes that a byte of a packed text file is taken to hold."""
 
 
 def where_it_lies(method: M) -> M:
@@ -91,13 +86,7 @@ class Near:
 
     def takes(self, source: Source) -> bool:
         """Whether a source is known to be small without a job: files of this machine, or a frame of this process."""
-        if not self.most or is_spark_frame(source.data):
-            return False
-        if not source.is_path:
-            size = getattr(source.data, "nbytes", None) if isinstance(source.data, pa.Table) else None
-            return is_local_frame(source.data) and size is not None and size <= self.most
-        kind = source.resolved_format
-        return not elsewhere(os.fspath(source.data)) and kind != "delta" and _size(source, kind) <= self.most
+        return not is_spark_frame(source.data) and is_small(source, self.most)
 
     def drawn(self, table: SparkTable) -> EmbeddedTable | None:
         """A table of the executors here, where Spark itself takes it for small and it turns out to be."""
@@ -154,17 +143,6 @@ def _quietly() -> Iterator[None]:
             raise
         problem = told(error)
     raise problem from None
-
-
-def _size(source: Source, kind: str) -> float:
-    """Bytes of the files of a source as they lie in memory, roughly; more than any limit for many rows."""
-    files = list_files(source)
-    if kind != "parquet":
-        return sum(os.path.getsize(name) * (UNPACKS_TO if source.form.packing(name) else 1) for name in files)
-    heads = [parquet_head(name) for name in files]
-    if sum(head.num_rows for head in heads) > MOST_ROWS:
-        return float("inf")
-    return sum(head.row_group(at).total_byte_size for head in heads for at in range(head.num_row_groups))
 
 
 def _estimated(frame: Any) -> float:

@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import ClassBlock, ClassQuery, Facts
 from privpipe.engines.base.assembly import require_query_columns
-from privpipe.engines.spark.class_table import fits_here
-from privpipe.engines.spark.counting import WORDS, CellReader, cells_of, class_words, gathered, new_salt
-from privpipe.engines.spark.driver_room import fits_driver
+from privpipe.engines.spark.counting import WORDS, CellReader, cells_in, class_words, gathered, new_salt
+from privpipe.engines.spark.driver_room import fits_driver, fits_here
 from privpipe.engines.spark.failures import reported
-from privpipe.engines.spark.table import SparkTable
+from privpipe.engines.spark.table import LeftOut, SparkTable
 from privpipe.engines.spark.versions import arrow_table, frame_of
 from privpipe.engines.spark.workers import map_raw
 
@@ -29,6 +28,8 @@ Passing = Callable[[ClassBlock], NDArray[np.bool_]]
 SIZE = "__privpipe_size"
 MOST_SENT = 1 << 20
 """Classes of which every executor gets a list; of more, records and classes are brought together."""
+FEW_RECORDS = 1 << 16
+"""Records left out of a table, up to which its columns are counted by them."""
 CLASS_BYTES = 32
 """Of a class in that list, packed as rows of Spark's."""
 
@@ -41,14 +42,20 @@ class _Passed:
     ----------
     words : pyspark.sql.DataFrame
         Of the classes.
+    sent : bool
+        Whether every executor gets them.
     records : int, optional
         In them, where sizes are numbers of records.
+    failing : int, optional
+        Records in the other classes, likewise.
     all : bool
         Whether no class fails.
     """
 
     words: Any
+    sent: bool
     records: int | None = None
+    failing: int | None = None
     all: bool = False
 
 
@@ -63,45 +70,58 @@ def keep_classes(
         Persists a frame; without it nothing is kept of classes that lie on the executors.
     """
     require_query_columns(table.schema, query)
-    salt = new_salt()
+    names = table.layout.arrow.names
+    # Labels are looked up and words hashed once, for the count and for what is kept.
+    rows = table.frame.select("*", *class_words(table, query, new_salt()))
+    rows = rows if keep is None else keep(rows)
     if fits_here(table, Facts(), len(query.columns)):
-        passed = _judged_here(table, query, passing, salt)
+        passed = _judged_here(rows, table, query, passing)
     else:
-        passed = _judged_in_place(table, query, passing, salt, keep)
+        passed = _judged_in_place(rows, table, query, passing, keep)
     if passed.all:
-        return replace(table)
-    rows = table.frame.select("*", *class_words(table, query, salt))
-    kept = rows.join(passed.words, list(WORDS), "left_semi").select(*table.layout.arrow.names)
+        return replace(table, frame=rows.select(*names))
+    kept = rows.join(passed.words, list(WORDS), "left_semi").select(*names)
+    if keep is not None and not passed.sent:
+        kept = keep(kept)
+        with reported("bring the records to the classes that pass"):
+            kept.count()
+        rows.unpersist()  # nobody reads it any more
     known = {} if passed.records is None else {"records": passed.records}
-    return SparkTable(kept, table.layout, known, at_most=table.bound)
+    left_out = None
+    if keep is not None and passed.sent and passed.failing is not None and passed.failing <= FEW_RECORDS:
+        others = rows.join(passed.words, list(WORDS), "left_anti").select(*names)
+        left_out = LeftOut(SparkTable(others, table.layout, {"records": passed.failing}), table.learned)
+    return SparkTable(kept, table.layout, known, at_most=table.bound, left_out=left_out)
 
 
-def _judged_here(table: SparkTable, query: ClassQuery, passing: Passing, salt: int) -> _Passed:
+def _judged_here(rows: DataFrame, table: SparkTable, query: ClassQuery, passing: Passing) -> _Passed:
     from pyspark.sql import functions as sf
     from pyspark.sql.types import LongType, StructField, StructType
 
     with reported("count the cells"):
-        cells = arrow_table(cells_of(table, query, salt))
-    found, records, failing = [np.empty((0, 2), np.int64)], 0, 0
-    for block, words in CellReader.of(table, query).sorted_blocks(cells):
+        cells = arrow_table(cells_in(rows, table, query))
+    found, records, others, failing = [np.empty((0, 2), np.int64)], 0, 0, 0
+    for block, classes in CellReader.of(table, query).sorted_blocks(cells):
         kept = passing(block)
-        found.append(words[kept])
+        found.append(classes[kept])
         records += int(block.sizes[kept].sum())
+        others += int(block.sizes[~kept].sum())
         failing += int((~kept).sum())
     chosen = np.concatenate(found)
-    rows = pa.table([pa.array(chosen[:, at]) for at in range(2)], names=list(WORDS))
+    listed = pa.table([pa.array(chosen[:, at]) for at in range(2)], names=list(WORDS))
     struct = StructType([StructField(name, LongType()) for name in WORDS])
     with reported("send the classes to Spark"):
-        sent = frame_of(table.frame.sparkSession, rows, struct)
-    sent = sf.broadcast(sent) if _may_be_sent(table, len(chosen)) else sent
-    return _Passed(sent, _of_records(query, records), all=not failing)
+        words = frame_of(table.frame.sparkSession, listed, struct)
+    sent = _may_be_sent(table, len(chosen))
+    words = sf.broadcast(words) if sent else words
+    return _Passed(words, sent, _of_records(query, records), _of_records(query, others), all=not failing)
 
 
 def _judged_in_place(
+    rows: DataFrame,
     table: SparkTable,
     query: ClassQuery,
     passing: Passing,
-    salt: int,
     keep: Callable[[DataFrame], DataFrame] | None,
 ) -> _Passed:
     from pyspark.sql import functions as sf
@@ -115,15 +135,15 @@ def _judged_in_place(
             yield pa.record_batch([pa.array(each) for each in columns], names=[*WORDS, SIZE])
 
     schema = ", ".join(f"{name} long" for name in (*WORDS, SIZE))
-    passed = map_raw(gathered(cells_of(table, query, salt)), chosen, schema)
+    passed = map_raw(gathered(cells_in(rows, table, query)), chosen, schema)
     if keep is None:
-        return _Passed(passed.select(*WORDS))
+        return _Passed(passed.select(*WORDS), sent=False)
     passed = keep(passed)
     with reported("count the classes that pass"):
         classes, records = passed.agg(sf.count(sf.lit(1)), sf.sum(SIZE)).collect()[0]
     words = passed.select(*WORDS)
-    words = sf.broadcast(words) if _may_be_sent(table, classes) else words
-    return _Passed(words, _of_records(query, int(records or 0)))
+    sent = _may_be_sent(table, classes)
+    return _Passed(sf.broadcast(words) if sent else words, sent, _of_records(query, int(records or 0)))
 
 
 def _may_be_sent(table: SparkTable, classes: int) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,6 +15,7 @@ from privpipe.engines.base.names import check_record_ids
 from privpipe.engines.spark.counting import WORDS, class_words, new_salt
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.layout import Layout, physical
+from privpipe.engines.spark.learning import looker_of
 from privpipe.engines.spark.runs import RunOrdinals
 from privpipe.engines.spark.table import Hashed, SparkTable
 from privpipe.engines.spark.versions import arrow_table
@@ -24,15 +27,15 @@ if TYPE_CHECKING:
 __all__ = ["declared_ids", "numbered_ids"]
 
 Batches = Iterator[pa.RecordBatch]
-SUM = "__privpipe_sum"
-SUM_BYTES = 16
+SEEN = "__privpipe_seen"
 
 
 def numbered_ids(table: SparkTable, seed: Seed, keep: Callable[[DataFrame], DataFrame]) -> SparkTable:
     """The table with ids from the content of all columns and an ordinal among identical records.
 
     Identical records are brought together by a hash of Spark's, so that rows go to a worker and come back once. With
-    each batch comes the sum of its content hashes, which add up to the fingerprint of the table.
+    the last batch of each partition comes what was seen of its columns, and the sum of its content hashes, which add
+    up to the fingerprint of the table.
 
     Parameters
     ----------
@@ -44,24 +47,30 @@ def numbered_ids(table: SparkTable, seed: Seed, keep: Callable[[DataFrame], Data
     from privpipe.kernels.ids.record_ids import content_hash, record_id, sum_of_hashes
 
     plain, out = Layout(table.schema), Layout(table.schema, has_ids=True)
-    placed = plain.with_extra(WORDS[0])
+    placed, looker = plain.with_extra(WORDS[0]), looker_of(table, seed)
 
     def add_ids(batches: Batches) -> Batches:
         numbers = RunOrdinals()
+        waiting, seen = None, None
         for batch in batches:
             if not batch.num_rows:
                 continue
             rows = placed.block(batch)
             words = content_hash(rows.batch, seed)
             ids = record_id(words, numbers.of(placed.hidden_column(batch, WORDS[0]), words), seed)
-            total = sum_of_hashes(words).to_bytes(SUM_BYTES, "big")
-            sums = pa.array([total] + [None] * (batch.num_rows - 1), pa.binary())
-            yield out.batch(RowBlock(rows.batch, ids)).append_column(SUM, sums)
+            seen = looker.look(rows.batch.columns, seen)
+            seen = replace(seen, hashes=(seen.hashes + sum_of_hashes(words)) % (1 << 128))
+            if waiting is not None:
+                yield waiting.append_column(SEEN, pa.nulls(len(waiting), pa.binary()))
+            waiting = out.batch(RowBlock(rows.batch, ids))
+        if waiting is not None:
+            told = pa.array([pickle.dumps(seen)] + [None] * (len(waiting) - 1), pa.binary())
+            yield waiting.append_column(SEEN, told)
 
     word, _ = class_words(table, ClassQuery(keys=tuple(table.schema.names)), new_salt())
     visible = table.frame.select(*plain.arrow.names, word)
     together = visible.repartition(WORDS[0]).sortWithinPartitions(WORDS[0])
-    summed = StructType([*out.struct.fields, StructField(SUM, BinaryType())])
+    summed = StructType([*out.struct.fields, StructField(SEEN, BinaryType())])
     made = keep(map_struct(together, add_ids, summed))
     return SparkTable(
         made.select(*out.arrow.names),
@@ -69,7 +78,7 @@ def numbered_ids(table: SparkTable, seed: Seed, keep: Callable[[DataFrame], Data
         dict(table.remembered),
         table.at_most,
         table.learned,
-        hashed=Hashed(made, SUM, seed),
+        hashed=Hashed(made, SEEN, seed),
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+from privpipe.engines.base.small_sources import SMALL_BYTES
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.patience import PATIENCE, require_master
 from privpipe.engines.spark.versions import active_context, require_connect, require_version
@@ -24,7 +25,9 @@ __all__ = ["DRIVER_BYTES", "Options", "hush_py4j", "is_connect", "open_session"]
 
 log = logging.getLogger("privpipe.engines.spark")
 LOOPBACK = re.compile(r"^(local(\[.*\])?|local-cluster\[.*\]|spark://(127\.0\.0\.1|localhost|\[::1\]):\d+)$")
-DRIVER_BYTES = 64 * 2**20
+DRIVER_BYTES = SMALL_BYTES
+DAEMON = "privpipe.engines.spark.daemon"
+"""Named, not imported: Spark runs it as a program."""
 QUIET = {"spark.log.level": "ERROR", "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
 
 
@@ -192,6 +195,7 @@ def _settings(options: Options) -> dict[str, str]:
                 "spark.driver.host": "127.0.0.1",
                 "spark.driver.memory": f"{_quarter_of_memory()}m",
                 "spark.driver.maxResultSize": "0",  # what is collected has to fit the driver, not a gigabyte
+                "spark.python.daemon.module": DAEMON,
             } | _spilling()
     return settings | dict(options.conf)
 

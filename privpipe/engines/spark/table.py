@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from privpipe.draws import Seed
 
-__all__ = ["Counts", "Hashed", "SparkTable", "as_counted"]
+__all__ = ["Counts", "Hashed", "LeftOut", "SparkTable", "as_counted"]
 
 
 @dataclass
@@ -44,13 +44,13 @@ class Counts:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Hashed:
-    """The frame that record ids were made in: beside the columns of a table it has sums of content hashes.
+    """The frame that record ids were made in: beside the columns of a table it has what was seen of them then.
 
     Parameters
     ----------
     frame : pyspark.sql.DataFrame
     column : str
-        Of sums, each over rows around it; null elsewhere.
+        Of pickled `Looks`, one a partition; null elsewhere.
     seed : Seed
         Of the hashes.
     """
@@ -58,6 +58,22 @@ class Hashed:
     frame: DataFrame
     column: str
     seed: Seed
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class LeftOut:
+    """What a table lacks of one whose columns were counted.
+
+    Parameters
+    ----------
+    rows : SparkTable
+        The few rows that it lacks.
+    learned : dict
+        Histograms of the other table.
+    """
+
+    rows: SparkTable
+    learned: dict[str, Histogram]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -78,6 +94,8 @@ class SparkTable:
     counts : Counts
     hashed : Hashed, optional
         Where the ids of the table were made from its content.
+    left_out : LeftOut, optional
+        Where it is all but a few rows of another.
     """
 
     frame: DataFrame
@@ -87,6 +105,7 @@ class SparkTable:
     learned: dict[str, Histogram] = field(default_factory=dict)
     counts: Counts = field(default_factory=Counts)
     hashed: Hashed | None = None
+    left_out: LeftOut | None = None
 
     def __repr__(self) -> str:
         return f"SparkTable({len(self.schema)} columns)"  # a frame's own repr may show rows

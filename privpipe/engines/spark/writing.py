@@ -36,6 +36,8 @@ __all__ = ["ORDER", "PART", "ROWS_HERE", "collect", "lying", "share_of", "sorted
 log = logging.getLogger("privpipe.engines.spark")
 ROWS_HERE = 1_000_000
 """A table of so few rows is written by the driver: its folder need not be seen by the workers."""
+GROUP_ROWS = 1 << 17
+"""Rows that whoever reads a file gets as one piece: a file of one piece would be the work of one task."""
 PART, ORDER = "__privpipe_part", "__privpipe_order"
 STAGING = ".privpipe-part-"
 ID_BYTES = 16
@@ -47,7 +49,7 @@ def write(table: SparkTable, folder: str, format: Format, stream: Stream, escape
     records = table.bound if few and table.bound is not None else count_records(table)
     if not table.has_record_ids or (records <= ROWS_HERE and _fits_here(table, records)):
         rows = sorted_rows(table, stream)
-        return write_parts(rows.to_batches(), table.schema, folder, format, escape=escape)
+        return write_parts(rows.to_batches(GROUP_ROWS), table.schema, folder, format, escape=escape)
     return _written_by_workers(table, folder, format, stream, max(-(-records // ROWS_HERE), 1), escape)
 
 

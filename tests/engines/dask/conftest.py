@@ -21,7 +21,7 @@ from privpipe.engines.dask import DaskEngine
 def cluster() -> Iterator[DaskEngine]:
     """An engine on two worker processes of this machine."""
     pytest.importorskip("distributed")
-    with DaskEngine.open({"workers": 2, "threads_per_worker": 1}) as engine:
+    with DaskEngine.open({"workers": 2, "threads_per_worker": 1, "driver_bytes": 0}) as engine:
         yield engine
 
 

@@ -15,6 +15,7 @@ from privpipe.errors import EngineError, UsageError
     [
         ({"worker": 2}, "unknown option 'worker' of the dask engine; did you mean 'workers'"),
         ({"scheduler": "processes"}, "scheduler must be one of threads, synchronous, distributed"),
+        ({"driver_bytes": -1}, "driver_bytes must be a whole number of at least 0"),
         ({"workers": 0}, "workers must be a whole number of at least 1"),
         ({"npartitions": True}, "npartitions must be a whole number"),
         ({"address": 8786}, "address must be a text"),
@@ -33,7 +34,7 @@ def test_options_are_checked_before_anything_starts(options, said):
 def test_the_current_client_is_used_and_left_alone(cluster):
     client = cluster._runtime.client
     with client.as_current():
-        engine = open_engine("dask")
+        engine = open_engine("dask", {"driver_bytes": 0})
     try:
         assert engine._runtime.client is client
         assert engine.count(engine.scan(Source(data=pa.table({"a": [1, 2]})))) == 2
@@ -44,7 +45,7 @@ def test_the_current_client_is_used_and_left_alone(cluster):
 
 
 def test_a_scheduler_at_an_address_serves(cluster):
-    with DaskEngine.open({"address": cluster._runtime.client.scheduler.address}) as engine:
+    with DaskEngine.open({"address": cluster._runtime.client.scheduler.address, "driver_bytes": 0}) as engine:
         assert engine.count(engine.scan(Source(data=pa.table({"a": [1, 2, 3]})))) == 3
     assert cluster._runtime.client.status == "running"
 

@@ -61,7 +61,9 @@ def test_workers_that_are_all_gone_end_the_run(cluster: Cluster, tmp_path: Path,
     pq.write_table(ROWS, tmp_path / "rows.parquet", row_group_size=250)
     source = Source(data=ROWS if held else str(tmp_path / "rows.parquet"))
     words = "is lost, since they died" if held else r"no worker gave a sign of life for 12 s.*`patience`"
-    with open_engine("dask", {"address": cluster.address, "patience": 12, "npartitions": 4}) as engine:
+    with open_engine(
+        "dask", {"address": cluster.address, "patience": 12, "npartitions": 4, "driver_bytes": 0}
+    ) as engine:
         table = engine.with_record_ids(engine.scan(source), "at", Seed.insecure("a seed"))
         assert engine.count(table) == 1000
         cluster.kill()

@@ -12,7 +12,7 @@ from privpipe.blocks import ClassQuery, Facts, FactsRequest
 from privpipe.draws import Seed
 from privpipe.engines import Source
 from privpipe.engines.base.assembly import COUNT
-from privpipe.engines.spark import SparkEngine, class_table, counting
+from privpipe.engines.spark import SparkEngine, counting, driver_room
 from privpipe.engines.spark.counting import WORDS, CellReader, class_words
 from privpipe.engines.spark.driver_room import result_limit
 from privpipe.errors import DataError
@@ -119,14 +119,14 @@ def test_keeping_classes_keeps_the_ids(spark_engine: SparkEngine) -> None:
 
 def test_the_driver_is_chosen_for_few_records(spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     table = spark_engine.scan(Source(data=spark_engine.session.range(2)))
-    assert not class_table.fits_here(table, Facts())
-    assert class_table.fits_here(table, Facts(records=2))
+    assert not driver_room.fits_here(table, Facts())
+    assert driver_room.fits_here(table, Facts(records=2))
     spark_engine.count(table)
-    assert class_table.fits_here(table, Facts())
+    assert driver_room.fits_here(table, Facts())
     fewer = spark_engine.keep_classes(table, ClassQuery(keys=("id",)), lambda block: block.sizes > 1)
-    assert class_table.fits_here(spark_engine.select(fewer, ["id"]), Facts())
-    monkeypatch.setattr(class_table, "RECORDS_HERE", 1)
-    assert not class_table.fits_here(table, Facts())
+    assert driver_room.fits_here(spark_engine.select(fewer, ["id"]), Facts())
+    monkeypatch.setattr(driver_room, "RECORDS_HERE", 1)
+    assert not driver_room.fits_here(table, Facts())
 
 
 @pytest.mark.parametrize(

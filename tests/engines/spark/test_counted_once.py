@@ -127,12 +127,12 @@ def test_sizes_of_classes_are_counted_once(far: SparkEngine, embedded: Engine, m
 def test_classes_that_pass_are_the_same_wherever_they_are_judged(
     far: SparkEngine, embedded: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from privpipe.engines.spark import class_table, passing_classes
+    from privpipe.engines.spark import driver_room, passing_classes
 
     query = ClassQuery(keys=(NAME, "age"), columns=("pay",))
     found = []
     for engine, here, sent in ((embedded, 0, 0), (far, 100, 100), (far, 100, 0), (far, 0, 100), (far, 0, 0)):
-        monkeypatch.setattr(class_table, "RECORDS_HERE", here)
+        monkeypatch.setattr(driver_room, "RECORDS_HERE", here)
         monkeypatch.setattr(passing_classes, "MOST_SENT", sent)
         kept = engine.keep_classes(engine.scan(Source(data=ROWS)), query, lambda block: block.sizes > 3)
         rows = engine.collect(kept, like=ROWS)
@@ -140,3 +140,47 @@ def test_classes_that_pass_are_the_same_wherever_they_are_judged(
         found.append(Counter(map(str, rows.to_pylist())))
     assert found == [found[0]] * 5
     assert 0 < sum(found[0].values()) < ROWS.num_rows
+
+
+def test_what_a_few_rows_leave_out_is_counted_by_them(far: SparkEngine, embedded: Engine) -> None:
+    """The columns of a table that lacks some classes of another are told as they are counted anew."""
+    query, told, lacking = ClassQuery(keys=("age",)), [], []
+    for engine in (far, embedded):
+        table = engine.with_record_ids(engine.scan(Source(data=ROWS)), None, SEED)
+        histograms(engine, table)
+        kept = engine.keep_classes(table, query, lambda block: block.sizes != 3)
+        lacking.append(engine.count(table) - engine.count(kept))
+        plain = engine.collect(kept, like=ROWS)
+        for each in (kept, engine.scan(Source(data=plain))):
+            found = histograms(engine, each)
+            told.append(
+                {name: list(zip(h.values.to_pylist(), h.counts.tolist(), strict=True)) for name, h in found.items()}
+            )
+        if engine is far:
+            assert kept.left_out is not None
+            assert kept.left_out.rows.frame.count() == lacking[0]
+    assert lacking[0] == lacking[1] > 0
+    assert told == [told[0]] * 4
+
+
+def test_columns_are_looked_at_in_one_pass_and_never_again(far: SparkEngine) -> None:
+    table = far.scan(Source(data=ROWS))
+    names = tuple(table.schema.names)
+    assert jobs_of(far, lambda: far.facts(table, FactsRequest(histograms=names[:2]))) == 1
+    assert jobs_of(far, lambda: far.facts(table, FactsRequest(histograms=names[:2], nulls=names[:2]))) == 0
+    assert jobs_of(far, lambda: far.estimated_distinct(table, names)) == 1
+    assert jobs_of(far, lambda: far.facts(table, FactsRequest(histograms=names, nulls=names))) == 0
+    assert far.count(table) == ROWS.num_rows
+
+
+def test_a_column_of_many_values_is_counted_by_spark(far: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    from privpipe.engines.spark import column_looks
+
+    wanted = histograms(far, far.scan(Source(data=ROWS)))
+    monkeypatch.setattr(column_looks, "FEW_VALUES", 2)
+    table = far.scan(Source(data=ROWS))
+    found = histograms(far, table)
+    assert far.estimated_distinct(table, ["age", "pay", NAME]) == {"age": 2, "pay": 2, NAME: 3}
+    for name in wanted:
+        assert found[name].values.equals(wanted[name].values)
+        assert found[name].counts.tolist() == wanted[name].counts.tolist()

@@ -123,3 +123,18 @@ def _seed() -> Any:
     from privpipe.draws import Seed
 
     return Seed.insecure(1)
+
+
+def test_workers_are_forked_from_a_process_that_has_loaded_what_they_need(spark_engine: SparkEngine) -> None:
+    def loaded(batches: Any) -> Any:
+        import pyarrow as pa
+
+        list(batches)
+        # A function that names nothing of ours brings nothing of ours.
+        yield pa.record_batch(
+            {"kernels": ["privpipe.kernels.ids.record_ids" in sys.modules and "numba" in sys.modules]}
+        )
+
+    loaded.__module__ = "__main__"  # sent by value
+    found = spark_engine.session.range(0, 1, 1, 1).mapInArrow(loaded, "kernels boolean").toArrow()
+    assert found.column("kernels").to_pylist() == [True]

@@ -22,8 +22,9 @@ from privpipe.running.run import release_with
 pytestmark = pytest.mark.spark
 PARTITIONS = "spark.sql.shuffle.partitions"
 ADAPTIVE = "spark.sql.adaptive.enabled"
+PACKED = "spark.sql.inMemoryColumnarStorage.compressed"
 RECORDS = 32_561
-MOST_JOBS, MOST_TASKS = 36, 60
+MOST_JOBS, MOST_TASKS = 24, 30
 """With 200 parts a shuffle, as a session comes, this release takes thousands of tasks."""
 
 
@@ -151,6 +152,29 @@ def test_parts_that_a_policy_asks_for_are_lent_as_they_are(session: Any) -> None
     assert session.conf.get(PARTITIONS) == "300"
     loan.close()
     assert session.conf.get(PARTITIONS) == "200"
+
+
+def test_tables_are_kept_unpacked_while_there_is_much_room(session: Any) -> None:
+    first, second = SparkEngine(session), SparkEngine(session)
+    assert session.conf.get(PACKED) == "true"
+    first.loan.keeps(1_000)
+    assert session.conf.get(PACKED) == "false"
+    second.loan.keeps(10**15)
+    assert session.conf.get(PACKED) == "true", "one of both needs the room"
+    second.close()
+    assert session.conf.get(PACKED) == "false"
+    first.loan.keeps(10**15)
+    first.loan.keeps(1_000)
+    assert session.conf.get(PACKED) == "true", "the largest table decides"
+    first.close()
+    assert session.conf.get(PACKED) == "true"
+
+
+def test_packing_that_somebody_has_set_is_left_alone(session: Any) -> None:
+    session.conf.set(PACKED, "true")
+    with SparkEngine(session) as engine:
+        engine.loan.keeps(1_000)
+        assert session.conf.get(PACKED) == "true"
 
 
 @pytest.mark.parametrize("columns", [1, 10, 300])
