@@ -21,7 +21,8 @@ from privpipe.kernels.microaggregation.group_numbers import by_first_member, res
 from privpipe.kernels.microaggregation.kd_tree import learn_tree
 from privpipe.kernels.microaggregation.lower_bound import provable, proved_search
 from privpipe.kernels.microaggregation.mdav import mdav_groups
-from privpipe.kernels.microaggregation.refine import descend, group_sse, path_step, search
+from privpipe.kernels.microaggregation.recombination import recombined_search
+from privpipe.kernels.microaggregation.refine import descend, group_sse, path_step
 from privpipe.kernels.microaggregation.v_mdav import v_mdav_groups
 
 __all__ = [
@@ -136,7 +137,7 @@ def block_groups(
             if searching is not None and proving and not len(here.codes) and provable(len(inside), k):
                 found = proved_search(inside, found, k, searching, iterations=steps).labels
             elif searching is not None:
-                found = search(inside, found, k, searching, iterations=steps, condition=here)
+                found = recombined_search(inside, found, k, searching, iterations=steps, condition=here)
         labels[chunk] = groups + found
         groups += int(found.max()) + 1
     return restored(by_first_member(labels), order)

@@ -13,7 +13,7 @@ import numpy as np
 from privpipe.compiled import njit
 from privpipe.draws.siphash import high_product, word_of_2
 
-__all__ = ["Cooling", "allowed_rise", "cooling_of"]
+__all__ = ["FEWEST_STEPS", "Cooling", "allowed_rise", "cooling_of"]
 
 U = np.uint64
 FRACTION = 1 << 40

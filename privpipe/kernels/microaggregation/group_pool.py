@@ -14,13 +14,28 @@ from privpipe.kernels.microaggregation.group_numbers import by_first_member
 from privpipe.kernels.microaggregation.group_pricing import Cuts
 from privpipe.kernels.microaggregation.quiet_solver import quiet
 
-__all__ = ["Pool", "Prices"]
+__all__ = ["GAP", "Pool", "Prices", "squared_distances"]
 
 NODES, COLUMNS_A_RECORD, FEWEST, GAP = 10, (2.0, 1.3), 500, 1e-3
 """Nodes of an integer program, groups a record and at the least that each chooses from, and the gap that ends it."""
 
 CUTS_A_ROUND, CUTS_OF_A_RECORD, LEAST_VIOLATION = 300, 4, 0.02
 SMALLEST_SHARE = 1e-6
+
+
+def squared_distances(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Squared distances between all records, by differences, which lose no digits.
+
+    Examples
+    --------
+    >>> squared_distances(np.array([[0.0], [3.0]])).tolist()
+    [[0.0, 9.0], [9.0, 0.0]]
+    """
+    total = np.zeros((len(points), len(points)))
+    for column in points.T:
+        gaps = column[:, None] - column[None, :]
+        total += gaps * gaps
+    return total
 
 
 class Prices(NamedTuple):
@@ -125,6 +140,29 @@ class Pool:
         self._shares = np.asarray(found.x)
         extra = -np.asarray(found.ineqlin.marginals) if cut else np.empty(0)
         return Prices(np.asarray(found.eqlin.marginals), np.maximum(extra, 0.0), float(found.fun or 0.0))
+
+    def rounded(self) -> NDArray[np.int64] | None:
+        """The last relaxation made whole: groups by their share, and each record left over to the nearest of them.
+
+        Groups may be larger than 2k - 1. None: there was no relaxation.
+        """
+        labels, taken = np.full(len(self.apart), -1, np.int64), list[int]()
+        for at in np.argsort(-np.round(self._shares, 9), kind="stable"):  # not by what a solver's rounding says
+            if self._shares[at] <= SMALLEST_SHARE:
+                break
+            members = self._members[at]
+            members = members[members >= 0]
+            if (labels[members] < 0).all():
+                labels[members] = len(taken)
+                taken.append(int(at))
+        if not taken:
+            return None
+        rest, own = np.flatnonzero(labels < 0), self._holding(np.array(taken))
+        sizes = np.asarray(own.sum(axis=0)).ravel()
+        # Squared distance to a mean: the mean one to the members, less what these are apart from it.
+        to_means = (own.T @ self.apart[:, rest]).T / sizes - self._costs[taken] / sizes
+        labels[rest] = np.argmin(to_means, axis=1)
+        return labels
 
     def _reduced_at(self, prices: Prices) -> NDArray[np.float64]:
         """What each group costs above the prices of its members."""

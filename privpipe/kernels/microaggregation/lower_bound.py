@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.draws import Stream
-from privpipe.kernels.microaggregation.group_pool import Pool, Prices
+from privpipe.kernels.microaggregation.group_pool import GAP, Pool, Prices, squared_distances
 from privpipe.kernels.microaggregation.group_pricing import PricedGroups, price_groups
+from privpipe.kernels.microaggregation.recombination import rounded_search
 from privpipe.kernels.microaggregation.refine import searched
 
 __all__ = [
@@ -34,7 +35,6 @@ __all__ = [
     "provable",
     "proved_groups",
     "proved_search",
-    "squared_distances",
 ]
 
 PROVED, PROVED_K, PROVED_BY_DEFAULT = 2_000, 5, 3
@@ -109,27 +109,12 @@ def proved_search(
         known = _proofs.get(asked.digest())
     if known is None:
         found, groups = searched(points, labels, k, stream, iterations=iterations)
-        known = proved_groups(points, found, k, known=groups)
+        known = proved_groups(points, found, k, known=groups, stream=stream.child("rounded"))
         with _lock:
             _proofs[asked.digest()] = known
             while len(_proofs) > REMEMBERED:
                 _proofs.popitem(last=False)
     return known
-
-
-def squared_distances(points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Squared distances between all records, by differences, which lose no digits.
-
-    Examples
-    --------
-    >>> squared_distances(np.array([[0.0], [3.0]])).tolist()
-    [[0.0, 9.0], [9.0, 0.0]]
-    """
-    total = np.zeros((len(points), len(points)))
-    for column in points.T:
-        gaps = column[:, None] - column[None, :]
-        total += gaps * gaps
-    return total
 
 
 def proved_groups(
@@ -138,6 +123,7 @@ def proved_groups(
     k: int,
     *,
     known: Sequence[NDArray[np.int32]] = (),
+    stream: Stream | None = None,
     looked_at: int = LOOKED_AT,
 ) -> Proof:
     """A lower bound of the SSE of any groups of k records or more, and groups at least as good as the given ones.
@@ -152,6 +138,8 @@ def proved_groups(
         At least 2.
     known : sequence of ndarray of int32, shape (groups, 2k - 1)
         Further groups to choose from: members, -1 after the last.
+    stream : Stream, optional
+        Draws of a short search on from the rounded relaxation; without it, that is only descended from.
     looked_at : int
         Most candidates that pricing looks at around one record, never seconds: where it runs out, the bound is lower.
 
@@ -171,7 +159,10 @@ def proved_groups(
     where = _settled(pool, min(GLANCE, looked_at))
     if where is None:
         return Proof(pool.labels(), 0.0)
-    pool.recombine(where)
+    rounded_search(pool, points, stream)
+    # Rounded and searched on, the relaxation of larger tables is mostly nearer than an integer program would come.
+    if len(points) <= FEW or pool.best_cost - where.total > GAP * pool.best_cost:
+        pool.recombine(where)
     bound = _bound(pool, where, looked_at)
     if len(points) <= FEW and pool.best_cost - bound > NEAR_ENOUGH * pool.best_cost:
         _priced(pool, where, GLANCE, pool.best_cost - bound)

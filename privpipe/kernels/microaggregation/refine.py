@@ -25,9 +25,10 @@ from privpipe.kernels.microaggregation.neighbourhood_search import nearest_first
 from privpipe.kernels.microaggregation.neighbours import nearest_neighbours
 from privpipe.kernels.microaggregation.path_groups import path_ends
 
-__all__ = ["descend", "group_sse", "path_step", "search", "search_budget", "searched"]
+__all__ = ["FEW", "SMALL_K", "descend", "group_sse", "path_step", "search", "search_budget", "searched"]
 
 SMALL_K, FEW = 3, 2_000
+"""Largest k of a search that stays cold, and records of a block up to which it takes more steps."""
 
 POOLED = 4
 """Groups a record that a run of the search remembers, at most."""
