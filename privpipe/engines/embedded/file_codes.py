@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from privpipe.engines.base.histograms import histogram_of
 from privpipe.engines.base.parallel import in_order
-from privpipe.engines.embedded.table import Digits
+from privpipe.engines.embedded.digits import Digits
 from privpipe.errors import EngineError
 
 if TYPE_CHECKING:

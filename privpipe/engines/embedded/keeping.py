@@ -14,10 +14,11 @@ from privpipe.blocks import ClassBlock, ClassQuery, Histogram
 from privpipe.engines.base.assembly import require_query_columns
 from privpipe.engines.base.histograms import group_key, histogram_of, value_order
 from privpipe.engines.embedded.class_table import ClassTable
+from privpipe.engines.embedded.digits import Digits
 from privpipe.engines.embedded.joint_cells import CLASS
 from privpipe.engines.embedded.packed_keys import PackedClasses
 from privpipe.engines.embedded.session import Kept, Session
-from privpipe.engines.embedded.table import Digits, EmbeddedTable, column_list, quoted
+from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted
 from privpipe.errors import DataError
 
 __all__ = ["keep_classes", "recode"]

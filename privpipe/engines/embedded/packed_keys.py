@@ -20,8 +20,9 @@ from privpipe.blocks import Cells, ClassBlock, ClassQuery, Histogram
 from privpipe.engines.base.assembly import may_be_marked, require_query_columns
 from privpipe.engines.base.histograms import dictionary_values, histogram_of, not_covered
 from privpipe.engines.base.parallel import in_order
+from privpipe.engines.embedded.digits import Digits
 from privpipe.engines.embedded.file_codes import CodedColumn
-from privpipe.engines.embedded.table import Digits, EmbeddedTable
+from privpipe.engines.embedded.table import EmbeddedTable
 
 if TYPE_CHECKING:
     from privpipe.engines.embedded.session import Session

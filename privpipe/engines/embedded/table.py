@@ -6,41 +6,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS, Histogram
+from privpipe.engines.embedded.digits import Digits
+from privpipe.engines.embedded.sql_names import column_list, quoted
 from privpipe.errors import DataError, did_you_mean
 
 if TYPE_CHECKING:
     from privpipe.engines.embedded.file_codes import FileCodes
     from privpipe.engines.embedded.session import Session
 
-__all__ = ["Digits", "EmbeddedTable", "column_list", "nothing_but_mark", "plain_texts", "quoted"]
-
-
-def quoted(name: str) -> str:
-    """A name as an SQL identifier.
-
-    Examples
-    --------
-    >>> len(quoted('odd "name"')) - len('odd "name"')
-    4
-    """
-    return '"' + name.replace('"', '""') + '"'
-
-
-def column_list(names: Iterable[str], alias: str = "") -> str:
-    """Names as an SQL list, each behind a table's alias if there is one.
-
-    Examples
-    --------
-    >>> column_list(["age", "zip"], "t")
-    't."age", t."zip"'
-    """
-    prefix = f"{alias}." if alias else ""
-    return ", ".join(prefix + quoted(name) for name in names)
+__all__ = ["EmbeddedTable", "column_list", "nothing_but_mark", "plain_texts", "quoted"]
 
 
 def nothing_but_mark(schema: pa.Schema, keys: Iterable[str], mark: str) -> str:
@@ -58,42 +35,6 @@ def nothing_but_mark(schema: pa.Schema, keys: Iterable[str], mark: str) -> str:
         else f"{quoted(name)} IS NULL"
         for name in keys
     )
-
-
-@dataclass(frozen=True)
-class Digits:
-    """The values of a column as 0, 1, ...; a missing one is the last.
-
-    Parameters
-    ----------
-    size : int
-        How many there are, with the one of missing values.
-    texts : pyarrow.Array, optional
-        Of an enumeration, in its order.
-    least : int
-        Of integers, the value of 0.
-    """
-
-    size: int
-    texts: pa.Array | None = field(default=None, repr=False)
-    least: int = 0
-
-    def sql(self, name: str) -> str:
-        """The digit of a cell, from a column of `EmbeddedTable.compact`."""
-        value = f"{quoted(name)} - {self.least}" if self.texts is None else f"enum_code({quoted(name)})::BIGINT"
-        return f"coalesce({value}, {self.size - 1})"
-
-    def values_of(self, digits: NDArray[np.int64]) -> pa.Array:
-        """The values of some digits."""
-        missing = digits == self.size - 1
-        if self.texts is None:
-            return pa.array(digits + self.least, mask=missing)
-        return self.texts.take(pa.array(digits, mask=missing))
-
-    def of_text(self, text: str) -> int | None:
-        """The digit of a text; None where it is none of the values."""
-        found = None if self.texts is None else self.texts.index(text).as_py()
-        return None if found is None or found < 0 else int(found)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,49 @@
+"""The values of a column as numbers that pack into keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from privpipe.engines.embedded.sql_names import quoted
+
+__all__ = ["Digits"]
+
+
+@dataclass(frozen=True)
+class Digits:
+    """The values of a column as 0, 1, ...; a missing one is the last.
+
+    Parameters
+    ----------
+    size : int
+        How many there are, with the one of missing values.
+    texts : pyarrow.Array, optional
+        Of an enumeration, in its order.
+    least : int
+        Of integers, the value of 0.
+    """
+
+    size: int
+    texts: pa.Array | None = field(default=None, repr=False)
+    least: int = 0
+
+    def sql(self, name: str) -> str:
+        """The digit of a cell, from a column of `EmbeddedTable.compact`."""
+        value = f"{quoted(name)} - {self.least}" if self.texts is None else f"enum_code({quoted(name)})::BIGINT"
+        return f"coalesce({value}, {self.size - 1})"
+
+    def values_of(self, digits: NDArray[np.int64]) -> pa.Array:
+        """The values of some digits."""
+        missing = digits == self.size - 1
+        if self.texts is None:
+            return pa.array(digits + self.least, mask=missing)
+        return self.texts.take(pa.array(digits, mask=missing))
+
+    def of_text(self, text: str) -> int | None:
+        """The digit of a text; None where it is none of the values."""
+        found = None if self.texts is None else self.texts.index(text).as_py()
+        return None if found is None or found < 0 else int(found)
