@@ -46,6 +46,10 @@ PLANS: dict[str, dict[str, Sequence[Sequence[object]]]] = {
         "quick": [["--rows", 1_000_000]],
         "usual": [["--rows", 1_000_000, 10_000_000], ["--rows", 10_000_000, "--shape", "few", "--texts"]],
     },
+    "growth": {
+        "quick": [["--ladder", "rows, few classes", "--to", 3_000_000]],
+        "usual": [["--to", 10_000_000]],
+    },
     "release_engines": {"quick": [["--rows", 300_000, "--engines", "dask", "--shape", "half"]], "usual": [[]]},
     "notes": {"quick": [["--rows", 100_000, "--rounds", 1]], "usual": [["--rows", 1_000_000]]},
     "small_tables": {"quick": [["--engine", "embedded", "dask", "--rounds", 2]], "usual": [[]]},

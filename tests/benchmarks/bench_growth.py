@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bench_release import RELEASE, measured, policy_text, release_table
+from recording import record
 
 KEPT = Path(__file__).with_name("growth.json")
 FIGURE = Path(__file__).resolve().parents[2] / "docs" / "growth.svg"
@@ -133,6 +134,10 @@ def main() -> None:
     for ladder, points in kept.items():
         told = {unit: exponents(_points(points, measure)) for measure, unit in MEASURES.items()}
         print(f"{ladder}: exponents {told}")
+    for ladder in given.ladder:
+        (first, low), *_, (last, high) = _points(kept[ladder], "cpu")
+        beside = f"as much growth as from {first:,} to {last:,}"
+        record(f"CPU seconds of a release, {ladder}", took=high, baseline=low * last / first, beside=beside)
     if given.draw:
         FIGURE.write_text(drawn(kept))
 
