@@ -86,7 +86,11 @@ def test_every_error_comes_at_once_in_the_order_of_lines_and_names_the_file(read
         ("type: integer", "nulls: refuse", "5 columns.age.nulls: is for sensitive columns"),
         ("ward: {", "Zip: {", "8 columns.Zip: column names differ by case alone: 'zip', 'Zip'"),
         ("ward: {", "zip: {", "8 columns.zip: this key is given twice, first in line 6"),
-        ("ward: {", "__privpipe_id: {", "8 columns.__privpipe_id: a column name must not be empty or start"),
+        (
+            "ward: {",
+            "__privpipe_id: {",
+            "8 columns.__privpipe_id: a column name must not be empty, be __count or start with",
+        ),
         ("record_id: name", "record_id: nam", "10 record_id: 'nam' is not among `columns:`; did you mean 'name'?"),
         ("- swap: {columns: [age]}", "- swp: {}", "12 transform[0].swp: unknown transformer; did you mean 'swap'?"),
         ("- swap: {columns: [age]}", "- crowd: {}", "12 transform[0].crowd: is a privacy model and stands under"),
