@@ -35,6 +35,8 @@ CODE_BYTES = 2
 CLOSE = 1 << 32
 """Integers that lie within so many are digits of packed keys."""
 PIECE_ROWS = 1 << 17
+ROOM_LEFT = 2
+"""Codes take half of the room at the most: keys that are sorted in many small parts cost more than codes save."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,7 @@ class FileCodes:
             return {}
         numbered = {name: _Numbered(kind) for name, kind in kinds.items()}
         size = CODE_BYTES * records * len(names)
-        held = session.hold(size) if size <= session.room() else None
+        held = session.hold(size) if size * ROOM_LEFT <= session.room() else None
         out = {name: np.empty(records, np.uint16) for name in names} if held else {}
 
         def coded(piece: Piece) -> bool:
