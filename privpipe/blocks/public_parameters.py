@@ -36,7 +36,7 @@ def last_name(path: str) -> str:
 
     Examples
     --------
-    >>> last_name("/work/ledger/"), last_name("D:\\\\data\\\\people.csv"), last_name("ledger")
+    >>> last_name("/srv/ledger/"), last_name("D:\\\\data\\\\people.csv"), last_name("ledger")
     ('ledger', 'people.csv', 'ledger')
     """
     return re.split(r"[/\\]", path.rstrip("/\\"))[-1]
