@@ -135,7 +135,10 @@ def main() -> None:
         told = {unit: exponents(_points(points, measure)) for measure, unit in MEASURES.items()}
         print(f"{ladder}: exponents {told}")
     for ladder in given.ladder:
-        (first, low), *_, (last, high) = _points(kept[ladder], "cpu")
+        points = _points(kept.get(ladder, {}), "cpu")
+        if len(points) < 2:
+            continue
+        (first, low), (last, high) = points[0], points[-1]
         beside = f"as much growth as from {first:,} to {last:,}"
         record(f"CPU seconds of a release, {ladder}", took=high, baseline=low * last / first, beside=beside)
     if given.draw:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,18 @@ if TYPE_CHECKING:
     from privpipe.kernels.sums.exact import ExactSums
     from privpipe.kernels.synthesis.normal_scores import ValueRanks
 
-__all__ = ["RankSums", "merged_sums", "numbers_of", "ranks_of_column", "ranks_within", "taken_at"]
+__all__ = [
+    "Places",
+    "RankSums",
+    "merged_sums",
+    "numbers_of",
+    "ranks_of_column",
+    "ranks_within",
+    "sums_by_stratum",
+    "taken_at",
+]
+
+Places = tuple[NDArray[Any], NDArray[np.bool_]]
 
 
 def ranks_of_column(engine: Primitives, table: Any, column: str, strata: Strata, place: str) -> list[ValueRanks]:
@@ -63,26 +74,34 @@ class RankSums:
     filled: tuple[str, ...] = ()
 
     def measure(self, block: RowBlock, facts: Facts) -> dict[int, ExactSums]:
-        from privpipe.kernels.sums.exact import measure_sums
+        return sums_by_stratum(self.strata, block, self._places)
 
-        numbers = self.strata.of(block)
-        found = {}
-        for number in np.unique(numbers[numbers >= 0]).tolist():
-            rows = block if not self.strata.by else block.take(np.flatnonzero(numbers == number))
-            doubled, gaps = [], []
-            for name in self.columns:
-                values, nothing = numbers_of(rows, name)
-                ranks = self.ranks[name][number]
-                places = ranks.doubled(values)
-                if name in self.filled:
-                    places, nothing = np.where(nothing, len(ranks) - 1, places), np.zeros(len(rows), np.bool_)
-                gaps.append(nothing)
-                doubled.append(places)
-            found[number] = measure_sums(doubled, gaps)
-        return found
+    def _places(self, rows: RowBlock, number: int) -> Iterator[Places]:
+        for name in self.columns:
+            values, nothing = numbers_of(rows, name)
+            ranks = self.ranks[name][number]
+            places = ranks.doubled(values)
+            if name in self.filled:
+                places, nothing = np.where(nothing, len(ranks) - 1, places), np.zeros(len(rows), np.bool_)
+            yield places, nothing
 
     def merge(self, left: dict[int, ExactSums], right: dict[int, ExactSums]) -> dict[int, ExactSums]:
         return merged_sums(left, right)
+
+
+def sums_by_stratum(
+    strata: Strata, block: RowBlock, places: Callable[[RowBlock, int], Iterable[Places]]
+) -> dict[int, ExactSums]:
+    """Exact sums of what `places` gives for the records of each stratum: a column's numbers, and where it has none."""
+    from privpipe.kernels.sums.exact import measure_sums
+
+    numbers = strata.of(block)
+    found = {}
+    for number in np.unique(numbers[numbers >= 0]).tolist():
+        rows = block if not strata.by else block.take(np.flatnonzero(numbers == number))
+        values, nothing = zip(*places(rows, number), strict=True)
+        found[number] = measure_sums(list(values), list(nothing))
+    return found
 
 
 def merged_sums(left: Mapping[int, ExactSums], right: Mapping[int, ExactSums]) -> dict[int, ExactSums]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from privpipe.blocks import Facts, Primitives, RowBlock, unsigned_zeros
 from privpipe.draws import Stream
 from privpipe.errors import DataError
 from privpipe.transforms.strata import Strata
-from privpipe.transforms.synthesis.ranked_values import merged_sums, numbers_of, ranks_within
+from privpipe.transforms.synthesis.ranked_values import Places, merged_sums, numbers_of, ranks_within, sums_by_stratum
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -124,21 +124,14 @@ class MidRankSums:
     middles: Mapping[str, Sequence[int]]
 
     def measure(self, block: RowBlock, facts: Facts) -> dict[int, ExactSums]:
-        from privpipe.kernels.sums.exact import measure_sums
+        return sums_by_stratum(self.strata, block, self._places)
 
-        numbers = self.strata.of(block)
-        found = {}
-        for number in np.unique(numbers[numbers >= 0]).tolist():
-            rows = block if not self.strata.by else block.take(np.flatnonzero(numbers == number))
-            doubled, gaps = [], []
-            for at, name in enumerate(self.columns):
-                places, nothing = _integers(rows.column(mid_name(at)))
-                if name in self.middles:
-                    places, nothing = np.where(nothing, self.middles[name][number], places), np.zeros_like(nothing)
-                gaps.append(nothing)
-                doubled.append(places)
-            found[number] = measure_sums(doubled, gaps)
-        return found
+    def _places(self, rows: RowBlock, number: int) -> Iterator[Places]:
+        for at, name in enumerate(self.columns):
+            places, nothing = _integers(rows.column(mid_name(at)))
+            if name in self.middles:
+                places, nothing = np.where(nothing, self.middles[name][number], places), np.zeros_like(nothing)
+            yield places, nothing
 
     def merge(self, left: dict[int, ExactSums], right: dict[int, ExactSums]) -> dict[int, ExactSums]:
         return merged_sums(left, right)

@@ -21,6 +21,7 @@ from privpipe.engines.embedded.table import EmbeddedTable
 from privpipe.errors import DataError, EngineError
 from privpipe.models import CATALOGUE
 from privpipe.testing import HOSTILE_TABLES, Case, Conformance, cases, examples_of
+from tests.engines.embedded.class_rows import classes
 
 SEED = Seed.insecure(3)
 RNG = np.random.default_rng(8)
@@ -76,17 +77,6 @@ def loaded(engine: EmbeddedEngine, rows: pa.Table = ROWS, column: str | None = N
 def ids_and_rows(engine: EmbeddedEngine, table: EmbeddedTable) -> list[dict[str, Any]]:
     found = engine.session.table(f"SELECT * FROM {table.source} ORDER BY __privpipe_id_hi", table.frames)
     return found.to_pylist()  # type: ignore[no-any-return]
-
-
-def classes(blocks: Iterator[ClassBlock]) -> list[Any]:
-    found = []
-    for block in blocks:
-        for c, size in enumerate(block.sizes.tolist()):
-            cells = tuple(
-                tuple(sorted(own.counts[own.offsets[c] : own.offsets[c + 1]].tolist())) for own in block.cells.values()
-            )
-            found.append((size, bool(block.marked is not None and block.marked[c]), cells))
-    return sorted(found)
 
 
 @pytest.mark.parametrize("column", [None, "key"])

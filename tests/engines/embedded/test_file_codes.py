@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from privpipe.blocks import ClassBlock, ClassQuery, FactsRequest
+from privpipe.blocks import ClassQuery, FactsRequest
 from privpipe.draws import Seed
 from privpipe.engines import Source
 from privpipe.engines.base.fingerprint import fingerprint
@@ -23,6 +23,7 @@ from privpipe.engines.embedded.table import EmbeddedTable
 from privpipe.errors import DataError, EngineError
 from privpipe.models import CATALOGUE
 from privpipe.testing import Case, Conformance, cases, examples_of
+from tests.engines.embedded.class_rows import classes
 
 SEED = Seed.insecure(3)
 RNG = np.random.default_rng(8)
@@ -86,17 +87,6 @@ def written(folder: Path, rows: pa.Table, **more: Any) -> Path:
 def scanned(engine: EmbeddedEngine, folder: Path, *, coded: bool = True) -> EmbeddedTable:
     table = engine.scan(Source(data=str(folder), format="parquet"))
     return table if coded else replace(table, files=None)
-
-
-def classes(blocks: Iterator[ClassBlock]) -> list[Any]:
-    found = []
-    for block in blocks:
-        for c, size in enumerate(block.sizes.tolist()):
-            cells = tuple(
-                tuple(sorted(own.counts[own.offsets[c] : own.offsets[c + 1]].tolist())) for own in block.cells.values()
-            )
-            found.append((size, bool(block.marked is not None and block.marked[c]), cells))
-    return sorted(found)
 
 
 def is_packed(engine: EmbeddedEngine, table: EmbeddedTable, query: ClassQuery) -> bool:
