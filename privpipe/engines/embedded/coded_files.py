@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -12,15 +14,20 @@ from numpy.typing import NDArray
 from privpipe.blocks import ID_COLUMNS
 from privpipe.engines.base.parallel import in_order
 from privpipe.engines.base.typing import normalised
-from privpipe.engines.embedded.file_codes import CodedColumn, FileCodes, Piece
+from privpipe.engines.embedded.file_codes import PIECE_ROWS, CodedColumn, FileCodes, Piece
 from privpipe.engines.embedded.row_hashing import RowHashing
 from privpipe.engines.embedded.session import Kept, Session
 from privpipe.engines.embedded.table import quoted
-from privpipe.errors import EngineError, PrivpipeError
+from privpipe.errors import EngineError
+
+if TYPE_CHECKING:
+    from pandas import CategoricalDtype, DataFrame
 
 __all__ = ["FileRows"]
 
-ROWS = "rows"
+TEXTS, OTHERS = "texts", "others"
+ROWS_A_VALUE = 16
+"""Rows that are inserted at a time for each value of an enumeration: its texts are handed over each time."""
 
 
 @dataclass(frozen=True)
@@ -49,59 +56,82 @@ class FileRows:
         EngineError
             The files hold other rows than before.
         """
-        view = session.name("files")
-        frames: dict[str, object] = {
-            view: pa.RecordBatchReader.from_batches(self._schema, self._batches(session.threads))
-        }
-        selected, joins = [], []
-        for name in self.files.schema.names:
-            if name not in self.columns:
-                selected.append(f"{ROWS}.{quoted(name)}")
-                continue
-            texts, alias = session.name("values"), session.name("value")
-            values = self.hashing.dictionaries[name]
-            frames[texts] = pa.table({"digit": pa.array(np.arange(len(values), dtype=np.int32)), "value": values})
-            selected.append(f"{alias}.value AS {quoted(name)}")
-            joins.append(
-                f"LEFT JOIN (SELECT digit, value::{types[name]} AS value FROM {texts}) AS {alias} "
-                f"ON {alias}.digit = {ROWS}.{quoted(name)}"
+        kept = self._empty(session, types)
+        categories = {name: _categories(self.hashing.dictionaries[name]) for name in self.columns}
+        named = [f"{TEXTS if name in self.columns else OTHERS}.{quoted(name)}" for name in self.files.schema.names]
+        columns = ", ".join([*named, *(f"{OTHERS}.{name}" for name in ID_COLUMNS)])
+
+        def insert(pieces: Sequence[Piece]) -> None:
+            digits, others = self._rows(pieces)
+            texts, rest = session.name("texts"), session.name("others")
+            session.run(
+                f"INSERT INTO {kept.name} SELECT {columns} FROM {texts} AS {TEXTS} POSITIONAL JOIN {rest} AS {OTHERS}",
+                {texts: _categorical(digits, categories), rest: others},
             )
-        selected += [f"{ROWS}.{name}" for name in ID_COLUMNS]
-        try:
-            return session.keep(f"SELECT {', '.join(selected)} FROM {view} AS {ROWS} {' '.join(joins)}", frames)
-        except PrivpipeError:
-            if self.hashing.error is not None:  # DuckDB hands on what the reader raised as an error of its own
-                raise self.hashing.error from None
-            raise
 
-    @property
-    def _schema(self) -> pa.Schema:
-        """Texts as the digits of their values."""
-        schema = self.files.schema
-        fields = [pa.field(each.name, pa.int32() if each.name in self.columns else each.type) for each in schema]
-        return pa.schema([*fields, *(pa.field(name, pa.int64()) for name in ID_COLUMNS)])
+        least = max((ROWS_A_VALUE * len(each.categories) for each in categories.values()), default=0)
+        deque(in_order(insert, _together(self.files.pieces(self.records), least), session.threads), maxlen=0)
+        return kept
 
-    def _batches(self, threads: int) -> Iterator[pa.RecordBatch]:
-        try:
-            yield from in_order(self._batch, self.files.pieces(self.records), threads)
-        except PrivpipeError as error:
-            self.hashing.error = error
-            raise
+    def _empty(self, session: Session, types: Mapping[str, str]) -> Kept:
+        view = session.name("files")
+        columns = [
+            f"{quoted(name)}::{types[name]} AS {quoted(name)}" if name in self.columns else quoted(name)
+            for name in self.files.schema.names
+        ]
+        ids = [pa.field(name, pa.int64()) for name in ID_COLUMNS]
+        none = pa.schema([*self.files.schema, *ids]).empty_table()
+        return session.keep(f"SELECT {', '.join([*columns, *ID_COLUMNS])} FROM {view}", {view: none})
 
-    def _batch(self, piece: Piece) -> pa.RecordBatch:
-        cells: dict[str, pa.Array] = {}
+    def _rows(self, pieces: Sequence[Piece]) -> tuple[dict[str, NDArray[np.int32]], pa.Table]:
+        """The digits of texts, and the other columns with ids."""
+        read = [self._of_piece(piece) for piece in pieces]
+        digits = {name: np.concatenate([digits[name] for digits, _ in read]) for name in self.columns}
+        return digits, pa.Table.from_batches([others for _, others in read]).combine_chunks()
+
+    def _of_piece(self, piece: Piece) -> tuple[dict[str, NDArray[np.int32]], pa.RecordBatch]:
         unread = [name for name, column in self.columns.items() if column.codes is None]
         others = [name for name in self.files.schema.names if name not in self.columns]
         read = piece.read([*others, *unread], unread) if others or unread else None
+        digits = {}
         for name, column in self.columns.items():
             codes = column.codes_of(piece, read.column(name) if read is not None and column.codes is None else None)
-            cells[name] = pa.array(_digits(column, codes))
-        if read is not None:
-            cells |= {name: normalised(read.column(name), name) for name in others}
-        hashed = [cells[name] for name in self.hashing.names]
+            digits[name] = _digits(column, codes)
+        cells = {name: normalised(read.column(name), name) for name in others} if read is not None else {}
+        hashed = [pa.array(digits[name]) if name in digits else cells[name] for name in self.hashing.names]
         ids = self.hashing.ids(hashed, np.zeros(piece.rows, np.int64), counting=self.hashing.column is None)
-        columns = [*(cells[name] for name in self.files.schema.names), *map(pa.array, ids)]
-        return pa.record_batch(columns, schema=self._schema)
+        return digits, pa.record_batch([*cells.values(), *map(pa.array, ids)], names=[*cells, *ID_COLUMNS])
+
+
+def _together(pieces: Iterable[Piece], least: int) -> Iterator[list[Piece]]:
+    """Neighbouring pieces, at least so many rows and those of one piece."""
+    found: list[Piece] = []
+    for piece in pieces:
+        found.append(piece)
+        if sum(each.rows for each in found) >= max(least, PIECE_ROWS):
+            yield found
+            found = []
+    if found:
+        yield found
+
+
+def _categories(values: pa.Array) -> CategoricalDtype:
+    import pandas as pd
+
+    return pd.CategoricalDtype(pd.Index(values.to_pylist(), dtype=object))
+
+
+def _categorical(digits: Mapping[str, NDArray[np.int32]], categories: Mapping[str, CategoricalDtype]) -> DataFrame:
+    """Columns that DuckDB takes for enumerations as they stand: casts of texts, and joins, cost four times as much."""
+    import pandas as pd
+
+    columns = {}
+    for name, each in digits.items():
+        kind = categories[name]
+        # The digit of a missing value is the last; pandas has -1.
+        codes = np.where(each == len(kind.categories), -1, each)
+        columns[name] = pd.Categorical.from_codes(codes, dtype=kind, validate=False)
+    return pd.DataFrame(columns, copy=False)
 
 
 def _digits(column: CodedColumn, codes: NDArray[np.uint16]) -> NDArray[np.int32]:

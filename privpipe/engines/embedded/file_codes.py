@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from privpipe.blocks import Histogram
     from privpipe.engines.embedded.session import HeldRows, Session
 
-__all__ = ["CLOSE", "CodedColumn", "FileCodes", "Piece"]
+__all__ = ["CLOSE", "PIECE_ROWS", "CodedColumn", "FileCodes", "Piece"]
 
 Codes = NDArray[np.uint16]
 MOST_VALUES = (1 << 16) - 1

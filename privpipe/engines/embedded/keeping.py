@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -117,20 +118,20 @@ def recode(session: Session, table: EmbeddedTable, codebooks: Mapping[str, tuple
     views = {name: session.name("labels") for name in codebooks}
     frames: dict[str, Any] = {}
     stored: dict[str, Kept] = {}
+    joins = []
     digits = dict(table.digits)
     for name, (raw, labels) in codebooks.items():
         raw = group_key(raw).cast(table.schema.field(name).type)
         frames[views[name]] = pa.table({RAW: raw, LABEL: labels})
         if not _covered(table, name, raw):
             _refuse_gaps(session, table, name, views[name], frames)
-        digits.pop(name, None)
+        given = digits.pop(name, None)
         if table.coded is not None and pa.types.is_string(labels.type):
             texts = _in_order(labels)
-            stored[name] = _coded_labels(session, views[name], frames, texts)
+            stored[name] = _coded_labels(session, frames.pop(views[name]), given, texts)
+            views[name] = stored[name].name
             digits[name] = Digits(len(texts) + 1, texts)
-    for name, kept in stored.items():
-        del frames[views[name]]
-        views[name] = kept.name
+        joins.append(_joined_labels(table, name, views[name]))
     fields = [
         pa.field(field.name, codebooks[field.name][1].type) if field.name in codebooks else field
         for field in table.schema
@@ -139,11 +140,8 @@ def recode(session: Session, table: EmbeddedTable, codebooks: Mapping[str, tuple
         f"{views[name]}.{LABEL} AS {quoted(name)}" if name in codebooks else f"raw.{quoted(name)}"
         for name in table.all_columns
     ]
-    joins = " ".join(
-        f"LEFT JOIN {view} ON raw.{quoted(name)} IS NOT DISTINCT FROM {view}.{RAW}" for name, view in views.items()
-    )
     return table.derived_alike(
-        f"SELECT {', '.join(columns)} FROM {table.compact} AS raw {joins}",
+        f"SELECT {', '.join(columns)} FROM {table.compact} AS raw {' '.join(joins)}",
         pa.schema(fields),
         frames=frames,
         holds=tuple(stored.values()),
@@ -158,10 +156,26 @@ def _in_order(labels: pa.Array) -> pa.Array:
     return distinct.take(value_order(distinct))
 
 
-def _coded_labels(session: Session, view: str, frames: Mapping[str, Any], texts: pa.Array) -> Kept:
-    """Values and labels, the labels as an enumeration of these texts."""
-    with session.enumeration(texts) as labels:
-        return session.keep(f"SELECT {RAW}, {LABEL}::{labels} AS {LABEL} FROM {view}", {view: frames[view]})
+def _coded_labels(session: Session, pairs: pa.Table, given: Digits | None, texts: pa.Array) -> Kept:
+    """Values and labels, the labels as an enumeration of these texts, the values as the column has them."""
+    view, values = session.name("labels"), RAW
+    with ExitStack() as stack:
+        labels = stack.enter_context(session.enumeration(texts))
+        if given is not None and given.texts is not None:
+            # Values that no cell has are in no enumeration.
+            known = pa.concat_arrays([given.texts, pa.nulls(1, given.texts.type)])
+            pairs = pairs.filter(pc.is_in(pairs.column(RAW), value_set=known))
+            values = f"{RAW}::{stack.enter_context(session.enumeration(given.texts))} AS {RAW}"
+        return session.keep(f"SELECT {values}, {LABEL}::{labels} AS {LABEL} FROM {view}", {view: pairs})
+
+
+def _joined_labels(table: EmbeddedTable, name: str, view: str) -> str:
+    """The join of a column's labels; each value has one."""
+    cell, seen = f"raw.{quoted(name)}", table.histograms.get(name)
+    if seen is None or seen.values.null_count:
+        return f"LEFT JOIN {view} ON {cell} IS NOT DISTINCT FROM {view}.{RAW}"
+    # The database looks up equal integers, and enumerations, in an array; other joins hash every row.
+    return f"JOIN {view} ON {cell} = {view}.{RAW}"
 
 
 def _relabelled(

@@ -12,6 +12,7 @@ from privpipe.draws import Stream
 from privpipe.engines.base import Format, Written
 from privpipe.engines.base.part_files import write_parts
 from privpipe.engines.embedded.mapping import logical
+from privpipe.engines.embedded.order_in_memory import rows_in_memory
 from privpipe.engines.embedded.ranking import ordered_rows
 from privpipe.engines.embedded.session import Session
 from privpipe.engines.embedded.small_rows import SmallRows
@@ -22,7 +23,7 @@ __all__ = ["sorted_rows", "write"]
 
 def write(session: Session, table: EmbeddedTable, folder: str, format: Format, stream: Stream, escape: bool) -> Written:
     """See `Engine.write`."""
-    batches = ordered_rows(session, table, stream) if table.has_record_ids else _by_value(session, table)
+    batches = _by_key(session, table, stream) if table.has_record_ids else _by_value(session, table)
     visible = (batch.select(table.schema.names) for batch in batches)
     if format != "parquet":
         return write_parts((logical(b, table.schema) for b in visible), table.schema, folder, format, escape=escape)
@@ -52,6 +53,11 @@ def _used(column: pa.DictionaryArray) -> pa.DictionaryArray:
     places, used = in_order_of_appearance(codes.to_numpy(), len(column.dictionary))
     indices = pa.array(places, mask=places < 0) if column.null_count else pa.array(places)
     return pa.DictionaryArray.from_arrays(indices, column.dictionary.take(pa.array(used)))
+
+
+def _by_key(session: Session, table: EmbeddedTable, stream: Stream) -> Iterator[pa.RecordBatch]:
+    held = rows_in_memory(session, table, stream)
+    return ordered_rows(session, table, stream) if held is None else held
 
 
 def _by_value(session: Session, table: EmbeddedTable) -> Iterator[pa.RecordBatch]:

@@ -18,7 +18,7 @@ from privpipe.blocks import ClassQuery, FactsRequest
 from privpipe.draws import Seed
 from privpipe.engines import Source
 from privpipe.engines.base.fingerprint import fingerprint
-from privpipe.engines.embedded import EmbeddedEngine, coded_texts, file_codes, packed_keys, session
+from privpipe.engines.embedded import EmbeddedEngine, coded_files, coded_texts, file_codes, packed_keys, session
 from privpipe.engines.embedded.table import EmbeddedTable
 from privpipe.errors import DataError, EngineError
 from privpipe.models import CATALOGUE
@@ -66,6 +66,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedEngine]:
     """An engine to which no file is too small, and no text too rarely repeated."""
     monkeypatch.setattr(session, "CODED_ROWS", 0)
     monkeypatch.setattr(file_codes, "PIECE_ROWS", 700)
+    monkeypatch.setattr(coded_files, "PIECE_ROWS", 1500)  # several pieces are stored together, and several times
     with EmbeddedEngine.open({"threads": 2}) as opened:
         yield opened
 

@@ -1,0 +1,139 @@
+"""Rows in keyed order, where they fit into memory: one integer a row is sorted, then each column follows it.
+
+DuckDB sorts whole rows; 10M of eleven columns take it twice the CPU seconds that this takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+from numpy.typing import NDArray
+
+from privpipe.blocks import ID_COLUMNS
+from privpipe.draws import Stream
+from privpipe.engines.base.parallel import in_order
+from privpipe.engines.embedded.session import Session
+from privpipe.engines.embedded.table import EmbeddedTable, column_list
+
+__all__ = ["places_in_order", "rows_in_memory"]
+
+GIVEN_ROWS = 122_880
+"""As many as DuckDB gives of rows that it sorted: files do not tell who did."""
+SORT_BYTES = 24
+"""Of a row, while it is sorted: its word, its place, and one of both together."""
+TEXT_BYTES = 32
+"""Of a text that is no enumeration, until it is read."""
+MOST_TEXT = 1 << 31
+"""Bytes of a column of texts: Arrow counts them in 32 bits."""
+
+
+def rows_in_memory(session: Session, table: EmbeddedTable, stream: Stream) -> Iterator[pa.RecordBatch] | None:
+    """The visible columns of all rows by keyed order, texts as the dictionaries that the table has of them.
+
+    None where they do not fit, or where the ids have to decide: two order words are equal once in 2^64 pairs.
+    """
+    records = table.records(session)
+    size = records * (sum(_width(table, each) for each in table.schema) + SORT_BYTES)
+    if size > session.room():
+        return None
+    held = session.hold(size)
+    rows = _Rows(session.room())
+    batches = session.stream(f"SELECT {column_list(table.all_columns)} FROM {table.compact}", table.frames)
+
+    def laid(batch: pa.RecordBatch) -> tuple[NDArray[np.int64], list[pa.Array]]:
+        high, low = (batch.column(name).to_numpy() for name in ID_COLUMNS)
+        return stream.order(np.column_stack([high, low])), [batch.column(name) for name in table.schema.names]
+
+    for words, columns in in_order(laid, batches, session.threads):
+        if not rows.add(words, columns):
+            return None
+    if not rows.words:
+        return iter(())
+    places = places_in_order(np.concatenate(rows.words))
+    if places is None:
+        return None
+    return _taken(session, rows, places, table.schema.names, held)
+
+
+def places_in_order(words: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """The places of some words in their order; None where two are equal.
+
+    The high bits of a word and its place are one integer, which sorts five times as fast as places sort by words.
+
+    Examples
+    --------
+    >>> places_in_order(np.array([5, -3, 9])).tolist()
+    [1, 0, 2]
+    >>> places_in_order(np.array([5, 5])) is None
+    True
+    """
+    bits = np.uint64(max(1, len(words) - 1).bit_length())
+    unsigned = words.view(np.uint64) ^ np.uint64(1 << 63)
+    keys = (unsigned >> bits) << bits
+    keys |= np.arange(len(words), dtype=np.uint64)
+    keys.sort()
+    places = (keys & np.uint64((1 << int(bits)) - 1)).view(np.int64)
+    keys >>= bits
+    equal = np.flatnonzero(keys[1:] == keys[:-1])
+    if len(equal):
+        again = np.unique(np.concatenate([equal, equal + 1]))
+        few = places[again]
+        few = few[np.argsort(unsigned[few])]
+        if (unsigned[few[1:]] == unsigned[few[:-1]]).any():
+            return None
+        places[again] = few
+    return places
+
+
+@dataclass
+class _Rows:
+    """Rows as they came: order words, and the arrays of each column; of dictionaries the indices."""
+
+    room: int
+    words: list[NDArray[np.int64]] = field(default_factory=list)
+    columns: list[list[pa.Array]] = field(default_factory=list)
+    dictionaries: list[pa.Array | None] = field(default_factory=list)
+    texts: int = 0
+
+    def add(self, words: NDArray[np.int64], columns: list[pa.Array]) -> bool:
+        """False where texts turn out larger than there is room for."""
+        if not self.words:
+            self.columns = [[] for _ in columns]
+            self.dictionaries = [each.dictionary if pt.is_dictionary(each.type) else None for each in columns]
+        self.words.append(words)
+        for arrays, each in zip(self.columns, columns, strict=True):
+            coded = pt.is_dictionary(each.type)
+            arrays.append(each.indices if coded else each)
+            self.texts += each.nbytes if pt.is_string(each.type) or pt.is_binary(each.type) else 0
+        return self.texts < min(MOST_TEXT, self.room) or not self.texts
+
+
+def _taken(
+    session: Session, rows: _Rows, places: NDArray[np.int64], names: list[str], held: object
+) -> Iterator[pa.RecordBatch]:
+    whole = []
+    for arrays in rows.columns:
+        whole.append(pa.concat_arrays(arrays))
+        arrays.clear()
+
+    def batch(start: int) -> pa.RecordBatch:
+        chosen = pa.array(places[start : start + GIVEN_ROWS])
+        columns = []
+        for column, dictionary in zip(whole, rows.dictionaries, strict=True):
+            cells = column.take(chosen)
+            columns.append(cells if dictionary is None else pa.DictionaryArray.from_arrays(cells, dictionary))
+        return pa.record_batch(columns, names=names)
+
+    yield from in_order(batch, range(0, len(places), GIVEN_ROWS), session.threads)
+    del held
+
+
+def _width(table: EmbeddedTable, column: pa.Field) -> int:
+    digits = table.digits.get(column.name)
+    if digits is not None and digits.texts is not None:
+        return 1 if digits.size <= 1 << 8 else 2
+    return TEXT_BYTES if pt.is_string(column.type) or pt.is_binary(column.type) else max(1, column.type.bit_width // 8)
