@@ -10,8 +10,9 @@ import pyarrow.types as pt
 from privpipe.blocks import ClassBlock, ClassQuery
 from privpipe.engines.base.assembly import may_be_marked, require_query_columns
 from privpipe.engines.base.known_sizes import KnownSizes
-from privpipe.engines.embedded.packed_keys import PackedClasses, sorted_words
+from privpipe.engines.embedded.packed_keys import PackedClasses
 from privpipe.engines.embedded.session import OutOfMemory, Session
+from privpipe.engines.embedded.sorted_words import sorted_words
 from privpipe.engines.embedded.table import EmbeddedTable, nothing_but_mark, quoted
 
 __all__ = ["known_sizes", "sizes_of"]
@@ -69,7 +70,7 @@ def _sorted(session: Session, table: EmbeddedTable, query: ClassQuery) -> KnownS
     present = table.derived(f"SELECT {quoted(name)} + 0 AS word FROM {table.source} WHERE {quoted(name)} IS NOT NULL")
     present.tell_records(table.records(session))
     found, counted = KnownSizes(mark, {}), 0
-    for words in sorted_words(session, present, "word", "word"):
+    for words in sorted_words(session, present, "word", "word", kind=kind.to_pandas_dtype()):
         counted += len(words)
         found = found.merged(KnownSizes.of(ClassBlock(runs(words)[1]), mark))
     missing = table.records(session) - counted

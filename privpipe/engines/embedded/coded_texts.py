@@ -18,9 +18,9 @@ from privpipe.engines.base.histograms import histogram_of
 from privpipe.engines.embedded.coded_files import FileRows
 from privpipe.engines.embedded.digits import Digits
 from privpipe.engines.embedded.file_codes import CLOSE, CodedColumn
-from privpipe.engines.embedded.packed_keys import sorted_words
 from privpipe.engines.embedded.row_hashing import RowHashing, sql_type
 from privpipe.engines.embedded.session import Kept, Session
+from privpipe.engines.embedded.sorted_words import sorted_words
 from privpipe.engines.embedded.table import EmbeddedTable, column_list, plain_texts, quoted
 from privpipe.errors import EngineError
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from privpipe.blocks import ClassBlock, ClassQuery, Histogram
 from privpipe.engines.base.assembly import require_query_columns
 from privpipe.engines.base.histograms import group_key, histogram_of, value_order
+from privpipe.engines.base.parallel import in_order
 from privpipe.engines.embedded.class_table import ClassTable
 from privpipe.engines.embedded.digits import Digits
 from privpipe.engines.embedded.joint_cells import CLASS
@@ -71,10 +72,15 @@ def _keep_packed(
     session: Session, packed: PackedClasses, passing: Callable[[ClassBlock], NDArray[np.bool_]]
 ) -> EmbeddedTable:
     table, keys, sizes = packed.table, [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for block, own in packed.keyed_blocks():
-        failing = ~passing(block)
-        keys.append(own[failing])
-        sizes.append(block.sizes[failing])
+
+    def failing(item: tuple[ClassBlock, NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        block, own = item
+        here = ~passing(block)
+        return own[here], block.sizes[here]
+
+    for own, records in in_order(failing, packed.keyed_blocks(), session.threads):
+        keys.append(own)
+        sizes.append(records)
     lost, records = np.concatenate(keys), np.concatenate(sizes)
     if not len(lost):
         return table

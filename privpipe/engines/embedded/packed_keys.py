@@ -7,9 +7,9 @@ them takes a fifth of the time that hashing six columns takes, and their classes
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -22,21 +22,18 @@ from privpipe.engines.base.histograms import dictionary_values, histogram_of, no
 from privpipe.engines.base.parallel import in_order
 from privpipe.engines.embedded.digits import Digits
 from privpipe.engines.embedded.file_codes import CodedColumn
+from privpipe.engines.embedded.sorted_words import sorted_codes, sorted_words
 from privpipe.engines.embedded.table import EmbeddedTable
 
 if TYPE_CHECKING:
     from privpipe.engines.embedded.session import Session
 
-__all__ = ["PackedClasses", "PackedKeys", "sorted_words"]
+__all__ = ["PackedClasses", "PackedKeys"]
 
 Ints = NDArray[np.int64]
 SPACE = 1 << 62
 """Packed keys lie below: no sum of digits leaves the integers of 64 bits."""
-ROW_BYTES = 24
-"""What a row takes while its word is sorted: twice itself, and where words begin."""
-LEAST_ROOM = 32 << 20
 BLOCK_CLASSES = 131072
-BLOCK_ROWS = 1 << 17
 MOST_DIGITS = 1 << 20
 """Of a sensitive column: each has its code in memory."""
 
@@ -97,65 +94,6 @@ class PackedKeys:
         return key
 
 
-def sorted_words(session: Session, table: EmbeddedTable, word: str, key: str) -> Iterator[NDArray[Any]]:
-    """The words of all rows in ascending order, those of one key together, in as many parts as memory asks for.
-
-    Parameters
-    ----------
-    word, key : str
-        Integers as SQL over `EmbeddedTable.compact`; a word has one key.
-    """
-    parts = _parts(session, table)
-    for part in range(parts):
-        chosen = f" WHERE hash({key}) % {parts} = {part}" if parts > 1 else ""
-        sql = f"SELECT {word} AS word FROM {table.compact}{chosen}"
-        pieces = [batch.column(0).to_numpy() for batch in session.stream(sql, table.frames)]
-        words = np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
-        del pieces
-        words.sort()
-        if len(words):
-            yield words
-
-
-def _parts(session: Session, table: EmbeddedTable) -> int:
-    return max(1, -(-ROW_BYTES * table.records(session) // max(session.room(), LEAST_ROOM)))
-
-
-def _held_words(
-    session: Session, table: EmbeddedTable, columns: Sequence[CodedColumn], radix: int
-) -> Iterator[NDArray[Any]]:
-    """As `sorted_words`, of columns whose codes lie in memory; `radix` words have one key."""
-    records, parts = table.records(session), _parts(session, table)
-    cells = [(each, each.codes) for each in columns if each.codes is not None]
-
-    def packed(start: int) -> Ints:
-        here = slice(start, start + BLOCK_ROWS)
-        words = np.zeros(min(BLOCK_ROWS, records - start), np.int64)
-        for each, codes in cells:
-            words *= each.digits.size
-            words += np.take(each.places, codes[here])
-        return words
-
-    for part in range(parts):
-        pieces = list(in_order(_chosen(packed, radix, parts, part), range(0, records, BLOCK_ROWS), session.threads))
-        words = np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
-        del pieces
-        words.sort()
-        if len(words):
-            yield words
-
-
-def _chosen(packed: Callable[[int], Ints], radix: int, parts: int, part: int) -> Callable[[int], Ints]:
-    if parts == 1:
-        return packed
-
-    def some(start: int) -> Ints:
-        words = packed(start)
-        return words[words // radix % parts == part]
-
-    return some
-
-
 @dataclass(frozen=True)
 class PackedClasses:
     """The class table of one query over packed keys.
@@ -208,28 +146,30 @@ class PackedClasses:
 
     def keyed_blocks(self) -> Iterator[tuple[ClassBlock, Ints]]:
         """Blocks with the packed keys of their classes, which ascend within a part."""
+        columns = [self._words(name) for name in self.codes or [None]]
+        for made in in_order(self._made, zip(*columns, strict=True), self.session.threads):
+            yield from self._cut(*made)
+
+    def _made(self, slices: tuple[Ints, ...]) -> tuple[Ints, Ints, dict[str, Cells]]:
+        """Keys, sizes and cells of the classes of some rows, whose words are given once a column."""
         from privpipe.kernels.grouping.runs import runs
 
         if not self.codes:
-            for words in self._words(None):
-                first, records = runs(words)
-                yield from self._cut(words[first], records, {})
-            return
-        columns = {name: self._words(name) for name in self.codes}
-        for parts in zip(*columns.values(), strict=True):
-            made = {name: self._cells(name, words) for name, words in zip(columns, parts, strict=True)}
-            keys, sizes, _ = next(iter(made.values()))  # every column has the same classes in the same order
-            yield from self._cut(keys, sizes, {name: cells for name, (_, _, cells) in made.items()})
+            first, records = runs(slices[0])
+            return slices[0][first], records, {}
+        made = {name: self._cells(name, words) for name, words in zip(self.codes, slices, strict=True)}
+        keys, sizes, _ = next(iter(made.values()))  # every column has the same classes in the same order
+        return keys, sizes, {name: cells for name, (_, _, cells) in made.items()}
 
     def _words(self, name: str | None) -> Iterator[Ints]:
         """Sorted keys, or keys with a digit of one column behind."""
         radix = 1 if name is None else len(self.codes[name])
         if self.held:
             columns = [self.held[each] for each in (*self.keys.names, *([] if name is None else [name]))]
-            return _held_words(self.session, self.table, columns, radix)
+            return sorted_codes(self.session, self.table, columns, radix, len(self.codes) or 1)
         key = self.keys.sql
         word = key if name is None else f"({key}) * {radix} + {self.table.digits[name].sql(name)}"
-        return sorted_words(self.session, self.table, word, key)
+        return sorted_words(self.session, self.table, word, key, radix=radix, columns=len(self.codes) or 1)
 
     def _cells(self, name: str, words: Ints) -> tuple[Ints, Ints, Cells]:
         """Keys and sizes of the classes, and their cells of one column."""

@@ -16,7 +16,7 @@ from privpipe.blocks import ClassBlock, ClassQuery, FactsRequest
 from privpipe.draws import RunKey, Seed
 from privpipe.engines import Source
 from privpipe.engines.base.fingerprint import fingerprint
-from privpipe.engines.embedded import EmbeddedEngine, coded_texts, packed_keys, session
+from privpipe.engines.embedded import EmbeddedEngine, coded_texts, session, sorted_words
 from privpipe.engines.embedded.table import EmbeddedTable
 from privpipe.errors import DataError, EngineError
 from privpipe.models import CATALOGUE
@@ -131,7 +131,8 @@ def test_class_tables_are_those_of_the_texts(
     plain: EmbeddedEngine, coded: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch, query: ClassQuery, room: int | None
 ) -> None:
     if room is not None:  # the words of keys are sorted in several parts
-        monkeypatch.setattr(packed_keys, "LEAST_ROOM", 1 << 14)
+        monkeypatch.setattr(sorted_words, "LEAST_ROOM", 1 << 14)
+        monkeypatch.setattr(sorted_words, "SLICE_ROWS", 100)
         coded.session.hold(coded.session.room())
     expected = classes(plain.classes(loaded(plain), query))
     assert classes(coded.classes(loaded(coded), query)) == expected

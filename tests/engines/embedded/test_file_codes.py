@@ -18,7 +18,15 @@ from privpipe.blocks import ClassQuery, FactsRequest
 from privpipe.draws import Seed
 from privpipe.engines import Source
 from privpipe.engines.base.fingerprint import fingerprint
-from privpipe.engines.embedded import EmbeddedEngine, coded_files, coded_texts, file_codes, packed_keys, session
+from privpipe.engines.embedded import (
+    EmbeddedEngine,
+    coded_files,
+    coded_texts,
+    file_codes,
+    packed_keys,
+    session,
+    sorted_words,
+)
 from privpipe.engines.embedded.table import EmbeddedTable
 from privpipe.errors import DataError, EngineError
 from privpipe.models import CATALOGUE
@@ -100,7 +108,8 @@ def test_class_tables_are_those_of_the_texts(
     engine: EmbeddedEngine, folder: Path, query: ClassQuery, parts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if parts > 1:  # words are sorted in several parts
-        monkeypatch.setattr(packed_keys, "_parts", lambda *_: parts)
+        monkeypatch.setattr(sorted_words, "_parts", lambda *_: parts)
+        monkeypatch.setattr(sorted_words, "SLICE_ROWS", 100)
     expected = classes(engine.classes(scanned(engine, folder, coded=False), query))
     table = scanned(engine, folder)
     packable = not {"income", "far", "short", "yes"} & set(query.keys)

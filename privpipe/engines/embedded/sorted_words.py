@@ -1,0 +1,124 @@
+"""One integer a row, sorted in this process: equal ones stand side by side, and lie in memory once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.engines.base.parallel import in_order
+from privpipe.engines.embedded.file_codes import CodedColumn
+from privpipe.engines.embedded.table import EmbeddedTable
+
+if TYPE_CHECKING:
+    from privpipe.engines.embedded.session import Session
+
+__all__ = ["sorted_codes", "sorted_words"]
+
+Ints = NDArray[np.int64]
+WORD_BYTES = 8
+LEAST_ROOM = 32 << 20
+BLOCK_ROWS = 1 << 17
+SLICE_ROWS = 1 << 20
+"""Rows that are handed on at a time, and those of one key; what is made of them lies in memory besides."""
+
+
+def sorted_words(
+    session: Session,
+    table: EmbeddedTable,
+    word: str,
+    key: str,
+    *,
+    radix: int = 1,
+    kind: Any = np.int64,
+    columns: int = 1,
+) -> Iterator[NDArray[Any]]:
+    """The words of all rows, ascending, in slices of whole keys; in parts of other keys where memory asks for it.
+
+    Parameters
+    ----------
+    word, key : str
+        Numbers as SQL over `EmbeddedTable.compact`; a word has one key.
+    radix : int
+        So many words have one key: it is their quotient.
+    kind : dtype
+        Of words: int64, or float64 with a radix of 1.
+    columns : int
+        How many such iterators are followed at once.
+    """
+    parts = _parts(session, table, columns)
+
+    def pieces(part: int) -> Iterator[NDArray[Any]]:
+        chosen = f" WHERE hash({key}) % {parts} = {part}" if parts > 1 else ""
+        sql = f"SELECT {word} AS word FROM {table.compact}{chosen}"
+        return (batch.column(0).to_numpy() for batch in session.stream(sql, table.frames))
+
+    return _sorted(pieces, parts, table.records(session), radix, kind)
+
+
+def sorted_codes(
+    session: Session, table: EmbeddedTable, columns: Sequence[CodedColumn], radix: int, together: int = 1
+) -> Iterator[Ints]:
+    """As `sorted_words`, of columns whose codes lie in memory; `together` of such iterators are followed at once."""
+    records, parts = table.records(session), _parts(session, table, together)
+    cells = [(each, each.codes) for each in columns if each.codes is not None]
+
+    def packed(start: int) -> Ints:
+        here = slice(start, start + BLOCK_ROWS)
+        words = np.zeros(min(BLOCK_ROWS, records - start), np.int64)
+        for each, codes in cells:
+            words *= each.digits.size
+            words += np.take(each.places, codes[here])
+        return words
+
+    def pieces(part: int) -> Iterator[Ints]:
+        return in_order(_chosen(packed, radix, parts, part), range(0, records, BLOCK_ROWS), session.threads)
+
+    return _sorted(pieces, parts, records, radix, np.int64)
+
+
+def _parts(session: Session, table: EmbeddedTable, columns: int) -> int:
+    return max(1, -(-WORD_BYTES * columns * table.records(session) // max(session.room(), LEAST_ROOM)))
+
+
+def _chosen(packed: Callable[[int], Ints], radix: int, parts: int, part: int) -> Callable[[int], Ints]:
+    if parts == 1:
+        return packed
+
+    def some(start: int) -> Ints:
+        words = packed(start)
+        return words[words // radix % parts == part]
+
+    return some
+
+
+def _sorted(
+    pieces: Callable[[int], Iterable[NDArray[Any]]], parts: int, records: int, radix: int, kind: Any
+) -> Iterator[NDArray[Any]]:
+    for part in range(parts):
+        words = np.empty(records, kind)  # pages that nothing is written to take no memory
+        count = 0
+        for piece in pieces(part):
+            if count + len(piece) > records:  # more rows than were counted: let what follows see them all
+                words = np.concatenate([words[:count], np.empty(len(piece) + records, kind)])
+            words[count : count + len(piece)] = piece
+            count += len(piece)
+        words = words[:count]
+        words.sort()
+        yield from _slices(words, radix)
+
+
+def _slices(words: NDArray[Any], radix: int) -> Iterator[NDArray[Any]]:
+    """Consecutive words, cut where keys change."""
+    start = 0
+    while start < len(words):
+        stop = min(start + SLICE_ROWS, len(words))
+        last = words[stop - 1]
+        if radix > 1:
+            stop = int(np.searchsorted(words, (int(last) // radix + 1) * radix))
+        else:
+            stop = int(np.searchsorted(words, last, side="right"))
+        yield words[start:stop]
+        start = stop

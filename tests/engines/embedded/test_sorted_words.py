@@ -1,0 +1,53 @@
+"""Sorted words: every row once, in order, the words of one key in one slice, whatever the parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from privpipe.draws import Seed
+from privpipe.engines import Source
+from privpipe.engines.embedded import EmbeddedEngine, sorted_words
+from privpipe.engines.embedded.sorted_words import sorted_words as words_of
+
+WORDS = st.lists(st.integers(0, 60), min_size=1, max_size=90)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Any:
+    with EmbeddedEngine.open({"threads": 2}) as opened:
+        yield opened
+
+
+@given(words=WORDS, radix=st.sampled_from([1, 2, 7, 100]), parts=st.integers(1, 4), most=st.integers(1, 20))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+def test_a_key_is_in_one_slice(engine: EmbeddedEngine, words: list[int], radix: int, parts: int, most: int) -> None:
+    table = engine.with_record_ids(engine.scan(Source(data=pa.table({"w": words}))), None, Seed.insecure(1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sorted_words, "_parts", lambda *_: parts)
+        patch.setattr(sorted_words, "SLICE_ROWS", most)
+        slices = [each.tolist() for each in words_of(engine.session, table, "w", f"w // {radix}", radix=radix)]
+    assert sorted(word for each in slices for word in each) == sorted(words)
+    assert all(each == sorted(each) and each for each in slices)
+    keys = [{word // radix for word in each} for each in slices]
+    assert sum(map(len, keys)) == len(set().union(*keys))
+    if parts == 1:  # no slice goes on longer than its last key asks for
+        assert all(len(each) <= most or each[most - 1] // radix == each[-1] // radix for each in slices)
+
+
+def test_numbers_are_words_too(engine: EmbeddedEngine) -> None:
+    rows = pa.table({"w": [1.5, -0.0, 0.0, -7.25, 1.5]})
+    table = engine.with_record_ids(engine.scan(Source(data=rows)), None, Seed.insecure(1))
+    [found] = words_of(engine.session, table, "w", "w", kind=np.float64)
+    assert found.tolist() == [-7.25, 0.0, 0.0, 1.5, 1.5]
+
+
+def test_rows_that_were_not_counted_are_told_all_the_same(engine: EmbeddedEngine) -> None:
+    table = engine.with_record_ids(engine.scan(Source(data=pa.table({"w": [3, 1, 2]}))), None, Seed.insecure(1))
+    table.tell_records(1)
+    assert np.concatenate(list(words_of(engine.session, table, "w", "w"))).tolist() == [1, 2, 3]
