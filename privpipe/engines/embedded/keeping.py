@@ -152,7 +152,8 @@ def recode(session: Session, table: EmbeddedTable, codebooks: Mapping[str, tuple
         frames=frames,
         holds=tuple(stored.values()),
         digits=digits,
-        **{**table.shared(), "histograms": dict(_relabelled(table, codebooks)), "estimates": {}, "sizes": {}},
+        _records=table.shared()["_records"],
+        histograms=dict(_relabelled(table, codebooks)),
     )
 
 
