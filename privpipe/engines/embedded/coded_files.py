@@ -18,7 +18,6 @@ from privpipe.engines.embedded.file_codes import PIECE_ROWS, CodedColumn, FileCo
 from privpipe.engines.embedded.row_hashing import RowHashing
 from privpipe.engines.embedded.session import Kept, Session
 from privpipe.engines.embedded.table import quoted
-from privpipe.errors import EngineError
 
 if TYPE_CHECKING:
     from pandas import CategoricalDtype, DataFrame
@@ -54,7 +53,7 @@ class FileRows:
         Raises
         ------
         EngineError
-            The files hold other rows than before.
+            The files hold other rows than before, or are not readable any more.
         """
         kept = self._empty(session, types)
         categories = {name: _categories(self.hashing.dictionaries[name]) for name in self.columns}
@@ -92,12 +91,12 @@ class FileRows:
     def _of_piece(self, piece: Piece) -> tuple[dict[str, NDArray[np.int32]], pa.RecordBatch]:
         unread = [name for name, column in self.columns.items() if column.codes is None]
         others = [name for name in self.files.schema.names if name not in self.columns]
-        read = piece.read([*others, *unread], unread) if others or unread else None
-        digits = {}
-        for name, column in self.columns.items():
-            codes = column.codes_of(piece, read.column(name) if read is not None and column.codes is None else None)
-            digits[name] = _digits(column, codes)
-        cells = {name: normalised(read.column(name), name) for name in others} if read is not None else {}
+        read = piece.read_again([*others, *unread], unread)
+        digits = {
+            name: column.digits_of(piece, read.column(name) if name in unread else None).astype(np.int32, copy=False)
+            for name, column in self.columns.items()
+        }
+        cells = {name: normalised(read.column(name), name) for name in others}
         hashed = [pa.array(digits[name]) if name in digits else cells[name] for name in self.hashing.names]
         ids = self.hashing.ids(hashed, np.zeros(piece.rows, np.int64), counting=self.hashing.column is None)
         return digits, pa.record_batch([*cells.values(), *map(pa.array, ids)], names=[*cells, *ID_COLUMNS])
@@ -132,14 +131,3 @@ def _categorical(digits: Mapping[str, NDArray[np.int32]], categories: Mapping[st
         codes = np.where(each == len(kind.categories), -1, each)
         columns[name] = pd.Categorical.from_codes(codes, dtype=kind, validate=False)
     return pd.DataFrame(columns, copy=False)
-
-
-def _digits(column: CodedColumn, codes: NDArray[np.uint16]) -> NDArray[np.int32]:
-    places = column.places.astype(np.int32)
-    if len(codes) and int(codes.max()) < len(places):
-        digits = np.take(places, codes)
-        if digits.min() >= 0:
-            return digits
-    elif not len(codes):
-        return np.zeros(0, np.int32)
-    raise EngineError("the source changed while it was read: a column has other values than before")

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = ["CLOSE", "PIECE_ROWS", "CodedColumn", "FileCodes", "Piece"]
 
-Codes = NDArray[np.uint16]
+Codes = NDArray[np.unsignedinteger[Any]]
+Places = NDArray[np.signedinteger[Any]]
 MOST_VALUES = (1 << 16) - 1
 """Values of a column: each has a code of two bytes, and missing ones have code 0."""
-CODE_BYTES = 2
 CLOSE = 1 << 32
 """Integers that lie within so many are digits of packed keys."""
 PIECE_ROWS = 1 << 17
@@ -54,6 +54,18 @@ class Piece:
         file = pq.ParquetFile(self.file, metadata=self.metadata, read_dictionary=list(dictionaries))
         return file.read_row_groups(list(self.groups), columns=list(names), use_threads=False)
 
+    def read_again(self, names: Sequence[str], dictionaries: Sequence[str] = ()) -> pa.Table:
+        """As `read`, once it is known that the files can be read.
+
+        Raises
+        ------
+        DataError, EngineError
+        """
+        from privpipe.engines.embedded.session import guarded
+
+        with guarded("reading of files"):
+            return self.read(names, dictionaries)
+
 
 @dataclass(frozen=True)
 class CodedColumn:
@@ -62,36 +74,43 @@ class CodedColumn:
     Parameters
     ----------
     digits : Digits
-    places : ndarray of int64
+    places : ndarray of int32, or of int64 where digits are many
         The digit of each code; -1 for a value that no cell has.
     histogram : Histogram
     numbered : Numbered
         Gives the codes of further cells.
-    codes : ndarray of uint16, shape (n,), optional
-        In the order of the files, where there was room for them.
+    codes : mapping of the start of a piece to ndarray of uint8 or uint16, optional
+        Where there was room for them.
     """
 
     digits: Digits
-    places: NDArray[np.int64] = field(repr=False)
+    places: Places = field(repr=False)
     histogram: Histogram = field(repr=False)
     numbered: _Numbered = field(repr=False)
-    codes: Codes | None = field(repr=False)
+    codes: Mapping[int, Codes] | None = field(repr=False)
     held: HeldRows | None = field(repr=False)
 
-    def codes_of(self, piece: Piece, cells: pa.ChunkedArray | None) -> Codes:
-        """The codes of a piece, of its cells as they were read where none are held.
+    @property
+    def text(self) -> bool:
+        return self.numbered.text
+
+    def digits_of(self, piece: Piece, cells: pa.ChunkedArray | None) -> Places:
+        """The digits of a piece, of its cells as they were read where no codes are held.
 
         Raises
         ------
         EngineError
-            There are too many values now.
+            There are other values now.
         """
         if self.codes is not None:
-            return self.codes[piece.start : piece.start + piece.rows]
-        found = None if cells is None else self.numbered.of(cells.chunks, counting=False)
-        if found is None:
-            raise EngineError("the source changed while it was read: a column has more values than before")
-        return found
+            codes: Codes | None = self.codes[piece.start]
+        else:
+            codes = None if cells is None else self.numbered.of(cells.chunks, counting=False)
+        if codes is not None and int(codes.max(initial=0)) < len(self.places):
+            digits = np.take(self.places, codes)
+            if digits.min(initial=0) >= 0:
+                return digits
+        raise EngineError("the source changed while it was read: a column has other values than before")
 
 
 @dataclass
@@ -155,9 +174,7 @@ class FileCodes:
         if not all(_suits(piece, kinds) for piece in pieces):
             return {}
         numbered = {name: _Numbered(kind) for name, kind in kinds.items()}
-        size = CODE_BYTES * records * len(names)
-        held = session.hold(size) if size * ROOM_LEFT <= session.room() else None
-        out = {name: np.empty(records, np.uint16) for name in names} if held else {}
+        kept = _Kept(session.room() // ROOM_LEFT)
 
         def coded(piece: Piece) -> bool:
             if any(each.full for each in numbered.values()):
@@ -167,13 +184,32 @@ class FileCodes:
                 codes = each.of(rows.column(name).chunks, counting=True)
                 if codes is None:
                     return False
-                if held:
-                    out[name][piece.start : piece.start + piece.rows] = codes
+                kept.add(name, piece, codes)
             return True
 
         if not all(in_order(coded, pieces, session.threads)):
             return {}
-        return {name: each.column(out.get(name), held) for name, each in numbered.items()}
+        held = session.hold(kept.size) if kept.codes is not None else None
+        return {name: each.column((kept.codes or {}).get(name), held) for name, each in numbered.items()}
+
+
+class _Kept:
+    """The codes of pieces, while they have room."""
+
+    def __init__(self, room: int) -> None:
+        self.codes: dict[str, dict[int, Codes]] | None = {}
+        self.size, self._room = 0, room
+        self._lock = threading.Lock()
+
+    def add(self, name: str, piece: Piece, codes: Codes) -> None:
+        """Keep those of a column, in one byte each where that is enough."""
+        small = codes.astype(np.uint8) if codes.max(initial=0) < 1 << 8 else codes
+        with self._lock:
+            self.size += small.nbytes
+            if self.size > self._room:
+                self.codes = None
+            if self.codes is not None:
+                self.codes.setdefault(name, {})[piece.start] = small
 
 
 def _pieces_of(file: str, start: int) -> Iterator[Piece]:
@@ -249,7 +285,7 @@ class _Numbered:
             self.full = len(self._numbers) > MOST_VALUES
             return None if self.full else np.array([self._numbers.get(v, 0) for v in [*listed, None]], np.uint16)
 
-    def column(self, codes: Codes | None, held: HeldRows | None) -> CodedColumn | None:
+    def column(self, codes: Mapping[int, Codes] | None, held: HeldRows | None) -> CodedColumn | None:
         """What is known of the column once all of it was read; None for integers that lie far apart."""
         counts = [self._counts[code] for code in range(len(self._numbers) + 1)]
         histogram = histogram_of(pa.array([None, *self._numbers], self.kind), pa.array(counts))
@@ -263,4 +299,6 @@ class _Numbered:
             if digits.size > CLOSE:
                 return None
         places = [digits.size - 1, *(order.get(value, -1) for value in self._numbers)]
-        return CodedColumn(digits, np.array(places, np.int64), histogram, self, codes, held)
+        return CodedColumn(
+            digits, np.array(places, np.int32 if digits.size < 1 << 31 else np.int64), histogram, self, codes, held
+        )

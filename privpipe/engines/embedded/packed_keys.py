@@ -107,7 +107,7 @@ class PackedClasses:
     codes : mapping of column to ndarray of int64
         For each digit of a sensitive column, its code; -1 for a value that the query's dictionary lacks.
     held : mapping of column to CodedColumn
-        Of a table of files, the cells; of a stored one they lie in the database.
+        Of a table of files, the columns; cells of a stored one lie in the database.
     """
 
     session: Session
@@ -165,7 +165,7 @@ class PackedClasses:
         """Sorted keys, or keys with a digit of one column behind."""
         radix = 1 if name is None else len(self.codes[name])
         if self.held:
-            columns = [self.held[each] for each in (*self.keys.names, *([] if name is None else [name]))]
+            columns = [(each, self.held[each]) for each in (*self.keys.names, *([] if name is None else [name]))]
             return sorted_codes(self.session, self.table, columns, radix, len(self.codes) or 1)
         key = self.keys.sql
         word = key if name is None else f"({key}) * {radix} + {self.table.digits[name].sql(name)}"
@@ -205,7 +205,7 @@ def _of_files(session: Session, table: EmbeddedTable, names: Sequence[str]) -> d
     found = table.files.of(session, names, table.records(session))
     for name, held in (found or {}).items():
         table.histograms.setdefault(name, held.histogram)
-    return found if found and all(each.codes is not None for each in found.values()) else None
+    return found or None
 
 
 def _codes(table: EmbeddedTable, query: ClassQuery, name: str, digits: Digits | None) -> Ints | None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.engines.base.parallel import in_order
-from privpipe.engines.embedded.file_codes import CodedColumn
+from privpipe.engines.embedded.file_codes import CodedColumn, Piece
 from privpipe.engines.embedded.table import EmbeddedTable
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ __all__ = ["sorted_codes", "sorted_words"]
 Ints = NDArray[np.int64]
 WORD_BYTES = 8
 LEAST_ROOM = 32 << 20
-BLOCK_ROWS = 1 << 17
 SLICE_ROWS = 1 << 20
 """Rows that are handed on at a time, and those of one key; what is made of them lies in memory besides."""
 
@@ -59,36 +58,51 @@ def sorted_words(
 
 
 def sorted_codes(
-    session: Session, table: EmbeddedTable, columns: Sequence[CodedColumn], radix: int, together: int = 1
+    session: Session, table: EmbeddedTable, columns: Sequence[tuple[str, CodedColumn]], radix: int, together: int = 1
 ) -> Iterator[Ints]:
-    """As `sorted_words`, of columns whose codes lie in memory; `together` of such iterators are followed at once."""
-    records, parts = table.records(session), _parts(session, table, together)
-    cells = [(each, each.codes) for each in columns if each.codes is not None]
+    """As `sorted_words`, of columns of files, which are read again where their codes do not lie in memory.
 
-    def packed(start: int) -> Ints:
-        here = slice(start, start + BLOCK_ROWS)
-        words = np.zeros(min(BLOCK_ROWS, records - start), np.int64)
-        for each, codes in cells:
-            words *= each.digits.size
-            words += np.take(each.places, codes[here])
+    Parameters
+    ----------
+    columns : sequence of (str, CodedColumn)
+        From the first digit of a word to the last; a column may be asked for twice.
+    together : int
+        How many such iterators are followed at once.
+
+    Raises
+    ------
+    EngineError
+        The files changed meanwhile.
+    """
+    records, parts = table.records(session), _parts(session, table, together)
+    unread = {name: column for name, column in columns if column.codes is None}
+    texts = [name for name, column in unread.items() if column.text]
+    pieces = table.files.pieces(records) if table.files is not None else []
+
+    def packed(piece: Piece) -> Ints:
+        rows = piece.read_again(list(unread), texts) if unread else None
+        words = np.zeros(piece.rows, np.int64)
+        for name, column in columns:
+            words *= column.digits.size
+            words += column.digits_of(piece, None if rows is None or name not in unread else rows.column(name))
         return words
 
-    def pieces(part: int) -> Iterator[Ints]:
-        return in_order(_chosen(packed, radix, parts, part), range(0, records, BLOCK_ROWS), session.threads)
+    def of_part(part: int) -> Iterator[Ints]:
+        return in_order(_chosen(packed, radix, parts, part), pieces, session.threads)
 
-    return _sorted(pieces, parts, records, radix, np.int64)
+    return _sorted(of_part, parts, records, radix, np.int64)
 
 
 def _parts(session: Session, table: EmbeddedTable, columns: int) -> int:
     return max(1, -(-WORD_BYTES * columns * table.records(session) // max(session.room(), LEAST_ROOM)))
 
 
-def _chosen(packed: Callable[[int], Ints], radix: int, parts: int, part: int) -> Callable[[int], Ints]:
+def _chosen(packed: Callable[[Piece], Ints], radix: int, parts: int, part: int) -> Callable[[Piece], Ints]:
     if parts == 1:
         return packed
 
-    def some(start: int) -> Ints:
-        words = packed(start)
+    def some(piece: Piece) -> Ints:
+        words = packed(piece)
         return words[words // radix % parts == part]
 
     return some
