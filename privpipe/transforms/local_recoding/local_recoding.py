@@ -17,8 +17,8 @@ __all__ = ["LocalRecoding"]
 class LocalRecoding(LocalRecodingStage):
     """Generalize to one vector of levels after the other, and keep at each the classes that pass among what is left.
 
-    What no vector can keep is suppressed, within the limit. The guarantees are judged again over all of them
-    together, for classes of different vectors or groups may get the same labels.
+    What no vector can keep is suppressed, within the limit, or merged with what was kept. The guarantees are judged
+    again over all of them together, for classes of different vectors or groups may get the same labels.
 
     Parameters
     ----------
@@ -41,6 +41,11 @@ class LocalRecoding(LocalRecodingStage):
         blocks, as `mondrian` cuts it.
     gs_factor : float
         Under `rounds`, in [0, 1], of the first round; below 0.5 suppression is cheap, above it generalization is.
+    rest : {"suppress", "merge"}
+        What becomes of classes that still violate in the end. `merge` unites each, the smallest first, with the class
+        whose union loses least, under the least common labels of both, until every class meets the guarantees. A union
+        that loses no less than suppressing is made only where more is left than may be suppressed. The result never
+        suppresses more than `suppress` does. Guarantees that are served by `rounds` alone leave a rest to suppression.
     suppress_at_most : float
         Share of the records that may be suppressed in the end, in [0, 1].
 
