@@ -120,6 +120,7 @@ class LocalRecoding(StageEstimator):
         steps: int = ...,
         block: int = ...,
         gs_factor: float = ...,
+        rest: Literal["suppress", "merge"] = ...,
         suppress_at_most: float = ...,
         roles: Roles | None = ...,
         hierarchies: Mapping[str, Any] | None = ...,
@@ -137,6 +138,7 @@ class LocalRecoding(StageEstimator):
     steps: int
     block: int
     gs_factor: float
+    rest: Literal["suppress", "merge"]
     suppress_at_most: float
     roles: Roles | None
     hierarchies: Mapping[str, Any] | None

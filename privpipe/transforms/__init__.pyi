@@ -79,6 +79,7 @@ class LocalRecoding(_LocalRecoding):
         steps: int = ...,
         block: int = ...,
         gs_factor: float = ...,
+        rest: Literal["suppress", "merge"] = ...,
         suppress_at_most: float = ...,
     ) -> None: ...
 

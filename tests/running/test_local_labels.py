@@ -18,6 +18,7 @@ STAGES: dict[str, dict[str, Any]] = {
     "by values": {"mondrian": {"columns": ["age", "town"], "score": "loss", "labels": "values"}},
     "relaxed": {"mondrian": {"mode": "relaxed"}},
     "local recoding": {"local_recoding": {"suppress_at_most": 0.05}},
+    "merged rest": {"local_recoding": {"rest": "merge", "share": 0.3}},
 }
 
 

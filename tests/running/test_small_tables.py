@@ -18,6 +18,7 @@ STAGES: dict[str, list[dict[str, Any]]] = {
     "levels": [{"generalize": {"levels": {"age": 2, "zip": 1}, "suppress_at_most": 0.9, "mark": True}}],
     "cells": [{"generalize": {"approach": "AG_CS"}}],
     "local recoding": [{"local_recoding": {"suppress_at_most": 0.2}}],
+    "merged rest": [{"local_recoding": {"rest": "merge", "share": 0.4, "suppress_at_most": 0.2}}],
     "clusters": [{"local_recoding": {"method": "search", "steps": 1, "suppress_at_most": 0.2}}],
     "mondrian": [{"mondrian": {}}],
     "records": [{"suppress_records": {"suppress_at_most": 1.0}}],

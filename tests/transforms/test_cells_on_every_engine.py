@@ -44,9 +44,14 @@ STAGES: dict[str, tuple[Transformer, dict[str, Any]]] = {
         {**JUDGED, "roles": FEW, "guarantees": MODELS[:2]},
     ),
     "judged sweep": (LocalRecoding(suppress_at_most=0.2), {**JUDGED, "roles": FEW, "guarantees": MODELS}),
+    "merged rest": (
+        LocalRecoding(rest="merge", share=0.3, suppress_at_most=0.2),
+        {**JUDGED, "roles": FEW, "guarantees": MODELS[:2]},
+    ),
+    "judged merged rest": (LocalRecoding(rest="merge"), {**JUDGED, "roles": FEW, "guarantees": MODELS}),
 }
 
-ON_SPARK = ("by values", "relaxed", "sweep", "clusters", "judged sweep")
+ON_SPARK = ("by values", "relaxed", "sweep", "clusters", "judged sweep", "merged rest")
 """Functions that travel; the others differ on the driver alone."""
 
 

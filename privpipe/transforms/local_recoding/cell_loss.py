@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.kernels.clusters.labels import UNIT
 from privpipe.transforms.recoding.loss import aggregated
 
-__all__ = ["cell_loss", "column_loss", "mean_penalty"]
+if TYPE_CHECKING:
+    from privpipe.hierarchies import Hierarchy
+
+__all__ = ["cell_loss", "column_loss", "loss_units", "mean_penalty", "weight_units"]
 
 
 def column_loss(counts: NDArray[np.int64], shares: NDArray[np.float64], domain: float, gone: int = 0) -> float:
@@ -62,3 +67,34 @@ def mean_penalty(counts: NDArray[np.int64], penalties: Sequence[NDArray[np.float
     records = int(counts.sum()) + gone
     total = sum(float(np.cumsum(counts * column)[-1]) + gone for column in penalties)
     return total / (records * len(penalties))
+
+
+def loss_units(hierarchy: Hierarchy, level: int) -> NDArray[np.int64]:
+    """What a record with each leaf loses at a level, in units: no rounding of a processor decides.
+
+    Examples
+    --------
+    >>> from privpipe.hierarchies import Hierarchy
+    >>> towns = Hierarchy.from_rows([["a", "x", "*"], ["b", "x", "*"], ["c", "y", "*"]])
+    >>> (loss_units(towns, 1) / UNIT).tolist()
+    [0.5, 0.5, 0.0]
+    """
+    domain = hierarchy.domain_size
+    lost = (hierarchy.shares(level) * domain - 1.0) / max(domain - 1.0, 1.0) * (domain > 1)
+    return np.rint(lost * UNIT).astype(np.int64)
+
+
+def weight_units(lost: int, records: int) -> int:
+    """What a column's loss counts in that of the geometric mean, 1 / (1 + u), in units.
+
+    Parameters
+    ----------
+    lost : int
+        What all its records lose together, in units.
+
+    Examples
+    --------
+    >>> weight_units(0, 5) == UNIT, weight_units(5 * UNIT, 5) == UNIT // 2
+    (True, True)
+    """
+    return UNIT * UNIT * records // (UNIT * records + lost)

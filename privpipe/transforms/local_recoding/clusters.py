@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +16,11 @@ from privpipe.kernels.clusters.search import Combinations, searched
 from privpipe.kernels.lattice.tuple_classes import class_numbers
 from privpipe.progress import within
 from privpipe.transforms.local_recoding.blocks import block_tree, cut_parts, parts_of, pools_of
-from privpipe.transforms.local_recoding.cell_loss import cell_loss
+from privpipe.transforms.local_recoding.cell_loss import cell_loss, loss_units, weight_units
 from privpipe.transforms.local_recoding.rounds import GONE, Tuples
 from privpipe.transforms.local_recoding.sweep import MOST_VECTORS, Sweep, column_losses, lattice_size
 from privpipe.transforms.mondrian.cut_tree import CutTree
 from privpipe.transforms.recoding.encoded import EncodedTable
-
-if TYPE_CHECKING:
-    from privpipe.hierarchies import Hierarchy
 
 __all__ = ["Clusters", "clustered"]
 
@@ -52,6 +49,10 @@ class Clusters:
         self.levels = clustered(tuples, self.tree, steps)
         self.left = self.fewest = tuples.left(self.levels)
         self.checked = 0
+
+    def unlimited(self) -> Clusters:
+        """These: no limit was asked for."""
+        return self
 
     def detail(self) -> dict[str, Any]:
         """What a plan says of them."""
@@ -239,9 +240,9 @@ class _Block:
         placed[self._pools[0]] = groups
         levels, found = _common_levels(single, placed), []
         for at, hierarchy in enumerate(single.hierarchies):
-            units = np.array([_units(hierarchy, level) for level in range(hierarchy.height + 1)])
+            units = np.array([loss_units(hierarchy, level) for level in range(hierarchy.height + 1)])
             lost = int((units[levels[:, at], single.codes[:, at]] * counts).sum())
-            found.append(UNIT * UNIT * int(counts.sum()) // (UNIT * int(counts.sum()) + lost))
+            found.append(weight_units(lost, int(counts.sum())))
         return found
 
     def _sound(self, before: Ints, after: Ints) -> Ints:
@@ -273,13 +274,6 @@ def _spread(bad: NDArray[np.bool_], before: Ints, after: Ints) -> NDArray[np.boo
     return bad
 
 
-def _units(hierarchy: Hierarchy, level: int) -> Ints:
-    """What a record with each leaf loses at a level."""
-    domain = hierarchy.domain_size
-    lost = (hierarchy.shares(level) * domain - 1.0) / max(domain - 1.0, 1.0) * (domain > 1)
-    return np.rint(lost * UNIT).astype(np.int64)
-
-
 def _labels(tuples: Tuples, weights: list[int] | None = None) -> Labels:
     """The columns' trees; a column that stays as it is has labels of its values alone."""
     coarser = 1
@@ -290,7 +284,7 @@ def _labels(tuples: Tuples, weights: list[int] | None = None) -> Labels:
         used = range(hierarchy.min_level, hierarchy.max_level + 1)
         own = [hierarchy.codes(level).astype(np.int64) for level in used]
         weight = UNIT if weights is None else weights[at]
-        lost.append([_units(hierarchy, level) * weight // UNIT // coarser for level in used])
+        lost.append([loss_units(hierarchy, level) * weight // UNIT // coarser for level in used])
         levels.append(own)
     for at in range(len(tuples.columns), tuples.codes.shape[1]):
         values = np.arange(int(tuples.codes[:, at].max(initial=0)) + 1)

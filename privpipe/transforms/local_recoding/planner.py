@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from privpipe.progress import within
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.local_recoding.cell_loss import cell_loss, mean_penalty
 from privpipe.transforms.local_recoding.clusters import Clusters
+from privpipe.transforms.local_recoding.merging import Merged
 from privpipe.transforms.local_recoding.rounds import GONE, Tuples
 from privpipe.transforms.local_recoding.stage import LocalRecodingStage, as_generalize
 from privpipe.transforms.local_recoding.sweep import MOST_VECTORS, Sweep, column_losses, lattice_size, rounds_detail
@@ -56,27 +58,54 @@ def plan(engine: Any, table: Any, stage: LocalRecodingStage, context: StageConte
     tuples = Tuples(
         encoded.columns, encoded.fixed, encoded.hierarchies, encoded.codes, encoded.rows, sets, context.base
     )
-    found = _chosen(stage, encoded, tuples, context)
+    found = _Ways(stage, encoded, tuples, context).chosen()
     require_within(found.fewest + encoded.unknown, stage.suppress_at_most, encoded.records, context)
     return _plan(stage, encoded, tuples, found, context)
 
 
-def _chosen(
-    stage: LocalRecodingStage, encoded: EncodedTable, tuples: Tuples, context: StageContext
-) -> Clusters | Sweep | _Rounds:
+class _Ways:
     """The search or the sweep where they serve and hold, else the rounds."""
-    allowed = max(0, budget_of(stage.suppress_at_most, encoded.records, context) - encoded.unknown)
-    if stage.method == "search" and tuples.by_class is not None:
-        clusters = Clusters(tuples, stage.steps, stage.block)
-        if clusters.left <= allowed and tuples.holds(clusters.levels):
-            return clusters
-    if stage.method != "rounds" and tuples.by_class is not None and lattice_size(encoded) <= MOST_VECTORS:
-        sweep = Sweep(encoded, tuples)
-        if sweep.run(stage.share or 0.0, allowed):
-            return sweep
-    rounds = _Rounds(encoded, tuples, context)
-    rounds.run(stage)
-    return rounds
+
+    def __init__(self, stage: LocalRecodingStage, encoded: EncodedTable, tuples: Tuples, context: StageContext) -> None:
+        self.stage = stage
+        self.encoded = encoded
+        self.tuples = tuples
+        self.context = context
+        budget = budget_of(stage.suppress_at_most, encoded.records, context)
+        self.allowed = max(0, budget - encoded.unknown)
+        self.tried: list[Clusters | Sweep | _Rounds] = []
+
+    def chosen(self) -> Clusters | Sweep | _Rounds | Merged:
+        """The way within the limit, or the first one with its rest merged: what loses least and suppresses no more."""
+        found = self._within()
+        if self.stage.rest == "suppress" or self.tuples.by_class is None:
+            return found
+        free = self.tried[0].unlimited()
+        others = [Merged(free, self.tuples, allowed) for allowed in sorted({self.allowed, 0}, reverse=True)]
+        sound = [other for other in others if other.left <= found.left and self.tuples.holds(other.levels)]
+        return min([found, *sound], key=self._cost)
+
+    def _within(self) -> Clusters | Sweep | _Rounds:
+        stage, encoded, tuples = self.stage, self.encoded, self.tuples
+        if stage.method == "search" and tuples.by_class is not None:
+            clusters = Clusters(tuples, stage.steps, stage.block)
+            self.tried.append(clusters)
+            if clusters.left <= self.allowed and tuples.holds(clusters.levels):
+                return clusters
+        if stage.method != "rounds" and tuples.by_class is not None and lattice_size(encoded) <= MOST_VECTORS:
+            sweep = Sweep(encoded, tuples)
+            self.tried.append(sweep)
+            if sweep.run(stage.share or 0.0, self.allowed):
+                return sweep
+        rounds = _Rounds(encoded, tuples, self.context)
+        self.tried.append(rounds)
+        rounds.run(stage)
+        return rounds
+
+    def _cost(self, way: Clusters | Sweep | _Rounds | Merged) -> tuple[int, float]:
+        """Records that are left beyond those allowed, then the loss."""
+        left = self.tuples.left(way.levels)
+        return max(0, left - self.allowed), cell_loss(list(column_losses(self.tuples, way.levels, left).values()))
 
 
 class _Rounds:
@@ -89,6 +118,7 @@ class _Rounds:
         self.made: list[dict[str, Any]] = []
         self.levels = tuples.after(())
         self.checked = 0
+        self._free = (self.made, self.levels)
         self.fewest = encoded.records
         self._keeping: dict[tuple[int, float], bool] = {}
         models = [model for group in tuples.sets.class_models.values() for model in group]
@@ -97,6 +127,12 @@ class _Rounds:
     def detail(self) -> dict[str, Any]:
         """What a plan says of the rounds."""
         return {"method": "rounds", "rounds": rounds_detail(self.encoded.columns, self.made)}
+
+    def unlimited(self) -> _Rounds:
+        """The rounds before any was taken back."""
+        found = copy(self)
+        found.made, found.levels = self._free
+        return found
 
     @property
     def rest(self) -> NDArray[np.intp]:
@@ -122,6 +158,7 @@ class _Rounds:
         self.fewest = self.left
         allowed = max(0, budget - self.encoded.unknown)
         first_ones = list(self.made)
+        self._free = (list(self.made), self.levels)
         while first_ones and self.left > allowed:
             gs_factor = first_ones.pop()["gs_factor"]
             self.made = list(first_ones)
@@ -188,7 +225,7 @@ def _plan(
     stage: LocalRecodingStage,
     encoded: EncodedTable,
     tuples: Tuples,
-    found: Clusters | Sweep | _Rounds,
+    found: Clusters | Sweep | _Rounds | Merged,
     context: StageContext,
 ) -> StagePlan:
     gone, levels = found.left + encoded.unknown, found.levels

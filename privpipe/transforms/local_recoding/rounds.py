@@ -140,7 +140,7 @@ class Tuples:
     def classes_of(self, levels: Levels) -> int:
         """Classes that are released, over all the columns."""
         kept = np.flatnonzero(levels[:, 0] != GONE)
-        return _classes(self._named(kept, levels[kept]), range(self.codes.shape[1])).count
+        return _classes(self.named(kept, levels[kept]), range(self.codes.shape[1])).count
 
     def labels(self, at: int, levels: Levels) -> tuple[Ints, list[str | None]]:
         """Number of each combination's label in a column, and the texts they number; None: a missing value."""
@@ -148,9 +148,22 @@ class Tuples:
         numbers = self._numbers[at][levels[:, at], self.codes[:, at]]
         return np.where(levels[:, at] == GONE, 0, numbers), texts if len(hierarchy.values) else [None]
 
+    def holding(self, members: Sequence[NDArray[np.intp]]) -> NDArray[np.bool_]:
+        """Which classes of these combinations meet everything, shape (n,); only where classes decide for themselves."""
+        rows, many = np.concatenate([np.zeros(0, np.intp), *members]), len(members)
+        numbers = np.repeat(np.arange(many), [len(own) for own in members])
+        sensitive = {column: codes[rows] for column, codes in self.rows.sensitive.items()}
+        classes = {keys: Classes(numbers, many) for keys in self.sets.keys}
+        found = failing_rows(
+            self.sets, Combinations(self.rows.counts[rows], sensitive), classes, self.facts, lambda *_: []
+        )
+        held = np.full(many, found.met, dtype=np.bool_)
+        held[numbers[found.rows]] = False
+        return held
+
     def _failing(self, rest: NDArray[np.intp], levels: Levels) -> NDArray[np.bool_]:
         """Which of some combinations are in classes that must go, all of them where that does not help."""
-        named = self._named(rest, levels)
+        named = self.named(rest, levels)
         places = {name: at for at, name in enumerate((*self.columns, *self.fixed))}
         classes = {keys: _classes(named, [places[key] for key in keys]) for keys in self.sets.keys}
         sensitive = {column: codes[rest] for column, codes in self.rows.sensitive.items()}
@@ -161,7 +174,7 @@ class Tuples:
         found = failing_rows(self.sets, Combinations(self.rows.counts[rest], sensitive), classes, self.facts, ties)
         return found.rows if found.met else np.ones(len(rest), dtype=np.bool_)
 
-    def _named(self, rest: NDArray[np.intp], levels: Levels) -> NDArray[np.int32]:
+    def named(self, rest: NDArray[np.intp], levels: Levels) -> NDArray[np.int32]:
         """Numbers of the released texts, equal for equal texts of a column and in their order, shape (n, c)."""
         named = self.codes[rest].copy()
         for at, numbers in enumerate(self._numbers):

@@ -65,6 +65,10 @@ class LocalRecodingStage(Transformer):
     gs_factor: Annotated[
         float, Ge(0), Le(1), Doc("under rounds: weight of generalization against suppression in the first one, 0 to 1")
     ] = 0.5
+    rest: Annotated[
+        Literal["suppress", "merge"],
+        Doc("what is left in the end: suppress it, or merge its classes with those whose union loses least"),
+    ] = "suppress"
     suppress_at_most: Annotated[float, Ge(0), Le(1), Doc("share of the records that may be suppressed in the end")] = (
         0.0
     )
@@ -81,6 +85,11 @@ class LocalRecodingStage(Transformer):
     def least_share(self) -> float:
         """`share`, or the default of rounds."""
         return 0.05 if not self.share else self.share
+
+    def parameters(self) -> dict[str, Any]:
+        """As of every entry; `rest` only where it is merged, so that plans made without it fit as they did."""
+        left_out = {"rest"} if self.rest == "suppress" else set()
+        return {name: value for name, value in super().parameters().items() if name not in left_out}
 
     def masked_columns(self) -> tuple[str, ...]:
         return ()
@@ -109,10 +118,16 @@ class LocalRecodingStage(Transformer):
         if "tree" in plan.detail:
             from privpipe.transforms.local_recoding.clusters import clustered
 
-            return clustered(tuples, CutTree.unpacked(plan.detail["tree"]), int(plan.detail["steps"]))
-        return tuples.after(
-            [[int(made["levels"][column]) for column in tuples.columns] for made in plan.detail["rounds"]]
-        )
+            levels = clustered(tuples, CutTree.unpacked(plan.detail["tree"]), int(plan.detail["steps"]))
+        else:
+            levels = tuples.after(
+                [[int(made["levels"][column]) for column in tuples.columns] for made in plan.detail["rounds"]]
+            )
+        if "merging" in plan.detail:
+            from privpipe.transforms.local_recoding.merging import merged
+
+            return merged(tuples, levels, int(plan.detail["merging"]["allowed"]))
+        return levels
 
     @classmethod
     def examples(cls) -> list[Self]:
@@ -120,6 +135,7 @@ class LocalRecodingStage(Transformer):
             cls(),
             cls(method="search", steps=1),
             cls(suppress_at_most=0.3),
+            cls(rest="merge", share=0.2, suppress_at_most=0.3),
             cls(method="rounds", share=0.5, gs_factor=0.25, suppress_at_most=1.0),
         ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -55,6 +56,7 @@ class Sweep:
         self.levels = tuples.after(())
         self.checked = 0
         self.backs = 1
+        self._free: _Walk | None = None
 
     def run(self, share: float, allowed: int) -> bool:
         """Walk, and leave no more than so many records; whether the union of all vectors meets the guarantees.
@@ -79,6 +81,13 @@ class Sweep:
         best = min(sound, key=lambda walk: walk.cost)
         self.made, self.levels = best.made(self.encoded.rows.counts), best.levels
         return True
+
+    def unlimited(self) -> Sweep:
+        """The walk that loses least, whatever it leaves, with no vector taken back."""
+        found = copy(self)
+        if self._free is not None:
+            found.made, found.levels = self._free.made(self.encoded.rows.counts), self._free.levels
+        return found
 
     def detail(self) -> dict[str, Any]:
         """What a plan says of the vectors."""
@@ -112,6 +121,8 @@ class Sweep:
         self.checked += len(vectors)
         within("vectors of levels", self.checked)
         walk = self._walk(vectors, places, allowed)
+        if self._free is None or walk.cost[1] < self._free.cost[1]:
+            self._free = walk
         if not walk.cost[0]:
             return walk
         return min([walk, *self._taken_back(walk, allowed)], key=lambda one: one.cost)

@@ -32,3 +32,12 @@ def test_places_of_keys_of_any_width(size: int) -> None:
         return
     with pytest.raises(DataError, match="1 records are not among the combinations"):
         places(stranger)
+
+
+def test_a_rest_that_is_suppressed_stands_in_no_plan() -> None:
+    """Plans and keys of draws that were made without the parameter stay as they were."""
+    assert "rest" not in LocalRecoding(rest="suppress").parameters()
+    assert LocalRecoding(rest="suppress") == LocalRecoding()
+    assert LocalRecoding(rest="merge").parameters()["rest"] == "merge"
+    with pytest.raises(UsageError, match="rest"):
+        LocalRecoding.build({"rest": "keep"})
