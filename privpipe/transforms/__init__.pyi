@@ -240,7 +240,7 @@ class Synthesize(_Synthesize):
         method: Literal["cart", "copula", "marginals"] = ...,
         columns: list[str] | tuple[str, ...] | Literal["all"] | None = ...,
         given: list[str] | tuple[str, ...] = ...,
-        order: list[str] | tuple[str, ...] | Literal["gain", "table"] = ...,
+        order: list[str] | tuple[str, ...] | Literal["entropy", "gain", "table"] = ...,
         min_leaf: int = ...,
         learn_on: int = ...,
         rules: Sequence[SynthesisRule | Mapping[str, Any]] = ...,

@@ -112,6 +112,18 @@ def test_the_public_plan_is_the_same_for_sources_that_share_nothing(
     assert private[0] != private[1] or name not in OF_THE_SOURCE
 
 
+def test_scores_of_synthetic_records_are_private_as_their_trees_are(tmp_path: Path) -> None:
+    """They are learnt of the records: the public plan shows no tree, and no weight of a score."""
+    SOURCES[0].to_parquet(tmp_path / "rows.parquet", index=False)
+    made = pp.plan(None, pp.Policy.from_dict(policy(tmp_path / "rows.parquet", {"synthesize": {"min_leaf": 5}})))
+    trees = made.stages[0].detail["models"][0]["trees"]
+    weights = [each for tree in trees.values() for score in tree["scores"] for _, each in score]
+    assert weights
+    assert made.stages[0].public().detail == {}
+    shown = json.dumps(made.public_dict())
+    assert not any(each in shown for each in ("trees", "codebooks", *weights))
+
+
 def test_a_stage_that_says_nothing_tells_nothing() -> None:
     made = StagePlan(name="somebody else's", parameters={"p": 1}, detail={"secret": 1})
     assert made.public() == StagePlan(name="somebody else's", parameters={"p": 1})

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from privpipe.compiled import SMALL, njit
 from privpipe.errors import UnsupportedError, UsageError
 from privpipe.kernels.columns.arrays import read_only
+from privpipe.kernels.synthesis.additive_scores import Score, score_of
 
-__all__ = ["CodeTree", "category_order", "mutual_information", "packed", "require_trees", "unpacked"]
+__all__ = ["CodeTree", "category_order", "entropy", "mutual_information", "packed", "require_trees", "unpacked"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -45,7 +46,7 @@ def require_trees(place: str) -> Any:
 
 
 def packed(numbers: NDArray[Any]) -> str:
-    """Integers from 0 as text: base64 of little-endian words of 32 bits.
+    """Integers as text: base64 of little-endian words of 32 bits.
 
     Examples
     --------
@@ -96,6 +97,8 @@ class CodeTree:
         Where the codes of each leaf begin.
     codes, ends : ndarray of int64
         Codes in each leaf, ascending, and the running sum of their records, over all leaves.
+    scores : sequence of Score
+        Features behind the predictors: sums over columns of what each code adds.
     """
 
     orders: Mapping[str, Ints] = field(repr=False)
@@ -106,6 +109,7 @@ class CodeTree:
     offsets: Ints = field(repr=False)
     codes: Ints = field(repr=False)
     ends: Ints = field(repr=False)
+    scores: Sequence[Score] = field(default=(), repr=False)
 
     @classmethod
     def grown(
@@ -115,6 +119,7 @@ class CodeTree:
         predictors: Mapping[str, Ints],
         orders: Mapping[str, Ints],
         min_leaf: int,
+        scores: Sequence[Score] = (),
         place: str = "synthesize",
     ) -> Self:
         """A tree of these records; the same for the same records in the same order.
@@ -129,12 +134,15 @@ class CodeTree:
         orders : mapping of column to ndarray of int64
         min_leaf : int
             Least records of a leaf.
+        scores : sequence of Score
+            Over columns among the predictors.
         """
         names = [name for name in predictors if len(target) and predictors[name].min() != predictors[name].max()]
         if not names or len(target) < 2 * min_leaf or target.min() == target.max():
             return cls._leaf(target)
         trees = require_trees(place)
-        X = np.column_stack([orders[name][predictors[name]] for name in names]).astype(np.float32)
+        placed = [orders[name][predictors[name]] for name in names]
+        X = np.column_stack([*placed, *(score_of(score, predictors) for score in scores)]).astype(np.float32)
         same = {"min_samples_leaf": min_leaf, "random_state": 0}
         if outputs is None:
             # Entropy parts rare categories too, which Gini's impurity hardly sees.
@@ -146,11 +154,11 @@ class CodeTree:
         feature = np.where(inner, fitted.feature, 0).astype(np.int64)
         threshold = np.where(inner, np.floor(fitted.threshold), 0).astype(np.int64)
         used = sorted(set(feature[inner].tolist()))
-        renumbered = np.zeros(len(names), np.int64)
+        renumbered = np.zeros(len(names) + len(scores), np.int64)
         renumbered[used] = np.arange(len(used))
         offsets, codes, ends = _counted(fitted.apply(X).astype(np.int64), target, len(left))
         return cls(
-            {names[at]: orders[names[at]] for at in used},
+            {names[at]: orders[names[at]] for at in used if at < len(names)},
             renumbered[feature],
             threshold,
             left,
@@ -158,6 +166,7 @@ class CodeTree:
             offsets,
             codes,
             ends,
+            [scores[at - len(names)] for at in used if at >= len(names)],
         )
 
     @classmethod
@@ -168,9 +177,10 @@ class CodeTree:
 
     def leaves(self, columns: Mapping[str, Ints], n: int) -> Ints:
         """Leaf of each record, by its codes."""
-        if not self.orders:
+        if not self.orders and not self.scores:
             return np.zeros(n, np.int64)
-        features = np.column_stack([order[columns[name]] for name, order in self.orders.items()])
+        placed = [order[columns[name]] for name, order in self.orders.items()]
+        features = np.column_stack([*placed, *(score_of(score, columns) for score in self.scores)])
         words = [read_only(each, np.int64) for each in (features, self.feature, self.threshold, self.left, self.right)]
         return np.asarray(_walk(*words))
 
@@ -195,7 +205,9 @@ class CodeTree:
         """Plain JSON; long rows of integers as text."""
         arrays = {name: packed(getattr(self, name)) for name in ARRAYS}
         # A list: thresholds speak of predictors by place, and JSON may sort the keys of a mapping.
-        return {"orders": [[name, order.tolist()] for name, order in self.orders.items()], **arrays}
+        orders = [[name, order.tolist()] for name, order in self.orders.items()]
+        scores = [[[name, packed(weights)] for name, weights in score.items()] for score in self.scores]
+        return {"orders": orders, "scores": scores, **arrays}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -207,7 +219,9 @@ class CodeTree:
             Not a tree: a way down it may never end, or leave it.
         """
         orders = {name: np.array(order, np.int64) for name, order in data["orders"]}
-        found = cls(orders, *(unpacked(data[name]) for name in ARRAYS))
+        # A plan of before there were scores has none, and draws the same records as ever.
+        scores = [{name: unpacked(weights) for name, weights in score} for score in data.get("scores", ())]
+        found = cls(orders, **{name: unpacked(data[name]) for name in ARRAYS}, scores=scores)
         if not found._is_whole():
             raise UsageError(f"the plan holds a tree of {len(found.left)} nodes that is none: make a new plan")
         return found
@@ -222,7 +236,7 @@ class CodeTree:
         steps = np.diff(self.offsets)
         return bool(
             np.array_equal(below, np.arange(1, nodes))
-            and ((features >= 0) & (features < len(self.orders))).all()
+            and ((features >= 0) & (features < len(self.orders) + len(self.scores))).all()
             and self.offsets[0] == 0
             and (steps >= 0).all()
             and self.offsets[-1] == len(self.codes)
@@ -286,18 +300,25 @@ def mutual_information(columns: Sequence[Ints]) -> Floats:
     c = len(columns)
     found = np.eye(c)
     coded = [np.unique(each, return_inverse=True)[1] for each in columns]
-    entropies = [_entropy(np.bincount(each)) for each in coded]
+    entropies = [entropy(np.bincount(each)) for each in coded]
     for i in range(c):
         for j in range(i + 1, c):
             a, b = int(coded[i].max(initial=0)) + 1, int(coded[j].max(initial=0)) + 1
-            joint = _entropy(np.bincount(coded[i] * b + coded[j]))
+            joint = entropy(np.bincount(coded[i] * b + coded[j]))
             shared = entropies[i] + entropies[j] - joint - (a - 1) * (b - 1) / (2 * max(len(coded[i]), 1))
             for one, other in ((i, j), (j, i)):
                 found[one, other] = max(shared, 0.0) / entropies[one] if entropies[one] > 0 else 0.0
     return found
 
 
-def _entropy(counts: Ints) -> float:
+def entropy(counts: Ints) -> float:
+    """Of the shares of these counts, in nats.
+
+    Examples
+    --------
+    >>> round(entropy(np.array([2, 2, 0])), 3)
+    0.693
+    """
     held = counts[counts > 0]
     shares = held / max(held.sum(), 1)
     return float(-(shares * np.log(shares)).sum())

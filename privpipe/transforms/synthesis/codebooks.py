@@ -79,6 +79,15 @@ class Codebook:
             found.append(_scaled(known.astype(np.float64), np.ones_like(known)) * 2.0)
         return np.column_stack(found)
 
+    def features(self, codes: Ints, most: int) -> Ints:
+        """What each code says in an additive score, shape (codes, features); of a sample of these codes."""
+        from privpipe.kernels.synthesis.additive_scores import category_features, number_features
+
+        counts = np.bincount(codes, minlength=len(self))
+        return (
+            category_features(counts, most) if self.cells is None else number_features(counts, self.cells.means, most)
+        )
+
     def values(self, codes: Ints, uniforms: NDArray[np.float64], found: Any) -> Any:
         """A column of this Arrow type with the values of these codes; a cell's points by the uniforms."""
         import pyarrow as pa

@@ -46,7 +46,8 @@ MODELS: Mapping[str, Any] = {"cart": TreeModel.of, "copula": CopulaModel, "margi
 class Synthesize(Transformer):
     """Replace the table by records drawn from a model of it: sequential trees, a Gaussian copula, or private marginals.
 
-    cart: a column is drawn given those before it, from the leaf of a tree that its record falls into. Categories and
+    cart: a column is drawn given those before it, from the leaf of a tree that its record falls into. The tree splits
+    by these columns and by scores that add up what all of them say. Categories and
     values that at least `min_count` records hold are released as they are; rarer values form cells and are released
     as means less and plus deviations of at least five records, never as themselves. copula: marginals with the same
     cells, and one correlation for each pair of columns, whose categories stand in an order. marginals: noisy counts of
@@ -72,8 +73,9 @@ class Synthesize(Transformer):
         are drawn anew beside these.
     given : tuple of str
         cart: columns that are left and of which the drawn ones depend; of the others they are independent.
-    order : {"gain", "table"} or tuple of str
-        cart: gain draws next the column that those before it explain best; columns that are named come first.
+    order : {"entropy", "gain", "table"} or tuple of str
+        cart: entropy draws columns of few and uneven values first, gain next the one that those before it explain
+        best; columns that are named come first, the others by entropy.
     min_leaf : int
         cart: fewest records of a leaf.
     learn_on : int
@@ -139,10 +141,10 @@ class Synthesize(Transformer):
         tuple[str, ...], ColumnNames(), Doc("cart: columns that stay and of which the drawn ones depend")
     ] = ()
     order: Annotated[
-        tuple[str, ...] | Literal["gain", "table"],
-        Doc("cart: in which order columns are drawn: gain, table, or the names of the first"),
-    ] = "gain"
-    min_leaf: Annotated[int, Ge(1), Doc("cart: fewest records of a leaf")] = 10
+        tuple[str, ...] | Literal["entropy", "gain", "table"],
+        Doc("cart: in which order columns are drawn: entropy, gain, table, or the names of the first"),
+    ] = "entropy"
+    min_leaf: Annotated[int, Ge(1), Doc("cart: fewest records of a leaf")] = 15
     learn_on: Annotated[int, Ge(100), Doc("cart: most records that trees are grown on")] = 50_000
     rules: Annotated[
         tuple[SynthesisRule, ...], Doc("cart: values that follow from others: {when: {...}, then: {...}}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from privpipe.transforms.synthesis.codebooks import FOLDED_AWAY, Codebook
 from privpipe.transforms.synthesis.copula_model import Folding, is_category, shares_of
 from privpipe.transforms.synthesis.ranked_values import ranks_of_column
 from privpipe.transforms.synthesis.tree_rules import SynthesisRule, found_zeros, rule_codes
+
+if TYPE_CHECKING:
+    from privpipe.kernels.synthesis.additive_scores import CodeMoments, Score
 
 __all__ = ["Growing", "learn_trees", "require_columns"]
 
@@ -125,11 +128,14 @@ def _model(
     columns = {name: codes[:, at] for at, name in enumerate(names)}
     order = _order(columns, growing, context)
     sequence = [*growing.given, *order]
+    moments = _moments({name: columns[name] for name in sequence}, books)
     trees, zeros = {}, {}
     for name in order:
         before = sequence[: sequence.index(name)]
         known = columns[name] != FOLDED_AWAY
-        trees[name] = _tree(name, {each: columns[each][known] for each in (*before, name)}, before, books, growing)
+        seen = {each: columns[each][known] for each in (*before, name)}
+        scores = _scores(name, before, columns, moments, books)
+        trees[name] = _tree(name, seen, before, books, scores, growing)
         if growing.find_zeros and len(books[name]) <= FEW_CODES:
             few = [each for each in before if len(books[each]) <= FEW_CODES]
             sizes = {each: len(books[each]) for each in (*few, name)}
@@ -143,8 +149,39 @@ def _model(
     }
 
 
+def _moments(columns: Mapping[str, Ints], books: Mapping[str, Codebook]) -> CodeMoments:
+    from privpipe.kernels.synthesis.additive_scores import CodeMoments, features_each
+
+    codes, most = {name: np.maximum(each, 0) for name, each in columns.items()}, features_each(len(columns))
+    return CodeMoments.of(codes, {name: books[name].features(each, most) for name, each in codes.items()})
+
+
+def _scores(
+    name: str,
+    before: Sequence[str],
+    columns: Mapping[str, Ints],
+    moments: CodeMoments,
+    books: Mapping[str, Codebook],
+) -> list[Score]:
+    """Of a column by those before it, over the records whose own value has a code; by one alone it needs none."""
+    from privpipe.kernels.synthesis.additive_scores import CodeMoments, additive_scores
+
+    if len(before) < 2:
+        return []
+    away = columns[name] == FOLDED_AWAY
+    if away.any():
+        left = {each: np.maximum(codes[away], 0) for each, codes in columns.items()}
+        moments = moments.without(CodeMoments.of(left, moments.tables))
+    return additive_scores(moments, before, name, books[name].is_ordered)
+
+
 def _tree(
-    name: str, columns: Mapping[str, Ints], before: Sequence[str], books: Mapping[str, Codebook], growing: Growing
+    name: str,
+    columns: Mapping[str, Ints],
+    before: Sequence[str],
+    books: Mapping[str, Codebook],
+    scores: Sequence[Score],
+    growing: Growing,
 ) -> dict[str, Any]:
     from privpipe.kernels.synthesis.trees import CodeTree, category_order
 
@@ -160,23 +197,36 @@ def _tree(
         else category_order(predictors[each], len(books[each]), told)
         for each in before
     }
-    return CodeTree.grown(target, outputs, predictors, orders, growing.min_leaf).to_dict()
+    return CodeTree.grown(target, outputs, predictors, orders, growing.min_leaf, scores).to_dict()
 
 
 def _order(columns: Mapping[str, Ints], growing: Growing, context: StageContext) -> list[str]:
-    """Named columns first; then, by gain, the one of whose entropy those before it explain most."""
-    from privpipe.kernels.synthesis.trees import mutual_information
-
+    """Named columns first; then by entropy, by gain, or as in the table."""
     if growing.order == "table":
         return _obeying(list(growing.columns), growing, context)
-    placed = [*growing.order] if isinstance(growing.order, tuple) else []
-    rest = [name for name in growing.columns if name not in placed]
-    names = list(columns)
-    coarse = [_coarse(np.maximum(columns[name], 0)) for name in names]
-    shared = mutual_information(coarse)
-    before = [names.index(name) for name in (*growing.given, *placed)]
+    coarse = {name: _coarse(np.maximum(codes, 0)) for name, codes in columns.items()}
+    if growing.order == "gain":
+        return _obeying(_by_gain(coarse, growing), growing, context)
+    named = [*growing.order] if isinstance(growing.order, tuple) else []
+    rest = _by_entropy({name: coarse[name] for name in growing.columns if name not in named})
+    return _obeying([*named, *rest], growing, context)
+
+
+def _by_entropy(coarse: Mapping[str, Ints]) -> list[str]:
+    """Least first: what has few values is drawn by few columns, and what has many may depend on all of them."""
+    from privpipe.kernels.synthesis.trees import entropy
+
+    return sorted(coarse, key=lambda name: round(entropy(np.bincount(coarse[name])), 9))
+
+
+def _by_gain(coarse: Mapping[str, Ints], growing: Growing) -> list[str]:
+    """Next the one of whose entropy those before it explain most; first the one that tells most of the others."""
+    from privpipe.kernels.synthesis.trees import mutual_information
+
+    names, placed, rest = list(coarse), list[str](), list(growing.columns)
+    shared = mutual_information(list(coarse.values()))
+    before = [names.index(name) for name in growing.given]
     while rest:
-        # The first of all is the one that tells most of the others.
         gains = [
             float(shared[names.index(name), before].sum() if before else shared[:, names.index(name)].sum())
             for name in rest
@@ -185,7 +235,7 @@ def _order(columns: Mapping[str, Ints], growing: Growing, context: StageContext)
         placed.append(best)
         before.append(names.index(best))
         rest.remove(best)
-    return _obeying(placed, growing, context)
+    return placed
 
 
 def _obeying(order: list[str], growing: Growing, context: StageContext) -> list[str]:

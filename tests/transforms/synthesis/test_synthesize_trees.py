@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import Counter
 from typing import Any
@@ -174,14 +175,79 @@ def test_given_columns_stay_and_are_depended_on(run: Any) -> None:
     assert alone[school == "b"].mean() == pytest.approx(alone[school == "c"].mean(), rel=0.25)
 
 
+def weak() -> dict[str, Any]:
+    """Ten columns that each tell little of `pay`, and together three quarters; towns of which some are rare."""
+    rng = np.random.default_rng(12)
+    x: dict[str, Any] = {f"skill {at}": np.array(["no", "yes"])[rng.integers(0, 2, N)] for at in range(10)}
+    x["town"] = np.array(list("abcdefg"))[rng.choice(7, N, p=[0.4, 0.3, 0.1, 0.1, 0.05, 0.03, 0.02])]
+    pay = np.sum([x[name] == "yes" for name in x], axis=0) * 100 + 60 * (x["town"] >= "e") + rng.normal(0, 90, N)
+    return {**x, "pay": pay.round()}
+
+
+def test_weak_relations_that_add_up_are_kept(run: Any) -> None:
+    """Each coefficient is 100; its standard error is 3.3, and that of its difference to a draw 4.7."""
+    x = weak()
+    found = run(Synthesize(order=["town"]), x)
+    skills = [name for name in x if name.startswith("skill")]
+    slopes = []
+    for rows in (x, found):
+        dummies = np.column_stack([np.ones(N), *(np.array(rows[name]) == "yes" for name in skills)])
+        slopes.append(np.linalg.lstsq(dummies, np.array(rows["pay"], float), rcond=None)[0][1:])
+    assert np.mean(np.abs(slopes[1] - slopes[0]) < 1.96 * 4.7) >= 0.8
+    trees = found.plan.detail["models"][0]["trees"]
+    assert trees["pay"]["scores"]
+
+
+def test_scores_are_the_same_for_any_order_and_partitioning(run: Any) -> None:
+    x = {**weak(), "row": list(range(N))}
+    stage = Synthesize(columns=[name for name in x if name != "row"], learn_on=800)
+    one, other = (run(stage, x, record_id="row", parts=parts, shuffled=parts > 1) for parts in (1, 4))
+    assert json.dumps(one.plan.detail["models"]) == json.dumps(other.plan.detail["models"])
+    assert one.plan.detail["models"][0]["trees"]["pay"]["scores"]
+    assert one.rows.sort_by("row") == other.rows.sort_by("row")
+
+
+def test_a_plan_of_before_scores_draws_as_ever() -> None:
+    rng = np.random.default_rng(5)
+    a, target = rng.integers(0, 6, 300), rng.integers(0, 3, 300)
+    tree = CodeTree.grown(np.maximum(target, a // 2), None, {"a": a}, {"a": np.arange(6)}, 10)
+    old = {name: each for name, each in tree.to_dict().items() if name != "scores"}
+    assert CodeTree.from_dict(old).leaves({"a": a}, 300).tolist() == tree.leaves({"a": a}, 300).tolist()
+
+
+def test_a_leaf_of_scores_holds_what_the_definition_says() -> None:
+    rng = np.random.default_rng(6)
+    a, b = rng.integers(0, 6, 500), rng.integers(0, 4, 500)
+    target = np.clip(a + b + rng.integers(-1, 2, 500), 0, 9)
+    score = {"a": np.arange(6) * 7 - 20, "b": np.arange(4) * 7}
+    columns = {"a": a, "b": b}
+    orders = {"a": np.zeros(6, np.int64), "b": np.zeros(4, np.int64)}  # of no use: the tree splits by the score alone
+    tree = CodeTree.from_dict(CodeTree.grown(target, None, columns, orders, 12, [score]).to_dict())
+    assert not tree.orders
+    [kept] = tree.scores
+    assert {name: each.tolist() for name, each in kept.items()} == {n: each.tolist() for n, each in score.items()}
+    leaves, sums = tree.leaves(columns, 500), 7 * (a + b) - 20
+    running = np.concatenate([[0], tree.ends])
+    for leaf in np.unique(leaves):
+        held = Counter(target[leaves == leaf].tolist())
+        assert held.total() >= 12
+        assert running[tree.offsets[leaf + 1]] - running[tree.offsets[leaf]] == held.total()
+        inside = (sums >= sums[leaves == leaf].min()) & (sums <= sums[leaves == leaf].max())
+        assert (leaves[inside] == leaf).all()
+
+
 def test_orders(run: Any) -> None:
     x = related()
     assert run(Synthesize(order="table"), x).plan.detail["models"][0]["order"] == list(x)
     named = run(Synthesize(order=["worked", "school"]), x).plan.detail["models"][0]["order"]
     assert named[:2] == ["worked", "school"]
     assert sorted(named) == sorted(x)
-    gain = run(Synthesize(), x).plan.detail["models"][0]["order"]
+    gain = run(Synthesize(order="gain"), x).plan.detail["models"][0]["order"]
     assert abs(gain.index("income") - gain.index("school")) == 1
+    least_first = ["married", "worked", "school", "partner", "income"]  # of two values, of mostly zeros, of five, ...
+    assert run(Synthesize(), x).plan.detail["models"][0]["order"] == least_first
+    named = run(Synthesize(order=["income"]), x).plan.detail["models"][0]["order"]
+    assert named == ["income", *least_first[:-1]]
 
 
 def test_fewer_records_than_the_trees_may_see(run: Any) -> None:
