@@ -196,8 +196,14 @@ def write_parts(
     *,
     rows_per_file: int = ROWS_PER_FILE,
     escape: bool = False,
+    first: int = 0,
 ) -> Written:
     """Write batches, in their order, as part files of an existing folder; at least one file, so that types survive.
+
+    Parameters
+    ----------
+    first : int
+        Number of the first file.
 
     Raises
     ------
@@ -214,14 +220,14 @@ def write_parts(
                 with _refused():
                     behind.wait()
                     stack.close()
-                    part = _begin(stack, opened, folder, format, files)
+                    part = _begin(stack, opened, Path(folder), part_name(first + len(files), format), files)
             with _refused():
                 behind.run(partial(part.add, batch), batch.num_rows >= LARGE_BATCH)
             records += batch.num_rows
             within("rows", records)
         if part is None:
             with _refused():
-                _begin(stack, opened, folder, format, files)
+                _begin(stack, opened, Path(folder), part_name(first, format), files)
         with _refused():
             behind.wait()
             stack.close()
@@ -259,10 +265,10 @@ class _Behind:
 
 
 def _begin(
-    stack: contextlib.ExitStack, opened: Callable[[Path], _Part], folder: str, format: Format, files: list[str]
+    stack: contextlib.ExitStack, opened: Callable[[Path], _Part], folder: Path, name: str, files: list[str]
 ) -> _Part:
-    files.append(part_name(len(files), format))
-    part = opened(Path(folder) / files[-1])
+    files.append(name)
+    part = opened(folder / name)
     stack.callback(part.close)
     return part
 

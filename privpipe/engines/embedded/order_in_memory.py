@@ -5,7 +5,6 @@ DuckDB sorts whole rows; 10M of eleven columns take it twice the CPU seconds tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,7 +18,7 @@ from privpipe.engines.base.parallel import in_order
 from privpipe.engines.embedded.session import Session
 from privpipe.engines.embedded.table import EmbeddedTable, column_list
 
-__all__ = ["places_in_order", "rows_in_memory"]
+__all__ = ["OrderedRows", "places_in_order", "rows_in_memory"]
 
 GIVEN_ROWS = 122_880
 """As many as DuckDB gives of rows that it sorted: files do not tell who did."""
@@ -31,8 +30,42 @@ MOST_TEXT = 1 << 31
 """Bytes of a column of texts: Arrow counts them in 32 bits."""
 
 
-def rows_in_memory(session: Session, table: EmbeddedTable, stream: Stream) -> Iterator[pa.RecordBatch] | None:
-    """The visible columns of all rows by keyed order, texts as the dictionaries that the table has of them.
+@dataclass(frozen=True)
+class OrderedRows:
+    """Visible columns of rows, texts as the dictionaries that the table has of them, and the places of rows in order.
+
+    Parameters
+    ----------
+    names : list of str
+    columns : list of pyarrow.Array
+        Of dictionaries the indices.
+    dictionaries : list of pyarrow.Array or None
+    places : ndarray of int64, shape (n,)
+    held : object
+        Counts the rows as memory.
+    """
+
+    names: list[str]
+    columns: list[pa.Array] = field(repr=False)
+    dictionaries: list[pa.Array | None] = field(repr=False)
+    places: NDArray[np.int64] = field(repr=False)
+    held: object = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def batch(self, start: int) -> pa.RecordBatch:
+        """The rows from this one on."""
+        chosen = pa.array(self.places[start : start + GIVEN_ROWS])
+        columns = []
+        for column, dictionary in zip(self.columns, self.dictionaries, strict=True):
+            cells = column.take(chosen)
+            columns.append(cells if dictionary is None else pa.DictionaryArray.from_arrays(cells, dictionary))
+        return pa.record_batch(columns, names=self.names)
+
+
+def rows_in_memory(session: Session, table: EmbeddedTable, stream: Stream) -> OrderedRows | None:
+    """All rows by keyed order.
 
     None where they do not fit, or where the ids have to decide: two order words are equal once in 2^64 pairs.
     """
@@ -51,12 +84,11 @@ def rows_in_memory(session: Session, table: EmbeddedTable, stream: Stream) -> It
     for words, columns in in_order(laid, batches, session.threads):
         if not rows.add(words, columns):
             return None
-    if not rows.words:
-        return iter(())
-    places = places_in_order(np.concatenate(rows.words))
+    places = places_in_order(np.concatenate([np.zeros(0, np.int64), *rows.words]))
     if places is None:
         return None
-    return _taken(session, rows, places, table.schema.names, held)
+    rows.words.clear()
+    return OrderedRows(table.schema.names, rows.whole(), rows.dictionaries, places, held)
 
 
 def places_in_order(words: NDArray[np.int64]) -> NDArray[np.int64] | None:
@@ -111,25 +143,13 @@ class _Rows:
             self.texts += each.nbytes if pt.is_string(each.type) or pt.is_binary(each.type) else 0
         return self.texts < min(MOST_TEXT, self.room) or not self.texts
 
-
-def _taken(
-    session: Session, rows: _Rows, places: NDArray[np.int64], names: list[str], held: object
-) -> Iterator[pa.RecordBatch]:
-    whole = []
-    for arrays in rows.columns:
-        whole.append(pa.concat_arrays(arrays))
-        arrays.clear()
-
-    def batch(start: int) -> pa.RecordBatch:
-        chosen = pa.array(places[start : start + GIVEN_ROWS])
-        columns = []
-        for column, dictionary in zip(whole, rows.dictionaries, strict=True):
-            cells = column.take(chosen)
-            columns.append(cells if dictionary is None else pa.DictionaryArray.from_arrays(cells, dictionary))
-        return pa.record_batch(columns, names=names)
-
-    yield from in_order(batch, range(0, len(places), GIVEN_ROWS), session.threads)
-    del held
+    def whole(self) -> list[pa.Array]:
+        """Each column in one array; the others are let go of."""
+        made = []
+        for arrays in self.columns:
+            made.append(pa.concat_arrays(arrays))
+            arrays.clear()
+        return made
 
 
 def _width(table: EmbeddedTable, column: pa.Field) -> int:

@@ -3,35 +3,83 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 
 import pyarrow as pa
 
 from privpipe.blocks import ID_COLUMNS
 from privpipe.draws import Stream
-from privpipe.engines.base import Format, Written
+from privpipe.engines.base import Format, Written, part_files
+from privpipe.engines.base.parallel import in_order
 from privpipe.engines.base.part_files import write_parts
+from privpipe.engines.embedded import order_in_memory
 from privpipe.engines.embedded.mapping import logical
-from privpipe.engines.embedded.order_in_memory import rows_in_memory
+from privpipe.engines.embedded.order_in_memory import OrderedRows, rows_in_memory
 from privpipe.engines.embedded.ranking import ordered_rows
 from privpipe.engines.embedded.session import Session
 from privpipe.engines.embedded.small_rows import SmallRows
 from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted
+from privpipe.progress import EVERY, within
 
 __all__ = ["sorted_rows", "write"]
 
 
 def write(session: Session, table: EmbeddedTable, folder: str, format: Format, stream: Stream, escape: bool) -> Written:
     """See `Engine.write`."""
-    batches = _by_key(session, table, stream) if table.has_record_ids else _by_value(session, table)
-    visible = (batch.select(table.schema.names) for batch in batches)
-    if format != "parquet":
-        return write_parts((logical(b, table.schema) for b in visible), table.schema, folder, format, escape=escape)
-    made = (_with_used_texts(batch, table.schema) for batch in visible)
-    first = next(made, None)
-    found = () if first is None else (first,)
-    schema = table.schema if first is None else first.schema
-    return write_parts(itertools.chain(found, made), schema, folder, format, escape=escape)
+
+    def made(batch: pa.RecordBatch) -> pa.RecordBatch:
+        visible = batch.select(table.schema.names)
+        return _with_used_texts(visible, table.schema) if format == "parquet" else logical(visible, table.schema)
+
+    def parts(batches: Iterator[pa.RecordBatch], first: int = 0) -> Written:
+        start = next(batches, None)
+        found, schema = ((), table.schema) if start is None else ((start,), start.schema)
+        return write_parts(itertools.chain(found, batches), schema, folder, format, escape=escape, first=first)
+
+    rows = rows_in_memory(session, table, stream) if table.has_record_ids else None
+    if rows is not None and len(rows) > part_files.ROWS_PER_FILE:
+        return _at_once(rows, made, parts, session.threads)
+    if rows is not None:
+        starts = range(0, len(rows), order_in_memory.GIVEN_ROWS)
+        return parts(in_order(lambda start: made(rows.batch(start)), starts, session.threads))
+    ordered = ordered_rows(session, table, stream) if table.has_record_ids else _by_value(session, table)
+    return parts(map(made, ordered))
+
+
+def _at_once(
+    rows: OrderedRows,
+    made: Callable[[pa.RecordBatch], pa.RecordBatch],
+    parts: Callable[[Iterator[pa.RecordBatch], int], Written],
+    threads: int,
+) -> Written:
+    """The files that `parts` would write one after the other, several at a time."""
+    size, done = part_files.ROWS_PER_FILE, [0]
+
+    def batches(number: int) -> Iterator[pa.RecordBatch]:
+        begin, end = number * size, min(number * size + size, len(rows))
+        for start in range(begin - begin % order_in_memory.GIVEN_ROWS, end, order_in_memory.GIVEN_ROWS):
+            whole = made(rows.batch(start))
+            skipped = max(begin - start, 0)
+            piece = whole.slice(skipped, min(end - start, len(whole)) - skipped)
+            yield piece
+            done[0] += piece.num_rows  # only told: a count that two threads spoil at once is a little behind
+
+    numbers = range(-(-len(rows) // size))
+    with ThreadPoolExecutor(threads, thread_name_prefix="privpipe-parts") as pool:
+        waiting = [pool.submit(parts, batches(number), number) for number in numbers]
+        try:
+            while wait(waiting, EVERY, FIRST_EXCEPTION).not_done and not any(map(_failed, waiting)):
+                within("rows", done[0])
+            written = [each.result() for each in waiting]
+        finally:
+            for each in waiting:
+                each.cancel()
+    return Written(records=len(rows), files=tuple(name for each in written for name in each.files))
+
+
+def _failed(future: Future[Written]) -> bool:
+    return future.done() and future.exception() is not None
 
 
 def _with_used_texts(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -53,11 +101,6 @@ def _used(column: pa.DictionaryArray) -> pa.DictionaryArray:
     places, used = in_order_of_appearance(codes.to_numpy(), len(column.dictionary))
     indices = pa.array(places, mask=places < 0) if column.null_count else pa.array(places)
     return pa.DictionaryArray.from_arrays(indices, column.dictionary.take(pa.array(used)))
-
-
-def _by_key(session: Session, table: EmbeddedTable, stream: Stream) -> Iterator[pa.RecordBatch]:
-    held = rows_in_memory(session, table, stream)
-    return ordered_rows(session, table, stream) if held is None else held
 
 
 def _by_value(session: Session, table: EmbeddedTable) -> Iterator[pa.RecordBatch]:

@@ -14,9 +14,11 @@ from hypothesis.extra import numpy as hnp
 
 from privpipe.draws import Seed, Stream
 from privpipe.engines import Source
+from privpipe.engines.base import part_files
 from privpipe.engines.embedded import EmbeddedEngine, order_in_memory, session, writing
 from privpipe.engines.embedded.order_in_memory import places_in_order, rows_in_memory
 from privpipe.engines.embedded.ranking import ordered_rows
+from privpipe.errors import SinkError
 from tests.engines.embedded.test_coded_texts import ROWS
 from tests.engines.embedded.test_spilling import Flat
 
@@ -52,31 +54,41 @@ def of_database(engine: EmbeddedEngine, table: Any, stream: Stream) -> list[dict
 def test_rows_and_their_order_are_those_of_the_database(engine: EmbeddedEngine) -> None:
     table = engine.with_record_ids(engine.scan(Source(data=ROWS)), None, SEED)
     before = engine.session.room()
-    batches = rows_in_memory(engine.session, table, STREAM)
-    assert batches is not None
+    rows = rows_in_memory(engine.session, table, STREAM)
+    assert rows is not None
     assert engine.session.room() < before
-    found = pa.Table.from_batches(batches)
+    found = pa.Table.from_batches([rows.batch(start) for start in range(0, len(rows), 1000)])
     assert repr(found.to_pylist()) == repr(of_database(engine, table, STREAM))  # NaN is no NaN's equal
     assert found.num_rows == ROWS.num_rows
-    del batches, found
+    del rows, found
     assert engine.session.room() == before
 
 
+@pytest.mark.parametrize("size", [10**7, 700, 2048, 5999])
 @pytest.mark.parametrize("format", ["parquet", "csv"])
 def test_files_do_not_tell_who_sorted(
-    engine: EmbeddedEngine, format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: EmbeddedEngine, format: str, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Nor whether one was written after the other."""
     rows = ROWS if format == "parquet" else ROWS.drop_columns(["raw"])  # CSV has no form of bytes
     table = engine.with_record_ids(engine.scan(Source(data=rows)), None, SEED)
-    monkeypatch.setattr(order_in_memory, "GIVEN_ROWS", 122_880)
+    monkeypatch.setattr(order_in_memory, "GIVEN_ROWS", 2048)
+    monkeypatch.setattr(session, "BATCH_ROWS", 2048)
+    monkeypatch.setattr(session.Session.stream, "__defaults__", (None, 2048))
+    monkeypatch.setattr(part_files, "ROWS_PER_FILE", size)
+    monkeypatch.setattr(
+        part_files.write_parts, "__kwdefaults__", {**part_files.write_parts.__kwdefaults__, "rows_per_file": size}
+    )
     found = []
     for name, gives in (("memory", rows_in_memory), ("database", lambda *_: None)):
         monkeypatch.setattr(writing, "rows_in_memory", gives)
         (tmp_path / name).mkdir()
-        engine.write(table, str(tmp_path / name), format, STREAM)
-        found.append([path.read_bytes() for path in sorted((tmp_path / name).iterdir())])
+        written = engine.write(table, str(tmp_path / name), format, STREAM)
+        assert written.records == len(rows)
+        assert list(written.files) == sorted(path.name for path in (tmp_path / name).iterdir())
+        found.append([(tmp_path / name / each).read_bytes() for each in written.files])
     assert found[0] == found[1]
-    assert found[0]
+    assert len(found[0]) == -(-len(rows) // size)
 
 
 def test_equal_words_are_left_to_the_database(engine: EmbeddedEngine, tmp_path: Path) -> None:
@@ -108,4 +120,16 @@ def test_texts_that_turn_out_large_are_left_to_the_database(
 
 def test_no_rows_are_in_order(engine: EmbeddedEngine) -> None:
     table = engine.with_record_ids(engine.scan(Source(data=ROWS.slice(0, 0))), None, SEED)
-    assert list(rows_in_memory(engine.session, table, STREAM) or ()) == []
+    rows = rows_in_memory(engine.session, table, STREAM)
+    assert rows is not None
+    assert len(rows) == 0
+
+
+def test_a_file_that_cannot_be_written_ends_the_others(
+    engine: EmbeddedEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = engine.with_record_ids(engine.scan(Source(data=ROWS)), None, SEED)
+    monkeypatch.setattr(part_files, "ROWS_PER_FILE", 1000)
+    (tmp_path / "part-00003.parquet").mkdir()
+    with pytest.raises(SinkError, match="cannot be written"):
+        engine.write(table, str(tmp_path), "parquet", STREAM)
