@@ -105,11 +105,13 @@ class FileRows:
 def _together(pieces: Iterable[Piece], least: int) -> Iterator[list[Piece]]:
     """Neighbouring pieces, at least so many rows and those of one piece."""
     found: list[Piece] = []
+    rows = 0
     for piece in pieces:
         found.append(piece)
-        if sum(each.rows for each in found) >= max(least, PIECE_ROWS):
+        rows += piece.rows
+        if rows >= max(least, PIECE_ROWS):
             yield found
-            found = []
+            found, rows = [], 0
     if found:
         yield found
 

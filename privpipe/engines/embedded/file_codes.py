@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from privpipe.engines.base.histograms import histogram_of
 from privpipe.engines.base.parallel import in_order
 from privpipe.engines.embedded.digits import Digits
+from privpipe.engines.embedded.session import HeldRows, Session, guarded
 from privpipe.errors import EngineError
 
 if TYPE_CHECKING:
     from privpipe.blocks import Histogram
-    from privpipe.engines.embedded.session import HeldRows, Session
 
 __all__ = ["CLOSE", "PIECE_ROWS", "CodedColumn", "FileCodes", "Piece"]
 
@@ -61,8 +61,6 @@ class Piece:
         ------
         DataError, EngineError
         """
-        from privpipe.engines.embedded.session import guarded
-
         with guarded("reading of files"):
             return self.read(names, dictionaries)
 
