@@ -20,9 +20,12 @@ from privpipe.engines.embedded.ranking import ordered_rows
 from privpipe.engines.embedded.session import Session
 from privpipe.engines.embedded.small_rows import SmallRows
 from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted
-from privpipe.progress import EVERY, within
+from privpipe.progress import within
 
 __all__ = ["sorted_rows", "write"]
+
+LOOKED_AFTER = 0.1
+"""Seconds between two looks at files that are written side by side, at the most."""
 
 
 def write(session: Session, table: EmbeddedTable, folder: str, format: Format, stream: Stream, escape: bool) -> Written:
@@ -69,7 +72,7 @@ def _at_once(
     with ThreadPoolExecutor(threads, thread_name_prefix="privpipe-parts") as pool:
         waiting = [pool.submit(parts, batches(number), number) for number in numbers]
         try:
-            while wait(waiting, EVERY, FIRST_EXCEPTION).not_done and not any(map(_failed, waiting)):
+            while wait(waiting, LOOKED_AFTER, FIRST_EXCEPTION).not_done and not any(map(_failed, waiting)):
                 within("rows", done[0])
             written = [each.result() for each in waiting]
         finally:
