@@ -27,7 +27,7 @@ help:
 	@echo "make sbom           a bill of materials of each image, in build/sbom"
 	@echo "make licences       the licences of all direct dependencies, in docs/reference/licences.md"
 	@echo "make test-spark35   the tests of Spark on pyspark 3.5"
-	@echo "make test-integrations  the examples under Airflow, Dagster, dbt and Prefect, each in an environment of its own"
+	@echo "make test-integrations  the examples under Airflow, Dagster, dbt and Prefect, each in an environment of its own, and what is slow and rare"
 	@echo "make fuzz           every reader under inputs that take new branches, and the properties on new random examples"
 	@echo "make soak           damaged policies, records and files against every reader, and killed runs (long)"
 	@echo "make lint           format, lint, types, import contracts"
@@ -79,13 +79,13 @@ lint: setup
 docs: setup
 	"$(BIN)/python" -m mkdocs build --strict --quiet
 
-# Spark tests come last and in one process, so that one session serves them all.
+# Spark tests come last: one session of a process serves all of its tests. What is slow and rare is left to test-integrations.
 # The tests run even where a check fails, so that one run shows everything; either fails the target.
 test: setup java
 	@status=0; $(CHECKS); \
 	[ $$status -eq 0 ] || echo "A check failed, see above; the tests run all the same." >&2; \
-	"$(BIN)/python" -m pytest -n $(WORKERS) -m "not spark" --durations=15 $(PYTEST_ARGS) || status=1; \
-	"$(BIN)/python" -m pytest -m spark --durations=15 $(PYTEST_ARGS) || status=1; \
+	"$(BIN)/python" -m pytest -n $(WORKERS) -m "not spark and not rare" --durations=15 $(PYTEST_ARGS) || status=1; \
+	"$(BIN)/python" -m pytest -n $(WORKERS) -m "spark and not rare" --durations=15 $(PYTEST_ARGS) || status=1; \
 	exit $$status
 
 # Spark's tests on pyspark 3.5; what only 4 has is skipped by name.
@@ -161,8 +161,8 @@ licences: setup
 
 # Their pins exclude each other, so each scheduler has an environment; TOOLS="dagster dbt" runs some of them.
 TOOLS ?= airflow dagster dbt prefect
-test-integrations: $(BIN)/python
-	@status=0; for tool in $(TOOLS); do \
+test-integrations: setup java
+	@status=0; "$(BIN)/python" -m pytest -m rare --durations=5 $(PYTEST_ARGS) || status=1; for tool in $(TOOLS); do \
 	    "$(BIN)/python" -m venv "build/$$tool" && \
 	    "build/$$tool/bin/python" -m pip install --quiet -e ".[$$tool]" pytest pytest-timeout hypothesis && \
 	    "build/$$tool/bin/python" -m pytest -o addopts="-ra --import-mode=importlib" -o faulthandler_timeout=0 -W ignore \

@@ -180,6 +180,7 @@ def test_constraints_name_what_the_package_asks_for() -> None:
             assert "==" not in line
 
 
+@pytest.mark.rare
 def test_a_fresh_environment_has_the_command_line_and_no_engine_but_its_own(tmp_path: Path) -> None:
     """The very steps of `docker/Dockerfile`, in a temporary place: what they install can publish the Adult release."""
     venv = tmp_path / "venv"

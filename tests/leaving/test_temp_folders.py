@@ -90,7 +90,11 @@ def ran(policy: Path, engine: str, at: str, number: int) -> subprocess.Completed
     script = policy.with_name("run.py")
     script.write_text(RUN)
     command = [sys.executable, str(script), str(policy), engine, at, str(number)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup a child would inherit that it is ignored
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def own(folder: Path) -> list[Path]:

@@ -143,6 +143,7 @@ def published_as_by_the_command_line(cluster: Cluster, release: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.rare
 def test_spark_master_and_two_workers_publish_the_release(cluster: Cluster) -> None:
     if importlib.util.find_spec("pyspark") is None or shutil.which("java") is None:
         pytest.skip("Spark: no pyspark or no Java 17 on this machine")

@@ -151,6 +151,7 @@ def wait_for_workers(log: Path) -> None:
         time.sleep(0.2)
 
 
+@pytest.mark.rare
 def test_a_standalone_cluster_answers_alike(standalone: str, wanted: Any, tmp_path: Path) -> None:
     options = {
         "master": standalone,

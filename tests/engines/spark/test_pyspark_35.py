@@ -21,7 +21,7 @@ from privpipe.errors import UnsupportedError
 
 from .every_primitive import every_primitive
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.rare, pytest.mark.timeout(900)]
 PROJECT = Path(__file__).resolve().parents[3]
 SCRIPT = Path(__file__).with_name("every_primitive.py")
 NO_NETWORK = re.compile(r"NewConnectionError|Name or service not known|Temporary failure|No matching distribution")
