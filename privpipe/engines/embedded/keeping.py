@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ from privpipe.errors import DataError
 __all__ = ["keep_classes", "recode"]
 
 RAW, LABEL, SIZE = "__privpipe_raw", "__privpipe_label", "__privpipe_size"
+LOST_AT_ONCE = 1 << 20
+"""Lost classes that wait in memory until they are stored."""
 
 
 def keep_classes(
@@ -71,29 +74,75 @@ def keep_classes(
 def _keep_packed(
     session: Session, packed: PackedClasses, passing: Callable[[ClassBlock], NDArray[np.bool_]]
 ) -> EmbeddedTable:
-    table, keys, sizes = packed.table, [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    table = packed.table
 
     def failing(item: tuple[ClassBlock, NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         block, own = item
         here = ~passing(block)
         return own[here], block.sizes[here]
 
+    lost = _Lost(session, packed)
     for own, records in in_order(failing, packed.keyed_blocks(), session.threads):
-        keys.append(own)
-        sizes.append(records)
-    lost, records = np.concatenate(keys), np.concatenate(sizes)
-    if not len(lost):
+        lost.add(own, records)
+    kept = lost.stored()
+    if kept is None:
         return table
-    view = session.name("lost")
-    kept = session.keep(f"SELECT {CLASS} FROM {view}", {view: pa.table({CLASS: lost})})
     left = table.derived_alike(
         f"SELECT * FROM {table.compact} ANTI JOIN {kept.name} ON {packed.keys.sql} = {kept.name}.{CLASS}", holds=(kept,)
     )
-    left.tell_records(table.records(session) - int(records.sum()))
-    for name, gone in packed.keys.histograms(lost, records):
-        if name in table.histograms:
-            left.histograms[name] = _without(table.histograms[name], gone)
+    left.tell_records(table.records(session) - lost.records)
+    left.histograms.update(lost.histograms)
     return left
+
+
+@dataclass
+class _Lost:
+    """The keys of lost classes, stored some at a time: they may be half as many as records.
+
+    Parameters
+    ----------
+    session : Session
+    packed : PackedClasses
+    records : int
+        Of classes added so far.
+    histograms : dict of str to Histogram
+        Of the keys that were counted, what is left of them.
+    """
+
+    session: Session
+    packed: PackedClasses
+    records: int = 0
+    histograms: dict[str, Histogram] = field(default_factory=dict, repr=False)
+    _waiting: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=list, repr=False)
+    _kept: Kept | None = field(default=None, repr=False)
+
+    def add(self, keys: NDArray[np.int64], sizes: NDArray[np.int64]) -> None:
+        """Classes by their packed keys, and the records of each."""
+        if len(keys):
+            self._waiting.append((keys, sizes))
+        if sum(len(each) for each, _ in self._waiting) >= LOST_AT_ONCE:
+            self._store()
+
+    def stored(self) -> Kept | None:
+        """The table of all of them; None where no class is lost."""
+        if self._waiting:
+            self._store()
+        return self._kept
+
+    def _store(self) -> None:
+        keys, sizes = (np.concatenate(each) for each in zip(*self._waiting, strict=True))
+        self._waiting.clear()
+        self.records += int(sizes.sum())
+        for name, gone in self.packed.keys.histograms(keys, sizes):
+            seen = self.histograms.get(name, self.packed.table.histograms.get(name))
+            if seen is not None:
+                self.histograms[name] = _without(seen, gone)
+        view = self.session.name("lost")
+        sql, frames = f"SELECT {CLASS} FROM {view}", {view: pa.table({CLASS: keys})}
+        if self._kept is None:
+            self._kept = self.session.keep(sql, frames)
+        else:
+            self.session.run(f"INSERT INTO {self._kept.name} {sql}", frames)
 
 
 def _without(seen: Histogram, lost: Histogram) -> Histogram:

@@ -84,14 +84,14 @@ def rows_in_memory(session: Session, table: EmbeddedTable, stream: Stream) -> Or
     for words, columns in in_order(laid, batches, session.threads):
         if not rows.add(words, columns):
             return None
-    places = places_in_order(np.concatenate([np.zeros(0, np.int64), *rows.words]))
+    places = places_in_order(np.concatenate([np.zeros(0, np.int64), *rows.words]), session.threads)
     if places is None:
         return None
     rows.words.clear()
     return OrderedRows(table.schema.names, rows.whole(), rows.dictionaries, places, held)
 
 
-def places_in_order(words: NDArray[np.int64]) -> NDArray[np.int64] | None:
+def places_in_order(words: NDArray[np.int64], threads: int = 1) -> NDArray[np.int64] | None:
     """The places of some words in their order; None where two are equal.
 
     The high bits of a word and its place are one integer, which sorts five times as fast as places sort by words.
@@ -103,11 +103,13 @@ def places_in_order(words: NDArray[np.int64]) -> NDArray[np.int64] | None:
     >>> places_in_order(np.array([5, 5])) is None
     True
     """
+    from privpipe.kernels.grouping.radix_sort import sort_numbers
+
     bits = np.uint64(max(1, len(words) - 1).bit_length())
     unsigned = words.view(np.uint64) ^ np.uint64(1 << 63)
     keys = (unsigned >> bits) << bits
     keys |= np.arange(len(words), dtype=np.uint64)
-    keys.sort()
+    sort_numbers(keys, threads)
     places = (keys & np.uint64((1 << int(bits)) - 1)).view(np.int64)
     keys >>= bits
     equal = np.flatnonzero(keys[1:] == keys[:-1])

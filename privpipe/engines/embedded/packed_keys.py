@@ -78,9 +78,7 @@ class PackedKeys:
         rest = keys
         for name, digits in reversed(list(zip(self.names, self.digits, strict=True))):
             rest, own = np.divmod(rest, digits.size)
-            found, place = np.unique(own, return_inverse=True)
-            sums = np.zeros(len(found), np.int64)
-            np.add.at(sums, place, records)
+            found, sums = _summed(own, records, digits.size)
             yield name, histogram_of(digits.values_of(found), pa.array(sums))
 
     def of_mark(self, schema: pa.Schema, mark: str) -> int:
@@ -190,6 +188,18 @@ class PackedClasses:
             own = {name: _part(each, start, min(start + BLOCK_CLASSES, len(keys))) for name, each in cells.items()}
             flags = None if marked is None else keys[here] == marked
             yield ClassBlock(sizes[here], own, flags), keys[here]
+
+
+def _summed(digits: Ints, records: Ints, size: int) -> tuple[Ints, Ints]:
+    """The digits that occur, and the records of each."""
+    if size <= MOST_DIGITS:
+        sums = np.bincount(digits, records, size).astype(np.int64)  # exact below 2^53
+        found = np.flatnonzero(sums)
+        return found, sums[found]
+    found, place = np.unique(digits, return_inverse=True)
+    sums = np.zeros(len(found), np.int64)
+    np.add.at(sums, place, records)
+    return found, sums
 
 
 def _part(cells: Cells, start: int, stop: int) -> Cells:

@@ -20,7 +20,7 @@ __all__ = ["sorted_codes", "sorted_words"]
 Ints = NDArray[np.int64]
 WORD_BYTES = 8
 LEAST_ROOM = 32 << 20
-SLICE_ROWS = 1 << 20
+SLICE_ROWS = 1 << 18
 """Rows that are handed on at a time, and those of one key; what is made of them lies in memory besides."""
 
 
@@ -54,7 +54,7 @@ def sorted_words(
         sql = f"SELECT {word} AS word FROM {table.compact}{chosen}"
         return (batch.column(0).to_numpy() for batch in session.stream(sql, table.frames))
 
-    return _sorted(pieces, parts, table.records(session), radix, kind)
+    return _sorted(pieces, parts, np.empty(table.records(session), kind), radix, session.threads)
 
 
 def sorted_codes(
@@ -90,7 +90,7 @@ def sorted_codes(
     def of_part(part: int) -> Iterator[Ints]:
         return in_order(_chosen(packed, radix, parts, part), pieces, session.threads)
 
-    return _sorted(of_part, parts, records, radix, np.int64)
+    return _sorted(of_part, parts, np.empty(records, np.int64), radix, session.threads)
 
 
 def _parts(session: Session, table: EmbeddedTable, columns: int) -> int:
@@ -109,22 +109,25 @@ def _chosen(packed: Callable[[Piece], Ints], radix: int, parts: int, part: int) 
 
 
 def _sorted(
-    pieces: Callable[[int], Iterable[NDArray[Any]]], parts: int, records: int, radix: int, kind: Any
+    pieces: Callable[[int], Iterable[NDArray[Any]]], parts: int, room: NDArray[Any], radix: int, threads: int
 ) -> Iterator[NDArray[Any]]:
+    """Each part in turn in one array, of which pages that nothing is written to take no memory."""
+    from privpipe.kernels.grouping.radix_sort import sort_numbers
+
     for part in range(parts):
-        words = np.empty(records, kind)  # pages that nothing is written to take no memory
         count = 0
         for piece in pieces(part):
-            if count + len(piece) > records:  # more rows than were counted: let what follows see them all
-                words = np.concatenate([words[:count], np.empty(len(piece) + records, kind)])
-            words[count : count + len(piece)] = piece
+            if count + len(piece) > len(room):  # more rows than were counted: let what follows see them all
+                room = np.concatenate([room[:count], np.empty(len(piece) + len(room), room.dtype)])
+            room[count : count + len(piece)] = piece
             count += len(piece)
-        words = words[:count]
-        words.sort()
-        yield from _slices(words, radix)
+        words = room[:count]
+        sort_numbers(words, threads)
+        # Who looks at words of one part may still do so when the next one takes their place.
+        yield from (words[each] if parts == 1 else words[each].copy() for each in _slices(words, radix))
 
 
-def _slices(words: NDArray[Any], radix: int) -> Iterator[NDArray[Any]]:
+def _slices(words: NDArray[Any], radix: int) -> Iterator[slice]:
     """Consecutive words, cut where keys change."""
     start = 0
     while start < len(words):
@@ -134,5 +137,5 @@ def _slices(words: NDArray[Any], radix: int) -> Iterator[NDArray[Any]]:
             stop = int(np.searchsorted(words, (int(last) // radix + 1) * radix))
         else:
             stop = int(np.searchsorted(words, last, side="right"))
-        yield words[start:stop]
+        yield slice(start, stop)
         start = stop
