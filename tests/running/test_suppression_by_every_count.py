@@ -110,6 +110,37 @@ EXPECTED = {
 """Levels, loss and suppressed records."""
 
 
+CUTS: dict[str, dict[str, Any]] = {
+    "mondrian": {"mondrian": {}},
+    "sweep": {"local_recoding": {"suppress_at_most": 0.2}},
+    "clusters": {"local_recoding": {"method": "search", "steps": 2, "suppress_at_most": 0.2}},
+}
+FIGURES = ("tree", "rounds", "k", "records", "classes", "left", "loss", "column_losses")
+
+
+def wildcards(document: dict[str, Any]) -> dict[str, Any]:
+    found = asking(document, {"k_anonymity": {"k": 12}}, {"average_risk": {"at_most": 0.08}}, nulls="wildcard")
+    found["guarantees"] = found["guarantees"][1:]
+    found["columns"] = {**found["columns"], "illness": {"role": "insensitive"}}
+    return found
+
+
+@pytest.mark.parametrize("count", [wildcards], ids=lambda count: count.__name__)
+def test_cuts_by_every_count(document: dict[str, Any], engine: Engine, embedded: Engine, count: Any) -> None:
+    """The gate passes what was cut, every engine cuts alike, and a plan that was kept is applied as it was learnt."""
+    for name, stage in CUTS.items():
+        policy = {**count(document), "transform": [stage]}
+        policy["sink"] = {"path": f"{document['sink']['path']}-{name}"}
+        result = pp.release(policy, engine=engine)
+        assert result.assessment.passed
+        detail = result.plan.stages[0].detail
+        wanted = pp.plan(None, policy, engine=embedded).stages[0].detail
+        assert {own: detail.get(own) for own in FIGURES} == {own: wanted.get(own) for own in FIGURES}
+        assert detail["classes"] > 3
+        kept = pp.Plan.from_json(result.plan.to_json(), pp.Policy.from_dict(policy))
+        assert pp.transform(None, kept, engine=engine).num_rows == 300 - result.plan.suppressed_records
+
+
 @pytest.mark.parametrize("name", ["embedded", "dask_engine"])
 def test_given_levels_and_records_as_they_are(
     document: dict[str, Any], name: str, request: pytest.FixtureRequest

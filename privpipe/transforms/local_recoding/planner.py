@@ -45,7 +45,7 @@ def plan(engine: Any, table: Any, stage: LocalRecodingStage, context: StageConte
     NoSolutionError
         More records are left in the end than may be suppressed.
     """
-    sets = judged_sets(context)  # refuses ways of counting that this stage does not serve
+    sets = judged_sets(context, serves=stage.serves)  # refuses ways of counting that this stage does not serve
     if not sets.keys:
         raise UsageError(f"{context.place}: a search needs a guarantee over classes to work for")
     encoded = encode(engine, table, as_generalize(stage), context)

@@ -46,6 +46,7 @@ class LocalRecodingStage(Transformer):
         "chooses labels for single classes, and members of one value may be in several: generalize labels them alike"
     )
     suppresses: ClassVar[bool] = True
+    serves: ClassVar[tuple[str, ...]] = ("wildcard",)
     preserves: ClassVar[str] = "truth: every label covers the value it stands for"
     reveals: ClassVar[str] = "that coarsely labelled records did not fit into an earlier round (minimality)"
     source: ClassVar[str] = "Xu et al., KDD 2006"
@@ -211,7 +212,7 @@ class _Counted:
 
     @classmethod
     def of(cls, engine: Primitives, table: Any, columns: tuple[str, ...], context: StageContext) -> Self:
-        sets = judged_sets(context)
+        sets = judged_sets(context, serves=LocalRecodingStage.serves)
         fixed = tuple(key for key in sets.columns if key not in columns)
         distinct = engine.distinct(table, list(dict.fromkeys([*columns, *fixed, *sets.sensitive])))
         records = distinct["__count"].to_numpy().astype(np.int64)

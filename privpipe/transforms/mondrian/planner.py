@@ -36,7 +36,7 @@ def plan(engine: Any, table: Any, stage: MondrianStage, context: StageContext) -
     UnsupportedError
         A relaxed tree of more records than the driver holds.
     """
-    sets = judged_sets(context)
+    sets = judged_sets(context, serves=stage.serves)
     if not sets.keys and stage.k is None:
         raise UsageError(f"{context.place}: a search needs a guarantee over classes to work for, or a k of its own")
     problem = _counted(engine, table, stage, sets, context)

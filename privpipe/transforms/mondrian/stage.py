@@ -42,6 +42,7 @@ class MondrianStage(Transformer):
         "chooses labels for single classes, and members of one value may be in several: generalize labels them alike"
     )
     suppresses: ClassVar[bool] = True  # nobody, yet it works for guarantees that compare with a base
+    serves: ClassVar[tuple[str, ...]] = ("wildcard",)
     preserves: ClassVar[str] = "truth: every label covers the value it stands for; every record"
     reveals: ClassVar[str] = "that a finer cut did not meet the guarantees (minimality)"
     source: ClassVar[str] = "LeFevre, DeWitt, Ramakrishnan, ICDE 2006"
@@ -158,7 +159,7 @@ def tree_names(stage: MondrianStage, context: StageContext) -> tuple[tuple[str, 
         raise UsageError(
             f"{context.place}: no quasi-identifier has a `hierarchy:`; name the `columns:` to cut by their values"
         )
-    return tuple(cut), tuple(name for name in judged_sets(context).columns if name not in cut)
+    return tuple(cut), tuple(name for name in judged_sets(context, serves=stage.serves).columns if name not in cut)
 
 
 def tree_columns(

@@ -327,7 +327,7 @@ def test_what_is_refused(embedded: Engine, make_problem: Any) -> None:
         plan(embedded, table, LocalRecoding(), replace(context, guarantees=(KAnonymity(k=9),)))
     with pytest.raises(UsageError, match="needs a guarantee over classes"):
         plan(embedded, table, LocalRecoding(), replace(context, guarantees=()))
-    for changed in ({"person": "ill"}, {"nulls": "wildcard"}, {"guarantees": (KMap(k=2),)}):
+    for changed in ({"person": "ill"}, {"guarantees": (KMap(k=2),)}):
         with pytest.raises(GAPS["*", "cells counted otherwise"].raises):
             plan(embedded, table, LocalRecoding(), replace(context, **changed))  # type: ignore[arg-type]
     clash = [["v0", "v2", "*"], ["v1", "v2", "*"], ["v2", "g1", "*"], ["v3", "g1", "*"]]

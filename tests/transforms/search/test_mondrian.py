@@ -367,7 +367,7 @@ def test_what_is_refused(embedded: Engine, people: pa.Table) -> None:
     )
     with pytest.raises(NoSolutionError, match="30 records have a value that the hierarchy of 'town' lacks"):
         asked(Mondrian(), hierarchies={"town": few})
-    for other in ({"person": "ill"}, {"nulls": "wildcard"}, {"guarantees": (KMap(k=2),)}):
+    for other in ({"person": "ill"}, {"guarantees": (KMap(k=2),)}):
         with pytest.raises(GAPS["*", "cells counted otherwise"].raises):
             asked(ages, **other)
     with pytest.raises(UsageError, match="mode relaxed cuts through"):
