@@ -165,6 +165,15 @@ def test_more_rows_cost_more_and_nothing_is_shown(tmp_path: Path) -> None:
     assert not (tmp_path / "released").exists()
 
 
+def test_rows_that_do_not_fit_cost_more_each(tmp_path: Path) -> None:
+    pq.write_table(rows_of(2_000), tmp_path / "data.parquet")
+    few, many = ({**policy(tmp_path, memory_limit=limit)} for limit in ("4GB", "64GB"))
+    told = [pp.plan_cost(document, rows=100_000_000).estimates["cpu_s"] for document in (few, many)]
+    assert "rows on disk" in told[0].terms
+    assert "rows on disk" not in told[1].terms
+    assert told[0].amount == pytest.approx(told[1].amount + told[0].terms["rows on disk"])  # type: ignore[operator]
+
+
 def test_what_cannot_be_known_is_said(tmp_path: Path) -> None:
     pq.write_table(rows_of(500), tmp_path / "data.parquet")
     document = policy(tmp_path)

@@ -16,7 +16,7 @@ from privpipe.blocks import ClassBlock, ClassQuery, FactsRequest
 from privpipe.draws import RunKey, Seed
 from privpipe.engines import Source
 from privpipe.engines.base.fingerprint import fingerprint
-from privpipe.engines.embedded import EmbeddedEngine, coded_texts, session, sorted_words
+from privpipe.engines.embedded import EmbeddedEngine, coded_texts, keeping, packed_keys, session, sorted_words
 from privpipe.engines.embedded.table import EmbeddedTable
 from privpipe.errors import DataError, EngineError
 from privpipe.models import CATALOGUE
@@ -197,6 +197,37 @@ def test_a_release_has_the_same_bytes(plain: EmbeddedEngine, coded: EmbeddedEngi
     one, other = released(plain, tmp_path / "plain"), released(coded, tmp_path / "coded")
     assert one[0] < N
     assert one == other
+
+
+@pytest.mark.parametrize("most_digits", [0, 1 << 20])
+def test_lost_classes_are_stored_some_at_a_time(
+    most_digits: int, plain: EmbeddedEngine, coded: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows and histograms are those of one piece, and of the engine that stores no codes."""
+    stored = []
+
+    def kept(engine: EmbeddedEngine) -> tuple[Any, ...]:
+        table = loaded(engine)
+        seen = engine.facts(table, FactsRequest(histograms=KEYS)).histograms
+        left: Any = engine.keep_classes(table, ClassQuery(keys=KEYS), lambda block: block.sizes % 3 > 0)
+        told = [
+            (name, left.histograms[name].values.to_pylist(), left.histograms[name].counts.tolist()) for name in seen
+        ]
+        return engine.count(left), told, engine.collect(left)
+
+    def running(own: Any, sql: str, *more: Any) -> None:
+        stored.append(sql)
+        real(own, sql, *more)
+
+    whole = kept(plain)
+    real = session.Session.run
+    monkeypatch.setattr(session.Session, "run", running)
+    monkeypatch.setattr(packed_keys, "MOST_DIGITS", most_digits)
+    monkeypatch.setattr(sorted_words, "SLICE_ROWS", 400)
+    monkeypatch.setattr(keeping, "LOST_AT_ONCE", 5)
+    assert 0 < whole[0] < N
+    assert kept(coded) == whole
+    assert sum(sql.startswith("INSERT INTO kept") for sql in stored) > 3
 
 
 def test_files_show_no_text_that_no_row_has(coded: EmbeddedEngine, tmp_path: Path) -> None:

@@ -40,6 +40,19 @@ def test_a_key_is_in_one_slice(engine: EmbeddedEngine, words: list[int], radix: 
         assert all(len(each) <= most or each[most - 1] // radix == each[-1] // radix for each in slices)
 
 
+@given(words=WORDS, parts=st.integers(2, 4))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+def test_slices_of_one_part_outlive_it(engine: EmbeddedEngine, words: list[int], parts: int) -> None:
+    """Threads look at slices while the next part is read into the same array; none of them holds that array."""
+    table = engine.with_record_ids(engine.scan(Source(data=pa.table({"w": words}))), None, Seed.insecure(1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sorted_words, "_parts", lambda *_: parts)
+        patch.setattr(sorted_words, "SLICE_ROWS", 5)
+        slices = list(words_of(engine.session, table, "w", "w"))
+    assert sorted(np.concatenate(slices).tolist()) == sorted(words)
+    assert all(each.base is None for each in slices)
+
+
 def test_numbers_are_words_too(engine: EmbeddedEngine) -> None:
     rows = pa.table({"w": [1.5, -0.0, 0.0, -7.25, 1.5]})
     table = engine.with_record_ids(engine.scan(Source(data=rows)), None, Seed.insecure(1))
