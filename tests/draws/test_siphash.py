@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privpipe.compiled import load
 from privpipe.draws import Stream, siphash
 
 KEY = bytes(range(16))
@@ -129,3 +130,12 @@ def test_the_words_of_records_and_counters_are_hashes_of_their_ids() -> None:
         assert word == int.from_bytes(sip(KEY, message, 8), "little")
     message = (9).to_bytes(8, "little") + (2).to_bytes(8, "little")
     assert stream.counter(9, 1, word=2).tolist() == [int.from_bytes(sip(KEY, message, 8), "little")]
+
+
+def test_many_records_have_the_words_of_each() -> None:
+    load()
+    stream, ids = Stream(KEY), np.random.default_rng(2).integers(-(2**63), 2**63 - 1, (2_050, 2))
+    words = stream.words(ids, word=2**64 - 1)
+    for row in (0, 1023, 1024, 2047, 2048, 2049):
+        message = ids[row].astype("<i8").tobytes() + bytes([255] * 8)
+        assert int(words[row]) == int.from_bytes(sip(KEY, message, 8), "little")

@@ -8,13 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.compiled import SMALL, njit
-from privpipe.draws.siphash import absorb
+from privpipe.draws.siphash import absorb, absorb_each
 from privpipe.kernels.columns.cell_words import CodedCells, FixedCells, TextCells
 
 __all__ = ["ROWS_AT_A_TIME", "absorb_column"]
 
 U = np.uint64
 ROWS_AT_A_TIME = 4096  # four words of hash state each: they stay in the second-level cache over all columns
+FEW = 4
+"""One row in so many that has a further word: below, these rows are worked off by themselves."""
 
 
 def absorb_column(
@@ -192,6 +194,30 @@ def _last_word(data: NDArray[np.uint8], at: U, size: U) -> U:
     return word
 
 
+@njit(nogil=True, cache=True)
+def _some_word(data: NDArray[np.uint8], at: U, left: U) -> U:
+    """The next word of a text of which so many bytes are left, at least one."""
+    if at + U(8) > U(len(data)):
+        word: U = _last_word(data, at, min(left, U(8)))
+    else:
+        word = _whole_word(data, at)
+        word = word if left >= U(8) else word & ((U(1) << (left << U(3))) - U(1))
+    return word
+
+
+@njit(nogil=True, cache=True)
+def _absorb_some(
+    state: NDArray[np.uint64], of_rows: NDArray[np.uint64], left: NDArray[np.uint64], done: np.uint64
+) -> None:
+    """One more word for the rows that have more left than is done."""
+    v0, v1, v2, v3 = state[0], state[1], state[2], state[3]
+    for i in range(len(of_rows)):
+        a, b, c, d = absorb(v0[i], v1[i], v2[i], v3[i], of_rows[i])
+        here = left[i] > done
+        v0[i], v1[i] = (a if here else v0[i]), (b if here else v1[i])
+        v2[i], v3[i] = (c if here else v2[i]), (d if here else v3[i])
+
+
 @njit(small=8 * SMALL, plain=_absorb_text_plain, nogil=True, cache=True)
 def _absorb_text(
     tag: U,
@@ -203,22 +229,30 @@ def _absorb_text(
     state: NDArray[np.uint64],
     words: NDArray[np.uint64],
 ) -> None:
+    """Word by word of all rows; the few texts that are longer than the others, one after the other."""
+    of_rows, at, left = np.empty(rows, U), np.empty(rows, U), np.empty(rows, U)
     for i in range(rows):
+        here = len(present) == 0 or present[start + i]
+        at[i] = U(offsets[start + i])
+        left[i] = U(offsets[start + i + 1]) - at[i] if here else U(0)
+        of_rows[i] = tag | left[i] << U(8) if here else U(0)
+        words[i] += U(1) + ((left[i] + U(7)) >> U(3))
+    absorb_each(state, of_rows)
+    done, longer = U(0), rows
+    while longer > 0:
+        longer = 0
+        for i in range(rows):
+            if left[i] > done:
+                of_rows[i] = _some_word(data, at[i] + done, left[i] - done)
+                longer += 1
+        if longer * FEW < rows:
+            break
+        _absorb_some(state, of_rows, left, done)
+        done += U(8)
+    for i in range(rows if longer > 0 else 0):
         v0, v1, v2, v3 = state[0, i], state[1, i], state[2, i], state[3, i]
-        if len(present) > 0 and not present[start + i]:
-            v0, v1, v2, v3 = absorb(v0, v1, v2, v3, U(0))
-            words[i] += U(1)
-        else:
-            at = np.int64(offsets[start + i])
-            length = np.int64(offsets[start + i + 1]) - at
-            v0, v1, v2, v3 = absorb(v0, v1, v2, v3, tag | U(length) << U(8))
-            place, left = U(at), U(length)
-            while left >= U(8):
-                v0, v1, v2, v3 = absorb(v0, v1, v2, v3, _whole_word(data, place))
-                place, left = place + U(8), left - U(8)
-            if left > U(0):
-                v0, v1, v2, v3 = absorb(v0, v1, v2, v3, _last_word(data, place, left))
-            words[i] += U(1 + (length + 7) // 8)
+        for further in range(done, left[i], U(8)):
+            v0, v1, v2, v3 = absorb(v0, v1, v2, v3, _some_word(data, at[i] + further, left[i] - further))
         state[0, i], state[1, i], state[2, i], state[3, i] = v0, v1, v2, v3
 
 
@@ -232,11 +266,29 @@ def _absorb_coded(
     state: NDArray[np.uint64],
     words: NDArray[np.uint64],
 ) -> None:
+    """As `_absorb_text`."""
+    of_rows, at, left = np.empty(rows, U), np.empty(rows, U), np.empty(rows, U)
     for i in range(rows):
+        code = U(codes[start + i])
+        at[i] = U(starts[code])
+        left[i] = U(starts[code + U(1)]) - at[i]
+        words[i] += left[i]
+    done, longer = U(0), rows
+    while longer > 0:
+        longer = 0
+        for i in range(rows):
+            if left[i] > done:
+                of_rows[i] = of_values[at[i] + done]
+                longer += 1
+        if longer * FEW < rows:
+            break
+        if longer == rows:
+            absorb_each(state, of_rows)
+        else:
+            _absorb_some(state, of_rows, left, done)
+        done += U(1)
+    for i in range(rows if longer > 0 else 0):
         v0, v1, v2, v3 = state[0, i], state[1, i], state[2, i], state[3, i]
-        code = codes[start + i]
-        first, stop = starts[code], starts[code + 1]
-        for at in range(first, stop):
-            v0, v1, v2, v3 = absorb(v0, v1, v2, v3, of_values[at])
-        words[i] += U(stop - first)
+        for further in range(done, left[i]):
+            v0, v1, v2, v3 = absorb(v0, v1, v2, v3, of_values[at[i] + further])
         state[0, i], state[1, i], state[2, i], state[3, i] = v0, v1, v2, v3

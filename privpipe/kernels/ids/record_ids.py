@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from privpipe.compiled import SMALL, njit
 from privpipe.draws import Seed
-from privpipe.draws.siphash import absorb, close_128, key_words, start_128
+from privpipe.draws.siphash import AT_ONCE, absorb, absorb_each, close_128, close_each, key_words, start_128, start_each
 from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.columns.cell_words import CodedCells, FixedCells, TextCells, encode_column
 from privpipe.kernels.ids.cell_states import ROWS_AT_A_TIME, absorb_column
@@ -198,10 +198,7 @@ def _close_plain(state: NDArray[np.uint64], words: NDArray[np.uint64], out: NDAr
 
 @njit(small=4 * SMALL, plain=_close_plain, nogil=True, cache=True)
 def _close(state: NDArray[np.uint64], words: NDArray[np.uint64], out: NDArray[np.int64]) -> None:
-    v0, v1, v2, v3 = state[0], state[1], state[2], state[3]
-    for i in range(len(out)):
-        first, second = close_128(v0[i], v1[i], v2[i], v3[i], words[i])
-        out[i, 0], out[i, 1] = np.int64(first), np.int64(second)
+    close_each(state, words[: len(out)], True, out.view(U))
 
 
 def _hash_of_three_plain(k0: U, k1: U, hashes: NDArray[np.int64], ordinal: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -215,13 +212,19 @@ def _hash_of_three_plain(k0: U, k1: U, hashes: NDArray[np.int64], ordinal: NDArr
 @njit(small=SMALL, plain=_hash_of_three_plain, nogil=True, cache=True)
 def _hash_of_three(k0: U, k1: U, hashes: NDArray[np.int64], ordinal: NDArray[np.int64]) -> NDArray[np.int64]:
     out = np.empty((len(hashes), 2), np.int64)
-    for i in range(len(hashes)):
-        v0, v1, v2, v3 = start_128(k0, k1)
-        v0, v1, v2, v3 = absorb(v0, v1, v2, v3, U(hashes[i, 0]))
-        v0, v1, v2, v3 = absorb(v0, v1, v2, v3, U(hashes[i, 1]))
-        v0, v1, v2, v3 = absorb(v0, v1, v2, v3, U(ordinal[i]))
-        first, second = close_128(v0, v1, v2, v3, U(3))
-        out[i, 0], out[i, 1] = np.int64(first), np.int64(second)
+    state, words = np.empty((4, AT_ONCE), U), np.empty(AT_ONCE, U)
+    for begin in range(0, len(hashes), AT_ONCE):
+        count = min(AT_ONCE, len(hashes) - begin)
+        start_each(state, start_128(k0, k1))
+        for at in range(2):
+            for i in range(count):
+                words[i] = U(hashes[begin + i, at])
+            absorb_each(state, words[:count])
+        for i in range(count):
+            words[i] = U(ordinal[begin + i])
+        absorb_each(state, words[:count])
+        words[:] = U(3)
+        close_each(state, words[:count], True, out[begin : begin + count].view(U))
     return out
 
 

@@ -265,6 +265,31 @@ def test_numbers_of_a_dictionary_hash_as_the_texts_they_stand_for(values: list[s
     assert (moved[1][0] == moved[1][1]).all()
 
 
+@pytest.mark.parametrize("one_in", [1, 2, 3, 5, 50, 10_000])
+def test_texts_of_many_lengths_hash_as_their_words(one_in: int) -> None:
+    # The few that are longer than the others are worked off by themselves, at whichever word they begin to be few.
+    texts = ["" if row % 7 == 6 else "é" * (row % 9) + "x" * (70 if row % one_in == 0 else 0) for row in range(300)]
+    plain = pa.table({"name": [None if row % 11 == 10 else text for row, text in enumerate(texts)]})
+    load()
+    expected = oracle(plain)
+    assert content_hash(plain, SEED).tolist() == [list(pair) for pair in expected]
+    assert content_hash(plain.slice(17), SEED).tolist() == [list(pair) for pair in expected[17:]]
+    encoded = plain.column("name").combine_chunks().dictionary_encode()
+    codes = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy().astype(np.int32)
+    coded = CodedCells(codes, *coded_words(encoded.dictionary, "name"))
+    assert hash_cells([coded], len(codes), SEED).tolist() == [list(pair) for pair in expected]
+
+
+def test_ids_of_many_rows_are_those_of_each() -> None:
+    load()
+    words = np.random.default_rng(5).integers(-(2**63), 2**63 - 1, (2_500, 2))
+    ordinal = np.arange(2_500) % 3
+    whole = record_id(words, ordinal, SEED)
+    for row in (0, 1, 1023, 1024, 1025, 2047, 2048, 2499):
+        expected = hashed([int(word) % 2**64 for word in (*words[row], ordinal[row])])
+        assert tuple(whole[row].tolist()) == expected
+
+
 @given(st.lists(st.tuples(*[st.integers(-(2**63), 2**63 - 1)] * 2), max_size=20))
 def test_hashes_add_up_modulo_two_to_the_128(words: list[tuple[int, int]]) -> None:
     array = np.array(words, np.int64).reshape(-1, 2)
