@@ -69,7 +69,7 @@ def _at_once(
             done[0] += piece.num_rows  # only told: a count that two threads spoil at once is a little behind
 
     numbers = range(-(-len(rows) // size))
-    with ThreadPoolExecutor(threads, thread_name_prefix="privpipe-parts") as pool:
+    with ThreadPoolExecutor(_abreast(len(numbers), threads), thread_name_prefix="privpipe-parts") as pool:
         waiting = [pool.submit(parts, batches(number), number) for number in numbers]
         try:
             while wait(waiting, LOOKED_AFTER, FIRST_EXCEPTION).not_done and not any(map(_failed, waiting)):
@@ -79,6 +79,17 @@ def _at_once(
             for each in waiting:
                 each.cancel()
     return Written(records=len(rows), files=tuple(name for each in written for name in each.files))
+
+
+def _abreast(files: int, threads: int) -> int:
+    """How many files are written at once: a few more than threads, where else the last ones kept one thread alone busy.
+
+    Examples
+    --------
+    >>> _abreast(9, 2), _abreast(8, 2), _abreast(5, 2), _abreast(7, 2)
+    (3, 2, 3, 2)
+    """
+    return next((n for n in range(threads, 2 * threads) if files % n == 0 or files % n >= threads), threads)
 
 
 def _failed(future: Future[Written]) -> bool:

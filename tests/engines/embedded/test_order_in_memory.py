@@ -27,10 +27,16 @@ STREAM = Stream(bytes(range(16)))
 ENDS = [-(2**63), -1, 0, 1, 2**63 - 1]
 
 
-@given(hnp.arrays(np.int64, st.integers(0, 70), elements=st.sampled_from(ENDS) | st.integers(-9, 9)))
-def test_places_are_those_of_a_sort(words: Any) -> None:
+@given(
+    hnp.arrays(np.int64, st.integers(0, 70), elements=st.sampled_from(ENDS) | st.integers(-9, 9)),
+    st.lists(st.integers(0, 70), max_size=4).map(sorted),
+    st.integers(1, 80),
+)
+def test_places_are_those_of_a_sort(words: Any, cuts: list[int], some: int) -> None:
     """Words that lie close together agree in all the bits that are sorted first."""
-    places = places_in_order(words)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(order_in_memory, "SOME", some)
+        places = places_in_order(np.split(words, cuts))
     if len(np.unique(words)) < len(words):
         assert places is None
     else:
