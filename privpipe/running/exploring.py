@@ -225,7 +225,7 @@ def explore(
 
 
 def _report(name: str, context: RunContext, staged: Staged, judged: Assessment) -> ReportData:
-    figures = report_figures(context, staged, judged, sample_of(context, staged))
+    figures = report_figures(context, staged, sample_of(context, staged))
     return ReportData.of(RunDocuments(name, {"name": name, **judged.to_dict()}, {}, figures))
 
 

@@ -11,7 +11,6 @@ from privpipe.blocks.public_rules import PublicRules
 from privpipe.blocks.verdict import plain
 from privpipe.engines import Engine
 from privpipe.errors import UsageError
-from privpipe.judging import Assessment
 from privpipe.judging.class_sizes import AT_RISK, SizeFigures, judged_keys, size_bins, size_figures
 from privpipe.judging.distributions import distributions
 from privpipe.reporting.officer.languages import REPORT_VERSION
@@ -52,7 +51,6 @@ def least_shown(policy: Policy) -> int:
 def report_figures(
     context: RunContext,
     staged: Staged,
-    judged: Assessment,
     sample: PairedSample | None,
     earlier: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:

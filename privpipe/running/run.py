@@ -245,7 +245,7 @@ class _Release:
         kept = self.sink.kept()
         if kept is not None:
             judged = replace(judged, whole=judge_whole(self.context, staged, appended(kept, rows)))
-        report = RunReport(self.context, self.records, self.place.current()).gathered(seen, judged, sample)
+        report = RunReport(self.context, self.records, self.place.current()).gathered(seen, sample)
         if not judged.passed:
             record = ""
             self.place.refuse(self.run_id)

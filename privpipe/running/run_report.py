@@ -14,7 +14,6 @@ from privpipe.running.report_figures import earlier_run, report_figures
 from privpipe.sinks.records import document_text
 
 if TYPE_CHECKING:
-    from privpipe.judging import Assessment
     from privpipe.judging.paired_sample import PairedSample
     from privpipe.running.run_context import RunContext
     from privpipe.running.staging import Staged
@@ -50,12 +49,12 @@ class RunReport:
         """Whether a report is written."""
         return self.context.policy.report.write and self.records is not None
 
-    def gathered(self, staged: Staged, judged: Assessment, sample: PairedSample | None) -> Self:
+    def gathered(self, staged: Staged, sample: PairedSample | None) -> Self:
         """The same report with its figures."""
         if not self.wanted or self.records is None:
             return self
         earlier = earlier_run(self.records.home, self.current)
-        return replace(self, documents={"report": report_figures(self.context, staged, judged, sample, earlier)})
+        return replace(self, documents={"report": report_figures(self.context, staged, sample, earlier)})
 
     def private_page(self, documents: Documents) -> str | None:
         """The internal edition, of the documents of the private record."""
