@@ -98,7 +98,7 @@ class FileRows:
         }
         cells = {name: normalised(read.column(name), name) for name in others}
         hashed = [pa.array(digits[name]) if name in digits else cells[name] for name in self.hashing.names]
-        ids = self.hashing.ids(hashed, np.zeros(piece.rows, np.int64), counting=self.hashing.column is None)
+        ids = self.hashing.ids(hashed, None, counting=self.hashing.column is None)
         return digits, pa.record_batch([*cells.values(), *map(pa.array, ids)], names=[*cells, *ID_COLUMNS])
 
 

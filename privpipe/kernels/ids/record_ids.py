@@ -68,15 +68,17 @@ def content_hash(table: pa.Table | pa.RecordBatch, seed: Seed) -> NDArray[np.int
     return parts[1] if len(parts) == 2 else np.concatenate(parts)
 
 
-def hash_cells(columns: Sequence[FixedCells | TextCells | CodedCells], rows: int, seed: Seed) -> NDArray[np.int64]:
-    """As `content_hash`, of columns that are encoded, in order of their names.
+def hash_cells(
+    columns: Sequence[FixedCells | TextCells | CodedCells], rows: int, seed: Seed, first: int = 0
+) -> NDArray[np.int64]:
+    """As `content_hash`, of so many rows from `first` on of columns that are encoded, in order of their names.
 
     Returns
     -------
     ndarray of int64, shape (rows, 2)
     """
     out = np.empty((rows, 2), np.int64)
-    _hash_rows(columns, key_words(seed.key("record")), out)
+    _hash_rows(columns, key_words(seed.key("record")), out, first)
     return out
 
 
@@ -167,7 +169,7 @@ def ordinals(hash_words: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _hash_rows(
-    columns: Sequence[FixedCells | TextCells | CodedCells], keys: tuple[U, U], out: NDArray[np.int64]
+    columns: Sequence[FixedCells | TextCells | CodedCells], keys: tuple[U, U], out: NDArray[np.int64], first: int
 ) -> None:
     state = np.empty((4, ROWS_AT_A_TIME), np.uint64)
     words = np.empty(ROWS_AT_A_TIME, np.uint64)
@@ -175,7 +177,7 @@ def _hash_rows(
         rows = min(ROWS_AT_A_TIME, len(out) - start)
         _open(*keys, state, words)
         for cells in columns:
-            absorb_column(cells, start, rows, state, words)
+            absorb_column(cells, first + start, rows, state, words)
         _close(state, words, out[start : start + rows])
 
 
