@@ -4,12 +4,17 @@ A kernel stays plain Python until it is called; where it `takes` small inputs it
 The first call of any other has numba imported, and every kernel handed to it. What is compiled is kept for later
 processes where there is a place to write to, and compiled anew where there is none (an archive on the path, a
 read-only installation). What an image brings compiled, in the folder `PRIVPIPE_KERNELS`, is taken from there.
+
+Machine code is kept under a name of its own, made of what it was compiled from: the source of every kernel, since
+kernels hold each other's code. numba's own names are numbers, which another process, or another release of privpipe,
+may give to other code at the same moment; and it looks at the file of one kernel alone.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import importlib
 import os
 import shutil
@@ -19,7 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["SMALL", "Kernel", "bring", "is_small", "load", "njit"]
+__all__ = ["SMALL", "Kernel", "bring", "is_small", "kept_code", "load", "njit", "sources"]
 
 SMALL = 16_384
 """Elements that plain Python goes through in the time that loading numba takes."""
@@ -82,6 +87,11 @@ class Kernel:
             self.compiled = numba.njit(**self._options)(self.function)
         except RuntimeError:  # numba finds no place for what it compiles
             self.compiled = numba.njit(**{**self._options, "cache": False})(self.function)
+            return
+        if self._options.get("cache"):
+            cache = self.compiled._cache
+            own = cache._cache_file
+            cache._cache_file = kept_code(str(cache.cache_path), cache._impl.filename_base, own._source_stamp)
 
     def _is_small(self, arguments: tuple[Any, ...]) -> bool:
         return self._small > 0 and is_small(sum(each.size for each in arguments if hasattr(each, "size")), self._small)
@@ -194,6 +204,53 @@ def bring(brought: Path, kept: Path) -> None:
                 shutil.copyfile(file, copy.name)
                 with contextlib.suppress(FileExistsError):
                     os.link(copy.name, place)
+
+
+@functools.cache
+def sources() -> str:
+    """A digest of every file of privpipe that may hold a kernel, or of the archive that they lie in."""
+    package, digest = Path(__file__).parent, hashlib.sha256()
+    archive = next((place for place in package.parents if place.is_file()), None)
+    files = [Path(__file__), *(package / "draws").rglob("*.py"), *(package / "kernels").rglob("*.py")]
+    for file in sorted(files) if archive is None else [archive]:
+        digest.update(f"{file.name if archive else file.relative_to(package)} {file.stat().st_size}\n".encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def kept_code(folder: str, base: str, stamp: Any) -> Any:
+    """The files in which numba keeps what it compiled of one kernel: code first, then the index that names it.
+
+    Parameters
+    ----------
+    folder, base : str
+        Where they are, and how their names begin.
+    stamp : tuple
+        What numba knows of the kernel's file.
+    """
+    return _kept_code_class()(folder, base, (stamp, sources()))
+
+
+@functools.cache
+def _kept_code_class() -> Any:
+    caching = importlib.import_module("numba.core.caching")
+
+    class KeptCode(caching.IndexDataCacheFile):  # type: ignore[misc, name-defined]
+        def save(self, key: Any, data: Any) -> None:
+            made = hashlib.sha256(repr(self._source_stamp).encode()).hexdigest()[:12]
+            name = f"{Path(self._index_path).stem}.{made}-{hashlib.sha256(repr(key).encode()).hexdigest()[:12]}.nbc"
+            with contextlib.suppress(OSError):  # a full disk: the next process compiles it again
+                self._save_data(name, data)
+                self._save_index({**self._load_index(), key: name})
+                self._leave_older(made)
+
+        def _leave_older(self, made: str) -> None:
+            start = f"{Path(self._index_path).stem}."
+            for file in Path(self._cache_path).iterdir():
+                if file.suffix == ".nbc" and file.name.startswith(start) and not file.name.startswith(start + made):
+                    file.unlink(missing_ok=True)
+
+    return KeptCode
 
 
 def _found(module: str, name: str) -> Any:

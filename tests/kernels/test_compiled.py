@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import privpipe
-from privpipe.compiled import bring, load
+from privpipe.compiled import bring, kept_code, load
 from privpipe.kernels.classes import cells, distance
 
 CHECK = """
@@ -251,3 +253,69 @@ def test_what_lies_in_the_cache_already_stays(tmp_path: Path) -> None:
     bring(tmp_path / "made", tmp_path / "kept")
     found = {file.name: file.read_text() for file in (tmp_path / "kept").rglob("*.*")}
     assert found == {"f.nbi": "old", "f.1.nbc": "new"}
+
+
+def kept(folder: Path, stamp: object = "now") -> Any:
+    return kept_code(str(folder), "module.kernel-7.py3", stamp)
+
+
+def test_code_of_two_processes_never_comes_under_the_other_ones_name(tmp_path: Path) -> None:
+    one, other = kept(tmp_path), kept(tmp_path)
+    seen = other._load_index()  # before the first one writes
+    one.save("(int64)", "code for integers")
+    other._load_index = lambda: seen
+    other.save("(float64)", "code for floats")
+    assert kept(tmp_path).load("(float64)") == "code for floats"
+    # The index of the first one is lost: it is compiled again.
+    assert kept(tmp_path).load("(int64)") is None
+
+
+def test_code_is_there_before_an_index_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, found = kept(tmp_path), []
+    whole = one._save_index
+    monkeypatch.setattr(one, "_save_index", lambda index: (found.append([*tmp_path.glob("*.nbc")]), whole(index)))
+    one.save("(int64)", "code")
+    assert [len(files) for files in found] == [1]
+
+
+def test_code_of_another_source_is_neither_taken_nor_left(tmp_path: Path) -> None:
+    kept(tmp_path).save("(int64)", "old code")
+    kept_code(str(tmp_path), "module.kernel-71.py3", "now").save("(int64)", "another kernel's")
+    assert kept(tmp_path, "later").load("(int64)") is None
+    kept(tmp_path, "later").save("(int64)", "new code")
+    assert kept(tmp_path, "later").load("(int64)") == "new code"
+    assert kept(tmp_path).load("(int64)") is None
+    assert len([*tmp_path.glob("module.kernel-7.*.nbc")]) == 1
+    assert kept_code(str(tmp_path), "module.kernel-71.py3", "now").load("(int64)") == "another kernel's"
+
+
+def test_a_disk_without_room_ends_no_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    one = kept(tmp_path)
+    monkeypatch.setattr(one, "_save_data", full)
+    one.save("(int64)", "code")
+    assert kept(tmp_path).load("(int64)") is None
+
+
+def test_a_kernel_is_compiled_again_when_one_that_it_calls_has_changed(tmp_path: Path) -> None:
+    copied = tmp_path / "copy"
+    shutil.copytree(Path(privpipe.__file__).parent, copied / "privpipe", ignore=shutil.ignore_patterns("__pycache__"))
+    cache, draw = (
+        tmp_path / "cache",
+        (
+            "import numpy as np\n"
+            "from privpipe.compiled import load; load()\n"
+            "from privpipe.kernels.ids.record_ids import record_id\n"
+            "from privpipe.draws import Seed\n"
+            "print(record_id(np.array([[1, 2]]), np.array([0]), Seed.insecure(1)).tolist())"
+        ),
+    )
+    before = run(draw, copied, NUMBA_CACHE_DIR=str(cache))
+    assert run(draw, copied, NUMBA_CACHE_DIR=str(cache)) == before
+    called = copied / "privpipe" / "draws" / "siphash.py"
+    called.write_text(
+        called.read_text().replace("v2 ^ U(0xEE)", "v2 ^ U(0xEF)").replace("U(0xEE) if long", "U(0xEF) if long")
+    )
+    assert run(draw, copied, NUMBA_CACHE_DIR=str(cache)) != before
