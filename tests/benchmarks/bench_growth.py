@@ -1,8 +1,8 @@
 """How CPU seconds and memory of a whole release on the embedded engine grow: with rows, columns, combinations.
 
 Each point is a process of its own. CPU seconds hardly depend on what else the machine does. Points are kept beside
-earlier ones of the same ladder and machine, exponents are those between neighbours, and `--draw` makes the figure of
-`docs/scale.md` of all that are kept.
+earlier ones of the same ladder and machine. Exponents are those between neighbours, and that of a line through all
+points. `--draw` makes the figure of `docs/scale.md` of all that are kept.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import itertools
 import json
 import math
 import os
+import statistics
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -26,7 +27,7 @@ KEPT = Path(__file__).with_name("growth.json")
 FIGURE = Path(__file__).resolve().parents[2] / "docs" / "growth.svg"
 LADDERS: dict[str, tuple[int, ...]] = {
     "rows, few classes": (1_000_000, 3_000_000, 10_000_000, 30_000_000, 100_000_000),
-    "rows, half as many classes": (1_000_000, 3_000_000, 10_000_000, 30_000_000),
+    "rows, half as many classes": (1_000_000, 3_000_000, 10_000_000, 30_000_000, 100_000_000),
     "columns, 300,000 rows": (9, 30, 100, 300),
     "classes, 3M rows": (45_000, 180_000, 720_000, 1_440_000),
 }
@@ -66,6 +67,16 @@ def exponents(points: Sequence[tuple[int, float]]) -> list[float]:
     """
     pairs = itertools.pairwise(points)
     return [round(math.log(high / low) / math.log(b / a), 2) for (a, low), (b, high) in pairs]
+
+
+def fitted(points: Sequence[tuple[int, float]]) -> float:
+    """The growth along all points: the slope of least squares between logarithms.
+
+    >>> fitted([(1, 2.0), (10, 20.0), (100, 200.0)])
+    1.0
+    """
+    slope, _ = statistics.linear_regression(*zip(*((math.log(x), math.log(y)) for x, y in points), strict=True))
+    return round(slope, 2)
 
 
 def drawn(kept: dict[str, dict[str, dict[str, float]]]) -> str:
@@ -132,8 +143,10 @@ def main() -> None:
             if given.keep:
                 KEPT.write_text(json.dumps(kept, indent=1) + os.linesep)
     for ladder, points in kept.items():
-        told = {unit: exponents(_points(points, measure)) for measure, unit in MEASURES.items()}
-        print(f"{ladder}: exponents {told}")
+        if len(points) > 1:
+            told = {unit: exponents(_points(points, measure)) for measure, unit in MEASURES.items()}
+            whole = {unit: fitted(_points(points, measure)) for measure, unit in MEASURES.items()}
+            print(f"{ladder}: exponents {told}, along all points {whole}")
     for ladder in given.ladder:
         points = _points(kept.get(ladder, {}), "cpu")
         if len(points) < 2:

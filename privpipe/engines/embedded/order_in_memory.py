@@ -91,7 +91,7 @@ def rows_in_memory(session: Session, table: EmbeddedTable, stream: Stream) -> Or
     if places is None:
         return None
     rows.words.clear()
-    return OrderedRows(table.schema.names, rows.whole(), rows.dictionaries, places, held)
+    return OrderedRows(table.schema.names, rows.whole(session.threads), rows.dictionaries, places, held)
 
 
 def places_in_order(words: Sequence[NDArray[np.int64]], threads: int = 1) -> NDArray[np.int64] | None:
@@ -174,13 +174,15 @@ class _Rows:
             self.texts += each.nbytes if pt.is_string(each.type) or pt.is_binary(each.type) else 0
         return self.texts < min(MOST_TEXT, self.room) or not self.texts
 
-    def whole(self) -> list[pa.Array]:
+    def whole(self, threads: int) -> list[pa.Array]:
         """Each column in one array; the others are let go of."""
-        made = []
-        for arrays in self.columns:
-            made.append(pa.concat_arrays(arrays))
+
+        def joined(arrays: list[pa.Array]) -> pa.Array:
+            made = pa.concat_arrays(arrays)
             arrays.clear()
-        return made
+            return made
+
+        return list(in_order(joined, self.columns, threads))
 
 
 def _width(table: EmbeddedTable, column: pa.Field) -> int:
