@@ -116,7 +116,7 @@ MEASURED: Mapping[str, EngineCosts] = {
         cpu_by_column=0.4e-6,
         cpu_by_key=0.8e-6,
         cpu_by_stage=1.0e-6,
-        measured_rows=1_000_000,
+        measured_rows=10_000_000,
     ),
     "spark": EngineCosts(
         source_reads=0.0,
@@ -124,12 +124,12 @@ MEASURED: Mapping[str, EngineCosts] = {
         kept_reads=3.3,
         shuffles=0.6,
         shuffles_by_count=0.5,
-        base_cpu=40.0,
-        cpu_by_column=1.1e-6,
-        cpu_by_key=2.4e-6,
+        base_cpu=35.0,
+        cpu_by_column=1.3e-6,
+        cpu_by_key=3.0e-6,
         cpu_by_stage=6.0e-6,
         tells_driver=False,
-        measured_rows=1_000_000,
+        measured_rows=10_000_000,
     ),
 }
 """One thread or many: seconds are of all processors together."""
